@@ -1,0 +1,68 @@
+// Ring allgather: in step s every rank passes on the block it got in step s-1.
+//
+// Blocks are cut into chunks and `lanes` strands each carry every lanes-th chunk round the ring.
+// Cost with one chunk a block of m bytes: (P-1)(alpha + beta m). Bandwidth-optimal.
+#include <cmath>
+
+#include "collectives/typed_span.hpp"
+
+namespace pith {
+
+namespace {
+
+Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t lane) {
+  const int p = call.size();
+  const int next = wrap(call.rank() + 1, p);
+  const int previous = wrap(call.rank() - 1, p);
+  const std::size_t chunk = chunk_elements(args.tuning, args.type);
+  const std::size_t chunks = chunks_in(args.count, chunk);
+  std::uint32_t step = 0;
+  for (std::size_t k = lane; k < chunks; k += static_cast<std::size_t>(args.tuning.lanes)) {
+    for (int s = 0; s < p - 1; ++s, ++step) {
+      const auto piece = [&](int owner) {
+        const Range block{static_cast<std::size_t>(owner) * args.count, args.count};
+        return part(args.recv, args.type, chunk_of(block, chunk, k));
+      };
+      const Bytes out = s == 0 ? part(args.send, args.type, chunk_of({0, args.count}, chunk, k))
+                               : piece(wrap(call.rank() - s, p));
+      const Bytes in = piece(wrap(call.rank() - s - 1, p));
+      Error error = co_await call.exchange(next, previous, lane, step, out, in);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+}  // namespace
+
+Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
+  const std::size_t own = static_cast<std::size_t>(call.rank()) * args.send.size;
+  const Fence copied = copy(call, args.recv.part(own, args.send.size), args.send);
+  constexpr std::size_t most_lanes = 8;
+  std::array<Task<Error>, most_lanes> strands;
+  const std::size_t lanes = std::clamp<std::size_t>(
+      std::min(static_cast<std::size_t>(args.tuning.lanes),
+               chunks_in(args.count, chunk_elements(args.tuning, args.type))),
+      1, most_lanes);
+  args.tuning.lanes = static_cast<int>(lanes);
+  for (std::size_t l = 0; l < lanes; ++l) {
+    strands[l] = gather_lane(call, args, static_cast<std::uint16_t>(l));
+  }
+  WhenAll all = when_all(std::span(strands).first(lanes));
+  Error error = co_await all;
+  co_await call.until(copied);
+  co_return error;
+}
+
+double allgather_ring_cost(const Shape& shape, const LinkCost& link) {
+  const double steps = shape.ranks - 1;
+  const auto m = static_cast<double>(shape.bytes);
+  const double chunk = std::min(m, static_cast<double>(shape.tuning.chunk_bytes));
+  const double chunks = std::max(1.0, std::ceil(m / chunk));
+  const double pass = steps * (link.alpha + link.beta * chunk);
+  const double port_bound = pass + (chunks - 1) * steps * link.beta * chunk;
+  const double lanes = std::min<double>(chunks, shape.tuning.lanes);
+  return std::max(port_bound, std::ceil(chunks / lanes) * pass);
+}
+
+}  // namespace pith

@@ -1,0 +1,80 @@
+// One-shot allreduce: every rank reads every other rank's vector and reduces all of them itself.
+//
+// Where a peer's memory can be reached it is read in place; else its vector comes as a message.
+// Cost by messages: an offer of 16 bytes and the vector to each peer, then P-1 reductions:
+// 2 alpha + (P-1) beta (16 + n) + (P-1) gamma n. Wins for short vectors among few ranks.
+// Operands are taken in rank order: all ranks get the same bits. Needs: P <= 32.
+#include "collectives/offers.hpp"
+
+namespace pith {
+
+namespace {
+
+Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args, const Offers& offers) {
+  const int p = call.size();
+  for (int d = 1; d < p; ++d) {
+    const int to = wrap(call.rank() + d, p);
+    if (offers[to].sees_send) continue;
+    Error error = co_await call.send(to, 0, 0, args.send);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& offers, Bytes out) {
+  const int p = call.size();
+  std::array<Borrowed, most_view_ranks> borrowed;
+  std::array<const std::byte*, most_view_ranks> inputs{};
+  for (int r = 0; r < p; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
+    if (inputs[i]) continue;
+    Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, args.send.size);
+    if (!theirs) co_return theirs.error();
+    borrowed[i] = std::move(*theirs);
+    inputs[i] = borrowed[i].data;
+  }
+  Fence reduced = reduce(call, args, out, inputs[0], inputs[1]);
+  for (std::size_t i = 2; i < static_cast<std::size_t>(p); ++i) {
+    reduced = reduce(call, args, out, out.data, inputs[i]);
+  }
+  for (Borrowed& lent : borrowed) call.give_back(std::move(lent), reduced);
+  reduced = finish(call, args, out, reduced);
+  co_await call.until(reduced);
+  co_return Error();
+}
+
+}  // namespace
+
+Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
+  Offers offers(call, args.send, {});
+  Task<Error> opening = offers.open();
+  Error error = co_await std::move(opening);
+  if (error) co_return error;
+
+  // Peers still read our vector while we reduce, so in place the result waits beside it.
+  Scratch beside;
+  Bytes out = args.recv;
+  if (args.send.data == args.recv.data) {
+    beside = Scratch(call.compute(), args.recv.size);
+    out = beside.bytes();
+  }
+  std::array<Task<Error>, 2> strands{send_to_unreached(call, args, offers),
+                                     reduce_all(call, args, offers, out)};
+  WhenAll both = when_all(strands);
+  error = co_await both;
+  if (error) co_return error;
+  Task<Error> closing = offers.close();
+  error = co_await std::move(closing);
+  if (error) co_return error;
+  co_await call.until(copy(call, args.recv, out));
+  co_return Error();
+}
+
+double allreduce_one_shot_cost(const Shape& shape, const LinkCost& link) {
+  const double peers = shape.ranks - 1;
+  const auto n = static_cast<double>(shape.bytes);
+  return 2 * link.alpha + peers * (link.beta * (16 + n) + link.gamma * n);
+}
+
+}  // namespace pith

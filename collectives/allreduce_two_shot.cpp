@@ -1,0 +1,160 @@
+// Two-shot allreduce: rank r reduces block r of everybody's vector, then everybody gets it.
+//
+//   shot 1: block r of all P vectors -> rank r        shot 2: reduced block r -> all ranks
+//
+// Where memory can be reached, blocks are read in place and results are stored straight into the
+// peers' buffers; else they go by messages, chunk by chunk, so that reducing overlaps the wire.
+// Each pair of ranks does as its own two buffers allow. Operands in rank order: same bits for all.
+// Cost by messages, one chunk a block: 3 alpha + (P-1)(16 beta + 2 beta n/P + gamma n/P).
+// Wins from some KiB on among few ranks. Needs: P <= 32.
+#include <cmath>
+
+#include "collectives/offers.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t input_lane = 0;
+constexpr std::uint16_t result_lane = 1;
+
+struct TwoShot {
+  CollectiveArgs args;
+  const Offers& offers;
+  std::size_t chunk;
+  int ranks;
+
+  Range piece(int owner, std::uint32_t k) const {
+    return chunk_of(block(args.count, ranks, owner), chunk, k);
+  }
+  std::uint32_t chunks(int owner) const {
+    return static_cast<std::uint32_t>(chunks_in(block(args.count, ranks, owner).size, chunk));
+  }
+  std::byte* at(std::byte* vector, Range range) const {
+    return vector + range.begin * size_of(args.type);
+  }
+};
+
+// Shot 1, giving: block p of our vector to each rank p that cannot read it itself.
+Task<Error> give_inputs(Call& call, const TwoShot& shot) {
+  const std::uint32_t most = shot.chunks(0);
+  for (std::uint32_t k = 0; k < most; ++k) {
+    for (int d = 1; d < shot.ranks; ++d) {
+      const int to = wrap(call.rank() + d, shot.ranks);
+      if (shot.offers[to].sees_send || k >= shot.chunks(to)) continue;
+      const Bytes data = part(shot.args.send, shot.args.type, shot.piece(to, k));
+      Error error = co_await call.send(to, input_lane, k, data);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+// Shot 2, taking: the blocks of ranks that cannot store into our buffer.
+Task<Error> take_results(Call& call, const TwoShot& shot) {
+  const std::uint32_t most = shot.chunks(0);
+  for (std::uint32_t k = 0; k < most; ++k) {
+    for (int d = 1; d < shot.ranks; ++d) {
+      const int from = wrap(call.rank() - d, shot.ranks);
+      if (shot.offers[from].sees_recv || k >= shot.chunks(from)) continue;
+      const Bytes into = part(shot.args.recv, shot.args.type, shot.piece(from, k));
+      Error error = co_await call.recv(from, result_lane, k, into);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+// Reduces the inputs in rank order; the last operand's reduction writes to `out`, and with two
+// ranks that reach each other straight to the peer as well.
+Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* partial,
+                    std::span<const std::byte* const> inputs, std::byte* also) {
+  const CollectiveArgs& args = shot.args;
+  const std::size_t count = out.size / size_of(args.type);
+  const bool streaming = args.recv.size >= (std::size_t{8} << 20);
+  if (also) {
+    return call.run<ReduceToTwoKernel>(
+        {out.data, also, inputs[0], inputs[1], count, args.type, args.op, streaming});
+  }
+  const std::byte* so_far = inputs[0];
+  Fence reduced;
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    std::byte* target = i + 1 == inputs.size() ? out.data : partial;
+    reduced = call.run<ReduceKernel>({target, so_far, inputs[i], count, args.type, args.op, false});
+    so_far = target;
+  }
+  return reduced;
+}
+
+// Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
+Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
+  const CollectiveArgs& args = shot.args;
+  const int p = shot.ranks;
+  const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv;
+  const Scratch partial(call.compute(), shot.chunk * size_of(args.type));
+  std::array<Borrowed, most_view_ranks> borrowed;
+  std::array<const std::byte*, most_view_ranks> inputs{};
+  for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
+    const Range range = shot.piece(call.rank(), k);
+    const Bytes out = part(args.recv, args.type, range);
+    for (int r = 0; r < p; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      std::byte* vector = r == call.rank() ? args.send.data : shot.offers[r].send;
+      inputs[i] = vector ? shot.at(vector, range) : nullptr;
+      if (vector) continue;
+      Expected<Borrowed> theirs = co_await call.borrow(r, input_lane, k, out.size);
+      if (!theirs) co_return theirs.error();
+      borrowed[i] = std::move(*theirs);
+      inputs[i] = borrowed[i].data;
+    }
+    std::byte* also = direct ? shot.at(shot.offers[1 - call.rank()].recv, range) : nullptr;
+    Fence reduced = reduce_inputs(call, shot, out, partial.bytes().data,
+                                  std::span(inputs).first(static_cast<std::size_t>(p)), also);
+    for (Borrowed& lent : std::span(borrowed).first(static_cast<std::size_t>(p))) {
+      call.give_back(std::move(lent), reduced);
+    }
+    if (direct) continue;
+    reduced = finish(call, args, out, reduced);
+    for (int d = 1; d < p; ++d) {
+      const int to = wrap(call.rank() + d, p);
+      if (std::byte* theirs = shot.offers[to].recv) {
+        call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, reduced);
+        continue;
+      }
+      Error error = co_await call.send(to, result_lane, k, out, reduced);
+      if (error) co_return error;
+    }
+    co_await call.until(reduced);
+  }
+  co_return Error();
+}
+
+}  // namespace
+
+Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
+  Offers offers(call, args.send, args.recv);
+  Task<Error> opening = offers.open();
+  Error error = co_await std::move(opening);
+  if (error) co_return error;
+  const TwoShot shot{args, offers, chunk_elements(args.tuning, args.type), call.size()};
+  std::array<Task<Error>, 3> strands{give_inputs(call, shot), reduce_own_block(call, shot),
+                                     take_results(call, shot)};
+  WhenAll all = when_all(strands);
+  error = co_await all;
+  if (error) co_return error;
+  Task<Error> closing = offers.close();
+  co_return co_await std::move(closing);
+}
+
+double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {
+  const double peers = shape.ranks - 1;
+  const double per_block = static_cast<double>(shape.bytes) / shape.ranks;
+  const double chunk = std::min(per_block, static_cast<double>(shape.tuning.chunk_bytes));
+  const double chunks = std::max(1.0, std::ceil(per_block / chunk));
+  const double wire = peers * link.beta * chunk;
+  const double work = peers * link.gamma * chunk;
+  const double one_chunk = 3 * link.alpha + peers * 16 * link.beta + 2 * wire + work;
+  return one_chunk + (chunks - 1) * std::max(2 * wire, work);
+}
+
+}  // namespace pith

@@ -1,0 +1,22 @@
+// Dissemination barrier: in round i rank r tells r + 2^i that it, and all it heard of, have come.
+// Cost: ceil(log2 P) alpha. [Hensgen, Finkel, Manber 1988]
+#include "collectives/typed_span.hpp"
+
+namespace pith {
+
+Task<Error> barrier_dissemination(Call& call, CollectiveArgs) {
+  const int p = call.size();
+  for (int distance = 1; distance < p; distance <<= 1) {
+    Error error =
+        co_await call.exchange(wrap(call.rank() + distance, p), wrap(call.rank() - distance, p), 0,
+                               static_cast<std::uint32_t>(distance), {}, {});
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+double barrier_dissemination_cost(const Shape& shape, const LinkCost& link) {
+  return ceil_log2(shape.ranks) * link.alpha;
+}
+
+}  // namespace pith

@@ -1,0 +1,63 @@
+#include "collectives/call.hpp"
+
+#include <fmt/format.h>
+
+namespace pith {
+
+void Call::prepare(Receive& receive, int from, std::uint16_t lane, std::uint32_t step) const {
+  receive.comm = context_.comm;
+  receive.peer = route(from).peer;
+  receive.tag = {context_.comm->id, number_, step, lane};
+  receive.digest = digest_;
+}
+
+void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const {
+  send.comm = context_.comm;
+  send.peer = route(to).peer;
+  send.header.comm = context_.comm->id;
+  send.header.call = number_;
+  send.header.step = step;
+  send.header.lane = lane;
+  send.header.length = static_cast<std::uint32_t>(data.size);
+  send.header.digest = digest_;
+  send.data = data.data;
+}
+
+void Call::give_back(Borrowed borrowed, Fence fence) {
+  compute().retire(std::move(borrowed.lease), std::move(borrowed.staged), fence);
+}
+
+Error Call::fail(const Error& error) const {
+  if (!comm().revoked) context_.revoke(context_.revoke_context, error);
+  return comm().revoked;
+}
+
+Error RecvStage::result_exact() {
+  if (Error error = result()) return error;
+  if (receive_.length == into_.size) return {};
+  return call_.fail(Error(Code::invalid_usage,
+                          fmt::format("rank {} sent {} bytes where {} were expected", receive_.peer,
+                                      receive_.length, into_.size),
+                          receive_.peer));
+}
+
+Expected<Borrowed> BorrowStage::result() {
+  if (receive_.error) return call_.fail(receive_.error);
+  if (receive_.length != size_) {
+    return call_.fail(Error(Code::invalid_usage,
+                            fmt::format("rank {} sent {} bytes where {} were expected",
+                                        receive_.peer, receive_.length, size_),
+                            receive_.peer));
+  }
+  Borrowed borrowed;
+  borrowed.size = size_;
+  borrowed.lease = std::move(receive_.lease);
+  borrowed.data = borrowed.lease.data();
+  if (call_.compute().kind() == MemoryKind::host) return borrowed;
+  borrowed.staged = Scratch(call_.compute(), size_);
+  call_.compute().run<CopyKernel>({borrowed.staged.bytes().data, borrowed.data, size_});
+  borrowed.data = borrowed.staged.bytes().data;
+  return borrowed;
+}
+
+}  // namespace pith

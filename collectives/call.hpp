@@ -1,0 +1,126 @@
+// One collective call as its algorithm sees it: who I am, and the verbs.
+//
+// An algorithm is a coroutine `Task<Error> allreduce_ring(Call& call, AllReduceArgs args)`. Its
+// strands run on one scheduler, so they share plain variables. Every verb returns an awaiter; the
+// error of one verb revokes the communicator, so that no other strand or rank waits for ever.
+//
+// Memory kinds end here: device memory is staged through host scratch, and fences order kernels
+// and messages, so an algorithm never asks where a buffer lies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/channel.hpp"
+#include "core/compute.hpp"
+#include "core/kernel_args.hpp"
+#include "core/mailbox.hpp"
+#include "core/task.hpp"
+#include "transport/transport.hpp"
+
+namespace pith {
+
+// How one rank reaches another. The own rank has no transport.
+struct Route {
+  Transport* transport = nullptr;
+  int peer = -1;  // the transport's and mailbox's number for it
+};
+
+// What a Call needs of its communicator; constant while calls run.
+struct CallContext {
+  Scheduler* scheduler = nullptr;
+  FrameArena* arena = nullptr;
+  Mailbox* mailbox = nullptr;
+  Compute* compute = nullptr;  // of the call's memory kind
+  Compute* host = nullptr;     // for staging and host results
+  CommState* comm = nullptr;
+  std::span<const Route> routes;  // by rank
+  int rank = 0;
+  int size = 1;
+  // Revokes the communicator everywhere it is known here; idempotent.
+  void (*revoke)(void* context, const Error& error) = nullptr;
+  void* revoke_context = nullptr;
+};
+
+class SendAwaiter;
+class RecvAwaiter;
+class RecvSomeAwaiter;
+class BorrowAwaiter;
+class ExchangeAwaiter;
+class ExchangeBorrowAwaiter;
+class UntilAwaiter;
+
+// A message lent to kernels; hand it to Call::give_back with the fence of the last one that reads.
+struct Borrowed {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+  Lease lease;
+  Scratch staged;
+};
+
+class Call {
+ public:
+  Call(const CallContext& context, std::uint32_t number, std::uint64_t digest)
+      : context_(context), number_(number), digest_(digest) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  int rank() const { return context_.rank; }
+  int size() const { return context_.size; }
+  std::uint64_t digest() const { return digest_; }
+  FrameArena& frame_arena() const { return *context_.arena; }
+  Scheduler& scheduler() const { return *context_.scheduler; }
+  Compute& compute() const { return *context_.compute; }
+  Compute& host_compute() const { return *context_.host; }
+  Mailbox& mailbox() const { return *context_.mailbox; }
+  CommState& comm() const { return *context_.comm; }
+  const Route& route(int rank) const { return context_.routes[static_cast<std::size_t>(rank)]; }
+
+  // A message to `to`, named by (lane, step), sent once the fence is reached. Awaits to Error;
+  // resumes when `data` may be changed.
+  SendAwaiter send(int to, std::uint16_t lane, std::uint32_t step, Bytes data, Fence after = {});
+  // Awaits to Error. The message must be exactly into.size long.
+  RecvAwaiter recv(int from, std::uint16_t lane, std::uint32_t step, Bytes into);
+  // Awaits to Expected<std::size_t>: how many bytes came, at most into.size. Host memory.
+  RecvSomeAwaiter recv_some(int from, std::uint16_t lane, std::uint32_t step, Bytes into);
+  // Awaits to Expected<Borrowed>: a message of exactly `size` bytes, readable by kernels.
+  BorrowAwaiter borrow(int from, std::uint16_t lane, std::uint32_t step, std::size_t size);
+  // send and recv at once under the same name. Awaits to Error.
+  ExchangeAwaiter exchange(int to, int from, std::uint16_t lane, std::uint32_t step, Bytes data,
+                           Bytes into, Fence after = {});
+  // send and borrow at once. Awaits to Expected<Borrowed>: exactly `size` bytes.
+  ExchangeBorrowAwaiter exchange_borrow(int to, int from, std::uint16_t lane, std::uint32_t step,
+                                        Bytes data, std::size_t size, Fence after = {});
+  // Suspends until the compute queue has passed the fence.
+  UntilAwaiter until(Fence fence);
+
+  template <class Kernel>
+  Fence run(const typename Kernel::Args& args, Fence after = {}) {
+    return context_.compute->run<Kernel>(args, after);
+  }
+  void give_back(Borrowed borrowed, Fence fence = {});
+
+  // Load/store reach to `peer`'s memory and back; see Transport.
+  Ticket expose(int peer, Bytes memory) const {
+    return memory.kind == MemoryKind::host ? route(peer).transport->expose(route(peer).peer, memory)
+                                           : Ticket{};
+  }
+  std::byte* map(int peer, Ticket ticket) const {
+    return route(peer).transport->map(route(peer).peer, ticket);
+  }
+
+  // Fails the call: the communicator is revoked, so every strand ends. Returns the first cause.
+  Error fail(const Error& error) const;
+
+  void prepare(Receive& receive, int from, std::uint16_t lane, std::uint32_t step) const;
+  void prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const;
+
+ private:
+  const CallContext& context_;
+  std::uint32_t number_;
+  std::uint64_t digest_;
+};
+
+}  // namespace pith
+
+#include "collectives/verbs.hpp"

@@ -1,0 +1,57 @@
+// The opening of an allreduce over views: every rank tells every other how it can reach the two
+// buffers, in one small message each way; the closing: that it will not touch them any more.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "collectives/typed_span.hpp"
+
+namespace pith {
+
+// Larger communicators do not use views: they would cost P - 1 messages a rank.
+inline constexpr int most_view_ranks = 32;
+
+// What one peer and this rank can reach of each other.
+struct Offer {
+  std::byte* send = nullptr;  // the peer's buffers as addresses here; null: by messages only
+  std::byte* recv = nullptr;
+  bool sees_send = false;  // whether the peer reaches ours
+  bool sees_recv = false;
+
+  bool any() const { return send || recv || sees_send || sees_recv; }
+};
+
+class Offers {
+ public:
+  // Lanes of the opening and closing messages; algorithms use those below.
+  static constexpr std::uint16_t open_lane = 100;
+  static constexpr std::uint16_t close_lane = 101;
+
+  Offers(Call& call, Bytes send, Bytes recv) : call_(call), send_(send), recv_(recv) {}
+  FrameArena& frame_arena() const { return call_.frame_arena(); }
+
+  const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
+
+  // Tells all peers and hears from all. Peers in the order rank+1, rank+2, ...
+  Task<Error> open();
+  // Returns once every peer that reached our memory has finished with it.
+  Task<Error> close();
+
+ private:
+  struct Message {
+    std::uint64_t send;
+    std::uint64_t recv;
+  };
+  int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
+  Message describe(int rank);
+
+  Call& call_;
+  Bytes send_;
+  Bytes recv_;
+  std::array<Offer, most_view_ranks> offers_{};
+  std::array<Message, most_view_ranks> mine_{};
+  std::array<Message, most_view_ranks> theirs_{};
+};
+
+}  // namespace pith

@@ -1,0 +1,45 @@
+// Rank arithmetic shared by the algorithms: pure functions, tested by enumeration.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+namespace pith {
+
+// (a mod n) for a in [-n, 2n).
+constexpr int wrap(int a, int n) { return a < 0 ? a + n : (a >= n ? a - n : a); }
+
+struct Range {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+};
+
+// Block b of `count` elements cut into `blocks` nearly equal ones; the first ones get one more.
+constexpr Range block(std::size_t count, int blocks, int b) {
+  const auto n = static_cast<std::size_t>(blocks);
+  const auto i = static_cast<std::size_t>(b);
+  const std::size_t base = count / n;
+  const std::size_t extra = count % n;
+  return {i * base + std::min(i, extra), base + (i < extra ? 1 : 0)};
+}
+
+// Chunk k of a range cut into pieces of at most `chunk` elements; empty behind its end.
+constexpr Range chunk_of(Range range, std::size_t chunk, std::size_t k) {
+  const std::size_t begin = std::min(k * chunk, range.size);
+  return {range.begin + begin, std::min(chunk, range.size - begin)};
+}
+
+constexpr std::size_t chunks_in(std::size_t size, std::size_t chunk) {
+  return (size + chunk - 1) / chunk;
+}
+
+constexpr int floor_power_of_two(int n) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
+}
+
+constexpr int ceil_log2(int n) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(n) - 1));
+}
+
+}  // namespace pith

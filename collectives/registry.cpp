@@ -1,0 +1,87 @@
+// Every algorithm of the dense collectives, and the rule that picks one.
+#include <array>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/offers.hpp"
+
+namespace pith {
+
+// One line per algorithm file: `<collective>_<name>` and its cost.
+#define PITH_ALGORITHM(name)                         \
+  Task<Error> name(Call& call, CollectiveArgs args); \
+  double name##_cost(const Shape& shape, const LinkCost& link);
+PITH_ALGORITHM(allreduce_recursive_doubling)
+PITH_ALGORITHM(allreduce_one_shot)
+PITH_ALGORITHM(allreduce_two_shot)
+PITH_ALGORITHM(allreduce_ring)
+PITH_ALGORITHM(broadcast_binomial)
+PITH_ALGORITHM(broadcast_chain)
+PITH_ALGORITHM(allgather_ring)
+PITH_ALGORITHM(barrier_dissemination)
+#undef PITH_ALGORITHM
+
+namespace {
+
+constexpr std::array table{
+    Algorithm{"recursive_doubling", Collective::allreduce, allreduce_recursive_doubling,
+              allreduce_recursive_doubling_cost},
+    Algorithm{"one_shot", Collective::allreduce, allreduce_one_shot, allreduce_one_shot_cost},
+    Algorithm{"two_shot", Collective::allreduce, allreduce_two_shot, allreduce_two_shot_cost},
+    Algorithm{"ring", Collective::allreduce, allreduce_ring, allreduce_ring_cost},
+    Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
+    Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
+    Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
+    Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
+              barrier_dissemination_cost},
+};
+
+const Algorithm& must_find(Collective collective, std::string_view name) {
+  return *find_algorithm(collective, name);
+}
+
+const Algorithm& default_allreduce(const Shape& shape) {
+  constexpr std::size_t short_bytes = 2048;
+  constexpr int few_ranks = 8;
+  if (shape.bytes <= short_bytes) return must_find(Collective::allreduce, "recursive_doubling");
+  if (shape.ranks <= few_ranks) return must_find(Collective::allreduce, "two_shot");
+  constexpr std::size_t long_bytes_a_rank = 16 << 10;
+  const bool is_long = shape.bytes / static_cast<std::size_t>(shape.ranks) >= long_bytes_a_rank;
+  return must_find(Collective::allreduce, is_long ? "ring" : "recursive_doubling");
+}
+
+}  // namespace
+
+std::string_view name_of(Collective collective) {
+  constexpr std::string_view names[] = {"allreduce", "broadcast", "allgather", "barrier"};
+  return names[static_cast<int>(collective)];
+}
+
+std::span<const Algorithm> algorithms() { return table; }
+
+const Algorithm* find_algorithm(Collective collective, std::string_view name) {
+  for (const Algorithm& algorithm : table) {
+    if (algorithm.collective == collective && algorithm.name == name) return &algorithm;
+  }
+  return nullptr;
+}
+
+// The rule until links are measured; it sees only what all ranks agree on.
+//   allreduce  up to 2 KiB recursive doubling (fewest messages);
+//              up to 8 ranks two-shot (in place over views, a direct exchange by messages);
+//              else ring from 16 KiB a rank, recursive doubling below.
+//   broadcast  binomial up to one chunk, or among two ranks; chain above.
+const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return default_allreduce(shape);
+    case Collective::broadcast:
+      return must_find(collective, shape.bytes <= shape.tuning.chunk_bytes ? "binomial" : "chain");
+    case Collective::allgather:
+      return must_find(collective, "ring");
+    case Collective::barrier:
+      return must_find(collective, "dissemination");
+  }
+  return table.front();
+}
+
+}  // namespace pith

@@ -1,0 +1,37 @@
+// Element arithmetic over a byte span: parts named in elements of the call's type.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+#include "collectives/patterns.hpp"
+
+namespace pith {
+
+inline Bytes part(Bytes memory, DType type, Range range) {
+  return memory.part(range.begin * size_of(type), range.size * size_of(type));
+}
+
+// Elements of a chunk: at least one, whatever the tuning says.
+inline std::size_t chunk_elements(const Tuning& tuning, DType type) {
+  return std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
+}
+
+// out = op(a, b); the operands in the order of their ranks.
+inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std::byte* a,
+                    const std::byte* b) {
+  return call.run<ReduceKernel>(
+      {out.data, a, b, out.size / size_of(args.type), args.type, args.op, false});
+}
+
+// Divides a finished sum by the number of ranks where the operation is avg.
+inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
+  if (args.op != Op::avg) return after;
+  return call.run<FinishAvgKernel>(
+      {data.data, data.size / size_of(args.type), args.type, call.size()}, after);
+}
+
+inline Fence copy(Call& call, Bytes out, Bytes in) {
+  if (out.data == in.data || out.size == 0) return {};
+  return call.run<CopyKernel>({out.data, in.data, out.size});
+}
+
+}  // namespace pith

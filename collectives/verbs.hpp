@@ -1,0 +1,281 @@
+// The awaiters behind Call's verbs. All of them live in the frame of the awaiting coroutine.
+#pragma once
+
+#include "collectives/call.hpp"
+
+namespace pith {
+
+class UntilAwaiter {
+ public:
+  UntilAwaiter(const Call& call, Fence fence) : call_(call) { wait_.fence = fence; }
+  bool await_ready() const { return call_.compute().reached(wait_.fence); }
+  void await_suspend(std::coroutine_handle<> waiter) {
+    waiter_ = waiter;
+    wait_.owner = this;
+    wait_.reached = [](FenceWait& wait) {
+      auto& self = *static_cast<UntilAwaiter*>(wait.owner);
+      self.call_.scheduler().make_ready(self.waiter_);
+    };
+    call_.compute().notify(wait_);
+  }
+  void await_resume() const {}
+
+ private:
+  const Call& call_;
+  FenceWait wait_;
+  std::coroutine_handle<> waiter_;
+};
+
+// Sends once its fence is reached; device memory goes through a host buffer.
+class SendStage {
+ public:
+  SendStage(const Call& call, int to, std::uint16_t lane, std::uint32_t step, Bytes data,
+            Fence after)
+      : call_(call), after_(after), device_(data.kind != MemoryKind::host) {
+    if (device_) {
+      staging_ = Scratch(call.host_compute(), data.size);
+      after_ = call.compute().run<CopyKernel>({staging_.bytes().data, data.data, data.size}, after);
+      data = staging_.bytes();
+    }
+    call.prepare(send_, to, lane, step, data);
+    transport_ = call.route(to).transport;
+  }
+
+  // True: complete at once.
+  bool start() {
+    if (!call_.compute().reached(after_)) {
+      wait_.owner = this;
+      wait_.fence = after_;
+      wait_.reached = [](FenceWait& wait) {
+        auto& self = *static_cast<SendStage*>(wait.owner);
+        if (self.start_now()) self.call_.scheduler().complete(self.send_);
+      };
+      call_.compute().notify(wait_);
+      return false;
+    }
+    return start_now();
+  }
+  Send& operation() { return send_; }
+  Error result() {
+    staging_ = Scratch();
+    return send_.error ? call_.fail(send_.error) : Error();
+  }
+
+ private:
+  bool start_now() {
+    if (call_.comm().revoked) {
+      send_.error = call_.comm().revoked;
+      return true;
+    }
+    return transport_->start(send_);
+  }
+
+  const Call& call_;
+  Fence after_;
+  bool device_;
+  FenceWait wait_;
+  Send send_;
+  Scratch staging_;
+  Transport* transport_ = nullptr;
+};
+
+// Receives; device memory is filled from a host buffer by a copy on the compute queue, which later
+// kernels follow in order.
+class RecvStage {
+ public:
+  RecvStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
+      : call_(call), into_(into) {
+    if (into.kind != MemoryKind::host) {
+      staging_ = Scratch(call.host_compute(), into.size);
+      into = staging_.bytes();
+    }
+    call.prepare(receive_, from, lane, step);
+    receive_.into = into.data;
+    receive_.room = into.size;
+  }
+  bool start() { return call_.mailbox().start(receive_); }
+  Receive& operation() { return receive_; }
+  std::size_t length() const { return receive_.length; }
+  Error result() {
+    if (receive_.error) return call_.fail(receive_.error);
+    if (into_.kind == MemoryKind::host) return {};
+    const Fence copied =
+        call_.compute().run<CopyKernel>({into_.data, staging_.bytes().data, receive_.length});
+    call_.compute().retire(Lease(), std::move(staging_), copied);
+    return {};
+  }
+  // result(), and the message must have filled the buffer.
+  Error result_exact();
+
+ private:
+  const Call& call_;
+  Bytes into_;
+  Receive receive_;
+  Scratch staging_;
+};
+
+class SendAwaiter {
+ public:
+  SendAwaiter(const Call& call, int to, std::uint16_t lane, std::uint32_t step, Bytes data,
+              Fence after)
+      : stage_(call, to, lane, step, data, after) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    stage_.operation().waiter = waiter;
+    return !stage_.start();
+  }
+  Error await_resume() { return stage_.result(); }
+
+ private:
+  SendStage stage_;
+};
+
+class RecvAwaiter {
+ public:
+  RecvAwaiter(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
+      : stage_(call, from, lane, step, into) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    stage_.operation().waiter = waiter;
+    return !stage_.start();
+  }
+  Error await_resume() { return stage_.result_exact(); }
+
+ private:
+  RecvStage stage_;
+};
+
+class RecvSomeAwaiter {
+ public:
+  RecvSomeAwaiter(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
+      : stage_(call, from, lane, step, into) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    stage_.operation().waiter = waiter;
+    return !stage_.start();
+  }
+  Expected<std::size_t> await_resume() {
+    if (Error error = stage_.result()) return error;
+    return stage_.length();
+  }
+
+ private:
+  RecvStage stage_;
+};
+
+// Receives without copying: the message is read where the transport has it.
+class BorrowStage {
+ public:
+  BorrowStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, std::size_t size)
+      : call_(call), size_(size) {
+    call.prepare(receive_, from, lane, step);
+    receive_.room = size;
+    receive_.borrow = true;
+  }
+  bool start() { return call_.mailbox().start(receive_); }
+  Receive& operation() { return receive_; }
+  Expected<Borrowed> result();
+
+ private:
+  const Call& call_;
+  std::size_t size_;
+  Receive receive_;
+};
+
+class BorrowAwaiter {
+ public:
+  BorrowAwaiter(const Call& call, int from, std::uint16_t lane, std::uint32_t step,
+                std::size_t size)
+      : stage_(call, from, lane, step, size) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    stage_.operation().waiter = waiter;
+    return !stage_.start();
+  }
+  Expected<Borrowed> await_resume() { return stage_.result(); }
+
+ private:
+  BorrowStage stage_;
+};
+
+// Starts two operations for one waiter. False: both were complete at once.
+template <class First, class Second>
+bool start_both(First& first, Second& second, int& remaining, std::coroutine_handle<> waiter) {
+  first.operation().waiter = second.operation().waiter = waiter;
+  first.operation().remaining = second.operation().remaining = &remaining;
+  remaining = 3;  // one is held here, so that neither can resume the waiter inside this function
+  if (first.start()) --remaining;
+  if (second.start()) --remaining;
+  return --remaining != 0;
+}
+
+class ExchangeAwaiter {
+ public:
+  ExchangeAwaiter(const Call& call, int to, int from, std::uint16_t lane, std::uint32_t step,
+                  Bytes data, Bytes into, Fence after)
+      : send_(call, to, lane, step, data, after), recv_(call, from, lane, step, into) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    return start_both(send_, recv_, remaining_, waiter);
+  }
+  Error await_resume() {
+    Error sent = send_.result();
+    Error received = recv_.result_exact();
+    return sent ? sent : received;
+  }
+
+ private:
+  SendStage send_;
+  RecvStage recv_;
+  int remaining_ = 0;
+};
+
+class ExchangeBorrowAwaiter {
+ public:
+  ExchangeBorrowAwaiter(const Call& call, int to, int from, std::uint16_t lane, std::uint32_t step,
+                        Bytes data, std::size_t size, Fence after)
+      : send_(call, to, lane, step, data, after), borrow_(call, from, lane, step, size) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    return start_both(send_, borrow_, remaining_, waiter);
+  }
+  Expected<Borrowed> await_resume() {
+    Error sent = send_.result();
+    Expected<Borrowed> borrowed = borrow_.result();
+    if (sent) return sent;
+    return borrowed;
+  }
+
+ private:
+  SendStage send_;
+  BorrowStage borrow_;
+  int remaining_ = 0;
+};
+
+inline SendAwaiter Call::send(int to, std::uint16_t lane, std::uint32_t step, Bytes data,
+                              Fence after) {
+  return SendAwaiter(*this, to, lane, step, data, after);
+}
+inline RecvAwaiter Call::recv(int from, std::uint16_t lane, std::uint32_t step, Bytes into) {
+  return RecvAwaiter(*this, from, lane, step, into);
+}
+inline RecvSomeAwaiter Call::recv_some(int from, std::uint16_t lane, std::uint32_t step,
+                                       Bytes into) {
+  return RecvSomeAwaiter(*this, from, lane, step, into);
+}
+inline BorrowAwaiter Call::borrow(int from, std::uint16_t lane, std::uint32_t step,
+                                  std::size_t size) {
+  return BorrowAwaiter(*this, from, lane, step, size);
+}
+inline ExchangeAwaiter Call::exchange(int to, int from, std::uint16_t lane, std::uint32_t step,
+                                      Bytes data, Bytes into, Fence after) {
+  return ExchangeAwaiter(*this, to, from, lane, step, data, into, after);
+}
+inline ExchangeBorrowAwaiter Call::exchange_borrow(int to, int from, std::uint16_t lane,
+                                                   std::uint32_t step, Bytes data, std::size_t size,
+                                                   Fence after) {
+  return ExchangeBorrowAwaiter(*this, to, from, lane, step, data, size, after);
+}
+inline UntilAwaiter Call::until(Fence fence) { return UntilAwaiter(*this, fence); }
+
+}  // namespace pith

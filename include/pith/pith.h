@@ -1,0 +1,135 @@
+/* Pith: collective communication for any worker on any link.
+ *
+ * Conventions, valid for every function below:
+ *  1. Every call returns a pithResult_t. On failure pithGetLastError(NULL) gives this thread's
+ *     message, which names the argument, its value and what was expected.
+ *  2. Counts are in elements of `type`, never bytes. Buffers may start at any byte address.
+ *  3. Buffers belong to the caller. On host memory the stream is NULL and a call outside a group
+ *     returns when its result is there; the buffers may be freed right after that.
+ *  4. In place: send == recv (AllReduce, Broadcast); send == recv + rank * sendcount (AllGather).
+ *     Any other overlap of send and recv is the caller's error.
+ *  5. One communicator is driven by one thread at a time; different communicators may be driven
+ *     by different threads. Abort and GetLastError may be called from any thread.
+ *  6. Groups are per thread. Calls in a group start at the outermost pithGroupEnd.
+ *  7. A refused call (pithInvalidArgument) sent nothing and changed nothing.
+ *  8. No call terminates the process and no C++ exception leaves the library.
+ */
+#ifndef PITH_H
+#define PITH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PITH_MAJOR 0
+#define PITH_MINOR 1
+#define PITH_PATCH 0
+#define PITH_VERSION_CODE (PITH_MAJOR * 10000 + PITH_MINOR * 100 + PITH_PATCH)
+
+#define PITH_UNIQUE_ID_BYTES 128
+
+#if defined(__GNUC__)
+#define PITH_API __attribute__((visibility("default")))
+#else
+#define PITH_API
+#endif
+
+typedef struct pithComm* pithComm_t;
+typedef struct pithRequest* pithRequest_t;
+typedef void* pithStream_t; /* NULL on host memory, else a CUstream / cudaStream_t */
+
+/* Carries the address of the bootstrap root and a 128-bit secret: keep it as private as the data.
+ */
+typedef struct {
+  char internal[PITH_UNIQUE_ID_BYTES];
+} pithUniqueId;
+
+typedef enum {
+  pithSuccess = 0,
+  pithUnhandledCudaError = 1,
+  pithSystemError = 2,
+  pithInternalError = 3,
+  pithInvalidArgument = 4,
+  pithInvalidUsage = 5,
+  pithRemoteError = 6,
+  pithInProgress = 7
+} pithResult_t;
+
+typedef enum {
+  pithInt8 = 0,
+  pithUint8 = 1,
+  pithInt32 = 2,
+  pithUint32 = 3,
+  pithInt64 = 4,
+  pithUint64 = 5,
+  pithFloat16 = 6,
+  pithFloat32 = 7,
+  pithFloat64 = 8,
+  pithBfloat16 = 9,
+  pithFloat8e4m3 = 10,
+  pithFloat8e5m2 = 11
+} pithDataType_t;
+
+/* Integer sums wrap; integer avg is the wrapped sum divided towards zero. 16- and 8-bit floats
+ * accumulate each hop in float32; 8-bit floats saturate, 16-bit ones overflow to infinity.
+ * max and min: a NaN wins, and -0 < +0. */
+typedef enum { pithSum = 0, pithProd = 1, pithMax = 2, pithMin = 3, pithAvg = 4 } pithRedOp_t;
+
+/* major * 10000 + minor * 100 + patch. */
+PITH_API pithResult_t pithGetVersion(int* version);
+/* A static string; never NULL, also for values that are no result code. */
+PITH_API const char* pithGetErrorString(pithResult_t result);
+/* The message of the last error of `comm`, or of this thread where comm is NULL; "" when there was
+ * none. Valid until the next failing call on that communicator or thread. */
+PITH_API const char* pithGetLastError(pithComm_t comm);
+
+/* Creates an id and a listening root inside the calling process; ship the 128 bytes to all ranks.
+ * Each id serves one communicator. */
+PITH_API pithResult_t pithGetUniqueId(pithUniqueId* id);
+/* Collective over the nranks holders of `id`. Inside a group *comm is set when the group ends. */
+PITH_API pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueId id, int rank);
+/* n ranks in this process. devices NULL: host ranks. */
+PITH_API pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices);
+/* Finalize waits for work in flight; Destroy finalizes and frees; Abort makes running calls on
+ * any thread return pithRemoteError and frees. NULL is accepted by all three. */
+PITH_API pithResult_t pithCommFinalize(pithComm_t comm);
+PITH_API pithResult_t pithCommDestroy(pithComm_t comm);
+PITH_API pithResult_t pithCommAbort(pithComm_t comm);
+PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
+PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
+
+/* recv[i] = op over ranks of send[i]; the same bits on every rank. */
+PITH_API pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,
+                                    pithRedOp_t op, pithComm_t comm, pithStream_t stream);
+/* recv = root's send. send may be NULL off root. */
+PITH_API pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
+                                    int root, pithComm_t comm, pithStream_t stream);
+/* recv holds nranks * sendcount elements: rank r's send at recv + r * sendcount. */
+PITH_API pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount,
+                                    pithDataType_t type, pithComm_t comm, pithStream_t stream);
+/* Returns when every rank has called it. */
+PITH_API pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream);
+
+/* Groups nest; only the outermost end starts the calls and returns when all results are there. */
+PITH_API pithResult_t pithGroupStart(void);
+PITH_API pithResult_t pithGroupEnd(void);
+/* Like pithGroupEnd, but the calls run in the background. Several groups may be in flight. */
+PITH_API pithResult_t pithGroupEndAsync(pithRequest_t* request);
+/* done = 1: the return value is the group's result and the request is freed. */
+PITH_API pithResult_t pithTest(pithRequest_t request, int* done);
+/* Waits, returns the group's result and frees the request. */
+PITH_API pithResult_t pithWait(pithRequest_t request);
+
+/* Memory that ranks of one host reach directly; reductions over it copy nothing. 64-byte aligned.
+ * MemFree right after a call returns is fine; NULL is accepted. */
+PITH_API pithResult_t pithMemAlloc(void** pointer, size_t bytes);
+PITH_API pithResult_t pithMemFree(void* pointer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

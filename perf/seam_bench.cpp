@@ -1,0 +1,94 @@
+// pithAllReduce through the C API: what a caller waits for, at the seam to his program.
+#include <fmt/core.h>
+#include <pith/pith.h>
+
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+
+#include "bench_common.hpp"
+
+namespace {
+
+using pith_bench::Settings;
+using pith_bench::World;
+
+void must(pithResult_t result, const char* call) {
+  if (result == pithSuccess) return;
+  throw std::runtime_error(
+      fmt::format("{}: {}: {}", call, pithGetErrorString(result), pithGetLastError(nullptr)));
+}
+
+class Pith final : public pith_bench::Contender {
+ public:
+  explicit Pith(pithComm_t comm) : comm_(comm) {}
+  ~Pith() override {
+    // After an error the other ranks may never come to the end of a collective.
+    std::uncaught_exceptions() > 0 ? pithCommAbort(comm_) : pithCommDestroy(comm_);
+  }
+
+  void* allocate(std::size_t bytes) override {
+    void* pointer = nullptr;
+    must(pithMemAlloc(&pointer, bytes), "pithMemAlloc");
+    return pointer;
+  }
+  void release(void* pointer) override { pithMemFree(pointer); }
+  void prepare(const float* send, float* recv, std::size_t count) override {
+    send_ = send;
+    recv_ = recv;
+    count_ = count;
+  }
+  void all_reduce() override {
+    must(pithAllReduce(send_, recv_, count_, pithFloat32, pithSum, comm_, nullptr),
+         "pithAllReduce");
+  }
+
+ private:
+  pithComm_t comm_;
+  const float* send_ = nullptr;
+  float* recv_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+pithComm_t join(World& world) {
+  pithUniqueId id = {};
+  if (world.rank() == 0) must(pithGetUniqueId(&id), "pithGetUniqueId");
+  world.share(&id, sizeof(id));
+  pithComm_t comm = nullptr;
+  must(pithCommInitRank(&comm, world.ranks(), id, world.rank()), "pithCommInitRank");
+  return comm;
+}
+
+pith_bench::Identity identity(const Settings& settings) {
+  int version = 0;
+  must(pithGetVersion(&version), "pithGetVersion");
+  const std::string named = settings.transport.empty() ? "auto" : settings.transport;
+  return {"pith", fmt::format("Pith {}.{}.{}", version / 10000, version / 100 % 100, version % 100),
+          named, ""};
+}
+
+int run(const Settings& settings) {
+  if (!settings.transport.empty()) setenv("PITH_TRANSPORT", settings.transport.c_str(), 1);
+  std::vector<pithComm_t> comms;
+  if (settings.threads) {
+    comms.resize(static_cast<std::size_t>(settings.ranks));
+    must(pithCommInitAll(comms.data(), settings.ranks, nullptr), "pithCommInitAll");
+  }
+  return pith_bench::run_ranks(settings, [&](World& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    Pith pith(settings.threads ? comms[rank] : join(world));
+    const auto rows = pith_bench::measure(settings, world, pith);
+    if (rank == 0) pith_bench::report(settings, identity(settings), rows);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("times pithAllReduce, float32 sum");
+  Settings settings;
+  pith_bench::add_options(app, settings);
+  const auto transports = CLI::IsMember({"shm", "tcp", "local"});
+  app.get_option("--transport")->check(transports)->description("sets PITH_TRANSPORT");
+  return pith_bench::bench_main(app, argc, argv, [&] { return run(settings); });
+}

@@ -1,0 +1,60 @@
+#include "api/check.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace pith::api {
+
+namespace {
+
+Error bad(const char* function, const std::string& what) {
+  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
+}
+
+}  // namespace
+
+Error check_pointer(const char* function, const char* argument, const void* pointer) {
+  if (pointer) return {};
+  return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
+}
+
+Error check_communicator(const char* function, pithComm_t comm) {
+  if (!comm) return bad(function, "comm is NULL, expected a communicator");
+  if (!comm->communicator) return bad(function, "comm is not ready: its creation failed");
+  if (comm->finalized) {
+    return bad(function, "comm is finalized, expected one that still takes calls");
+  }
+  return {};
+}
+
+Error check_type(const char* function, pithDataType_t type) {
+  if (type >= 0 && type < dtype_count) return {};
+  return bad(function, fmt::format("type is {}, expected 0 to {}", static_cast<int>(type),
+                                   dtype_count - 1));
+}
+
+Error check_op(const char* function, pithRedOp_t op) {
+  if (op >= 0 && op < op_count) return {};
+  return bad(function,
+             fmt::format("op is {}, expected 0 to {}", static_cast<int>(op), op_count - 1));
+}
+
+Error check_root(const char* function, int root, int ranks) {
+  if (root >= 0 && root < ranks) return {};
+  return bad(function, fmt::format("root is {}, expected 0 to {}", root, ranks - 1));
+}
+
+Error check_stream(const char* function, pithStream_t stream) {
+  if (!stream) return {};
+  return bad(function, fmt::format("stream is {}, expected NULL for host memory", stream));
+}
+
+Error check_count(const char* function, size_t count, pithDataType_t type, int copies) {
+  const std::size_t most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) /
+                           size_of(static_cast<DType>(type)) / static_cast<std::size_t>(copies);
+  if (count <= most) return {};
+  return bad(function, fmt::format("count is {}, expected at most {}", count, most));
+}
+
+}  // namespace pith::api

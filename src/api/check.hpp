@@ -1,0 +1,29 @@
+// Argument checks of the C API. Each names the function, the argument, its value and what was
+// expected.
+#pragma once
+
+#include "api/group.hpp"
+#include "core/dtype.hpp"
+#include "core/error.hpp"
+#include "pith/pith.h"
+
+namespace pith::api {
+
+Error check_pointer(const char* function, const char* argument, const void* pointer);
+Error check_communicator(const char* function, pithComm_t comm);
+Error check_type(const char* function, pithDataType_t type);
+Error check_op(const char* function, pithRedOp_t op);
+Error check_root(const char* function, int root, int ranks);
+Error check_stream(const char* function, pithStream_t stream);
+// count elements of the type, `copies` times over, must be a size that memory can have.
+Error check_count(const char* function, size_t count, pithDataType_t type, int copies);
+
+// The first of several checks that failed.
+inline Error first_of(std::initializer_list<Error> checks) {
+  for (const Error& error : checks) {
+    if (error) return error;
+  }
+  return {};
+}
+
+}  // namespace pith::api

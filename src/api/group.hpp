@@ -1,0 +1,66 @@
+// Groups: what this thread has collected between pithGroupStart and pithGroupEnd.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "pith/pith.h"
+
+// The handle of the C API. It keeps what must outlive a moved or failed communicator.
+struct pithComm {
+  std::unique_ptr<pith::Communicator> communicator;
+  bool finalized = false;
+  std::string last_error;
+};
+
+// A group in the background.
+struct pithRequest {
+  std::unique_ptr<pith::CallGroup> group;
+  std::deque<pith::BackgroundCall> calls;
+  std::vector<pith::Engine*> engines;
+};
+
+namespace pith::api {
+
+class Group {
+ public:
+  static Group& of_this_thread();
+
+  bool open() const { return depth_ > 0; }
+  void start() { ++depth_; }
+  // Error where no group is open. True: this was the outermost end.
+  Expected<bool> end();
+
+  void add(Communicator& communicator, const CollectiveArgs& args) {
+    collectives_.push_back({&communicator, args});
+  }
+  // Collective set-up that blocks; the outermost end runs all of the group at once.
+  void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
+  // The group's result will be this error; nothing of it is started.
+  void fail(const Error& error) {
+    if (!error_) error_ = error;
+  }
+
+  // What the outermost end does.
+  Error run();
+  Expected<std::unique_ptr<pithRequest>> run_in_background();
+
+ private:
+  struct Collected {
+    Communicator* communicator;
+    CollectiveArgs args;
+  };
+  void clear();
+  Error run_setups();
+  std::unique_ptr<pithRequest> issue(bool driven);
+
+  int depth_ = 0;
+  std::vector<Collected> collectives_;
+  std::vector<std::function<Error()>> setups_;
+  Error error_;
+};
+
+}  // namespace pith::api

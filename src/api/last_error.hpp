@@ -1,0 +1,26 @@
+// The message of this thread's last error.
+#pragma once
+
+#include "core/error.hpp"
+#include "pith/pith.h"
+
+namespace pith::api {
+
+// Remembers the error's message where there is one; returns its code.
+pithResult_t report(const Error& error);
+pithResult_t report(Code code, std::string message);
+const char* last_error();
+
+// Runs a body that returns Error; what it throws becomes one.
+template <class Body>
+pithResult_t guarded(Body body) noexcept {
+  try {
+    return report(body());
+  } catch (const std::bad_alloc&) {
+    return report(Code::system, "out of memory");
+  } catch (const std::exception& exception) {
+    return report(Code::internal, exception.what());
+  }
+}
+
+}  // namespace pith::api

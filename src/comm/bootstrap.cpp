@@ -1,0 +1,55 @@
+#include "comm/bootstrap.hpp"
+
+#include <fmt/format.h>
+
+#include "comm/blob.hpp"
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+// The root gives up first and says who is missing; a rank alone could only say that it waited.
+constexpr double grace_s = 2;
+
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {
+  Bootstrap bootstrap;
+  bootstrap.deadline_ns_ = monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9);
+  const Expected<Address> root = parse_address(id.address);
+  if (!root) return root.error();
+  Expected<Descriptor> connection = connect_to(*root, bootstrap.deadline_ns_);
+  if (!connection) {
+    return Error(Code::remote,
+                 fmt::format("cannot reach the bootstrap root: {}", connection.error().message()));
+  }
+  bootstrap.connection_ = std::move(*connection);
+  Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
+  if (Error error = shake_hands(handshake, bootstrap.connection_.get(), bootstrap.deadline_ns_)) {
+    return error;
+  }
+  return bootstrap;
+}
+
+Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
+  std::string message;
+  append_blob(message, mine);
+  if (Error error = send_all(connection_.get(), bytes_of(message), deadline_ns_)) return error;
+  BlobHeader header;
+  std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(&header, 1));
+  if (Error error = recv_all(connection_.get(), header_bytes, deadline_ns_)) return error;
+  if (header.size > blob_bytes_max) {
+    return Error(Code::internal, "the bootstrap root sent a message that is too long");
+  }
+  std::string text(header.size, '\0');
+  if (Error error = recv_all(connection_.get(), bytes_of(text), deadline_ns_)) return error;
+  if (header.kind == BlobHeader::Kind::failure) return Error(Code::remote, text);
+  return split_strings(text);
+}
+
+}  // namespace pith

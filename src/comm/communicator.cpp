@@ -1,0 +1,258 @@
+#include "comm/communicator.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/typed_span.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+// Background calls of one communicator that run at the same time; later ones wait their turn, in
+// the same order on every rank.
+constexpr int most_running = 4;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+  return hash ^ (hash >> 29);
+}
+
+// What ranks must agree on; travels in every message.
+std::uint64_t digest_of(const CollectiveArgs& args) {
+  std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
+  hash = mix(hash, args.count);
+  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
+  return mix(hash, static_cast<std::uint64_t>(args.root));
+}
+
+}  // namespace
+
+// The last words to each peer when the communicator is revoked; their bytes live as long as it.
+struct Communicator::Notices {
+  std::string text;
+  std::vector<Send> sends;
+};
+
+void CallGroup::finish_one(const Error& error) {
+  if (error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = error;
+  }
+  remaining_.fetch_sub(1, std::memory_order_release);
+}
+
+FrameArena& BackgroundCall::frame_arena() const { return communicator_.engine_->arena(); }
+
+Task<Error> BackgroundCall::run_and_report() {
+  Task<Error> collective = communicator_.start(*call_, args_);
+  Error error = co_await std::move(collective);
+  // The frame is still running; the next turn of the engine takes it apart.
+  run = [](Work& self) {
+    auto& call = static_cast<BackgroundCall&>(self);
+    call.communicator_.reap(call);
+  };
+  communicator_.engine_->post(*this);
+  co_return error;
+}
+
+Communicator::Communicator(int rank, int ranks, const Settings& settings)
+    : engine_(std::make_unique<Engine>(ranks)), routes_(static_cast<std::size_t>(ranks)) {
+  tuning_.chunk_bytes = settings.chunk;
+  tuning_.lanes = settings.lanes;
+  context_.scheduler = &engine_->scheduler();
+  context_.arena = &engine_->arena();
+  context_.mailbox = &engine_->mailbox();
+  context_.compute = &compute_;
+  context_.host = &compute_;
+  context_.comm = &state_;
+  context_.routes = routes_;
+  context_.rank = rank;
+  context_.size = ranks;
+  context_.revoke_context = this;
+  context_.revoke = [](void* self, const Error& error) {
+    static_cast<Communicator*>(self)->revoke(error);
+  };
+  engine_->mailbox().on_notice = [this](int peer, const Header& header, const std::byte* text) {
+    heed_notice(peer, header, text);
+  };
+}
+
+Communicator::~Communicator() {
+  drain();
+  engine_->own();
+  if (!state_.revoked) state_.revoked = Error(Code::remote, "the communicator was destroyed");
+  for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
+  for (const auto& close : closers_) close();
+  engine_->scheduler().run_ready();
+  engine_->disown();
+}
+
+const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
+  if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
+  const std::size_t bytes = args.count * size_of(args.type);
+  return default_algorithm({size(), bytes, tuning_}, args.collective);
+}
+
+CollectiveArgs Communicator::complete(CollectiveArgs args) const {
+  const std::size_t bytes = args.count * size_of(args.type);
+  const bool gathers = args.collective == Collective::allgather;
+  args.send.size = bytes;
+  args.recv.size = gathers ? bytes * static_cast<std::size_t>(size()) : bytes;
+  args.tuning = tuning_;
+  return args;
+}
+
+Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
+  return choose(args).run(call, args);
+}
+
+Error Communicator::run(const CollectiveArgs& given) {
+  const CollectiveArgs args = complete(given);
+  const std::uint32_t number = next_call_.fetch_add(1, std::memory_order_relaxed);
+  if (size() == 1) {
+    if (args.recv.data != args.send.data && args.send.size > 0) {
+      std::memmove(args.recv.data, args.send.data, args.send.size);
+    }
+    return error();
+  }
+  active_.fetch_add(1, std::memory_order_relaxed);
+  engine_->own();
+  Error result = state_.revoked;
+  if (!result) {
+    Call call(context_, number, digest_of(args));
+    Task<Error> task = start(call, args);
+    task.handle().resume();
+    engine_->drive_until([&] { return task.done(); });
+    result = task.take();
+  }
+  engine_->disown();
+  active_.fetch_sub(1, std::memory_order_release);
+  return result;
+}
+
+void Communicator::issue(BackgroundCall& call, bool driven) {
+  call.args_ = complete(call.args_);
+  call.number_ = next_call_.fetch_add(1, std::memory_order_relaxed);
+  call.driven_ = driven;
+  active_.fetch_add(1, std::memory_order_relaxed);
+  call.run = [](Work& self) {
+    auto& posted = static_cast<BackgroundCall&>(self);
+    posted.communicator_.enqueue(posted);
+  };
+  if (!driven) engine_->background_begins();
+  engine_->post(call);
+}
+
+void Communicator::enqueue(BackgroundCall& call) {
+  queued_.push_back(&call);
+  start_queued();
+}
+
+void Communicator::start_queued() {
+  while (running_ < most_running && !queued_.empty()) {
+    BackgroundCall& call = *queued_.front();
+    queued_.erase(queued_.begin());
+    ++running_;
+    call.call_.emplace(context_, call.number_, digest_of(call.args_));
+    call.task_ = call.run_and_report();
+    call.task_.handle().resume();
+  }
+}
+
+void Communicator::reap(BackgroundCall& call) {
+  const Error error = call.task_.take();
+  call.task_ = Task<Error>();
+  call.call_.reset();
+  --running_;
+  const bool driven = call.driven_;
+  CallGroup& group = call.group_;
+  start_queued();
+  active_.fetch_sub(1, std::memory_order_relaxed);
+  if (!driven) engine_->background_ends();
+  group.finish_one(error);  // the owner may free the call from here on
+}
+
+void Communicator::drain() {
+  while (active_.load(std::memory_order_acquire) > 0) {
+    if (!engine_->try_own()) {
+      sched_yield();
+      continue;
+    }
+    if (!engine_->progress()) sched_yield();
+    engine_->disown();
+  }
+}
+
+void Communicator::revoke(const Error& error) {
+  if (state_.revoked) return;
+  state_.revoked = error;
+  log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()));
+  engine_->mailbox().quiesce(state_, error);
+  for (const auto& transport : transports_) transport->quiesce(state_, error);
+  tell_peers(error);
+}
+
+void Communicator::tell_peers(const Error& error) {
+  notices_ = std::make_unique<Notices>();
+  notices_->text = fmt::format("{}{}", static_cast<char>(error.code()), error.message());
+  notices_->sends.resize(routes_.size());
+  for (std::size_t r = 0; r < routes_.size(); ++r) {
+    if (!routes_[r].transport) continue;
+    Send& send = notices_->sends[r];
+    send.waiter = std::noop_coroutine();
+    send.comm = &state_;
+    send.peer = routes_[r].peer;
+    send.header.comm = state_.id;
+    send.header.lane = Mailbox::notice_lane;
+    send.header.length = static_cast<std::uint32_t>(notices_->text.size());
+    send.data = reinterpret_cast<const std::byte*>(notices_->text.data());
+    routes_[r].transport->start(send);
+  }
+}
+
+void Communicator::heed_notice(int peer, const Header& header, const std::byte* text) {
+  if (header.comm != state_.id || header.length == 0) return;
+  const auto* chars = reinterpret_cast<const char*>(text);
+  const auto code = static_cast<Code>(chars[0]);
+  const std::string message(chars + 1, header.length - 1);
+  revoke(Error(code == Code::invalid_usage ? code : Code::remote, message, peer));
+}
+
+void Communicator::abort() {
+  engine_->own();
+  revoke(Error(Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()));
+  engine_->progress();
+  engine_->disown();
+}
+
+Error Communicator::error() {
+  engine_->own();
+  Error error = state_.revoked;
+  engine_->disown();
+  return error;
+}
+
+void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {
+  if (engines.size() == 1) {
+    engines[0]->own();
+    engines[0]->drive_until(done);
+    engines[0]->disown();
+    return;
+  }
+  while (!done()) {
+    bool moved = false;
+    for (Engine* engine : engines) {
+      if (!engine->try_own()) continue;
+      moved |= engine->progress();
+      engine->disown();
+    }
+    if (!moved) sched_yield();
+  }
+}
+
+}  // namespace pith

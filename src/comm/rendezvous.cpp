@@ -1,0 +1,269 @@
+#include "comm/rendezvous.hpp"
+
+#include <fmt/format.h>
+#include <openssl/rand.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <vector>
+
+#include "comm/blob.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint64_t second_ns = 1'000'000'000;
+constexpr std::uint64_t handshake_ns = 10 * second_ns;
+constexpr std::size_t most_strangers = 1024;  // connections that have not proved themselves
+constexpr int tick_ms = 100;
+
+// One connection: first a stranger in its handshake, then a rank.
+struct Guest {
+  Guest(Descriptor connection, Handshake hello, std::uint64_t refuse_at)
+      : fd(std::move(connection)), handshake(std::move(hello)), deadline(refuse_at) {}
+  Descriptor fd;
+  Handshake handshake;
+  std::uint64_t deadline;
+  bool joined = false;
+  bool gone = false;
+  int rank = -1;
+  std::string in;
+  std::string out;
+  std::size_t out_done = 0;
+};
+
+class Server {
+ public:
+  Server(Descriptor listener, UniqueId id, double timeout_s)
+      : listener_(std::move(listener)),
+        id_(std::move(id)),
+        timeout_ns_(static_cast<std::uint64_t>(timeout_s * static_cast<double>(second_ns))) {}
+
+  void serve(const std::atomic<bool>& stop);
+
+ private:
+  void welcome();
+  void greet(Guest& guest);
+  void join(Guest& guest);
+  void read(Guest& guest);
+  void write(Guest& guest);
+  void leave(Guest& guest);
+  void finish_round();
+  void check_leavers();
+  void fail_all(const std::string& why);
+  bool has_blob(const Guest& guest) const;
+  std::string missing() const;
+
+  Descriptor listener_;
+  UniqueId id_;
+  std::uint64_t timeout_ns_;
+  std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
+  std::list<Guest> guests_;
+  std::vector<Guest*> ranks_;  // empty until the first rank says how many there are
+  std::size_t joined_ = 0;
+  int first_left_ = -1;
+  bool failed_ = false;
+};
+
+void Server::welcome() {
+  while (guests_.size() < ranks_.size() + most_strangers) {
+    Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted || !*accepted) return;
+    guests_.emplace_back(std::move(*accepted),
+                         Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}),
+                         monotonic_ns() + handshake_ns);
+  }
+}
+
+void Server::greet(Guest& guest) {
+  const Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
+  if (!want || monotonic_ns() > guest.deadline) {
+    guest.gone = true;
+  } else if (*want == Handshake::Want::done) {
+    join(guest);
+  }
+}
+
+void Server::join(Guest& guest) {
+  const Greeting& greeting = guest.handshake.greeting();
+  guest.joined = true;
+  guest.rank = greeting.from;
+  const auto refuse = [&](const std::string& why) {
+    append_blob(guest.out, why, BlobHeader::Kind::failure);
+    guest.rank = -1;
+  };
+  if (ranks_.empty()) {
+    if (greeting.ranks < 1) return refuse("a communicator has at least one rank");
+    ranks_.resize(static_cast<std::size_t>(greeting.ranks));
+    give_up_at_ = monotonic_ns() + timeout_ns_;
+  }
+  const auto n = static_cast<int>(ranks_.size());
+  if (greeting.ranks != n) {
+    return refuse(
+        fmt::format("rank {} gives nranks {}, others give {}", greeting.from, greeting.ranks, n));
+  }
+  if (greeting.from < 0 || greeting.from >= n) {
+    return refuse(fmt::format("rank is {}, expected 0 to {}", greeting.from, n - 1));
+  }
+  Guest*& seat = ranks_[static_cast<std::size_t>(greeting.from)];
+  if (seat) return refuse(fmt::format("rank {} joined twice", greeting.from));
+  seat = &guest;
+  ++joined_;
+}
+
+bool Server::has_blob(const Guest& guest) const {
+  BlobHeader header;
+  if (guest.in.size() < sizeof header) return false;
+  std::memcpy(&header, guest.in.data(), sizeof header);
+  return guest.in.size() >= sizeof header + header.size;
+}
+
+void Server::read(Guest& guest) {
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = recv(guest.fd.get(), buffer, sizeof buffer, 0);
+    if (got > 0) {
+      guest.in.append(buffer, static_cast<std::size_t>(got));
+      if (guest.in.size() > blob_bytes_max) return leave(guest);
+      continue;
+    }
+    if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) leave(guest);
+    return;
+  }
+}
+
+void Server::write(Guest& guest) {
+  while (guest.out_done < guest.out.size()) {
+    const ssize_t sent = send(guest.fd.get(), guest.out.data() + guest.out_done,
+                              guest.out.size() - guest.out_done, MSG_NOSIGNAL);
+    if (sent <= 0) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) leave(guest);
+      return;
+    }
+    guest.out_done += static_cast<std::size_t>(sent);
+  }
+  guest.out.clear();
+  guest.out_done = 0;
+}
+
+void Server::leave(Guest& guest) {
+  guest.gone = true;
+  if (guest.rank < 0) return;
+  ranks_[static_cast<std::size_t>(guest.rank)] = nullptr;
+  if (first_left_ < 0) first_left_ = guest.rank;
+}
+
+// Ranks go when they are done; one that goes while others wait for its blob ends the start-up.
+void Server::check_leavers() {
+  if (first_left_ < 0) return;
+  const auto waits = [this](const Guest* guest) { return guest && has_blob(*guest); };
+  if (joined_ < ranks_.size() || std::any_of(ranks_.begin(), ranks_.end(), waits)) {
+    fail_all(fmt::format("rank {} went away during start-up", first_left_));
+  }
+}
+
+void Server::fail_all(const std::string& why) {
+  if (std::exchange(failed_, true)) return;
+  log(LogLevel::info, "start-up failed: " + why);
+  for (Guest& guest : guests_) {
+    if (guest.joined && !guest.gone) append_blob(guest.out, why, BlobHeader::Kind::failure);
+  }
+}
+
+void Server::finish_round() {
+  const auto ready = [this](const Guest* guest) { return guest && has_blob(*guest); };
+  while (!ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), ready)) {
+    std::string all;
+    for (Guest* guest : ranks_) {
+      BlobHeader header;
+      std::memcpy(&header, guest->in.data(), sizeof header);
+      all.append(guest->in, 0, sizeof header + header.size);
+      guest->in.erase(0, sizeof header + header.size);
+    }
+    for (Guest* guest : ranks_) append_blob(guest->out, all);
+    give_up_at_ = monotonic_ns() + timeout_ns_;
+  }
+}
+
+std::string Server::missing() const {
+  std::string names;
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", r);
+  }
+  return names;
+}
+
+void Server::serve(const std::atomic<bool>& stop) {
+  std::vector<pollfd> waits;
+  while (!stop) {
+    waits.assign(1, {listener_.get(), POLLIN, 0});
+    for (const Guest& guest : guests_) {
+      const auto events = static_cast<short>(guest.out.empty() ? POLLIN : POLLIN | POLLOUT);
+      waits.push_back({guest.fd.get(), events, 0});
+    }
+    poll(waits.data(), waits.size(), tick_ms);
+    for (Guest& guest : guests_) {
+      if (!guest.joined) greet(guest);
+      if (guest.joined && !guest.gone) read(guest);
+    }
+    finish_round();
+    check_leavers();
+    if (!ranks_.empty() && joined_ < ranks_.size() && monotonic_ns() > give_up_at_) {
+      fail_all(fmt::format("{} did not join within {} s", missing(), timeout_ns_ / second_ns));
+    }
+    for (Guest& guest : guests_) {
+      if (guest.joined && !guest.gone) write(guest);
+    }
+    guests_.remove_if([](const Guest& guest) { return guest.gone; });
+    const auto seated = [](const Guest* guest) { return guest != nullptr; };
+    const bool over = joined_ == ranks_.size() || failed_;
+    if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
+    welcome();
+  }
+}
+
+// The servers of this process; they end with it.
+class Servers {
+ public:
+  static Servers& instance() {
+    static Servers servers;
+    return servers;
+  }
+  void start(std::unique_ptr<Server> server) {
+    const std::lock_guard lock(mutex_);
+    threads_.emplace_back([this, server = std::move(server)] { server->serve(stop_); });
+  }
+  ~Servers() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s) {
+  Expected<Descriptor> listener = listen_on(host);
+  if (!listener) return listener.error();
+  const Expected<Address> address = local_address(listener->get());
+  if (!address) return address.error();
+  UniqueId id;
+  id.address = format_address(*address);
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(id.secret.data()),
+                 static_cast<int>(id.secret.size())) != 1) {
+    return Error(Code::system, "no random bytes for the secret of a unique id");
+  }
+  Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
+  return id;
+}
+
+}  // namespace pith

@@ -1,0 +1,23 @@
+// The bootstrap root: a thread in the process that made the id, where all ranks of a communicator
+// meet. It gathers one blob from each rank and sends all of them to everybody, as often as the
+// ranks ask. Strangers, slow and half-open connections are refused without holding anyone up.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "comm/unique_id.hpp"
+#include "transport/socket.hpp"
+
+namespace pith {
+
+class Rendezvous {
+ public:
+  // Listens on `host` and serves in the background until all ranks have gone or the process ends.
+  // `timeout_s`: how long the first rank waits for the last one.
+  static Expected<UniqueId> open(const std::string& host, double timeout_s);
+};
+
+}  // namespace pith

@@ -1,0 +1,35 @@
+#include "core/compute.hpp"
+
+namespace pith {
+
+struct Compute::Retired : FenceWait {
+  Compute* compute = nullptr;
+  Lease lease;
+  Scratch scratch;
+};
+
+Compute::Compute() = default;
+Compute::~Compute() = default;
+
+void Compute::retire(Lease lease, Scratch scratch, Fence fence) {
+  if (reached(fence)) return;  // the arguments' destructors let go
+  if (spare_retired_.empty()) {
+    all_retired_.push_back(std::make_unique<Retired>());
+    spare_retired_.push_back(all_retired_.back().get());
+  }
+  Retired& retired = *spare_retired_.back();
+  spare_retired_.pop_back();
+  retired.compute = this;
+  retired.lease = std::move(lease);
+  retired.scratch = std::move(scratch);
+  retired.FenceWait::fence = fence;
+  retired.FenceWait::reached = [](FenceWait& wait) {
+    auto& self = static_cast<Retired&>(wait);
+    self.lease.release();
+    self.scratch = Scratch();
+    self.compute->spare_retired_.push_back(&self);
+  };
+  notify(retired);
+}
+
+}  // namespace pith

@@ -1,0 +1,117 @@
+// The compute seam. A kernel is a type with an Args struct; run<Kernel>(args, after) enqueues it on
+// a strand's queue and never suspends; the Fence it returns is awaited only where the host must see
+// the result. Host queues run inline; CUDA queues launch in stream order; the simulator charges
+// virtual time. Who implements a kernel for a kind of memory sets it in that Compute's table, so a
+// new kernel never edits this file.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/memory.hpp"
+#include "core/operation.hpp"
+
+namespace pith {
+
+// A point in a compute queue; zero is always in the past.
+struct Fence {
+  std::uint64_t ticket = 0;
+};
+
+// Called by Compute::progress once its fence is reached. Lives in the waiting coroutine's frame.
+struct FenceWait {
+  Fence fence;
+  void (*reached)(FenceWait& self) = nullptr;
+  void* owner = nullptr;
+  FenceWait* next = nullptr;
+};
+
+namespace detail {
+inline std::atomic<int> kernel_count{0};
+template <class Kernel>
+inline const int kernel_index = kernel_count++;
+}  // namespace detail
+
+class Scratch;
+
+class Compute {
+ public:
+  static constexpr std::size_t max_kernels = 64;
+  // One compute may be used by several ranks' calls only where they share a thread of control.
+  Compute();
+  virtual ~Compute();
+
+  template <class Kernel>
+  Fence run(const typename Kernel::Args& args, Fence after = {}) {
+    return submit(table_[static_cast<std::size_t>(detail::kernel_index<Kernel>)], &args,
+                  sizeof args, Kernel::work_bytes(args), after);
+  }
+
+  virtual MemoryKind kind() const = 0;
+  virtual bool reached(Fence fence) const = 0;
+  // Precondition: not reached yet.
+  virtual void notify(FenceWait& wait) = 0;
+  // Lets go of what kernels still read once the fence is reached.
+  void retire(Lease lease, Scratch scratch, Fence fence);
+
+  // Fires the waits that are due; true when any was.
+  virtual bool progress() = 0;
+
+  // Memory of this kind. Pooled; ask for the same sizes again. Never null (throws bad_alloc).
+  virtual std::byte* take_scratch(std::size_t bytes) = 0;
+  virtual void give_scratch(std::byte* scratch, std::size_t bytes) = 0;
+
+ protected:
+  using Implementation = void (*)(const void* args);
+  template <class Kernel, void (*implementation)(const typename Kernel::Args&)>
+  void set() {
+    table_[static_cast<std::size_t>(detail::kernel_index<Kernel>)] = [](const void* args) {
+      implementation(*static_cast<const typename Kernel::Args*>(args));
+    };
+  }
+  // For a Compute that times or records the kernels of another one.
+  void adopt_kernels(const Compute& other) { table_ = other.table_; }
+  virtual Fence submit(Implementation implementation, const void* args, std::size_t args_bytes,
+                       std::size_t work_bytes, Fence after) = 0;
+
+ private:
+  struct Retired;
+  std::array<Implementation, max_kernels> table_{};
+  std::vector<std::unique_ptr<Retired>> all_retired_;
+  std::vector<Retired*> spare_retired_;
+};
+
+// Scratch memory for the length of a scope.
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(Compute& compute, std::size_t bytes)
+      : compute_(&compute), data_(compute.take_scratch(bytes)), size_(bytes) {}
+  Scratch(Scratch&& other) noexcept
+      : compute_(other.compute_), data_(other.data_), size_(other.size_) {
+    other.compute_ = nullptr;
+  }
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(compute_, other.compute_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Scratch() {
+    if (compute_) compute_->give_scratch(data_, size_);
+  }
+  Bytes bytes() const { return {data_, size_, compute_ ? compute_->kind() : MemoryKind::host}; }
+
+ private:
+  Compute* compute_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace pith

@@ -1,0 +1,141 @@
+#include "core/engine.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/progress_thread.hpp"
+
+namespace pith {
+
+namespace {
+
+// Idle turns before the next gentler way of waiting. A turn over shared memory takes some 10 ns, so
+// spinning lasts tens of microseconds: longer than any message between running ranks takes.
+constexpr unsigned spin_turns = 4000;
+constexpr unsigned yield_turns = spin_turns + 2000;
+constexpr unsigned oversubscribed_yield_turns = 2000;
+constexpr int nap_ms = 1;
+// Sources nobody waits for are polled once in so many turns.
+constexpr std::uint32_t slow_poll_mask = 255;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Engine::Engine(int peers)
+    : mailbox_(scheduler_, peers), wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+
+Engine::~Engine() {
+  if (registered_) ProgressThread::instance().remove(*this);
+  close(wake_descriptor_);
+}
+
+void Engine::post(Work& work) {
+  Work* head = posted_.load(std::memory_order_relaxed);
+  do {
+    work.next = head;
+  } while (!posted_.compare_exchange_weak(head, &work, std::memory_order_release,
+                                          std::memory_order_relaxed));
+  wake();
+}
+
+void Engine::run_posted() {
+  if (!posted_.load(std::memory_order_relaxed)) return;
+  Work* stack = posted_.exchange(nullptr, std::memory_order_acquire);
+  Work* queue = nullptr;
+  while (stack) {
+    Work* next = stack->next;
+    stack->next = queue;
+    queue = stack;
+    stack = next;
+  }
+  while (queue) {
+    Work* work = queue;
+    queue = queue->next;
+    work->run(*work);
+  }
+}
+
+bool Engine::progress() {
+  run_posted();
+  bool moved = scheduler_.run_ready();
+  const bool all = (++turn_ & slow_poll_mask) == 0;
+  for (Pollable* source : sources_) {
+    if (all || source->busy()) moved |= source->progress();
+  }
+  moved |= scheduler_.run_ready();
+  return moved;
+}
+
+void Engine::own() {
+  if (try_own()) return;
+  contenders_.fetch_add(1, std::memory_order_relaxed);
+  wake();
+  for (unsigned tries = 0; !try_own(); ++tries) {
+    if (tries < 1000 && !oversubscribed_) {
+      relax();
+    } else {
+      sched_yield();
+    }
+  }
+  contenders_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Engine::rest(unsigned idle_turns) {
+  if (contenders_.load(std::memory_order_relaxed) > 0) {
+    disown();
+    sched_yield();
+    own();
+    return;
+  }
+  const unsigned yields_end = oversubscribed_ ? oversubscribed_yield_turns : yield_turns;
+  if (idle_turns < (oversubscribed_ ? 1 : spin_turns)) return relax();
+  if (idle_turns < yields_end) {
+    sched_yield();
+    return;
+  }
+  nap();
+}
+
+void Engine::wake() {
+  if (!napping_.load(std::memory_order_relaxed)) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = write(wake_descriptor_, &one, sizeof one);
+}
+
+// Sleeps on the descriptors of all sources. A wake-up lost between the last look and the sleep
+// costs one nap: that is cheaper than a full fence on every send.
+void Engine::nap() {
+  constexpr std::size_t most = 16;
+  napping_.store(true, std::memory_order_seq_cst);
+  pollfd descriptors[most];
+  nfds_t count = 0;
+  descriptors[count++] = {wake_descriptor_, POLLIN, 0};
+  std::size_t armed = 0;
+  bool work = posted_.load(std::memory_order_relaxed) != nullptr;
+  for (; armed < sources_.size() && !work; ++armed) {
+    work = !sources_[armed]->arm();
+    const int descriptor = sources_[armed]->descriptor();
+    if (descriptor >= 0 && count < most) descriptors[count++] = {descriptor, POLLIN, 0};
+  }
+  if (!work) poll(descriptors, count, nap_ms);
+  for (std::size_t i = 0; i < armed; ++i) sources_[i]->disarm();
+  napping_.store(false, std::memory_order_relaxed);
+  std::uint64_t drained = 0;
+  if (descriptors[0].revents) {
+    [[maybe_unused]] const auto got = read(wake_descriptor_, &drained, sizeof drained);
+  }
+}
+
+void Engine::background_begins() {
+  background_.fetch_add(1, std::memory_order_release);
+  ProgressThread::instance().enlist(*this);
+}
+
+}  // namespace pith

@@ -1,0 +1,61 @@
+// The kernels of the dense collectives, by their arguments. work_bytes: bytes read and written,
+// which is what a cost model charges for.
+#pragma once
+
+#include <cstddef>
+
+#include "core/dtype.hpp"
+
+namespace pith {
+
+// out[i] = op(a[i], b[i]); out may equal a or b. Avg reduces like sum; see FinishAvg.
+struct ReduceKernel {
+  struct Args {
+    std::byte* out;
+    const std::byte* a;
+    const std::byte* b;
+    std::size_t count;
+    DType type;
+    Op op;
+    bool streaming = false;  // the result is not needed in cache
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
+// Both outputs get op(a[i], b[i]): one read, two stores.
+struct ReduceToTwoKernel {
+  struct Args {
+    std::byte* out1;
+    std::byte* out2;
+    const std::byte* a;
+    const std::byte* b;
+    std::size_t count;
+    DType type;
+    Op op;
+    bool streaming = false;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
+// data[i] /= ranks, after a sum; integers are divided towards zero.
+struct FinishAvgKernel {
+  struct Args {
+    std::byte* data;
+    std::size_t count;
+    DType type;
+    int ranks;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
+struct CopyKernel {
+  struct Args {
+    std::byte* out;
+    const std::byte* in;
+    std::size_t bytes;
+    bool streaming = false;
+  };
+  static std::size_t work_bytes(const Args&) { return 0; }
+};
+
+}  // namespace pith

@@ -1,0 +1,436 @@
+#include "core/mailbox.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace pith {
+
+struct Mailbox::Stored {
+  Header header;
+  int peer = -1;
+  const std::byte* data = nullptr;
+  SlotOwner* owner = nullptr;  // null: `small` holds the bytes
+  std::uint64_t slot = 0;
+  Incoming* incoming = nullptr;  // still arriving
+  Stored* next = nullptr;
+  std::array<std::byte, inline_bytes> small;
+};
+
+// Pooled buffers for messages that must leave their slot or have none, by powers of two.
+class Mailbox::HeapSlots final : public SlotOwner {
+ public:
+  ~HeapSlots() {
+    for (auto& list : free_) {
+      for (std::byte* buffer : list) ::operator delete(buffer - prefix);
+    }
+  }
+  std::byte* take(std::size_t bytes) {
+    ++out_;
+    const auto size_class = static_cast<std::uint64_t>(std::bit_width(bytes | 63));
+    auto& list = free_[size_class];
+    if (!list.empty()) {
+      std::byte* buffer = list.back();
+      list.pop_back();
+      return buffer;
+    }
+    auto* raw = static_cast<std::byte*>(::operator new(prefix + (std::size_t{1} << size_class)));
+    std::memcpy(raw, &size_class, sizeof size_class);
+    return raw + prefix;
+  }
+  void give(std::byte* buffer) {
+    --out_;
+    std::uint64_t size_class = 0;
+    std::memcpy(&size_class, buffer - prefix, sizeof size_class);
+    free_[size_class].push_back(buffer);
+  }
+  void release_slot(int, std::uint64_t slot) override { give(reinterpret_cast<std::byte*>(slot)); }
+  std::size_t out() const { return out_; }
+
+ private:
+  static constexpr std::size_t prefix = 64;
+  std::array<std::vector<std::byte*>, 64> free_;
+  std::size_t out_ = 0;
+};
+
+namespace {
+
+std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
+std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
+
+// Empty messages may have no address at all.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+template <class Node, class Match>
+Node* unlink(Node*& head, Node*& tail, Match match) {
+  Node* previous = nullptr;
+  for (Node* node = head; node; previous = node, node = static_cast<Node*>(node->next)) {
+    if (!match(*node)) continue;
+    auto* next = static_cast<Node*>(node->next);
+    (previous ? *reinterpret_cast<Node**>(&previous->next) : head) = next;
+    if (tail == node) tail = previous;
+    node->next = nullptr;
+    return node;
+  }
+  return nullptr;
+}
+
+template <class Node>
+void append(Node*& head, Node*& tail, Node& node) {
+  node.next = nullptr;
+  if (tail) {
+    tail->next = &node;
+  } else {
+    head = &node;
+  }
+  tail = &node;
+}
+
+}  // namespace
+
+Mailbox::Mailbox(Scheduler& scheduler, int peers)
+    : scheduler_(scheduler),
+      peers_((static_cast<std::size_t>(peers) + page - 1) / page),
+      heap_slots_(std::make_unique<HeapSlots>()) {}
+
+Mailbox::~Mailbox() {
+  for (Stored* stored : stored_) {
+    for (; stored; stored = stored->next) {
+      if (stored->owner == heap_slots_.get()) heap_slots_->give(slot_at(stored->slot));
+    }
+  }
+  for (Incoming* incoming : active_incoming_) {
+    if (incoming->owned) heap_slots_->give(incoming->owned);
+  }
+}
+
+std::size_t Mailbox::buffers_out() const { return heap_slots_->out(); }
+
+Mailbox::PeerState& Mailbox::state(int peer) {
+  auto& slot = peers_[static_cast<std::size_t>(peer) / page];
+  if (!slot) slot = std::make_unique<std::array<PeerState, page>>();
+  return (*slot)[static_cast<std::size_t>(peer) % page];
+}
+
+const Mailbox::PeerState& Mailbox::state(int peer) const {
+  static const PeerState untouched;
+  const auto& slot = peers_[static_cast<std::size_t>(peer) / page];
+  return slot ? (*slot)[static_cast<std::size_t>(peer) % page] : untouched;
+}
+
+bool Mailbox::accepts(int peer) const {
+  const PeerState& s = state(peer);
+  return s.waiting != 0 || s.backlog < backlog_limit;
+}
+
+void Mailbox::add_waiting(Receive& receive) {
+  const std::size_t b = bucket_of(receive.peer, receive.tag);
+  append<Operation>(waiting_[b], waiting_tail_[b], receive);
+  ++state(receive.peer).waiting;
+  ++waiting_total_;
+}
+
+Receive* Mailbox::take_waiting(int peer, const Tag& tag) {
+  const std::size_t b = bucket_of(peer, tag);
+  if (!waiting_[b]) return nullptr;
+  Operation* found = unlink(waiting_[b], waiting_tail_[b], [&](Operation& operation) {
+    return operation.peer == peer && static_cast<Receive&>(operation).tag == tag;
+  });
+  if (!found) return nullptr;
+  --state(peer).waiting;
+  --waiting_total_;
+  return static_cast<Receive*>(found);
+}
+
+Mailbox::Stored* Mailbox::take_stored(int peer, const Tag& tag) {
+  const std::size_t b = bucket_of(peer, tag);
+  if (!stored_[b]) return nullptr;
+  return unlink(stored_[b], stored_tail_[b],
+                [&](Stored& stored) { return stored.peer == peer && stored.header.tag() == tag; });
+}
+
+Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
+  if (spare_stored_.empty()) {
+    all_stored_.push_back(std::make_unique<Stored>());
+    spare_stored_.push_back(all_stored_.back().get());
+  }
+  Stored* stored = spare_stored_.back();
+  spare_stored_.pop_back();
+  stored->header = header;
+  stored->peer = peer;
+  stored->owner = nullptr;
+  stored->incoming = nullptr;
+  const std::size_t b = bucket_of(peer, header.tag());
+  append(stored_[b], stored_tail_[b], *stored);
+  state(peer).backlog += header.length + sizeof(Stored);
+  return stored;
+}
+
+void Mailbox::free_stored(Stored* stored) {
+  state(stored->peer).backlog -= stored->header.length + sizeof(Stored);
+  spare_stored_.push_back(stored);
+}
+
+// Sets receive.error and returns false where the message is not the one the receiver means.
+bool Mailbox::check(Receive& receive, const Header& header) {
+  if (receive.digest != header.digest) {
+    receive.error = Error(
+        Code::invalid_usage,
+        fmt::format("rank {} called another collective, or this one with other arguments, as call "
+                    "{} of this communicator",
+                    receive.peer, header.call),
+        receive.peer);
+    return false;
+  }
+  if (header.length > receive.room) {
+    receive.error =
+        Error(Code::invalid_usage,
+              fmt::format("rank {} sent {} bytes where at most {} were expected (call {}, step {})",
+                          receive.peer, header.length, receive.room, header.call, header.step),
+              receive.peer);
+    return false;
+  }
+  receive.length = header.length;
+  return true;
+}
+
+void Mailbox::hand_over_owned(Receive& receive, const Header& header, std::byte* owned) {
+  if (check(receive, header)) {
+    if (receive.borrow) {
+      receive.lease = Lease(owned, header.length, heap_slots_.get(), receive.peer, slot_of(owned));
+      return;
+    }
+    copy_bytes(receive.into, owned, header.length);
+  }
+  heap_slots_->give(owned);
+}
+
+void Mailbox::hand_over(Receive& receive, Stored* stored) {
+  const Header& header = stored->header;
+  if (!stored->owner) {
+    if (!receive.borrow) {
+      if (check(receive, header)) copy_bytes(receive.into, stored->data, header.length);
+    } else {
+      std::byte* owned = heap_slots_->take(header.length);
+      copy_bytes(owned, stored->data, header.length);
+      hand_over_owned(receive, header, owned);
+    }
+    return free_stored(stored);
+  }
+  if (stored->owner != heap_slots_.get()) --state(stored->peer).parked;
+  Lease lease(stored->data, header.length, stored->owner, stored->peer, stored->slot);
+  if (check(receive, header)) {
+    if (receive.borrow) {
+      receive.lease = std::move(lease);
+    } else {
+      copy_bytes(receive.into, stored->data, header.length);
+    }
+  }
+  free_stored(stored);
+}
+
+bool Mailbox::start(Receive& receive) {
+  if (receive.comm->revoked) {
+    receive.error = receive.comm->revoked;
+    return true;
+  }
+  Stored* stored = take_stored(receive.peer, receive.tag);
+  if (!stored) {
+    add_waiting(receive);
+    return false;
+  }
+  if (!stored->incoming) {
+    hand_over(receive, stored);
+    return true;
+  }
+  // Still arriving: it is this receive's now, and completes with its last byte.
+  stored->incoming->receive = &receive;
+  stored->incoming->stored = nullptr;
+  ++state(receive.peer).waiting;
+  ++waiting_total_;
+  free_stored(stored);
+  return false;
+}
+
+Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte* data,
+                                SlotOwner* owner, std::uint64_t slot) {
+  if (header.lane == notice_lane) {
+    if (on_notice) on_notice(peer, header, data);
+    return Taken::copied;
+  }
+  if (Receive* receive = take_waiting(peer, header.tag())) {
+    Taken taken = Taken::copied;
+    if (check(*receive, header)) {
+      if (!receive->borrow) {
+        copy_bytes(receive->into, data, header.length);
+      } else if (owner) {
+        receive->lease = Lease(data, header.length, owner, peer, slot);
+        taken = Taken::kept;
+      } else {
+        std::byte* owned = heap_slots_->take(header.length);
+        copy_bytes(owned, data, header.length);
+        receive->lease = Lease(owned, header.length, heap_slots_.get(), peer, slot_of(owned));
+      }
+    }
+    scheduler_.complete(*receive);
+    return taken;
+  }
+  if (closed_.contains(header.comm)) return Taken::copied;
+  Stored* stored = new_stored(peer, header);
+  if (header.length <= inline_bytes) {
+    copy_bytes(stored->small.data(), data, header.length);
+    stored->data = stored->small.data();
+    return Taken::copied;
+  }
+  if (owner) {
+    stored->data = data;
+    stored->owner = owner;
+    stored->slot = slot;
+    ++state(peer).parked;
+    return Taken::kept;
+  }
+  std::byte* owned = heap_slots_->take(header.length);
+  copy_bytes(owned, data, header.length);
+  stored->data = owned;
+  stored->owner = heap_slots_.get();
+  stored->slot = slot_of(owned);
+  return Taken::copied;
+}
+
+Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
+  if (spare_incoming_.empty()) {
+    all_incoming_.push_back(std::make_unique<Incoming>());
+    spare_incoming_.push_back(all_incoming_.back().get());
+  }
+  Incoming& incoming = *spare_incoming_.back();
+  spare_incoming_.pop_back();
+  active_incoming_.push_back(&incoming);
+  incoming.header = header;
+  incoming.peer = peer;
+  incoming.arrived = 0;
+  incoming.stored = nullptr;
+  incoming.owned = nullptr;
+  incoming.receive = take_waiting(peer, header.tag());
+  if (incoming.receive) {
+    // Counted as waiting until the last byte is there, so that its transport keeps reading.
+    ++state(peer).waiting;
+    ++waiting_total_;
+    const bool direct = !incoming.receive->borrow && header.length <= incoming.receive->room &&
+                        incoming.receive->digest == header.digest;
+    incoming.data = direct ? incoming.receive->into : nullptr;
+  } else {
+    incoming.data = nullptr;
+    if (header.lane != notice_lane && !closed_.contains(header.comm)) {
+      incoming.stored = new_stored(peer, header);
+      incoming.stored->incoming = &incoming;
+    }
+  }
+  if (!incoming.data) incoming.data = incoming.owned = heap_slots_->take(header.length);
+  return incoming;
+}
+
+void Mailbox::finish(Incoming& incoming) {
+  std::erase(active_incoming_, &incoming);
+  spare_incoming_.push_back(&incoming);
+  if (Receive* receive = incoming.receive) {
+    --state(incoming.peer).waiting;
+    --waiting_total_;
+    if (incoming.owned) {
+      hand_over_owned(*receive, incoming.header, incoming.owned);
+    } else {
+      receive->length = incoming.header.length;
+    }
+    return scheduler_.complete(*receive);
+  }
+  if (incoming.stored) {
+    incoming.stored->incoming = nullptr;
+    incoming.stored->data = incoming.owned;
+    incoming.stored->owner = heap_slots_.get();
+    incoming.stored->slot = slot_of(incoming.owned);
+    return;
+  }
+  if (incoming.header.lane == notice_lane && on_notice) {
+    on_notice(incoming.peer, incoming.header, incoming.owned);
+  }
+  heap_slots_->give(incoming.owned);
+}
+
+void Mailbox::abandon(Incoming& incoming, const Error& error) {
+  std::erase(active_incoming_, &incoming);
+  spare_incoming_.push_back(&incoming);
+  if (Stored* stored = incoming.stored) {
+    const std::size_t b = bucket_of(incoming.peer, incoming.header.tag());
+    unlink(stored_[b], stored_tail_[b], [&](Stored& other) { return &other == stored; });
+    free_stored(stored);
+  }
+  if (incoming.owned) heap_slots_->give(incoming.owned);
+  if (!incoming.receive) return;
+  --state(incoming.peer).waiting;
+  --waiting_total_;
+  fail(*incoming.receive, error);
+}
+
+void Mailbox::evacuate(int peer) {
+  if (state(peer).parked == 0) return;
+  for (Stored* head : stored_) {
+    for (; head; head = head->next) {
+      if (head->peer != peer || !head->owner || head->owner == heap_slots_.get()) continue;
+      std::byte* owned = heap_slots_->take(head->header.length);
+      copy_bytes(owned, head->data, head->header.length);
+      head->owner->release_slot(peer, head->slot);
+      head->data = owned;
+      head->owner = heap_slots_.get();
+      head->slot = slot_of(owned);
+    }
+  }
+  state(peer).parked = 0;
+}
+
+void Mailbox::fail(Receive& receive, Error error) {
+  receive.error = std::move(error);
+  scheduler_.complete(receive);
+}
+
+void Mailbox::quiesce(const CommState& comm, const Error& error) {
+  for (std::size_t b = 0; b < buckets; ++b) {
+    auto of_comm = [&](Operation& operation) { return operation.comm == &comm; };
+    while (Operation* found = unlink(waiting_[b], waiting_tail_[b], of_comm)) {
+      --state(found->peer).waiting;
+      --waiting_total_;
+      fail(static_cast<Receive&>(*found), error);
+    }
+  }
+  for (Incoming* incoming : active_incoming_) {
+    if (!incoming->receive || incoming->receive->comm != &comm) continue;
+    // The rest of the message must go somewhere that is ours.
+    if (!incoming->owned) {
+      incoming->owned = heap_slots_->take(incoming->header.length);
+      incoming->data = incoming->owned;
+    }
+    --state(incoming->peer).waiting;
+    --waiting_total_;
+    fail(*std::exchange(incoming->receive, nullptr), error);
+  }
+}
+
+void Mailbox::forget(std::uint32_t comm) {
+  closed_.insert(comm);
+  for (std::size_t b = 0; b < buckets; ++b) {
+    auto of_comm = [&](Stored& stored) { return stored.header.comm == comm; };
+    while (Stored* found = unlink(stored_[b], stored_tail_[b], of_comm)) {
+      if (found->incoming) {
+        found->incoming->stored = nullptr;
+      } else if (found->owner) {
+        if (found->owner != heap_slots_.get()) --state(found->peer).parked;
+        found->owner->release_slot(found->peer, found->slot);
+      }
+      free_stored(found);
+    }
+  }
+}
+
+}  // namespace pith

@@ -1,0 +1,139 @@
+// Matches arriving messages with waiting receives, for all transports of one engine.
+//
+// A message that nobody waits for yet is stored: small ones are copied, larger ones stay in their
+// transport's slot ("parked") until they are received or evacuated. Flow control follows from
+// this: a transport takes messages from a peer only while `accepts(peer)`, so a rank far ahead
+// fills its own wire and then waits. A rank that waits for a peer's message always accepts from
+// it, which is what keeps back-pressure from turning into deadlock.
+//
+// Not thread-safe: whoever drives the engine uses it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "core/operation.hpp"
+#include "core/scheduler.hpp"
+
+namespace pith {
+
+class Mailbox {
+ public:
+  // `peers`: how many peers transports may name; their state is created when first used.
+  Mailbox(Scheduler& scheduler, int peers);
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  static constexpr std::size_t inline_bytes = 64;
+  // Bytes from one peer that nobody waits for, beyond which a transport stops taking more.
+  std::size_t backlog_limit = std::size_t{1} << 20;
+
+  // True: complete at once, `receive.error` says how. False: the waiter will be resumed.
+  bool start(Receive& receive);
+
+  enum class Taken { copied, kept };
+  // A whole message lies at `data`, in slot `slot` of `owner`. `copied`: the slot is free again.
+  // `kept`: `owner->release_slot(peer, slot)` follows later. owner null: always copied.
+  Taken deliver(int peer, const Header& header, const std::byte* data, SlotOwner* owner,
+                std::uint64_t slot);
+
+  struct Stored;
+
+  // A message that arrives piece by piece. `data` has room for header.length bytes and may move
+  // until `finish`: read it anew for each piece.
+  struct Incoming {
+    Header header;
+    std::byte* data = nullptr;
+    std::size_t arrived = 0;  // for the transport's use
+    int peer = -1;
+
+   private:
+    friend class Mailbox;
+    Receive* receive = nullptr;  // null: stored, or its receive was aborted
+    Stored* stored = nullptr;    // where it will be found by a later receive
+    std::byte* owned = nullptr;  // null: straight into the receiver's buffer
+  };
+  Incoming& begin(int peer, const Header& header);
+  void finish(Incoming& incoming);
+  // The rest will never come: a receive that waits for it ends with `error`.
+  void abandon(Incoming& incoming, const Error& error);
+
+  bool accepts(int peer) const;
+  bool awaited(int peer) const { return state(peer).waiting != 0; }
+  // Copies parked messages of `peer` out of their slots, so that its transport can go on.
+  void evacuate(int peer);
+
+  // Messages of this lane are for the owner of the mailbox, at once: see Communicator::revoke.
+  static constexpr std::uint16_t notice_lane = 0xffff;
+  std::function<void(int peer, const Header& header, const std::byte* data)> on_notice;
+
+  // Every receive of this communicator that waits ends with `error`; nothing of it is touched
+  // afterwards. The communicator's `revoked` must have been set.
+  void quiesce(const CommState& comm, const Error& error);
+  // Drops what is stored for the communicator, now and in future. Ids are never used twice.
+  void forget(std::uint32_t comm);
+
+  std::size_t waiting() const { return waiting_total_; }
+  // Buffers of ours that hold a message: stored, arriving, or lent.
+  std::size_t buffers_out() const;
+  // For deadlock reports: calls f(peer, tag) for each receive that waits.
+  template <class F>
+  void for_each_waiting(F&& f) const {
+    for (const Operation* head : waiting_) {
+      for (; head; head = head->next) f(head->peer, static_cast<const Receive*>(head)->tag);
+    }
+    for (const Incoming* incoming : active_incoming_) {
+      if (incoming->receive) f(incoming->peer, incoming->receive->tag);
+    }
+  }
+
+ private:
+  struct PeerState {
+    std::uint32_t waiting = 0;
+    std::uint32_t parked = 0;
+    std::size_t backlog = 0;
+  };
+  static constexpr std::size_t page = 64;
+  static constexpr std::size_t buckets = 64;
+
+  static std::size_t bucket_of(int peer, const Tag& tag) {
+    std::uint64_t mix = tag.call * 0x9E3779B1u + tag.step * 0x85EBCA77u + tag.comm * 0xC2B2AE3Du;
+    mix += static_cast<std::uint64_t>(peer) * 0x27D4EB2Fu + tag.lane * 0x165667B1u;
+    return (mix ^ (mix >> 15) ^ (mix >> 7)) & (buckets - 1);
+  }
+  const PeerState& state(int peer) const;
+  PeerState& state(int peer);
+  Receive* take_waiting(int peer, const Tag& tag);
+  Stored* take_stored(int peer, const Tag& tag);
+  Stored* new_stored(int peer, const Header& header);
+  void free_stored(Stored* stored);
+  void add_waiting(Receive& receive);
+  bool check(Receive& receive, const Header& header);
+  void hand_over(Receive& receive, Stored* stored);
+  void hand_over_owned(Receive& receive, const Header& header, std::byte* owned);
+  void fail(Receive& receive, Error error);
+
+  Scheduler& scheduler_;
+  std::array<Operation*, buckets> waiting_{};
+  std::array<Operation*, buckets> waiting_tail_{};
+  std::array<Stored*, buckets> stored_{};
+  std::array<Stored*, buckets> stored_tail_{};
+  std::size_t waiting_total_ = 0;
+  std::vector<std::unique_ptr<std::array<PeerState, page>>> peers_;
+  std::unordered_set<std::uint32_t> closed_;
+  std::vector<std::unique_ptr<Stored>> all_stored_;
+  std::vector<Stored*> spare_stored_;
+  std::vector<std::unique_ptr<Incoming>> all_incoming_;
+  std::vector<Incoming*> spare_incoming_;
+  std::vector<Incoming*> active_incoming_;
+  class HeapSlots;
+  std::unique_ptr<HeapSlots> heap_slots_;
+};
+
+}  // namespace pith

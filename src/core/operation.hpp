@@ -1,0 +1,121 @@
+// What a suspended coroutine waits for. Operations live in the frame of the coroutine that awaits
+// them; transports and mailbox link them into lists and never own them.
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/memory.hpp"
+
+namespace pith {
+
+// Names one message between two ranks. `call` numbers the calls of a communicator, `lane` the
+// strands of a call, `step` the messages of a strand.
+struct Tag {
+  std::uint32_t comm = 0;
+  std::uint32_t call = 0;
+  std::uint32_t step = 0;
+  std::uint16_t lane = 0;
+
+  friend bool operator==(const Tag&, const Tag&) = default;
+};
+
+inline constexpr std::uint8_t wire_version = 1;
+
+// In front of every message on every wire; 32 bytes, so that header, flag and a small payload
+// share one cache line. `digest` identifies the call's arguments: ranks that disagree are told.
+struct Header {
+  std::uint32_t comm = 0;
+  std::uint32_t call = 0;
+  std::uint32_t step = 0;
+  std::uint16_t lane = 0;
+  std::uint8_t version = wire_version;
+  std::uint8_t epoch = 0;
+  std::uint32_t length = 0;
+  std::uint32_t sent_us = 0;  // sender's clock; tells a late peer from a slow link
+  std::uint64_t digest = 0;
+
+  Tag tag() const { return {comm, call, step, lane}; }
+};
+static_assert(sizeof(Header) == 32);
+
+// A communicator as transports and mailbox see it. Once `revoked` is set no operation succeeds.
+struct CommState {
+  std::uint32_t id = 0;
+  Error revoked;
+};
+
+struct Operation {
+  std::coroutine_handle<> waiter;
+  int* remaining = nullptr;  // set where one coroutine waits for several operations
+  Operation* next = nullptr;
+  CommState* comm = nullptr;
+  int peer = -1;  // as the transport counts its peers
+  Error error;
+};
+
+struct Send : Operation {
+  Header header;
+  const std::byte* data = nullptr;
+};
+
+// Where a borrowed message lies until it is given back.
+class SlotOwner {
+ public:
+  virtual void release_slot(int peer, std::uint64_t slot) = 0;
+
+ protected:
+  ~SlotOwner() = default;
+};
+
+// A received message, readable in place; the end of the lease returns the slot (the credit).
+class Lease {
+ public:
+  Lease() = default;
+  Lease(const std::byte* data, std::size_t size, SlotOwner* owner, int peer, std::uint64_t slot)
+      : data_(data), size_(size), owner_(owner), peer_(peer), slot_(slot) {}
+  Lease(Lease&& other) noexcept
+      : data_(other.data_),
+        size_(other.size_),
+        owner_(std::exchange(other.owner_, nullptr)),
+        peer_(other.peer_),
+        slot_(other.slot_) {}
+  Lease& operator=(Lease&& other) noexcept {
+    release();
+    data_ = other.data_;
+    size_ = other.size_;
+    owner_ = std::exchange(other.owner_, nullptr);
+    peer_ = other.peer_;
+    slot_ = other.slot_;
+    return *this;
+  }
+  ~Lease() { release(); }
+
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  void release() {
+    if (owner_) std::exchange(owner_, nullptr)->release_slot(peer_, slot_);
+  }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  SlotOwner* owner_ = nullptr;
+  int peer_ = -1;
+  std::uint64_t slot_ = 0;
+};
+
+struct Receive : Operation {
+  Tag tag;
+  std::uint64_t digest = 0;
+  std::byte* into = nullptr;  // not used when borrowing
+  std::size_t room = 0;       // a longer message is an error, never a truncation
+  std::size_t length = 0;     // out: what came
+  bool borrow = false;
+  Lease lease;  // out, when borrowing
+};
+
+}  // namespace pith

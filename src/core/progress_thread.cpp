@@ -1,0 +1,84 @@
+#include "core/progress_thread.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/engine.hpp"
+
+namespace pith {
+
+ProgressThread& ProgressThread::instance() {
+  static ProgressThread thread;
+  return thread;
+}
+
+ProgressThread::~ProgressThread() {
+  stop_ = true;
+  signal();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ProgressThread::signal() {
+  signal_.fetch_add(1, std::memory_order_release);
+  signal_.notify_one();
+}
+
+void ProgressThread::enlist(Engine& engine) {
+  if (!engine.registered_) {
+    removing_.fetch_add(1);
+    const std::lock_guard lock(mutex_);
+    removing_.fetch_sub(1);
+    engine.registered_ = true;
+    engines_.push_back(&engine);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  signal();
+}
+
+void ProgressThread::remove(Engine& engine) {
+  removing_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  removing_.fetch_sub(1);
+  std::erase(engines_, &engine);
+}
+
+bool ProgressThread::turn(unsigned& idle) {
+  const std::lock_guard lock(mutex_);
+  bool moved = false;
+  int active = 0;
+  Engine* held = nullptr;
+  for (Engine* engine : engines_) {
+    if (!engine->has_background()) continue;
+    ++active;
+    if (!engine->try_own()) continue;
+    moved |= engine->progress();
+    if (held) held->disown();
+    held = engine;
+  }
+  idle = moved ? 0 : idle + 1;
+  // A nap watches the descriptors of one engine; with several only yielding is fair to all.
+  if (active == 0) return false;
+  if (idle && active == 1 && held) {
+    held->rest(idle);
+  } else if (!held) {
+    // Blocking callers drive all there is; look again soon, without taking their core.
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  } else if (idle) {
+    sched_yield();
+  }
+  if (held) held->disown();
+  return true;
+}
+
+void ProgressThread::run() {
+  unsigned idle = 0;
+  while (!stop_) {
+    const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+    if (!turn(idle)) signal_.wait(seen, std::memory_order_acquire);
+    while (removing_.load(std::memory_order_relaxed) > 0) sched_yield();
+  }
+}
+
+}  // namespace pith

@@ -1,0 +1,55 @@
+// One operation on one pair of elements in a native type; shared by the scalar twins and by the
+// short path of reduce(), which must not pay for a dispatch.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/dtype.hpp"
+#include "kernels/formats.hpp"
+
+namespace pith::kernels {
+
+template <class T>
+T load(const std::byte* bytes, std::size_t index) {
+  T value;
+  std::memcpy(&value, bytes + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::byte* bytes, std::size_t index, T value) {
+  std::memcpy(bytes + index * sizeof(T), &value, sizeof(T));
+}
+
+inline float canonical(float value) {
+  return std::isnan(value) ? std::bit_cast<float>(nan_f32) : value;
+}
+inline double canonical(double value) {
+  return std::isnan(value) ? std::bit_cast<double>(nan_f64) : value;
+}
+
+template <std::floating_point T>
+T combine_pair(T a, T b, Op op) {
+  if (op == Op::sum || op == Op::avg) return canonical(a + b);
+  if (op == Op::prod) return canonical(a * b);
+  if (std::isnan(a) || std::isnan(b)) return canonical(a + b);
+  const bool a_below_b = a < b || (a == b && std::signbit(a));
+  return a_below_b == (op == Op::max) ? b : a;
+}
+
+template <std::integral T>
+T combine_pair(T a, T b, Op op) {
+  // 64 bits without a sign: wraps without undefined behaviour and without integer promotion.
+  const auto wide_a = static_cast<std::uint64_t>(a);
+  const auto wide_b = static_cast<std::uint64_t>(b);
+  if (op == Op::sum || op == Op::avg) return static_cast<T>(wide_a + wide_b);
+  if (op == Op::prod) return static_cast<T>(wide_a * wide_b);
+  return (a < b) == (op == Op::max) ? b : a;
+}
+
+}  // namespace pith::kernels

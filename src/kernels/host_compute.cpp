@@ -1,0 +1,101 @@
+#include "kernels/host_compute.hpp"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdint>
+#include <new>
+
+#include "core/kernel_args.hpp"
+#include "kernels/reduce.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t smallest_bytes = 256;
+constexpr std::size_t huge_bytes = std::size_t{2} << 20;
+constexpr std::size_t line_bytes = 64;
+constexpr std::size_t page_bytes = 4096;
+
+kernels::Stores stores(bool streaming) {
+  return streaming ? kernels::Stores::streaming : kernels::Stores::cached;
+}
+
+void run_reduce(const ReduceKernel::Args& a) {
+  kernels::reduce(a.out, a.a, a.b, a.count, a.type, a.op, stores(a.streaming));
+}
+
+void run_reduce_to_two(const ReduceToTwoKernel::Args& a) {
+  kernels::reduce_to_two(a.out1, a.out2, a.a, a.b, a.count, a.type, a.op, stores(a.streaming));
+}
+
+void run_finish_avg(const FinishAvgKernel::Args& a) {
+  kernels::finish_avg(a.data, a.count, a.type, a.ranks);
+}
+
+void run_copy(const CopyKernel::Args& a) {
+  kernels::copy(a.out, a.in, a.bytes, stores(a.streaming));
+}
+
+std::size_t class_of(std::size_t bytes) {
+  return static_cast<std::size_t>(
+      std::bit_width((bytes < smallest_bytes ? smallest_bytes : bytes) - 1));
+}
+
+std::align_val_t alignment_of(std::size_t bytes) {
+  return std::align_val_t{bytes >= huge_bytes ? huge_bytes : line_bytes};
+}
+
+void populate(std::byte* memory, std::size_t bytes) {
+  madvise(memory, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return;
+#endif
+  for (std::size_t at = 0; at < bytes; at += page_bytes) {
+    static_cast<volatile std::byte*>(memory)[at] = std::byte{0};
+  }
+}
+
+}  // namespace
+
+HostCompute::HostCompute() {
+  set<ReduceKernel, run_reduce>();
+  set<ReduceToTwoKernel, run_reduce_to_two>();
+  set<FinishAvgKernel, run_finish_avg>();
+  set<CopyKernel, run_copy>();
+}
+
+HostCompute::~HostCompute() {
+  for (std::size_t size_class = 0; size_class < free_.size(); ++size_class) {
+    for (std::byte* scratch : free_[size_class]) {
+      ::operator delete(scratch, alignment_of(std::size_t{1} << size_class));
+    }
+  }
+}
+
+std::byte* HostCompute::take_scratch(std::size_t bytes) {
+  const std::size_t size_class = class_of(bytes);
+  auto& list = free_[size_class];
+  if (!list.empty()) {
+    std::byte* scratch = list.back();
+    list.pop_back();
+    return scratch;
+  }
+  const std::size_t room = std::size_t{1} << size_class;
+  auto* scratch = static_cast<std::byte*>(::operator new(room, alignment_of(room)));
+  if (room >= huge_bytes) populate(scratch, room);
+  return scratch;
+}
+
+void HostCompute::give_scratch(std::byte* scratch, std::size_t bytes) {
+  free_[class_of(bytes)].push_back(scratch);
+}
+
+Fence HostCompute::submit(Implementation implementation, const void* args, std::size_t,
+                          std::size_t, Fence) {
+  implementation(args);
+  return {};
+}
+
+}  // namespace pith

@@ -1,0 +1,95 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/reduce_floats.cpp"
+#include "hwy/foreach_target.h"
+// Highway asks for this order.
+#include "hwy/highway.h"
+#include "kernels/formats.hpp"
+#include "kernels/loop-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace pith::kernels::HWY_NAMESPACE {
+
+template <class D>
+HWY_INLINE hn::Vec<D> canonical_nan(D d) {
+  const hn::RebindToUnsigned<D> bits;
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return hn::BitCast(d, hn::Set(bits, nan_f32));
+  else return hn::BitCast(d, hn::Set(bits, nan_f64));
+}
+
+template <class D, class V>
+HWY_INLINE V canonical_vector(D d, V v) {
+  return hn::IfThenElse(hn::Eq(v, v), v, canonical_nan(d));
+}
+
+struct FloatSum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return canonical_vector(d, hn::Add(a, b));
+  }
+};
+
+struct FloatProduct {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return canonical_vector(d, hn::Mul(a, b));
+  }
+};
+
+struct FloatQuotient {
+  int divisor;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V) const {
+    return canonical_vector(d, hn::Div(a, hn::Set(d, static_cast<hn::TFromD<D>>(divisor))));
+  }
+};
+
+// Numbers that compare equal differ at most in the sign of zero, where And keeps + and Or keeps -.
+struct FloatMaximum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const auto ordered = hn::And(hn::Eq(a, a), hn::Eq(b, b));
+    const auto larger = hn::IfThenElse(hn::Eq(a, b), hn::And(a, b), hn::Max(a, b));
+    return hn::IfThenElse(ordered, larger, canonical_nan(d));
+  }
+};
+
+struct FloatMinimum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const auto ordered = hn::And(hn::Eq(a, a), hn::Eq(b, b));
+    const auto smaller = hn::IfThenElse(hn::Eq(a, b), hn::Or(a, b), hn::Min(a, b));
+    return hn::IfThenElse(ordered, smaller, canonical_nan(d));
+  }
+};
+
+template <class T>
+void combine_as(const Combine& call) {
+  if (call.divisor != 0) return run<T>(FloatQuotient{call.divisor}, call);
+  switch (call.op) {
+    case Op::sum:
+    case Op::avg: return run<T>(FloatSum{}, call);
+    case Op::prod: return run<T>(FloatProduct{}, call);
+    case Op::max: return run<T>(FloatMaximum{}, call);
+    case Op::min: return run<T>(FloatMinimum{}, call);
+  }
+}
+
+void floats(const Combine& call) {
+#if HWY_TARGET == HWY_SCALAR
+  combine_scalar(call);
+#else
+  call.type == DType::f32 ? combine_as<float>(call) : combine_as<double>(call);
+#endif
+}
+
+}  // namespace pith::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pith::kernels {
+
+HWY_EXPORT(floats);
+void combine_floats(const Combine& call) { HWY_DYNAMIC_DISPATCH(floats)(call); }
+
+}  // namespace pith::kernels
+#endif

@@ -1,0 +1,88 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/reduce_integers.cpp"
+#include "hwy/foreach_target.h"
+// Highway asks for this order.
+#include "hwy/highway.h"
+#include "kernels/loop-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace pith::kernels::HWY_NAMESPACE {
+
+struct Sum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+
+struct Product {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    if constexpr (sizeof(hn::TFromD<D>) > 1) {
+      return hn::Mul(a, b);
+    } else {
+      // No CPU multiplies 8-bit lanes: the even ones as they are, the odd ones from the upper half.
+      const hn::Repartition<std::uint16_t, D> wide;
+      const auto wide_a = hn::BitCast(wide, a);
+      const auto wide_b = hn::BitCast(wide, b);
+      const auto even = hn::And(hn::Mul(wide_a, wide_b), hn::Set(wide, 0xff));
+      const auto odd = hn::Mul(hn::ShiftRight<8>(wide_a), hn::ShiftRight<8>(wide_b));
+      return hn::BitCast(d, hn::Or(even, hn::ShiftLeft<8>(odd)));
+    }
+  }
+};
+
+struct Maximum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+
+struct Minimum {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Min(a, b);
+  }
+};
+
+// Sums and products wrap, so signed and unsigned share one loop.
+template <class T>
+void combine_as(const Combine& call) {
+  using Unsigned = std::make_unsigned_t<T>;
+  switch (call.op) {
+    case Op::sum:
+    case Op::avg: return run<Unsigned>(Sum{}, call);
+    case Op::prod: return run<Unsigned>(Product{}, call);
+    case Op::max: return run<T>(Maximum{}, call);
+    case Op::min: return run<T>(Minimum{}, call);
+  }
+}
+
+void integers(const Combine& call) {
+#if HWY_TARGET == HWY_SCALAR
+  combine_scalar(call);
+#else
+  switch (call.type) {
+    case DType::i8: return combine_as<std::int8_t>(call);
+    case DType::u8: return combine_as<std::uint8_t>(call);
+    case DType::i32: return combine_as<std::int32_t>(call);
+    case DType::u32: return combine_as<std::uint32_t>(call);
+    case DType::i64: return combine_as<std::int64_t>(call);
+    case DType::u64: return combine_as<std::uint64_t>(call);
+    default: return;
+  }
+#endif
+}
+
+}  // namespace pith::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pith::kernels {
+
+HWY_EXPORT(integers);
+void combine_integers(const Combine& call) { HWY_DYNAMIC_DISPATCH(integers)(call); }
+
+}  // namespace pith::kernels
+#endif

@@ -1,0 +1,205 @@
+// The inside of the stub. One mutex (State::mutex) guards every object but queues and records; no
+// call waits while it holds it. State is never freed, so threads may outlive main().
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver_api.hpp"
+#include "tests/cuda_stub/stub.hpp"
+
+namespace pith::cuda {
+
+// Declares every function of the table as exported; a definition that differs does not compile.
+#define PITH_STUB_DECLARE(field, symbol, arguments) \
+  extern "C" __attribute__((visibility("default"))) CUresult symbol arguments;
+PITH_CUDA_REQUIRED(PITH_STUB_DECLARE)
+PITH_CUDA_OPTIONAL(PITH_STUB_DECLARE)
+#undef PITH_STUB_DECLARE
+extern "C" {
+__attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
+__attribute__((visibility("default"))) void pithStubReset();
+__attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsigned limit_ms);
+}
+
+using Operation = std::function<void()>;
+using Clock = std::chrono::steady_clock;
+
+// A thread that runs operations in order. It ends when closed and empty; nobody joins it.
+class Queue {
+ public:
+  static std::shared_ptr<Queue> start();
+  void push(Operation operation);
+  std::uint64_t tail();  // a ticket for everything pushed so far
+  void wait(std::uint64_t ticket);
+  bool idle();
+  void close();
+
+ private:
+  void loop();
+  std::mutex mutex_;
+  std::condition_variable work_, progress_;
+  std::deque<Operation> operations_;
+  std::uint64_t pushed_ = 0, done_ = 0;
+  bool closed_ = false;
+};
+
+// One recording of an event. Waiting streams keep it, so that recording anew does not touch them.
+struct Record {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  Clock::time_point time;
+  void finish();
+  void wait();
+  bool finished();
+};
+
+struct CUgraphNode_st {
+  std::size_t index = 0;
+  std::size_t lane = 0;  // the stream it was captured on; lane 0 is the origin
+  std::vector<CUgraphNode> after;
+  Operation run;
+};
+
+struct GraphBody {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of capture, hence topological
+  std::size_t lanes = 1;
+};
+
+struct CUgraph_st {
+  std::shared_ptr<GraphBody> body = std::make_shared<GraphBody>();
+};
+
+// An instantiated graph. Lanes but the first run on workers of its own, so that branches which wait
+// for each other through memory make progress, as they do on a device.
+struct ExecBody {
+  std::shared_ptr<const GraphBody> graph;
+  std::vector<std::shared_ptr<Queue>> workers;
+  std::mutex serial;  // launches of one exec never overlap
+  void replay();
+  ~ExecBody();
+};
+
+struct CUgraphExec_st {
+  std::shared_ptr<ExecBody> body;
+};
+
+struct Capture {
+  std::uint64_t id = 0;
+  CUstreamCaptureMode mode = kCaptureGlobal;
+  std::thread::id thread;
+  CUstream origin = nullptr;
+  std::vector<CUstream> streams;  // origin first
+  CUgraph graph = nullptr;
+  bool invalid = false;
+};
+
+struct CUctx_st {
+  CUdevice device = 0;
+  int retained = 0;
+  std::atomic<CUresult> fault{kSuccess};
+  CUstream legacy = nullptr;
+  std::map<std::thread::id, CUstream> per_thread;
+};
+
+struct CUstream_st {
+  CUcontext context = nullptr;
+  unsigned flags = kStreamDefault;
+  int priority = 0;
+  std::shared_ptr<Queue> queue;
+  std::shared_ptr<Capture> capture;
+  std::size_t lane = 0;
+  std::vector<CUgraphNode> frontier;  // what the next captured operation comes after
+  std::vector<CUgraphNode> reported;  // storage behind cuStreamGetCaptureInfo
+  bool legacy() const { return context->legacy == this; }
+  bool blocking() const { return (flags & kStreamNonBlocking) == 0; }
+};
+
+struct EventBody {
+  std::mutex mutex;
+  std::shared_ptr<Record> record;  // null: never recorded
+};
+
+struct CUevent_st {
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  std::shared_ptr<EventBody> body = std::make_shared<EventBody>();
+  bool captured = false;  // last recorded in a capture, which may be over
+  std::weak_ptr<Capture> capture;
+  std::vector<CUgraphNode> frontier;
+};
+
+struct Range {
+  std::size_t bytes = 0;
+  unsigned type = 0;  // kMemoryTypeHost or kMemoryTypeDevice
+  bool registered = false;
+  CUcontext context = nullptr;
+  std::uint64_t id = 0;
+};
+
+struct AtomicCounters {
+  std::atomic<std::uint64_t> allocs, frees, syncs, queries, launches, graph_launches,
+      pageable_copies, host_functions, from_host_functions, blocked;
+};
+
+struct State {
+  std::mutex mutex;
+  bool initialised = false;
+  std::deque<CUctx_st> contexts;  // one per device, never moved
+  std::set<CUstream> streams;
+  std::vector<std::shared_ptr<Capture>> captures;
+  std::map<std::uintptr_t, Range> ranges;
+  std::uint64_t next_id = 1;
+  AtomicCounters counters{};
+  std::atomic<Strict> strict{Strict::count};
+  std::atomic<std::int64_t> host_limit_ms{100};
+  std::map<std::thread::id, Clock::time_point> running_host_functions;
+};
+
+State& state();
+CUcontext current_context();
+
+enum class Call { other, alloc, free, sync, query, launch, graph_launch };
+
+// Every entry point begins here: initialised? counted, and refused inside a host function?
+CUresult enter(Call call);
+// For calls that a thread may not make while certain captures go on; they invalidate those.
+CUresult enter_unsafe(Call call);
+CUresult check_unsafe();  // the second half of it
+
+// The next three need State::mutex held. `resolve` gives null for no or an unknown stream.
+CUstream resolve(CUstream handle, CUresult& result);
+CUstream make_stream(CUcontext context, unsigned flags, int priority);
+void enqueue(CUstream stream, Operation operation);
+
+// Sends one operation to a stream, or to the graph that the stream is captured into.
+CUresult submit(CUstream handle, Operation operation);
+// Waits for everything that a context was given; nothing inside a callback.
+void drain(CUcontext context);
+
+// Captures; State::mutex held.
+CUresult check_capture(CUstream stream);  // invalidated, or implicit through the legacy stream
+void record_node(CUstream stream, Operation operation);
+void invalidate(Capture& capture);
+void abandon(Capture& capture);  // ends it without a graph
+
+// kSuccess when [address, address + bytes) lies in one known range.
+CUresult check_range(CUdeviceptr address, std::size_t bytes);
+bool is_pageable(CUdeviceptr address);
+
+// Runs work that must not call CUDA: kernels and host functions.
+void run_callback(void (*function)(void*), void* argument);
+bool in_callback();
+
+}  // namespace pith::cuda

@@ -1,0 +1,362 @@
+// Start-up, devices, contexts, counters and the rules about calls from host functions.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/cuda_stub/internal.hpp"
+
+namespace pith::cuda {
+
+namespace {
+
+constexpr int driver_version = 13000;
+constexpr std::uint64_t total_bytes = 16ull << 30;
+
+thread_local std::vector<CUcontext> context_stack;
+thread_local int callback_depth = 0;
+
+long number_from_environment(const char* name, long otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::strtol(text, nullptr, 10) : otherwise;
+}
+
+void count(Call call) {
+  AtomicCounters& counters = state().counters;
+  switch (call) {
+    case Call::alloc:
+      ++counters.allocs;
+      break;
+    case Call::free:
+      ++counters.frees;
+      break;
+    case Call::sync:
+      ++counters.syncs;
+      break;
+    case Call::query:
+      ++counters.queries;
+      break;
+    case Call::launch:
+      ++counters.launches;
+      break;
+    case Call::graph_launch:
+      ++counters.graph_launches;
+      break;
+    case Call::other:
+      break;
+  }
+}
+
+struct ErrorText {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+
+constexpr ErrorText error_texts[] = {
+    {kSuccess, "CUDA_SUCCESS", "no error"},
+    {kErrorInvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {kErrorOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {kErrorNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {kErrorInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {kErrorInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {kErrorIllegalState, "CUDA_ERROR_ILLEGAL_STATE", "not permitted in the current state"},
+    {kErrorNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {kErrorNotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {kErrorHostMemoryAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+     "part or all of the requested memory range is already mapped"},
+    {kErrorHostMemoryNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+     "pointer does not correspond to a registered memory region"},
+    {kErrorLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {kErrorNotPermitted, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {kErrorNotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {kErrorCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {kErrorCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {kErrorCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+     "operation would result in a merge of separate capture sequences"},
+    {kErrorCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+     "capture was not ended in the same stream as it began"},
+    {kErrorCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+     "capturing stream has unjoined work"},
+    {kErrorCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {kErrorCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {kErrorCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {kErrorCaptureWrongThread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+     "attempt to terminate a thread-local capture sequence from another thread"},
+};
+
+const ErrorText* find_error(CUresult code) {
+  for (const ErrorText& entry : error_texts) {
+    if (entry.code == code) return &entry;
+  }
+  return nullptr;
+}
+
+CUcontext context_of(CUdevice device) {
+  std::lock_guard lock(state().mutex);
+  if (device < 0 || static_cast<std::size_t>(device) >= state().contexts.size()) return nullptr;
+  return &state().contexts[static_cast<std::size_t>(device)];
+}
+
+// Synchronising a context that captures is wrong in every mode.
+bool invalidate_captures_of(CUcontext context) {
+  std::lock_guard lock(state().mutex);
+  bool any = false;
+  for (const auto& capture : state().captures) {
+    if (capture->origin->context != context) continue;
+    invalidate(*capture);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+State& state() {
+  static State* const only = new State;
+  return *only;
+}
+
+CUcontext current_context() { return context_stack.empty() ? nullptr : context_stack.back(); }
+
+bool in_callback() { return callback_depth > 0; }
+
+void run_callback(void (*function)(void*), void* argument) {
+  ++callback_depth;
+  function(argument);
+  --callback_depth;
+}
+
+CUresult enter(Call call) {
+  {
+    std::lock_guard lock(state().mutex);
+    if (!state().initialised) return kErrorNotInitialized;
+  }
+  count(call);
+  if (!in_callback()) return kSuccess;
+  ++state().counters.from_host_functions;
+  const Strict strict = state().strict;
+  if (strict == Strict::abort) {
+    std::fprintf(stderr, "cuda stub: a CUDA call was made inside a host function or kernel\n");
+    std::abort();
+  }
+  return strict == Strict::fail ? kErrorNotPermitted : kSuccess;
+}
+
+extern "C" {
+
+CUresult cuInit(unsigned flags) {
+  if (flags != 0) return kErrorInvalidValue;
+  State& s = state();
+  std::lock_guard lock(s.mutex);
+  if (s.initialised) return kSuccess;
+  const long devices = number_from_environment("PITH_CUDA_STUB_DEVICES", 2);
+  if (devices <= 0) return kErrorNoDevice;
+  const long strict = number_from_environment("PITH_CUDA_STUB_STRICT", 0);
+  s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
+  s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
+  for (long i = 0; i < devices; ++i) s.contexts.emplace_back().device = static_cast<int>(i);
+  s.initialised = true;
+  return kSuccess;
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  if (version == nullptr) return kErrorInvalidValue;
+  *version = driver_version;
+  return kSuccess;
+}
+
+CUresult cuGetErrorName(CUresult error, const char** name) {
+  const ErrorText* entry = find_error(error);
+  *name = entry != nullptr ? entry->name : nullptr;
+  return entry != nullptr ? kSuccess : kErrorInvalidValue;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  const ErrorText* entry = find_error(error);
+  *text = entry != nullptr ? entry->text : nullptr;
+  return entry != nullptr ? kSuccess : kErrorInvalidValue;
+}
+
+CUresult cuDeviceGetCount(int* devices) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  *devices = static_cast<int>(state().contexts.size());
+  return kSuccess;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_of(ordinal) == nullptr) return kErrorInvalidDevice;
+  *device = ordinal;
+  return kSuccess;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_of(device) == nullptr) return kErrorInvalidDevice;
+  switch (attribute) {
+    case kDeviceMaxThreadsPerBlock:
+      *value = 1024;
+      break;
+    case kDeviceWarpSize:
+      *value = 32;
+      break;
+    case kDeviceMultiprocessorCount:
+      *value = 4;
+      break;
+    case kDeviceComputeMajor:
+      *value = 9;
+      break;
+    case kDeviceCanMapHostMemory:
+    case kDeviceUnifiedAddressing:
+    case kDeviceHostPointerForRegistered:
+    case kDeviceFlushRemoteWrites:
+    case kDevice64BitStreamMemOps:
+    case kDeviceWaitValueNor:
+      *value = 1;
+      break;
+    default:
+      *value = 0;
+      break;
+  }
+  return kSuccess;
+}
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_of(device) == nullptr) return kErrorInvalidDevice;
+  if (length <= 0) return kErrorInvalidValue;
+  std::snprintf(name, static_cast<std::size_t>(length), "Pith stub device");
+  return kSuccess;
+}
+
+CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_of(device) == nullptr) return kErrorInvalidDevice;
+  if (length < 13) return kErrorInvalidValue;
+  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                static_cast<unsigned>(device + 1) & 0xffu);
+  return kSuccess;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  CUcontext found = context_of(device);
+  if (found == nullptr) return kErrorInvalidDevice;
+  std::lock_guard lock(state().mutex);
+  ++found->retained;
+  *context = found;
+  return kSuccess;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  CUcontext found = context_of(device);
+  if (found == nullptr) return kErrorInvalidDevice;
+  std::lock_guard lock(state().mutex);
+  if (found->retained == 0) return kErrorInvalidContext;
+  --found->retained;  // the context itself stays: streams and memory of a stub outlive mistakes
+  return kSuccess;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  *context = current_context();
+  return kSuccess;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (!context_stack.empty()) context_stack.pop_back();
+  if (context != nullptr) context_stack.push_back(context);
+  return kSuccess;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context == nullptr) return kErrorInvalidContext;
+  context_stack.push_back(context);
+  return kSuccess;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_stack.empty()) return kErrorInvalidContext;
+  if (context != nullptr) *context = context_stack.back();
+  context_stack.pop_back();
+  return kSuccess;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (current_context() == nullptr) return kErrorInvalidContext;
+  *device = current_context()->device;
+  return kSuccess;
+}
+
+CUresult cuCtxSynchronize() {
+  if (CUresult r = enter_unsafe(Call::sync); r != kSuccess) return r;
+  if (current_context() == nullptr) return kErrorInvalidContext;
+  if (invalidate_captures_of(current_context())) return kErrorCaptureUnsupported;
+  drain(current_context());
+  return current_context()->fault;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return kSuccess;
+}
+
+CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::size_t used = 0;
+  std::lock_guard lock(state().mutex);
+  for (const auto& [base, range] : state().ranges) {
+    if (range.type == kMemoryTypeDevice && range.context == current_context()) used += range.bytes;
+  }
+  *total = total_bytes;
+  *free = used < total_bytes ? total_bytes - used : 0;
+  return kSuccess;
+}
+
+void pithStubCounters(StubCounters* out) {
+  State& s = state();
+  const AtomicCounters& c = s.counters;
+  *out = StubCounters{c.allocs,          c.frees,          c.syncs,
+                      c.queries,         c.launches,       c.graph_launches,
+                      c.pageable_copies, c.host_functions, c.from_host_functions,
+                      c.blocked};
+  std::lock_guard lock(s.mutex);
+  const auto limit = std::chrono::milliseconds(s.host_limit_ms);
+  for (const auto& [thread, start] : s.running_host_functions) {
+    if (Clock::now() - start > limit) ++out->blocked_host_functions;
+  }
+}
+
+void pithStubReset() {
+  State& s = state();
+  AtomicCounters& c = s.counters;
+  for (auto* counter : {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
+                        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked})
+    *counter = 0;
+  std::lock_guard lock(s.mutex);
+  for (CUctx_st& context : s.contexts) context.fault = kSuccess;
+}
+
+void pithStubStrict(Strict strict, unsigned host_function_limit_ms) {
+  state().strict = strict;
+  state().host_limit_ms = host_function_limit_ms;
+}
+
+}  // extern "C"
+
+}  // namespace pith::cuda

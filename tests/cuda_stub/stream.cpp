@@ -1,0 +1,204 @@
+// Streams: handles, the legacy stream's implicit order, and submission.
+#include <algorithm>
+
+#include "tests/cuda_stub/internal.hpp"
+
+namespace pith::cuda {
+
+namespace {
+
+// The legacy stream waits for all blocking streams of its context, and they wait for it.
+void order_after(CUstream stream, CUstream other) {
+  if (other->queue->idle()) return;
+  stream->queue->push(
+      [queue = other->queue, ticket = other->queue->tail()] { queue->wait(ticket); });
+}
+
+struct Tail {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t ticket = 0;
+};
+
+// What one call on the stream has to wait for; a capture makes the call illegal.
+CUresult tail_of(CUstream handle, Tail& tail, CUcontext& context) {
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (stream->capture) {
+    const bool already = stream->capture->invalid;
+    invalidate(*stream->capture);
+    return already ? kErrorCaptureInvalidated : kErrorCaptureUnsupported;
+  }
+  if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  // The legacy stream is done only when what it must follow is: give it a marker.
+  if (stream->legacy()) enqueue(stream, [] {});
+  context = stream->context;
+  tail = Tail{stream->queue, stream->queue->tail()};
+  return kSuccess;
+}
+
+}  // namespace
+
+CUstream make_stream(CUcontext context, unsigned flags, int priority) {
+  auto stream = std::make_unique<CUstream_st>();
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->queue = Queue::start();
+  return *state().streams.insert(stream.release()).first;
+}
+
+CUstream resolve(CUstream handle, CUresult& result) {
+  const auto value = reinterpret_cast<std::uintptr_t>(handle);
+  if (value > kStreamPerThread) {
+    if (state().streams.count(handle) != 0) return handle;
+    result = kErrorInvalidHandle;
+    return nullptr;
+  }
+  CUcontext context = current_context();
+  if (context == nullptr) {
+    result = kErrorInvalidContext;
+    return nullptr;
+  }
+  const bool legacy = value != kStreamPerThread;
+  CUstream& slot = legacy ? context->legacy : context->per_thread[std::this_thread::get_id()];
+  if (slot == nullptr) slot = make_stream(context, kStreamDefault, 0);
+  return slot;
+}
+
+void enqueue(CUstream stream, Operation operation) {
+  CUcontext context = stream->context;
+  if (stream->legacy()) {
+    for (CUstream other : state().streams) {
+      if (other != stream && other->context == context && other->blocking())
+        order_after(stream, other);
+    }
+  } else if (stream->blocking() && context->legacy != nullptr) {
+    order_after(stream, context->legacy);
+  }
+  stream->queue->push(std::move(operation));
+}
+
+CUresult submit(CUstream handle, Operation operation) {
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  if (CUresult fault = stream->context->fault; fault != kSuccess) return fault;
+  if (stream->capture) {
+    record_node(stream, std::move(operation));
+  } else {
+    enqueue(stream, std::move(operation));
+  }
+  return kSuccess;
+}
+
+void drain(CUcontext context) {
+  if (in_callback()) return;  // it would wait for itself
+  std::vector<Tail> tails;
+  {
+    std::lock_guard lock(state().mutex);
+    for (CUstream stream : state().streams) {
+      if (stream->context == context) tails.push_back({stream->queue, stream->queue->tail()});
+    }
+  }
+  for (const Tail& tail : tails) tail.queue->wait(tail.ticket);
+}
+
+extern "C" {
+
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (current_context() == nullptr) return kErrorInvalidContext;
+  if (stream == nullptr || flags > kStreamNonBlocking) return kErrorInvalidValue;
+  std::lock_guard lock(state().mutex);
+  *stream = make_stream(current_context(), flags, std::clamp(priority, -5, 0));
+  return kSuccess;
+}
+
+// Returns at once; what was queued still runs.
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (reinterpret_cast<std::uintptr_t>(handle) <= kStreamPerThread) return kErrorInvalidHandle;
+  std::lock_guard lock(state().mutex);
+  if (state().streams.erase(handle) == 0) return kErrorInvalidHandle;
+  if (handle->capture) {
+    invalidate(*handle->capture);
+    if (handle->capture->origin == handle) {
+      abandon(*handle->capture);
+    } else {
+      std::erase(handle->capture->streams, handle);
+    }
+  }
+  // The legacy stream keeps following work of a destroyed stream.
+  if (handle->blocking() && handle->context->legacy != nullptr)
+    order_after(handle->context->legacy, handle);
+  handle->queue->close();
+  delete handle;
+  return kSuccess;
+}
+
+CUresult cuStreamSynchronize(CUstream handle) {
+  if (CUresult r = enter(Call::sync); r != kSuccess) return r;
+  Tail tail;
+  CUcontext context = nullptr;
+  if (CUresult r = tail_of(handle, tail, context); r != kSuccess) return r;
+  if (CUresult r = check_unsafe(); r != kSuccess) return r;
+  if (!in_callback()) tail.queue->wait(tail.ticket);
+  return context->fault;
+}
+
+CUresult cuStreamQuery(CUstream handle) {
+  if (CUresult r = enter(Call::query); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (stream->capture) {
+    const bool already = stream->capture->invalid;
+    invalidate(*stream->capture);
+    return already ? kErrorCaptureInvalidated : kErrorCaptureUnsupported;
+  }
+  if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  if (CUresult fault = stream->context->fault; fault != kSuccess) return fault;
+  bool idle = stream->queue->idle();
+  for (CUstream other : state().streams) {
+    const bool followed =
+        stream->legacy() && other->context == stream->context && other->blocking();
+    idle = idle && (!followed || other->queue->idle());
+  }
+  return idle ? kSuccess : kErrorNotReady;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream != nullptr) *context = stream->context;
+  return result;
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream != nullptr) *flags = stream->flags;
+  return result;
+}
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream != nullptr) *priority = stream->priority;
+  return result;
+}
+
+}  // extern "C"
+
+}  // namespace pith::cuda

@@ -1,0 +1,43 @@
+// What the stub libcuda offers beyond the driver API: launches, counters and strictness.
+// Link with cuda_stub, or find the names by dlsym; a real libcuda has none of them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/driver_api.hpp"
+
+namespace pith::cuda {
+
+// Calls made since the start or the last reset; refused calls count too.
+struct StubCounters {
+  std::uint64_t allocs = 0;    // device and pinned memory, registrations
+  std::uint64_t frees = 0;     // and unregistrations
+  std::uint64_t syncs = 0;     // stream, event and context synchronisation
+  std::uint64_t queries = 0;   // stream and event queries
+  std::uint64_t launches = 0;  // kernels, copies, fills, memory operations, host functions
+  std::uint64_t graph_launches = 0;
+  std::uint64_t pageable_copies = 0;            // would block the caller on a real device
+  std::uint64_t host_functions = 0;             // run to their end
+  std::uint64_t calls_from_host_functions = 0;  // forbidden by CUDA
+  std::uint64_t blocked_host_functions = 0;     // longer than the limit, running ones included
+};
+
+enum class Strict : int {
+  count = 0,  // forbidden calls are only counted
+  fail = 1,  // they return CUDA_ERROR_NOT_PERMITTED; a host function that blocked fails its context
+  abort = 2,  // they end the process with a message
+};
+
+extern "C" {
+// A kernel launch: a copy of `args` is given to `function` when the stream gets there (under
+// capture, in each replay; every run gets a fresh copy). The stream must belong to the current
+// context.
+CUresult pithStubLaunch(CUstream stream, void (*function)(void*), const void* args,
+                        std::size_t bytes);
+void pithStubCounters(StubCounters* counters);
+// Clears counters and sticky errors.
+void pithStubReset();
+void pithStubStrict(Strict strict, unsigned host_function_limit_ms);
+}
+
+}  // namespace pith::cuda

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+"""House rules as a test: tidy.py ROOT prints one line per breach and fails if there is any.
+
+Each rule is a function from a Source (or the whole tree) to breaches, tested on small snippets in
+test_tidy.py. The rules work on text, not on an AST: they must run in a second, without packages.
+"""
+import fnmatch
+import os
+import re
+import sys
+
+CODE = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh")
+HEADERS = (".hpp", ".h", ".cuh")
+SCRIPTS = (".py", ".sh", ".cmake")
+TOP = ("include", "src", "transport", "collectives", "cuda", "perf", "tests", "tools")
+
+MAX_COLUMNS = 100
+MAX_FUNCTION_LINES = 70
+MAX_FILE_LINES = 800
+SOFT_FILE_LINES = 400
+MAX_README_LINES = 40
+
+# Who may include whom; a folder may always include itself and the public header. "seam" is
+# transport/transport.hpp alone: algorithms that saw a transport could not run on all of them.
+BELOW_MODEL = {"core", "seam", "compress", "collectives"}
+BELOW_API = BELOW_MODEL | {"model", "kernels", "transport", "cuda", "comm"}
+MAY_INCLUDE = {
+    "public": set(),
+    "core": set(),
+    "kernels": {"core"},
+    "transport": {"core", "seam"},
+    "cuda": {"core"},
+    "compress": {"core"},
+    "collectives": {"core", "seam", "compress"},
+    "model": BELOW_MODEL,
+    "comm": BELOW_API,
+    "api": BELOW_API,
+    "nccl": BELOW_API | {"api"},
+    "perf": BELOW_API | {"api"},
+    "tools": BELOW_API | {"api"},
+}
+LIBRARY = set(MAY_INCLUDE) - {"perf", "tools"}
+
+# Spelt in two halves so that this file passes its own rule.
+BANNED_WORDS = re.compile(r"\b(" + "|".join(("TO" "DO", "FIX" "ME", "XX" "X", "HA" "CK")) + r")\b")
+PRINTS = re.compile(r"\b(?:v?f?printf|f?puts|putchar|cout|cerr|clog)\b")
+# A method may be called abort; the function is called qualified or at the start of a statement.
+EXITS = re.compile(r"(?:\bstd::|(?<![\w:>.~])::)(?:abort|exit|_exit|quick_exit|terminate)\s*\(|"
+                   r"(?:^|[;{})])\s*(?:abort|exit|_exit)\s*\([^()]*\)\s*;")
+
+
+class Source:
+    """One file: its path from the root, its text, and the text without comments and literals."""
+
+    def __init__(self, path, text):
+        self.path = path
+        self.text = text
+        self.lines = text.splitlines()
+        self.is_code = path.endswith(CODE)
+        self.code = blank_comments_and_literals(text) if self.is_code else text
+        self.layer = layer_of(path)
+
+    def line_of(self, offset):
+        return self.text.count("\n", 0, offset) + 1
+
+    def breach(self, line, message):
+        return f"{self.path}:{line}: {message}"
+
+
+def layer_of(path):
+    """The folder that the arrows speak of, or None where they do not apply (tests)."""
+    parts = path.split("/")
+    if parts[0] == "src":
+        return parts[1] if len(parts) > 2 else None
+    if path == "transport/transport.hpp":
+        return "seam"
+    if parts[0] == "include":
+        return "public"
+    return parts[0] if parts[0] in MAY_INCLUDE else None
+
+
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|'
+                   r'"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
+
+
+def blank_comments_and_literals(text):
+    """Same length and lines, so that offsets stay valid; include names stay readable."""
+    def blank(match):
+        token = match.group(0)
+        start = text.rfind("\n", 0, match.start()) + 1
+        if token[0] == '"' and re.match(r"\s*#\s*include\s*$", text[start:match.start()]):
+            return token
+        inner = re.sub(r"[^\n]", " ", token)
+        return inner if token[0] == "/" else '"' + inner[2:] + '"'
+    return TOKEN.sub(blank, text)
+
+
+# --- rules on one file ----------------------------------------------------------------------------
+
+
+def check_columns(source):
+    for number, line in enumerate(source.lines, 1):
+        if len(line) > MAX_COLUMNS:
+            yield source.breach(number, f"{len(line)} columns, at most {MAX_COLUMNS}")
+
+
+def check_file_length(source):
+    if len(source.lines) > MAX_FILE_LINES:
+        yield source.breach(1, f"{len(source.lines)} lines, at most {MAX_FILE_LINES}")
+
+
+def check_words(source):
+    for match in BANNED_WORDS.finditer(source.text):
+        yield source.breach(source.line_of(match.start()), f"the word {match.group(1)}: do it, or "
+                            "write down what is true today")
+
+
+def check_header(source):
+    if not source.path.endswith(HEADERS):
+        return
+    guarded = "#pragma once" in source.text
+    if source.layer == "public":  # C knows no pragma once
+        guarded = guarded or re.search(r"#ifndef (\w+)\s+#define \1\b", source.code)
+    if source.path.endswith("-inl.hpp"):  # Highway includes these once per instruction set
+        guarded = guarded or "HWY_TARGET_TOGGLE" in source.code
+    if not guarded:
+        yield source.breach(1, "header without #pragma once")
+    for match in re.finditer(r"\busing\s+namespace\b", source.code):
+        yield source.breach(source.line_of(match.start()), "using namespace in a header")
+
+
+def check_calls(source):
+    if source.layer and not source.path.startswith(("src/core/settings", "perf/peers/")):
+        for match in re.finditer(r"\b(?:secure_)?getenv\b", source.code):
+            yield source.breach(source.line_of(match.start()), "getenv outside src/core/settings")
+    if source.layer not in LIBRARY | {"seam"} or source.path.startswith("src/core/log"):
+        return
+    for number, line in enumerate(source.code.splitlines(), 1):
+        if line.lstrip().startswith("#"):
+            continue
+        found = PRINTS.search(line)
+        if found:
+            yield source.breach(number, f"{found.group(0)} in the library: use core/log")
+        if EXITS.search(line):
+            yield source.breach(number, "the library never ends the process outside core/log")
+
+
+def operand_end(code, start):
+    """Where the expression that starts here ends: at ; or , or a bracket that it did not open."""
+    depth = 0
+    for offset in range(start, len(code)):
+        char = code[offset]
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        if depth < 0 or (depth == 0 and char in ";,"):
+            return offset
+    return len(code)
+
+
+LAMBDA = re.compile(r"\[[^\[\]]*\]\s*(?:\(|\{|mutable\b|<)")
+
+
+def has_lambda(expression):
+    for match in LAMBDA.finditer(expression):
+        before = expression[:match.start()].rstrip()
+        keyword = re.search(r"\b(?:return|co_return|co_await|co_yield)$", before)
+        if not before or keyword or not re.search(r"[\w)\]]$", before):
+            return True
+    return False
+
+
+def check_coroutines(source):
+    """g++ 12 destroys such lambdas twice; gcc 15 leaks such bindings."""
+    for match in re.finditer(r"\bco_await\b", source.code):
+        line = source.line_of(match.start())
+        if has_lambda(source.code[match.end():operand_end(source.code, match.end())]):
+            yield source.breach(line, "lambda inside a co_await expression: name it first")
+    for match in re.finditer(r"\bauto\s*&{0,2}\s*\[[^\]]*\]\s*=\s*([^;]*)", source.code):
+        if re.search(r"\bco_await\b", match.group(1).split("{")[0]):
+            yield source.breach(source.line_of(match.start()), "structured binding on co_await")
+
+
+def check_includes(source, exists):
+    """The arrows between folders. `exists` tells whether a path from the root is a file."""
+    if source.layer is None:
+        return
+    own = "transport" if source.layer == "seam" else source.layer
+    allowed = MAY_INCLUDE.get(own)
+    if allowed is None:
+        yield source.breach(1, f"folder '{own}' is unknown to the table in tests/tidy/tidy.py")
+        return
+    for match in re.finditer(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', source.code, re.M):
+        target = resolve(source.path, match.group(1), exists)
+        layer = layer_of(target) if target else None
+        outside = target and layer is None
+        if layer in (None, own, "public") and not outside:
+            continue
+        if layer not in allowed:
+            yield source.breach(source.line_of(match.start(1)), f"{own} may not include {target}")
+
+
+def resolve(path, name, exists):
+    here = os.path.dirname(path)
+    for folder in (here, "", "src", "include"):
+        candidate = os.path.normpath(os.path.join(folder, name))
+        if exists(candidate):
+            return candidate
+    return None
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def functions(code):
+    """(first offset, last offset) of each function body with its head, outermost ones only.
+
+    A brace opens a function when, at namespace or class level, the text since the last ; { or }
+    holds a parameter list and neither an initialiser nor a class head.
+    """
+    stack, head, start, initialising = [], 0, None, False
+    code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)),
+                  code, flags=re.M)
+    for offset, char in enumerate(code):
+        if char == "{":
+            body = "body" not in stack and (initialising or opens_function(code[head:offset]))
+            if body and not initialising:
+                start = offset - len(code[head:offset].lstrip())
+            stack.append("body" if body else "other")
+        elif char == "}" and stack:
+            if stack.pop() == "body":
+                # x_{x} in a constructor's head looks like a body, but more of the head follows.
+                initialising = bool(re.match(r"\s*[,{]", code[offset + 1:offset + 200]))
+                if not initialising:
+                    yield start, offset
+        if char in ";{}":
+            head = offset + 1
+
+
+def opens_function(head):
+    flat = head
+    while True:
+        shorter = re.sub(r"\([^()]*\)", "\x00", flat)
+        if shorter == flat:
+            break
+        flat = shorter
+    if "\x00" not in flat:
+        return False
+    flat = re.sub(r"\boperator\s*[^\s\w\x00]+", "operator", flat)
+    while re.search(r"<[^<>]*>", flat):
+        flat = re.sub(r"<[^<>]*>", "", flat)
+    flat = re.sub(r"\b(?:alignas|__attribute__|requires|decltype|noexcept)\s*\x00", "", flat)
+    if re.search(r"\b(?:namespace|class|struct|union|enum)\b(?![^\x00]*\x00)", flat):
+        return False
+    return "=" not in flat.split("\x00")[0] and "\x00" in flat
+
+
+def check_functions(source):
+    if not source.is_code:
+        return
+    for first, last in functions(source.code):
+        length = source.line_of(last) - source.line_of(first) + 1
+        if length > MAX_FUNCTION_LINES:
+            yield source.breach(source.line_of(first),
+                                f"function of {length} lines, at most {MAX_FUNCTION_LINES}")
+
+
+# --- rules on the tree ----------------------------------------------------------------------------
+
+
+def mentioned_patterns(cmake_text):
+    """File names in a CMakeLists.txt; variables and globs become fnmatch patterns."""
+    text = re.sub(r"#[^\n]*", "", cmake_text)
+    names = re.findall(r"[\w./*?${}-]+\.(?:cpp|cu|c)\b", text)
+    return [re.sub(r"\$\{[^}]*\}", "*", name).split("/")[-1] for name in names]
+
+
+def check_dead_files(paths, read):
+    """Each source is named by the CMakeLists.txt of its folder or of one above."""
+    patterns = {os.path.dirname(path): mentioned_patterns(read(path))
+                for path in paths if os.path.basename(path) == "CMakeLists.txt"}
+    for path in paths:
+        if not path.endswith((".cpp", ".cu", ".c")):
+            continue
+        folder, name, found = os.path.dirname(path), os.path.basename(path), False
+        while not found:
+            found = any(fnmatch.fnmatch(name, pattern) for pattern in patterns.get(folder, ()))
+            if not folder:
+                break
+            folder = os.path.dirname(folder)
+        if not found:
+            yield f"{path}:1: no CMakeLists.txt names this file"
+
+
+def check_readme(path, text):
+    length = len(text.splitlines())
+    if "/" in path and length > MAX_README_LINES:
+        yield f"{path}:1: {length} lines, at most {MAX_README_LINES} in a folder's README.md"
+
+
+FILE_RULES = (check_columns, check_file_length, check_words, check_header, check_calls,
+              check_coroutines, check_functions)
+
+
+def check_source(source, exists):
+    if source.is_code:
+        for rule in FILE_RULES:
+            yield from rule(source)
+        yield from check_includes(source, exists)
+    else:
+        for rule in (check_columns, check_file_length, check_words):
+            yield from rule(source)
+
+
+def tree(root):
+    """Paths from the root, of our own files only: build trees lie beside the folders in TOP."""
+    paths = [name for name in sorted(os.listdir(root)) if os.path.isfile(os.path.join(root, name))]
+    for top in TOP:
+        for folder, subfolders, names in os.walk(os.path.join(root, top)):
+            subfolders[:] = sorted(n for n in subfolders if not n.startswith((".", "__")))
+            paths += [os.path.relpath(os.path.join(folder, name), root) for name in sorted(names)]
+    return paths
+
+
+def check_tree(root):
+    def read(path):
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            return file.read()
+
+    paths = tree(root)
+    known = set(paths)
+    breaches, notes = [], []
+    for path in paths:
+        if os.path.basename(path) == "README.md":
+            breaches += check_readme(path, read(path))
+        elif path == "pith" or path.endswith(CODE + SCRIPTS) or path.endswith("CMakeLists.txt"):
+            source = Source(path, read(path))
+            breaches += check_source(source, known.__contains__)
+            if SOFT_FILE_LINES < len(source.lines) <= MAX_FILE_LINES:
+                notes.append(f"{path}:1: note: {len(source.lines)} lines; {SOFT_FILE_LINES} is the "
+                             "aim")
+    breaches += check_dead_files(paths, read)
+    return breaches, notes
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else "."
+    breaches, notes = check_tree(root)
+    for line in notes + breaches:
+        print(line)
+    print(f"tidy: {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

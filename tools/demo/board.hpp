@@ -1,0 +1,47 @@
+// The memory in which the rank processes leave their results for the launcher.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pith::demo {
+
+// Written by one rank; read by the launcher after that rank has ended.
+struct RankReport {
+  double total_s;          // the training, evaluation included
+  double communication_s;  // of that, spent inside calls of Pith
+  std::uint64_t bytes;     // payload handed to collectives
+  std::uint64_t hash;      // of the final parameters
+  std::uint32_t collectives;
+  std::uint32_t identical;  // 1: every rank's parameters had the same hash, at each check
+  double accuracy;          // on the test set, 0 to 1
+};
+
+// An anonymous file mapped by launcher and ranks: one report per rank and two snapshots of rank
+// 0's parameters.
+class Board {
+ public:
+  // Throws std::system_error.
+  static Board create(int ranks, std::size_t parameters);
+  static Board attach(int fd, int ranks, std::size_t parameters);
+  ~Board();
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  int fd() const { return fd_; }
+  std::span<RankReport> reports() const;
+  std::span<float> checked_parameters() const;  // after kCheckStep steps
+  std::span<float> final_parameters() const;
+
+ private:
+  Board(int fd, int ranks, std::size_t parameters);
+  std::size_t bytes() const;
+
+  int fd_;
+  std::size_t ranks_;
+  std::size_t parameters_;
+  void* memory_;
+};
+
+}  // namespace pith::demo

@@ -1,0 +1,190 @@
+#include "tools/demo/launcher.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+#include "tools/demo/session.hpp"
+
+namespace pith::demo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollInterval_ms = 200;
+// Ranks that fail because another one did are given this long to do so before the report.
+constexpr auto kSettle = std::chrono::milliseconds(200);
+constexpr auto kGrace = std::chrono::seconds(2);
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+std::vector<std::string> rank_arguments(const Options& options, int rank, int control_fd,
+                                        int board_fd) {
+  return {"pith-demo",
+          fmt::format("--ranks={}", options.ranks),
+          fmt::format("--epochs={}", options.epochs),
+          fmt::format("--batch={}", options.batch),
+          fmt::format("--rate={}", options.rate),
+          fmt::format("--seed={}", options.seed),
+          fmt::format("--data={}", options.data),
+          fmt::format("--rank={}", rank),
+          fmt::format("--control-fd={}", control_fd),
+          fmt::format("--board-fd={}", board_fd)};
+}
+
+// In the forked child: calls that are allowed between fork and exec only.
+[[noreturn]] void become_rank(pid_t launcher, int control_fd, int board_fd,
+                              char* const* arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(1);  // it died before the line above
+  fcntl(control_fd, F_SETFD, 0);
+  fcntl(board_fd, F_SETFD, 0);
+  execv("/proc/self/exe", arguments);
+  _exit(127);
+}
+
+std::string how_it_ended(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("exited with status {}", WEXITSTATUS(status));
+  return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                     sigdescr_np(WTERMSIG(status)));
+}
+
+bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
+
+}  // namespace
+
+RankProcesses::RankProcesses(const Options& options, const Board& board) {
+  processes_.reserve(static_cast<std::size_t>(options.ranks));
+  try {
+    for (int rank = 0; rank < options.ranks; ++rank) start(options, board, rank);
+  } catch (...) {
+    end_all();
+    throw;
+  }
+}
+
+RankProcesses::~RankProcesses() {
+  end_all();
+  for (const Process& process : processes_) close(process.control_fd);
+}
+
+void RankProcesses::start(const Options& options, const Board& board, int rank) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
+  std::vector<std::string> arguments = rank_arguments(options, rank, ends[1], board.fd());
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+
+  const pid_t launcher = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become_rank(launcher, ends[1], board.fd(), pointers.data());
+  const int fork_error = errno;
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    errno = fork_error;
+    fail("fork");
+  }
+  processes_.push_back({rank, pid, ends[0], 0});
+}
+
+// Rank 0 must be the one to create the id: the process that creates it has to live on.
+void RankProcesses::pass_on_id() {
+  pithUniqueId id{};
+  // Nothing to read means that rank 0 has ended, which the caller notices by itself.
+  if (recv(processes_[0].control_fd, &id, sizeof(id), MSG_DONTWAIT) != sizeof(id)) return;
+  for (const Process& process : processes_) {
+    if (process.rank != 0) send(process.control_fd, &id, sizeof(id), MSG_NOSIGNAL);
+  }
+}
+
+bool RankProcesses::reap(Process& process) {
+  if (process.pid == 0) return true;
+  if (waitpid(process.pid, &process.status, WNOHANG) != process.pid) return false;
+  process.pid = 0;
+  return true;
+}
+
+void RankProcesses::run(double timeout_s) {
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(timeout_s));
+  for (std::size_t running = processes_.size(); running > 0;) {
+    std::vector<pollfd> watched;
+    for (const Process& process : processes_) {
+      if (process.pid != 0) watched.push_back({process.control_fd, POLLIN, 0});
+    }
+    poll(watched.data(), watched.size(), kPollInterval_ms);
+    if (processes_[0].pid != 0 && (watched[0].revents & POLLIN) != 0) pass_on_id();
+    running = 0;
+    bool failed = false;
+    for (Process& process : processes_) {
+      if (!reap(process)) {
+        ++running;
+      } else if (!succeeded(process.status)) {
+        failed = true;
+      }
+    }
+    if (failed) throw std::runtime_error(describe_failures());
+    if (running > 0 && Clock::now() > end) {
+      throw std::runtime_error(
+          fmt::format("{} ranks still ran after {} s; ended them", running, timeout_s));
+    }
+  }
+}
+
+std::string RankProcesses::describe_failures() {
+  std::this_thread::sleep_for(kSettle);
+  std::string text;
+  for (Process& process : processes_) {
+    if (!reap(process) || succeeded(process.status)) continue;
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", process.rank,
+                        how_it_ended(process.status));
+  }
+  return text + "; ended the others";
+}
+
+void RankProcesses::end_all() {
+  for (const Process& process : processes_) {
+    if (process.pid != 0) kill(process.pid, SIGTERM);
+  }
+  const Clock::time_point end = Clock::now() + kGrace;
+  for (Process& process : processes_) {
+    while (!reap(process) && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (process.pid == 0) continue;
+    kill(process.pid, SIGKILL);
+    waitpid(process.pid, &process.status, 0);
+    process.pid = 0;
+  }
+}
+
+pithUniqueId agree_on_id(const Options& options) {
+  pithUniqueId id{};
+  if (options.rank == 0) {
+    check(pithGetUniqueId(&id), "pithGetUniqueId");
+    if (send(options.control_fd, &id, sizeof(id), MSG_NOSIGNAL) != sizeof(id)) {
+      fail("sending the unique id");
+    }
+  } else if (recv(options.control_fd, &id, sizeof(id), 0) != sizeof(id)) {
+    throw std::runtime_error("rank 0 ended before it had sent the unique id");
+  }
+  return id;
+}
+
+}  // namespace pith::demo

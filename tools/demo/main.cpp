@@ -1,0 +1,134 @@
+// pith-demo: rank processes train a small network on handwritten digits, averaging its gradients
+// with Pith, and the result is compared with training in a single process.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+#include "tools/demo/board.hpp"
+#include "tools/demo/dataset.hpp"
+#include "tools/demo/launcher.hpp"
+#include "tools/demo/options.hpp"
+#include "tools/demo/progress.hpp"
+#include "tools/demo/session.hpp"
+#include "tools/demo/trainer.hpp"
+#include "tools/demo/verdict.hpp"
+
+namespace pith::demo {
+namespace {
+
+constexpr std::size_t kBatchMax = 256;
+
+void add_flags(CLI::App& app, Options& options) {
+  options.data = PITH_DEMO_DATA;
+  app.add_option("--ranks", options.ranks, "rank processes")
+      ->check(CLI::Range(1, kRanksMax))
+      ->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the training set")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "samples per rank and step")
+      ->check(CLI::Range(std::size_t{1}, kBatchMax))
+      ->capture_default_str();
+  app.add_option("--rate", options.rate, "learning rate at the start; it falls to zero")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the split, the start and the order of the samples")
+      ->capture_default_str();
+  app.add_option("--timeout", options.timeout_s, "seconds after which the ranks are ended")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--data", options.data, "the digits, one a line: 64 pixels and the label")
+      ->capture_default_str();
+  app.add_option("--rank", options.rank)->group("");
+  app.add_option("--control-fd", options.control_fd)->group("");
+  app.add_option("--board-fd", options.board_fd)->group("");
+}
+
+Dataset load(const Options& options) {
+  Dataset data = split_digits(read_digits(options.data), options.seed);
+  const std::size_t steps = Schedule(options, data.train.size()).steps();
+  if (steps < kCheckStep) {
+    throw std::runtime_error(
+        fmt::format("{} ranks, batches of {} and {} epochs make {} steps; the check needs {}",
+                    options.ranks, options.batch, options.epochs, steps, kCheckStep));
+  }
+  return data;
+}
+
+void run_rank(const Options& options) {
+  const std::size_t parameters = demo_model().parameter_count();
+  const Dataset data = load(options);
+  const Board board = Board::attach(options.board_fd, options.ranks, parameters);
+  Session session(agree_on_id(options), options.ranks, options.rank);
+  Progress progress(options, Schedule(options, data.train.size()).steps_per_epoch(),
+                    options.rank == 0);
+  progress.heading(parameters, data.train.size(), data.test.size());
+  train_rank(options, data, session, board, progress);
+  session.close();
+}
+
+SingleProcess train_alone(const Options& options, const Dataset& data) {
+  const std::size_t steps = Schedule(options, data.train.size()).steps();
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  SingleProcess single = train_single(options, data, [&](std::size_t done) {
+    if (!terminal) return;
+    fmt::print("\rsingle process  {}",
+               bar(static_cast<double>(done) / static_cast<double>(steps), kBarWidth));
+    std::fflush(stdout);
+  });
+  if (terminal) fmt::print("\r{:{}}\r", "", kBarWidth + 18);
+  return single;
+}
+
+// True when the demo showed what it set out to show.
+bool run_launcher(const Options& options) {
+  signal(SIGCHLD, SIG_DFL);  // were it inherited as ignored, no rank's exit status could be read
+  const Dataset data = load(options);
+  const Board board = Board::create(options.ranks, demo_model().parameter_count());
+  RankProcesses(options, board).run(options.timeout_s);
+  print_table(board.reports());
+
+  const SingleProcess single = train_alone(options, data);
+  const Verdict verdict = judge(board, single);
+  print_verdict(verdict, single);
+  const Totals totals = add_up(board.reports());
+  fmt::print(
+      "demo: accuracy {:.1f} %, equal to single-process training: {}, {:.0f} MB moved, {:.0f} % in "
+      "communication\n",
+      100.0 * verdict.accuracy, verdict.equal() ? "yes" : "no", totals.bytes / 1e6,
+      100.0 * totals.communication_share);
+  return verdict.passed();
+}
+
+int run(const Options& options) {
+  try {
+    if (options.rank < 0) return run_launcher(options) ? 0 : 1;
+    run_rank(options);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    if (options.rank < 0) {
+      fmt::print(stderr, "\ndemo: failed: {}\n", error.what());
+    } else {
+      fmt::print(stderr, "\npith-demo: rank {}: {}\n", options.rank, error.what());
+    }
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace pith::demo
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a small network with Pith and compares it with single-process training.",
+               "pith-demo");
+  pith::demo::Options options;
+  pith::demo::add_flags(app, options);
+  CLI11_PARSE(app, argc, argv);
+  return pith::demo::run(options);
+}

@@ -1,0 +1,88 @@
+// Who is at the other end of a new connection: both sides prove that they know the job's secret.
+//
+//   connector -> acceptor   Opening   purpose, ranks, stream, nonce
+//   acceptor  -> connector  Answer    nonce, proof of the acceptor
+//   connector -> acceptor   Proof     proof of the connector
+//   acceptor  -> connector  Welcome   frames may follow
+//
+// A proof is HMAC-SHA256 over a role byte, the whole opening and the acceptor's nonce: it is worth
+// nothing on another connection, in the other direction, or for other ranks. The stream is not
+// encrypted afterwards; the secret keeps strangers out, not wire-tappers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace pith {
+
+using Secret = std::array<std::byte, 16>;
+
+// What a connection is for. `from` has connected to `to`.
+struct Greeting {
+  static constexpr int any = -1;
+
+  std::string purpose;  // at most 15 characters
+  int from = any;
+  int to = any;
+  int ranks = any;
+  int stream = any;
+};
+
+// One side of the handshake, as a state machine over a non-blocking socket: no peer, however slow
+// or hostile, holds up another. The owner keeps the deadline.
+class Handshake {
+ public:
+  // For the connector every field is set.
+  static Handshake connector(const Secret& secret, const Greeting& greeting);
+  // For the acceptor `any` allows every value; greeting() says which one came.
+  static Handshake acceptor(const Secret& secret, const Greeting& expected);
+
+  enum class Want { read, write, done };
+  // Moves what can move without waiting. After an error the connection is of no use.
+  Expected<Want> step(int fd);
+
+  const Greeting& greeting() const { return greeting_; }
+  // True when the last error shows another secret, so that trying again is pointless.
+  bool refused() const { return refused_; }
+
+ private:
+  using Nonce = std::array<std::byte, 32>;
+  using Proof = std::array<std::byte, 32>;
+  struct Opening;
+  struct Answer;
+  enum class State : std::uint8_t { opening, answer, proof, welcome, done };
+
+  static constexpr std::size_t message_max = 72;
+  using Message = std::array<std::byte, message_max>;
+
+  Error advance();
+  Error accept_opening();
+  Error accept_answer();
+  Error accept_proof(const std::byte* proof, std::uint8_t role);
+  Proof proof_of(std::uint8_t role) const;
+  void will_send(const void* data, std::size_t size);
+  void will_read(std::size_t size);
+
+  Secret secret_{};
+  Greeting greeting_;
+  bool connector_ = false;
+  bool refused_ = false;
+  State state_ = State::opening;
+  Message opening_{};  // as it was on the wire
+  Nonce nonce_{};      // the acceptor's
+  Message out_{};
+  Message in_{};
+  std::size_t out_size_ = 0;
+  std::size_t out_done_ = 0;
+  std::size_t in_size_ = 0;
+  std::size_t in_done_ = 0;
+};
+
+// Runs one side to its end or to the deadline.
+Error shake_hands(Handshake& handshake, int fd, std::uint64_t deadline_ns);
+
+}  // namespace pith

@@ -1,0 +1,277 @@
+// One-way message ring between two ranks in memory that both of them see.
+//
+//   control   written by the receiver: how far it has read, which slots it has given back
+//   cells     64 bytes each: flag, header and up to 24 bytes of payload share one cache line, so a
+//             small message costs a single line transfer
+//   slots     payload of larger messages, in two sizes; a message may stay in its slot while the
+//             receiver reads it in place, and slots come back in any order
+//
+// Only release stores and acquire loads of the flag, the read position and the slot masks order
+// anything: no lock, no fence, no system call. Each side has its view in its own memory.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/operation.hpp"
+
+namespace pith {
+
+// Sizes of a ring; both ends must have the same.
+struct RingShape {
+  std::uint32_t cells = 64;          // a power of two, at least 8
+  std::uint32_t small_slots = 32;    // at most 64
+  std::uint32_t small_bytes = 2048;  // a multiple of 64
+  std::uint32_t large_slots = 16;    // at most 64
+  std::uint32_t large_bytes = 64 << 10;
+
+  friend bool operator==(const RingShape&, const RingShape&) = default;
+  std::size_t small_offset() const { return page(cells_offset + std::size_t{cells} * 64); }
+  std::size_t large_offset() const {
+    return page(small_offset() + std::size_t{small_slots} * small_bytes);
+  }
+  std::size_t bytes() const {
+    return page(large_offset() + std::size_t{large_slots} * large_bytes);
+  }
+
+  static constexpr std::size_t cells_offset = 128;
+  static std::size_t page(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+};
+
+struct alignas(64) RingControl {
+  std::atomic<std::uint32_t> read;
+  // One bit a slot, flipped each time the slot is given back. The sender flips its own copy when
+  // it fills the slot, so equal bits mean a free slot.
+  std::atomic<std::uint64_t> small_returned;
+  std::atomic<std::uint64_t> large_returned;
+};
+
+struct alignas(64) RingCell {
+  static constexpr std::size_t inline_bytes = 24;
+  // Position + 1 in the low half, so that no cell has to be cleared; kind and slot above.
+  std::atomic<std::uint64_t> flag;
+  Header header;
+  std::byte payload[inline_bytes];
+};
+static_assert(sizeof(RingCell) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+enum class RingKind : std::uint8_t {
+  in_cell,  // whole message in the cell
+  small,    // whole message in a small slot
+  large,    // whole message in a large slot
+  first,    // a message longer than a large slot begins
+  more,     // its next piece; no header
+};
+
+// For the few bytes of a cell a call of memcpy would cost more than the copy.
+inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes >= 8) {
+    std::memcpy(to, from, 8);
+    if (bytes > 16) std::memcpy(to + 8, from + 8, 8);
+    std::memcpy(to + bytes - 8, from + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    std::memcpy(to, from, 4);
+    std::memcpy(to + bytes - 4, from + bytes - 4, 4);
+  } else {
+    for (std::size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
+class RingSender {
+ public:
+  RingSender() = default;
+  RingSender(const RingShape& shape, std::byte* memory)
+      : cells_(reinterpret_cast<RingCell*>(memory + RingShape::cells_offset)),
+        control_(reinterpret_cast<RingControl*>(memory)),
+        mask_(shape.cells - 1),
+        limit_(shape.cells),
+        small_{memory + shape.small_offset(), shape.small_bytes, shape.small_slots},
+        large_{memory + shape.large_offset(), shape.large_bytes, shape.large_slots} {}
+
+  std::size_t slot_bytes() const { return large_.bytes; }
+
+  // A message of at most slot_bytes(). False: no room now.
+  bool push(const Header& header, const std::byte* data) {
+    if (next_ == limit_ && !look_for_cells()) return false;
+    const std::size_t length = header.length;
+    RingCell& cell = cells_[next_ & mask_];
+    if (length <= RingCell::inline_bytes) {
+      cell.header = header;
+      copy_short(cell.payload, data, length);
+      publish(cell, RingKind::in_cell, 0);
+      return true;
+    }
+    bool small = length <= small_.bytes;
+    int slot = small ? take_small() : -1;
+    if (slot < 0) {
+      small = false;
+      slot = take_large();
+    }
+    if (slot < 0) return false;
+    std::memcpy((small ? small_ : large_).at(slot), data, length);
+    cell.header = header;
+    publish(cell, small ? RingKind::small : RingKind::large, slot);
+    return true;
+  }
+
+  // A piece of a longer message; the header is needed by the first one only.
+  bool push_piece(const Header* first, const std::byte* data, std::size_t length) {
+    if (next_ == limit_ && !look_for_cells()) return false;
+    const int slot = take_large();
+    if (slot < 0) return false;
+    RingCell& cell = cells_[next_ & mask_];
+    std::memcpy(large_.at(slot), data, length);
+    if (first) cell.header = *first;
+    publish(cell, first ? RingKind::first : RingKind::more, slot);
+    return true;
+  }
+
+  // Whether a message that needs a large slot could be pushed.
+  bool room() {
+    if (next_ == limit_ && !look_for_cells()) return false;
+    const std::uint64_t returned = control_->large_returned.load(std::memory_order_acquire);
+    return (large_.all() & ~(large_.taken ^ returned)) != 0;
+  }
+
+ private:
+  struct Slots {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t count = 0;
+    std::uint64_t taken = 0;
+    std::uint64_t returned = 0;  // as last seen
+
+    std::byte* at(int slot) const { return memory + static_cast<std::size_t>(slot) * bytes; }
+    std::uint64_t all() const { return count == 64 ? ~0ull : (1ull << count) - 1; }
+    int take() {
+      const std::uint64_t free = all() & ~(taken ^ returned);
+      if (free == 0) return -1;
+      taken ^= free & -free;
+      return std::countr_zero(free);
+    }
+  };
+
+  bool look_for_cells() {
+    limit_ = control_->read.load(std::memory_order_acquire) + mask_ + 1;
+    return next_ != limit_;
+  }
+  // Small slots: look at the receiver's line only when none is left, as it costs a line transfer.
+  int take_small() {
+    const int slot = small_.take();
+    if (slot >= 0) return slot;
+    small_.returned = control_->small_returned.load(std::memory_order_acquire);
+    return small_.take();
+  }
+  // Large slots: always look, so that few slots are in use and stay in the caches.
+  int take_large() {
+    large_.returned = control_->large_returned.load(std::memory_order_acquire);
+    return large_.take();
+  }
+  void publish(RingCell& cell, RingKind kind, int slot) {
+    const std::uint64_t flag = static_cast<std::uint64_t>(++next_) |
+                               static_cast<std::uint64_t>(kind) << 32 |
+                               static_cast<std::uint64_t>(slot) << 40;
+    cell.flag.store(flag, std::memory_order_release);
+  }
+
+  RingCell* cells_ = nullptr;
+  RingControl* control_ = nullptr;
+  std::uint32_t mask_ = 0;
+  std::uint32_t next_ = 0;   // position of the next cell to fill
+  std::uint32_t limit_ = 0;  // position that is not free yet, as far as known
+  Slots small_;
+  Slots large_;
+};
+
+// A received cell: valid until the next call of pop().
+struct RingMessage {
+  RingKind kind = RingKind::in_cell;
+  std::uint32_t slot = 0;
+  const Header* header = nullptr;
+  const std::byte* data = nullptr;
+};
+
+class alignas(64) RingReceiver {
+ public:
+  RingReceiver() = default;
+  RingReceiver(const RingShape& shape, std::byte* memory)
+      : cell_(reinterpret_cast<RingCell*>(memory + RingShape::cells_offset)),
+        mask_(shape.cells - 1),
+        publish_mask_(shape.cells / 4 - 1),
+        control_(reinterpret_cast<RingControl*>(memory)),
+        small_{memory + shape.small_offset(), shape.small_bytes, shape.small_slots},
+        large_{memory + shape.large_offset(), shape.large_bytes, shape.large_slots} {}
+
+  bool ready() const {
+    return static_cast<std::uint32_t>(cell_->flag.load(std::memory_order_acquire)) == read_ + 1;
+  }
+  // Precondition: ready().
+  RingMessage front() const {
+    const std::uint64_t flag = cell_->flag.load(std::memory_order_relaxed);
+    RingMessage message;
+    message.kind = static_cast<RingKind>(flag >> 32 & 0xff);
+    message.slot = static_cast<std::uint32_t>(flag >> 40);
+    message.header = &cell_->header;
+    message.data =
+        message.kind == RingKind::in_cell ? cell_->payload : slots(message.kind).at(message.slot);
+    return message;
+  }
+  // Gives the cell back; true when the sender has been told, which happens every few cells.
+  bool pop() {
+    ++read_;
+    cell_ = (read_ & mask_) != 0 ? cell_ + 1 : cell_ - mask_;
+    if ((read_ & publish_mask_) != 0) return false;
+    control_->read.store(read_, std::memory_order_release);
+    return true;
+  }
+
+  // A message whose slot is kept keeps credit from the sender. Two slots of each size always
+  // remain, so that whatever leases are held the receiver can still be reached.
+  bool may_keep(RingKind kind) const { return slots(kind).kept + 2 < slots(kind).count; }
+  void keep(RingKind kind) { ++slots(kind).kept; }
+  void return_kept(RingKind kind, std::uint32_t slot) {
+    --slots(kind).kept;
+    return_slot(kind, slot);
+  }
+  void return_slot(RingKind kind, std::uint32_t slot) {
+    Slots& of = slots(kind);
+    of.returned ^= 1ull << slot;
+    (kind == RingKind::small ? control_->small_returned : control_->large_returned)
+        .store(of.returned, std::memory_order_release);
+  }
+  std::size_t slot_bytes() const { return large_.bytes; }
+
+ private:
+  struct Slots {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t count = 0;
+    std::uint32_t kept = 0;
+    std::uint64_t returned = 0;
+    std::byte* at(std::uint32_t slot) const { return memory + slot * bytes; }
+  };
+  Slots& slots(RingKind kind) { return kind == RingKind::small ? small_ : large_; }
+  const Slots& slots(RingKind kind) const { return kind == RingKind::small ? small_ : large_; }
+
+  // What ready() reads comes first: polling an idle peer touches this line and its cell.
+  RingCell* cell_ = nullptr;
+  std::uint32_t read_ = 0;
+  std::uint32_t mask_ = 0;
+  std::uint32_t publish_mask_ = 0;
+  RingControl* control_ = nullptr;
+  Slots small_;
+  Slots large_;
+};
+
+// Where a rank says that it sleeps. Whoever finds `bits` set clears it and rings the doorbell. The
+// check has no fence in front of it, for that would cost more than the send: a wake-up may be lost,
+// which is why sleepers never sleep for long.
+struct alignas(64) RingSleep {
+  enum : std::uint32_t { awake = 0, for_messages = 1, for_room = 2 };
+  std::atomic<std::uint32_t> bits;
+};
+
+}  // namespace pith

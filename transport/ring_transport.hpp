@@ -1,0 +1,82 @@
+// Everything that the transports over shared memory have in common: sending through rings,
+// receiving into the mailbox, sleeping. Derived classes find the memory and attach the peers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/mailbox.hpp"
+#include "core/scheduler.hpp"
+#include "transport/ring.hpp"
+#include "transport/transport.hpp"
+
+namespace pith {
+
+class RingTransport : public Transport, public SlotOwner {
+ public:
+  RingTransport(const RingTransport&) = delete;
+  RingTransport& operator=(const RingTransport&) = delete;
+
+  bool start(Send& send) override;
+  std::size_t slot_bytes() const override { return shape_.large_bytes; }
+  bool progress() override;
+  bool busy() const override { return !sending_.empty() || arriving_ != 0; }
+  bool arm() override;
+  void disarm() override;
+  void quiesce(const CommState& comm, const Error& error) override;
+  void release_slot(int peer, std::uint64_t slot) override;
+
+ protected:
+  RingTransport(Scheduler& scheduler, Mailbox& mailbox, int ranks, const RingShape& shape);
+  ~RingTransport() override;
+
+  // The peer's end of things, as found by the derived class.
+  struct Link {
+    std::byte* inbound = nullptr;
+    std::byte* outbound = nullptr;
+    RingSleep* peer_sleep = nullptr;
+    int doorbell = -1;  // an eventfd of the peer
+  };
+  void join(int peer, const Link& link);
+  void part(int peer);
+  bool joined(int peer) const { return peers_[static_cast<std::size_t>(peer)] != nullptr; }
+  // Sends to the peer that are pending, or would have to wait, end with this error from now on.
+  void end_sends(int peer, const Error& error);
+  // Takes all that the mailbox accepts from one peer.
+  bool drain(int peer);
+
+  void set_own_sleep(RingSleep* sleep, int doorbell) {
+    own_sleep_ = sleep;
+    own_doorbell_ = doorbell;
+  }
+  // Called once in many idle progress calls and after sleeping, to look for peers that are gone.
+  virtual bool check_peers() { return false; }
+
+  const RingShape shape_;
+
+ private:
+  struct Peer;
+
+  bool take(Peer& peer);
+  void take_whole(Peer& peer, const RingMessage& message);
+  void take_piece(Peer& peer, const RingMessage& message);
+  bool advance(Peer& peer, const Header& header);
+  bool pump(Peer& peer);
+  void finish_front(Peer& peer, const Error& error);
+  void append(Peer& peer, Send& send);
+  bool has_work();
+  static void wake(Peer& peer, std::uint32_t reasons);
+
+  Scheduler& scheduler_;
+  Mailbox& mailbox_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: not attached
+  std::vector<Peer*> attached_;
+  std::vector<Peer*> sending_;
+  std::size_t arriving_ = 0;  // messages of which only a part has come
+  std::uint32_t idle_ = 0;
+  RingSleep* own_sleep_ = nullptr;
+  int own_doorbell_ = -1;
+};
+
+}  // namespace pith

@@ -1,0 +1,192 @@
+#include "transport/shm.hpp"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint32_t doorbell_event = ~0u;
+constexpr char goodbye = 'g';
+
+std::byte* map_shared(int fd, std::size_t offset, std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                      static_cast<off_t>(offset));
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+void unmap(std::byte* memory, std::size_t bytes) {
+  if (memory) munmap(memory, bytes);
+}
+
+// A memory file that could shrink could kill us by SIGBUS.
+bool is_firm(int fd, std::size_t bytes) {
+  struct stat status;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &status) == 0 &&
+         static_cast<std::size_t>(status.st_size) >= bytes;
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
+                           const Secret& secret, const ShmOptions& options)
+    : RingTransport(scheduler, mailbox, ranks, options.shape),
+      rank_(rank),
+      ranks_(ranks),
+      heap_(options.heap ? *options.heap : Heap::process()),
+      meeting_(rank, ranks, secret),
+      remotes_(static_cast<std::size_t>(ranks)) {}
+
+ShmTransport::~ShmTransport() {
+  close();
+  for (Remote& remote : remotes_) unmap_peer(remote);
+  unmap(memory_, ring_offset(ranks_));
+}
+
+bool ShmTransport::watch(int fd, int rank) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.u32 = rank < 0 ? doorbell_event : static_cast<std::uint32_t>(rank);
+  return epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+Expected<std::string> ShmTransport::listen() {
+  const std::size_t bytes = ring_offset(ranks_);
+  segment_ = Fd(memfd_create("pith-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment_) return system_error("memfd_create for the rings", errno);
+  if (ftruncate(segment_.get(), static_cast<off_t>(bytes)) != 0) {
+    return system_error(fmt::format("{} bytes for the rings of {} ranks", bytes, ranks_), errno);
+  }
+  fcntl(segment_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  memory_ = map_shared(segment_.get(), 0, bytes);
+  if (!memory_) return system_error("mmap of the rings", errno);
+  doorbell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!doorbell_) return system_error("eventfd for the doorbell", errno);
+  events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!events_ || !watch(doorbell_.get(), -1)) return system_error("epoll", errno);
+  set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
+  return meeting_.listen();
+}
+
+Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>& attached,
+                           std::uint64_t deadline_ns) {
+  attached.assign(static_cast<std::size_t>(ranks_), false);
+  const int mine[3] = {segment_.get(), doorbell_.get(), heap_.fd()};
+  return meeting_.meet(names, shape_, mine, heap_.size(), deadline_ns, [&](ShmMeeting::Met met) {
+    const auto rank = static_cast<std::size_t>(met.rank);
+    attached[rank] = add_peer(std::move(met));
+  });
+}
+
+bool ShmTransport::map_peer(Remote& remote, const ShmMeeting::Met& met) {
+  if (!is_firm(met.descriptors.segment.get(), ring_offset(ranks_))) return false;
+  const int segment = met.descriptors.segment.get();
+  remote.sleep = map_shared(segment, 0, sleep_bytes);
+  remote.ring = map_shared(segment, ring_offset(rank_), shape_.bytes());
+  if (!remote.sleep || !remote.ring) return false;
+  if (met.heap_bytes == 0) return true;
+  if (!is_firm(met.descriptors.heap.get(), met.heap_bytes)) return false;
+  remote.heap = map_shared(met.descriptors.heap.get(), 0, met.heap_bytes);
+  if (!remote.heap) return false;
+  remote.heap_bytes = met.heap_bytes;
+  madvise(remote.heap, remote.heap_bytes, MADV_HUGEPAGE);
+  return true;
+}
+
+void ShmTransport::unmap_peer(Remote& remote) {
+  unmap(remote.sleep, sleep_bytes);
+  unmap(remote.ring, shape_.bytes());
+  unmap(remote.heap, remote.heap_bytes);
+  remote.sleep = remote.ring = remote.heap = nullptr;
+}
+
+bool ShmTransport::add_peer(ShmMeeting::Met met) {
+  Remote& peer = remote(met.rank);
+  if (joined(met.rank) || !map_peer(peer, met) || !watch(met.socket.get(), met.rank)) {
+    if (!joined(met.rank)) unmap_peer(peer);
+    return false;
+  }
+  peer.socket = std::move(met.socket);
+  peer.doorbell = std::move(met.descriptors.doorbell);
+  Link link;
+  link.inbound = peer.ring;
+  link.outbound = memory_ + ring_offset(met.rank);
+  link.peer_sleep = reinterpret_cast<RingSleep*>(peer.sleep);
+  link.doorbell = peer.doorbell.get();
+  join(met.rank, link);
+  return true;
+}
+
+void ShmTransport::drop(int rank) {
+  if (!joined(rank)) return;
+  part(rank);
+  unmap_peer(remote(rank));
+  remote(rank) = Remote();
+}
+
+void ShmTransport::close() {
+  for (Remote& peer : remotes_) {
+    if (!peer.socket) continue;
+    [[maybe_unused]] const auto sent =
+        send(peer.socket.get(), &goodbye, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    peer.socket = Fd();
+  }
+}
+
+bool ShmTransport::check_peers() {
+  std::array<epoll_event, 16> events;
+  const int count = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool found = false;
+  for (int i = 0; i < count; ++i) {
+    const std::uint32_t rank = events[static_cast<std::size_t>(i)].data.u32;
+    if (rank == doorbell_event) continue;
+    hear_from(static_cast<int>(rank));
+    found = true;
+  }
+  return found;
+}
+
+// The socket says only one thing while the peer lives: goodbye.
+void ShmTransport::hear_from(int rank) {
+  Remote& peer = remote(rank);
+  if (!peer.socket) return;
+  char word = 0;
+  const ssize_t length = recv(peer.socket.get(), &word, 1, MSG_DONTWAIT);
+  if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  peer.socket = Fd();
+  // What the peer sent before is in its ring and still counts.
+  drain(rank);
+  if (length == 1 && word == goodbye) {
+    end_sends(rank, Error(Code::remote, fmt::format("rank {} has left", rank), rank));
+    return;
+  }
+  const Error error(Code::remote, fmt::format("rank {}: its process ended", rank), rank);
+  end_sends(rank, error);
+  if (on_peer_lost) on_peer_lost(rank, error);
+}
+
+Ticket ShmTransport::expose(int peer, Bytes memory) {
+  if (memory.kind != MemoryKind::host || !joined(peer)) return {};
+  if (!heap_.contains(memory.data, memory.size)) return {};
+  return {heap_.offset_of(memory.data), Ticket::Reach::load_store};
+}
+
+std::byte* ShmTransport::map(int peer, Ticket ticket) {
+  Remote& owner = remote(peer);
+  return ticket.where < owner.heap_bytes ? owner.heap + ticket.where : nullptr;
+}
+
+}  // namespace pith

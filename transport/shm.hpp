@@ -1,0 +1,88 @@
+// Ranks that are processes of one host. Each rank owns one sparse memory file with a ring to every
+// other rank, and gives its descriptor to those that prove they belong to the job. Memory of the
+// registered heap (core/heap.hpp) can be read and written by peers directly.
+//
+// Leases of messages must be given back before the transport is destroyed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/heap.hpp"
+#include "transport/ring_transport.hpp"
+#include "transport/shm_attach.hpp"
+
+namespace pith {
+
+struct ShmOptions {
+  RingShape shape;       // the same on all ranks, or they do not attach
+  Heap* heap = nullptr;  // null: that of the process
+};
+
+class ShmTransport final : public RingTransport {
+ public:
+  using Secret = ShmSecret;
+
+  ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
+               const ShmOptions& options = {});
+  ~ShmTransport() override;
+
+  // Makes what is shared; the result names this rank to those that attach.
+  Expected<std::string> listen();
+  // `names` by rank, as listen() gave them; empty: the peer is not to be tried. attached[p] tells
+  // whether p was reached before `deadline_ns` (monotonic_ns); that is no error. The two ends can
+  // disagree when the deadline falls between: compare, and drop() where either one failed.
+  Error attach(std::span<const std::string> names, std::vector<bool>& attached,
+               std::uint64_t deadline_ns);
+  // Lets go of a peer that was attached, before anything was sent to it or came from it.
+  void drop(int peer);
+  // Tells the peers that this rank leaves in order: what they still send is refused or ignored, and
+  // nobody reports a loss.
+  void close();
+
+  // Called once for a peer whose process ended without close().
+  std::function<void(int peer, const Error& error)> on_peer_lost;
+
+  std::string_view name() const override { return "shm"; }
+  Ticket expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, Ticket ticket) override;
+  int descriptor() const override { return events_.get(); }
+
+ private:
+  struct Remote {
+    Fd socket;
+    Fd doorbell;
+    std::byte* sleep = nullptr;
+    std::byte* ring = nullptr;
+    std::byte* heap = nullptr;
+    std::size_t heap_bytes = 0;
+  };
+
+  bool check_peers() override;
+  bool add_peer(ShmMeeting::Met met);
+  bool map_peer(Remote& remote, const ShmMeeting::Met& met);
+  void unmap_peer(Remote& remote);
+  bool watch(int fd, int rank);
+  void hear_from(int rank);
+  std::size_t ring_offset(int to) const {
+    return sleep_bytes + static_cast<std::size_t>(to) * shape_.bytes();
+  }
+  Remote& remote(int rank) { return remotes_[static_cast<std::size_t>(rank)]; }
+
+  static constexpr std::size_t sleep_bytes = 4096;
+
+  const int rank_;
+  const int ranks_;
+  Heap& heap_;
+  ShmMeeting meeting_;
+  Fd segment_;
+  Fd doorbell_;
+  Fd events_;  // epoll: the doorbell, and the sockets of all peers that live
+  std::byte* memory_ = nullptr;
+  std::vector<Remote> remotes_;
+};
+
+}  // namespace pith

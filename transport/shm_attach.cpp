@@ -1,0 +1,251 @@
+#include "transport/shm_attach.hpp"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t fds_max = 3;
+
+bool fill_random(std::span<std::byte> bytes) {
+  return getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+}
+
+socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  // A zero byte in front makes the name abstract.
+  const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+Fd dial_one(const std::string& name, std::uint64_t deadline_ns) {
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return Fd();
+  // Waits only where the peer's backlog is full.
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 1;
+  const timeval limit = {static_cast<time_t>(left_us / 1000000),
+                         static_cast<suseconds_t>(left_us % 1000000)};
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  sockaddr_un address;
+  const socklen_t length = abstract_address(name, address);
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return Fd();
+  return fd;
+}
+
+bool send_greeting(int socket, const ShmGreeting& greeting, std::span<const int> fds) {
+  iovec part = {const_cast<ShmGreeting*>(&greeting), sizeof greeting};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(fds_max * sizeof(int))> control{};
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof greeting);
+}
+
+bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descriptors) {
+  iovec part = {&greeting, sizeof greeting};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(fds_max * sizeof(int))> control{};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (length <= 0) return false;
+  std::array<Fd*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
+                                     &descriptors.heap};
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count && i < fds_max; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      *places[i] = Fd(fd);
+    }
+  }
+  return static_cast<std::size_t>(length) == sizeof greeting &&
+         (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
+         greeting.magic == ShmGreeting::right_magic;
+}
+
+}  // namespace
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Expected<std::string> ShmMeeting::listen() {
+  std::array<std::byte, 16> random;
+  if (!fill_random(random)) return system_error("getrandom", errno);
+  std::string name = "pith-";
+  for (const std::byte byte : random) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  listener_ = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener_) return system_error("socket for ranks of this host", errno);
+  sockaddr_un address;
+  const socklen_t length = abstract_address(name, address);
+  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    return system_error("bind to abstract socket " + name, errno);
+  }
+  if (::listen(listener_.get(), SOMAXCONN) != 0) return system_error("listen on " + name, errno);
+  return name;
+}
+
+std::array<std::byte, 32> ShmMeeting::proof(const Talk& talk, bool of_dialler) const {
+  struct {
+    std::int32_t dialler;
+    std::int32_t other;
+    std::array<std::byte, 16> dialler_nonce;
+    std::array<std::byte, 16> other_nonce;
+    std::uint64_t of_dialler;
+  } text = {talk.dialled ? rank_ : talk.peer, talk.dialled ? talk.peer : rank_,
+            talk.dialled ? talk.nonce : talk.peer_nonce,
+            talk.dialled ? talk.peer_nonce : talk.nonce, of_dialler ? 1u : 2u};
+  std::array<std::byte, 32> result{};
+  unsigned length = 0;
+  HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
+       reinterpret_cast<const unsigned char*>(&text), sizeof text,
+       reinterpret_cast<unsigned char*>(result.data()), &length);
+  return result;
+}
+
+bool ShmMeeting::say(Talk& talk, bool prove, bool descriptors) {
+  ShmGreeting greeting = greeting_;
+  greeting.nonce = talk.nonce;
+  if (prove) greeting.proof = proof(talk, talk.dialled);
+  const std::span<const int> all = mine_;
+  const std::size_t count = !descriptors ? 0 : greeting_.heap_bytes != 0 ? 3 : 2;
+  return send_greeting(talk.socket.get(), greeting, all.first(count));
+}
+
+// The first message of a talk's peer. A dialler already gets the proof with it.
+bool ShmMeeting::hear_hello(Talk& talk, const ShmGreeting& theirs) {
+  const bool fits = theirs.shape == greeting_.shape && theirs.ranks == greeting_.ranks;
+  if (!fits || (talk.dialled && theirs.rank != talk.peer)) return false;
+  if (!talk.dialled) {
+    if (theirs.rank <= rank_ || theirs.rank >= greeting_.ranks) return false;
+    talk.peer = theirs.rank;
+  }
+  talk.greeted = true;
+  talk.peer_nonce = theirs.nonce;
+  if (!talk.dialled) return say(talk, true, false);
+  return hear_proof(talk, theirs) && say(talk, true, true);
+}
+
+bool ShmMeeting::hear_proof(Talk& talk, const ShmGreeting& theirs) {
+  const auto expected = proof(talk, !talk.dialled);
+  return CRYPTO_memcmp(expected.data(), theirs.proof.data(), expected.size()) == 0;
+}
+
+bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
+  ShmGreeting theirs;
+  if (!receive_greeting(talk.socket.get(), theirs, talk.met.descriptors)) return false;
+  if (!talk.greeted) return hear_hello(talk, theirs);
+  const ShmDescriptors& got = talk.met.descriptors;
+  if (!got.segment || !got.doorbell || (theirs.heap_bytes != 0) != static_cast<bool>(got.heap)) {
+    return false;
+  }
+  if (!talk.dialled) {
+    if (!hear_proof(talk, theirs) || !expected_[static_cast<std::size_t>(talk.peer)]) return false;
+    if (!say(talk, false, true)) return false;
+    expected_[static_cast<std::size_t>(talk.peer)] = false;
+  }
+  talk.met.rank = talk.peer;
+  talk.met.socket = std::move(talk.socket);
+  talk.met.heap_bytes = theirs.heap_bytes;
+  found(std::move(talk.met));
+  return false;
+}
+
+void ShmMeeting::dial(std::span<const std::string> names, std::uint64_t deadline_ns) {
+  expected_.assign(names.size(), false);
+  for (std::size_t peer = 0; peer < names.size(); ++peer) {
+    if (static_cast<int>(peer) == rank_ || names[peer].empty()) continue;
+    Fd socket = dial_one(names[peer], deadline_ns);
+    if (!socket) continue;
+    if (static_cast<int>(peer) > rank_) {
+      // Only to learn whether the peer can be reached, for then it reaches us and will dial.
+      expected_[peer] = true;
+      continue;
+    }
+    Talk talk;
+    talk.socket = std::move(socket);
+    talk.dialled = true;
+    talk.peer = static_cast<int>(peer);
+    if (fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
+  }
+}
+
+void ShmMeeting::accept_all() {
+  for (;;) {
+    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket) return;
+    Talk talk;
+    talk.socket = std::move(socket);
+    if (fill_random(talk.nonce)) talks_.push_back(std::move(talk));
+  }
+}
+
+bool ShmMeeting::finished() const {
+  const bool dialling =
+      std::any_of(talks_.begin(), talks_.end(), [](const Talk& talk) { return talk.dialled; });
+  return !dialling && std::find(expected_.begin(), expected_.end(), true) == expected_.end();
+}
+
+Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shape,
+                       const int (&mine)[3], std::uint64_t heap_bytes, std::uint64_t deadline_ns,
+                       const std::function<void(Met)>& found) {
+  greeting_.shape = shape;
+  greeting_.heap_bytes = heap_bytes;
+  std::copy(std::begin(mine), std::end(mine), mine_.begin());
+  dial(names, deadline_ns);
+  std::vector<pollfd> polled;
+  while (!finished()) {
+    const std::uint64_t now = monotonic_ns();
+    if (now >= deadline_ns) break;
+    polled.assign(1, {listener_.get(), POLLIN, 0});
+    for (const Talk& talk : talks_) polled.push_back({talk.socket.get(), POLLIN, 0});
+    const auto left_ms =
+        static_cast<int>(std::min<std::uint64_t>((deadline_ns - now) / 1000000 + 1, 1000));
+    if (poll(polled.data(), polled.size(), left_ms) < 0 && errno != EINTR) {
+      return system_error("poll while attaching ranks of this host", errno);
+    }
+    // From the back, as ended talks are taken out.
+    for (std::size_t i = polled.size(); i-- > 1;) {
+      if (polled[i].revents == 0 || hear(talks_[i - 1], found)) continue;
+      talks_.erase(talks_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
+    if (polled[0].revents != 0) accept_all();
+  }
+  talks_.clear();
+  listener_ = Fd();
+  return {};
+}
+
+}  // namespace pith

@@ -1,0 +1,116 @@
+// How processes of one host find each other and exchange descriptors.
+//
+// Each rank listens on an abstract UNIX socket with a random name, which the bootstrap ships to the
+// others. Abstract names belong to a network namespace, so ranks that cannot share memory do not
+// find each other either. Both ends prove by HMAC over fresh nonces that they know the job's
+// secret, for anybody on the host may read the names. Then descriptors travel: nothing is ever
+// created in a file system, so nothing can be left behind.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "transport/ring.hpp"
+
+namespace pith {
+
+using ShmSecret = std::array<std::byte, 16>;
+
+// A descriptor with an owner.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// What ranks tell each other besides descriptors; plain data.
+struct ShmGreeting {
+  static constexpr std::uint64_t right_magic = 0x31304d4853485450;  // "PTHSHM01"
+  std::uint64_t magic = right_magic;
+  std::int32_t rank = -1;
+  std::int32_t ranks = 0;
+  RingShape shape;
+  std::uint32_t padding = 0;
+  std::uint64_t heap_bytes = 0;  // 0: no heap
+  std::array<std::byte, 16> nonce{};
+  std::array<std::byte, 32> proof{};
+};
+
+struct ShmDescriptors {
+  Fd segment;
+  Fd doorbell;
+  Fd heap;
+};
+
+class ShmMeeting {
+ public:
+  // `mine` stays owned by the caller and is used until meet() returns.
+  ShmMeeting(int rank, int ranks, const ShmSecret& secret) : rank_(rank), secret_(secret) {
+    greeting_.rank = rank;
+    greeting_.ranks = ranks;
+  }
+
+  Expected<std::string> listen();
+
+  struct Met {
+    int rank = -1;
+    Fd socket;  // stays open for the peer's life: its end is the news of the peer's death
+    ShmDescriptors descriptors;
+    std::uint64_t heap_bytes = 0;
+  };
+  // Calls found() for every peer that is reached before the deadline (monotonic_ns).
+  Error meet(std::span<const std::string> names, const RingShape& shape, const int (&mine)[3],
+             std::uint64_t heap_bytes, std::uint64_t deadline_ns,
+             const std::function<void(Met)>& found);
+
+ private:
+  // One connection on its way. The dialler says hello; the other end proves itself; the dialler
+  // proves itself and gives its descriptors; the other end answers with its own.
+  struct Talk {
+    Fd socket;
+    bool dialled = false;
+    bool greeted = false;  // the first message of the peer has come
+    int peer = -1;
+    std::array<std::byte, 16> nonce{};
+    std::array<std::byte, 16> peer_nonce{};
+    Met met;
+  };
+
+  void dial(std::span<const std::string> names, std::uint64_t deadline_ns);
+  void accept_all();
+  // Handles one message; false: this talk has ended.
+  bool hear(Talk& talk, const std::function<void(Met)>& found);
+  bool hear_hello(Talk& talk, const ShmGreeting& theirs);
+  bool hear_proof(Talk& talk, const ShmGreeting& theirs);
+  bool say(Talk& talk, bool prove, bool descriptors);
+  std::array<std::byte, 32> proof(const Talk& talk, bool of_dialler) const;
+  bool finished() const;
+
+  const int rank_;
+  const ShmSecret secret_;
+  ShmGreeting greeting_;
+  Fd listener_;
+  std::array<int, 3> mine_{};
+  std::vector<Talk> talks_;
+  std::vector<bool> expected_;  // higher ranks that will dial
+};
+
+}  // namespace pith

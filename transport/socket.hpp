@@ -1,0 +1,76 @@
+// Sockets with owners and errors with words: listening, connecting, whole transfers with a deadline.
+//
+// A deadline is a point of monotonic_ns(). Errors name what was tried and with whom.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace pith {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// An IPv4 or IPv6 address with its port.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+// 0 to 0: any free port; else the first free one of the range.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+};
+
+// "127.0.0.1:5000" or "[::1]:5000"; numbers only, so that nothing waits for a name server.
+Expected<Address> parse_address(std::string_view text);
+std::string format_address(const Address& address);
+// Where a socket is bound, and who is at its other end.
+Expected<Address> local_address(int fd);
+std::string peer_name(int fd);
+
+// All sockets are non-blocking, closed on exec, and send small messages at once (TCP_NODELAY).
+Expected<Descriptor> listen_on(std::string_view host, PortRange ports = {});
+// An empty descriptor where nobody waits.
+Expected<Descriptor> accept_one(int listener);
+// Begins to connect; once the socket is writable `connect_result` says what came of it.
+Expected<Descriptor> begin_connect(const Address& address);
+Error connect_result(int fd, const Address& address);
+Expected<Descriptor> connect_to(const Address& address, std::uint64_t deadline_ns);
+
+// Whole transfers, for start-up: wait until all bytes are through or the deadline has passed.
+Error send_all(int fd, std::span<const std::byte> data, std::uint64_t deadline_ns);
+Error recv_all(int fd, std::span<std::byte> data, std::uint64_t deadline_ns);
+
+// Waits until one of POLLIN, POLLOUT holds; false once the deadline has passed.
+bool wait_for(int fd, short events, std::uint64_t deadline_ns);
+// What is left, for poll(): rounded up, so that a loop around it does not spin.
+int timeout_ms(std::uint64_t deadline_ns);
+
+}  // namespace pith

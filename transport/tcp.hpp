@@ -1,0 +1,103 @@
+// Ranks connected by TCP: several streams per pair, non-blocking, polled by whoever drives the
+// engine. A small message is one system call at each end; a large one is cut over all streams and
+// read straight into the receiver's buffer.
+//
+// Order of use: listen, exchange addresses, connect, then the seam's functions, at last close. A
+// connection that ends without close() means that its rank is lost: see on_peer_lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/mailbox.hpp"
+#include "core/scheduler.hpp"
+#include "transport/handshake.hpp"
+#include "transport/socket.hpp"
+#include "transport/tcp_outbox.hpp"
+#include "transport/tcp_reader.hpp"
+#include "transport/transport.hpp"
+
+namespace pith {
+
+struct TcpOptions {
+  int streams = 4;                             // per pair of ranks, the same on all
+  std::size_t cut_bytes = std::size_t{256} << 10;  // messages of this size go over all streams
+  std::size_t piece_bytes = std::size_t{128} << 10;
+  std::size_t read_bytes = std::size_t{64} << 10;
+  PortRange ports;
+};
+
+class TcpTransport final : public Transport {
+ public:
+  // Peers are numbered by rank.
+  TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
+               const TcpOptions& options = {});
+  ~TcpTransport() override;
+
+  // The address for the other ranks. Give one that they can reach: 0.0.0.0 is none.
+  Expected<std::string> listen(std::string_view host = "127.0.0.1");
+  // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
+  Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
+                std::uint64_t deadline_ns);
+  // Leaves in order: what is on its way is written out, as far as the deadline allows.
+  void close(std::uint64_t deadline_ns);
+
+  // Called from progress(), once per peer: the connection has broken, or the peer has left while
+  // something waits for it. Whoever owns the communicators revokes those with this peer.
+  std::function<void(int peer, const Error& error)> on_peer_lost;
+
+  std::string_view name() const override { return "tcp"; }
+  bool start(Send& send) override;
+  std::size_t slot_bytes() const override { return std::size_t{64} << 10; }
+  Ticket expose(int, Bytes) override { return {}; }
+  std::byte* map(int, Ticket) override { return nullptr; }
+  bool progress() override;
+  bool busy() const override;
+  int descriptor() const override { return epoll_.get(); }
+  bool arm() override;
+  void disarm() override {}
+  void quiesce(const CommState& comm, const Error& error) override;
+
+ private:
+  struct Stream;
+  struct Peer;
+
+  Error adopt(std::vector<Descriptor> descriptors);
+  bool start_at_once(Peer& peer, Send& send);
+  bool write(Peer& peer);
+  bool write_stream(Peer& peer, Stream& stream);
+  bool read(Peer& peer);
+  bool read_stream(Peer& peer, Stream& stream);
+  bool read_ready();
+  int poll_events();
+  void write_failed(Peer& peer, int cause);
+  void stream_ended(Peer& peer, Stream& stream, std::string_view how);
+  void lose(Peer& peer, std::string_view how);
+  void check_departed();
+  void report_lost();
+  void watch(Stream& stream, std::uint32_t events);
+  void flush(std::uint64_t deadline_ns);
+  Peer* find(int peer) { return by_rank_[static_cast<std::size_t>(peer)].get(); }
+
+  Scheduler& scheduler_;
+  Mailbox& mailbox_;
+  int rank_;
+  int ranks_;
+  Secret secret_;
+  TcpOptions options_;
+  Descriptor listener_;
+  Descriptor epoll_;
+  TcpOutgoingPool pool_;
+  std::vector<std::unique_ptr<Peer>> by_rank_;
+  std::vector<Peer*> peers_;     // connected or once connected
+  std::vector<Peer*> departed_;  // left in order; lost as soon as somebody waits for them
+  std::vector<Peer*> ready_;     // by the last poll_events()
+  std::vector<Peer*> unreported_;
+  Send* starting_ = nullptr;
+};
+
+}  // namespace pith

@@ -1,0 +1,252 @@
+#include "transport/tcp_mesh.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "core/clock.hpp"
+
+namespace pith {
+namespace {
+
+constexpr std::uint64_t ms = 1'000'000;
+constexpr std::uint64_t greeting_ns = 5'000 * ms;  // for one handshake with a caller
+constexpr std::uint64_t patience_ns = 500 * ms;    // when callers queue up
+constexpr std::uint64_t retry_ns = 20 * ms;
+constexpr std::size_t callers_max = 256;
+const char* const purpose = "pith-data";
+
+// A caller whom nobody knows yet.
+struct Caller {
+  Descriptor socket;
+  Handshake handshake;
+  short events = POLLIN;
+  std::uint64_t since_ns = 0;
+};
+
+// A connection of ours that is being made.
+struct Attempt {
+  Address address;
+  Greeting greeting;
+  Descriptor socket;
+  Handshake handshake;
+  bool connected = false;
+  short events = POLLOUT;
+  std::uint64_t not_before_ns = 0;
+  Error last;
+};
+
+class Mesh {
+ public:
+  explicit Mesh(const TcpMeshPlan& plan)
+      : plan_(plan), result_(static_cast<std::size_t>(plan.ranks * plan.streams)) {}
+
+  Error prepare();
+  Error run();
+  std::vector<Descriptor> take() { return std::move(result_); }
+
+ private:
+  bool used(int peer) const {
+    return peer != plan_.rank && plan_.use[static_cast<std::size_t>(peer)] != 0;
+  }
+  Descriptor& slot(int peer, int stream) {
+    return result_[static_cast<std::size_t>(peer * plan_.streams + stream)];
+  }
+  int poll_once();
+  void begin(Attempt& attempt);
+  Error drive(Attempt& attempt);
+  Error accept_callers();
+  bool drive(Caller& caller);
+  bool keep(Caller& caller);
+  Error overdue() const;
+
+  const TcpMeshPlan& plan_;
+  std::vector<Descriptor> result_;
+  std::vector<Attempt> attempts_;
+  std::vector<Caller> callers_;
+  std::vector<pollfd> polled_;
+  std::size_t missing_callers_ = 0;
+};
+
+Error Mesh::prepare() {
+  for (int peer = 0; peer < plan_.ranks; ++peer) {
+    if (!used(peer)) continue;
+    if (peer > plan_.rank) {
+      missing_callers_ += static_cast<std::size_t>(plan_.streams);
+      continue;
+    }
+    Expected<Address> address = parse_address(plan_.addresses[static_cast<std::size_t>(peer)]);
+    if (!address) return address.error();
+    for (int stream = 0; stream < plan_.streams; ++stream) {
+      Attempt attempt;
+      attempt.address = *address;
+      attempt.greeting = {purpose, plan_.rank, peer, plan_.ranks, stream};
+      attempts_.push_back(std::move(attempt));
+    }
+  }
+  if (missing_callers_ != 0 && plan_.listener < 0) {
+    return Error(Code::invalid_usage, "a TCP rank must listen before others can connect to it");
+  }
+  return {};
+}
+
+Error Mesh::run() {
+  while (!attempts_.empty() || missing_callers_ != 0) {
+    if (monotonic_ns() >= plan_.deadline_ns) return overdue();
+    for (Attempt& attempt : attempts_) {
+      if (!attempt.socket && monotonic_ns() >= attempt.not_before_ns) begin(attempt);
+    }
+    if (poll_once() < 0 && errno != EINTR) return system_error("wait for connections", errno);
+    // polled_: the listener, then attempts, then callers, as they were before.
+    const std::size_t callers = callers_.size();
+    for (std::size_t i = 0; i < callers; ++i) {
+      const std::uint64_t age = monotonic_ns() - callers_[i].since_ns;
+      const bool lasting = polled_[1 + attempts_.size() + i].revents == 0 || drive(callers_[i]);
+      if (!lasting || age > greeting_ns) callers_[i].socket.reset();
+    }
+    for (std::size_t i = 0; i < attempts_.size(); ++i) {
+      if (polled_[1 + i].revents == 0) continue;
+      if (Error error = drive(attempts_[i])) return error;
+    }
+    std::erase_if(attempts_, [&](const Attempt& attempt) {
+      return static_cast<bool>(slot(attempt.greeting.to, attempt.greeting.stream));
+    });
+    std::erase_if(callers_, [](const Caller& caller) { return !caller.socket; });
+    if (polled_[0].revents != 0) {
+      if (Error error = accept_callers()) return error;
+    }
+  }
+  return {};
+}
+
+int Mesh::poll_once() {
+  const std::uint64_t now = monotonic_ns();
+  std::uint64_t until = plan_.deadline_ns;
+  polled_.clear();
+  if (missing_callers_ == 0) callers_.clear();
+  // When the table is full, callers wait in the kernel's queue until the oldest has had its time.
+  if (callers_.size() == callers_max && now - callers_.front().since_ns > patience_ns) {
+    callers_.erase(callers_.begin());
+  }
+  const bool room = missing_callers_ != 0 && callers_.size() < callers_max;
+  polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
+  for (const Attempt& attempt : attempts_) {
+    polled_.push_back({attempt.socket.get(), attempt.events, 0});
+    if (!attempt.socket) until = std::min(until, attempt.not_before_ns);
+  }
+  for (const Caller& caller : callers_) {
+    polled_.push_back({caller.socket.get(), caller.events, 0});
+    until = std::min(until, caller.since_ns + (room ? greeting_ns : patience_ns));
+  }
+  return ::poll(polled_.data(), polled_.size(), timeout_ms(until));
+}
+
+void Mesh::begin(Attempt& attempt) {
+  attempt.connected = false;
+  attempt.events = POLLOUT;
+  attempt.not_before_ns = monotonic_ns() + retry_ns;
+  Expected<Descriptor> socket = begin_connect(attempt.address);
+  if (socket) {
+    attempt.socket = std::move(*socket);
+  } else {
+    attempt.last = socket.error();
+  }
+}
+
+// An error only where trying again would not help.
+Error Mesh::drive(Attempt& attempt) {
+  const int fd = attempt.socket.get();
+  if (!attempt.connected) {
+    attempt.last = connect_result(fd, attempt.address);
+    if (attempt.last) {
+      attempt.socket.reset();
+      return {};
+    }
+    attempt.connected = true;
+    attempt.handshake = Handshake::connector(plan_.secret, attempt.greeting);
+  }
+  Expected<Handshake::Want> want = attempt.handshake.step(fd);
+  if (!want) {
+    attempt.last = Error(want.error().code(),
+                         fmt::format("connect to rank {}: {}", attempt.greeting.to,
+                                     want.error().message()),
+                         attempt.greeting.to);
+    attempt.socket.reset();
+    return attempt.handshake.refused() ? attempt.last : Error();
+  }
+  attempt.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
+  if (*want == Handshake::Want::done) {
+    slot(attempt.greeting.to, attempt.greeting.stream) = std::move(attempt.socket);
+  }
+  return {};
+}
+
+Error Mesh::accept_callers() {
+  while (callers_.size() < callers_max) {
+    Expected<Descriptor> socket = accept_one(plan_.listener);
+    if (!socket) return socket.error();
+    if (!*socket) return {};
+    Caller caller;
+    caller.socket = std::move(*socket);
+    caller.since_ns = monotonic_ns();
+    caller.handshake = Handshake::acceptor(
+        plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
+    callers_.push_back(std::move(caller));
+  }
+  return {};
+}
+
+// False: no longer of interest.
+bool Mesh::drive(Caller& caller) {
+  Expected<Handshake::Want> want = caller.handshake.step(caller.socket.get());
+  if (!want) return false;
+  caller.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
+  return *want != Handshake::Want::done || keep(caller);
+}
+
+bool Mesh::keep(Caller& caller) {
+  const Greeting& greeting = caller.handshake.greeting();
+  if (greeting.from <= plan_.rank || greeting.from >= plan_.ranks || !used(greeting.from) ||
+      greeting.stream >= plan_.streams) {
+    return false;
+  }
+  // A second call replaces the first: its rank would not call again if that one were any good.
+  Descriptor& mine = slot(greeting.from, greeting.stream);
+  if (!mine) --missing_callers_;
+  mine = std::move(caller.socket);
+  return true;
+}
+
+Error Mesh::overdue() const {
+  if (!attempts_.empty()) {
+    const Attempt& attempt = attempts_.front();
+    const int peer = attempt.greeting.to;
+    return Error(Code::remote,
+                 fmt::format("rank {} could not be reached at {} in time ({})", peer,
+                             plan_.addresses[static_cast<std::size_t>(peer)],
+                             attempt.last ? attempt.last.message() : "no answer"),
+                 peer);
+  }
+  for (int peer = plan_.rank + 1; peer < plan_.ranks; ++peer) {
+    if (!used(peer)) continue;
+    for (int stream = 0; stream < plan_.streams; ++stream) {
+      if (result_[static_cast<std::size_t>(peer * plan_.streams + stream)]) continue;
+      return Error(Code::remote, fmt::format("rank {} has not connected in time", peer), peer);
+    }
+  }
+  return Error(Code::internal, "connections are missing");
+}
+
+}  // namespace
+
+Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan) {
+  Mesh mesh(plan);
+  if (Error error = mesh.prepare()) return error;
+  if (Error error = mesh.run()) return error;
+  return mesh.take();
+}
+
+}  // namespace pith

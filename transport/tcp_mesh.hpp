@@ -1,0 +1,30 @@
+// Start-up of TcpTransport: every pair of ranks that shall talk gets its authenticated streams.
+// The higher rank of a pair connects, the lower one accepts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/handshake.hpp"
+#include "transport/socket.hpp"
+
+namespace pith {
+
+struct TcpMeshPlan {
+  Secret secret{};
+  int rank = 0;
+  int ranks = 1;
+  int streams = 1;
+  int listener = -1;
+  std::span<const std::string> addresses;   // by rank
+  std::span<const std::uint8_t> use;        // by rank: whether to have connections to it
+  std::uint64_t deadline_ns = 0;
+};
+
+// The descriptor of stream s to rank r is number r * streams + s; empty where not used. Strangers,
+// callers with another secret and slow ones are dropped and hold up nobody.
+Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan);
+
+}  // namespace pith

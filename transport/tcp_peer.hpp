@@ -1,0 +1,47 @@
+// What TcpTransport keeps for one peer; included by nobody else.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/tcp.hpp"
+
+namespace pith {
+
+struct TcpTransport::Stream {
+  Stream(Peer& owner, int which, std::size_t buffer_bytes);
+
+  Peer& peer;
+  int number;
+  Descriptor socket;
+  TcpReader reader;
+  std::uint32_t watched = 0;  // epoll events
+};
+
+struct TcpTransport::Peer {
+  Peer(int peer_rank, TcpTransport& transport)
+      : rank(peer_rank),
+        inbox(transport.mailbox_, peer_rank),
+        outbox(transport.pool_, transport.scheduler_,
+               {transport.options_.cut_bytes, transport.options_.piece_bytes},
+               transport.options_.streams) {
+    for (int s = 0; s < transport.options_.streams; ++s) {
+      // Pieces go to their destination; only their frames pass through the buffers of streams 1...
+      const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
+      streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
+    }
+  }
+
+  int rank;
+  TcpInbox inbox;
+  TcpOutbox outbox;
+  std::vector<std::unique_ptr<Stream>> streams;
+  Error error;          // set once the peer is lost
+  bool live = true;     // false: lost, or has left in order
+  bool broken = false;  // the kernel reports an end: read it even if no message is wanted
+};
+
+inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_bytes)
+    : peer(owner), number(which), reader(owner.inbox, which, buffer_bytes) {}
+
+}  // namespace pith

@@ -1,0 +1,54 @@
+// The transport seam: what an algorithm may ask of a link, the same for threads, shared memory,
+// sockets and virtual time.
+//
+// Receiving is the Mailbox's business: a transport calls Mailbox::deliver (whole message in a slot)
+// or begin/finish (piece by piece), and asks Mailbox::accepts(peer) before it takes more from a
+// peer. What is left to a transport is sending, exposing memory, and waiting.
+//
+// Threads: every function is called by whoever drives the engine, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/memory.hpp"
+#include "core/operation.hpp"
+#include "core/pollable.hpp"
+
+namespace pith {
+
+// How a peer can reach memory of ours; travels in a message, so it is plain data.
+struct Ticket {
+  enum class Reach : std::uint8_t {
+    none,  // the peer cannot reach it: contents go by messages
+    load_store,
+  };
+  std::uint64_t where = 0;
+  Reach reach = Reach::none;
+};
+
+class Transport : public Pollable {
+ public:
+  virtual std::string_view name() const = 0;
+
+  // True: complete at once (send.error says how). False: the waiter is resumed once the bytes are
+  // no longer touched. Suspends when the wire to the peer has no room: that is the credit.
+  // Messages of one sender to one peer arrive in order; any length up to 4 GiB - 1.
+  virtual bool start(Send& send) = 0;
+
+  // Messages up to this size are delivered without being cut, so they can be borrowed in place.
+  virtual std::size_t slot_bytes() const = 0;
+
+  // Load/store access. `expose` describes memory of ours to `peer`; it stays reachable until the
+  // algorithm's own messages say that the peer has finished. Both ends know from the ticket alone
+  // whether it can be reached. `map` gives the address here of what a peer exposed.
+  virtual Ticket expose(int peer, Bytes memory) = 0;
+  virtual std::byte* map(int peer, Ticket ticket) = 0;
+
+  // Every pending send of the communicator ends with `error`, once its bytes are no longer touched.
+  // What is half on the wire is completed from a copy, so that other communicators go on.
+  virtual void quiesce(const CommState& comm, const Error& error) = 0;
+};
+
+}  // namespace pith
