@@ -38,7 +38,7 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& off
   for (std::size_t i = 2; i < static_cast<std::size_t>(p); ++i) {
     reduced = reduce(call, args, out, out.data, inputs[i]);
   }
-  for (Borrowed& lent : borrowed) call.give_back(std::move(lent), reduced);
+  for (Borrowed& lent : borrowed) call.give_back(lent, reduced);
   reduced = finish(call, args, out, reduced);
   co_await call.until(reduced);
   co_return Error();

@@ -35,7 +35,7 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args) {
     Expected<Borrowed> theirs = co_await call.borrow(rank + q, 0, fold_step, have.size);
     if (!theirs) co_return theirs.error();
     reduced = reduce(call, args, args.recv, have.data, theirs->data);
-    call.give_back(std::move(*theirs), reduced);
+    call.give_back(*theirs, reduced);
     have = args.recv;
   }
   for (int bit = 1; bit < q; bit <<= 1) {
@@ -46,7 +46,7 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args) {
     if (!theirs) co_return theirs.error();
     reduced = rank < partner ? reduce(call, args, args.recv, have.data, theirs->data)
                              : reduce(call, args, args.recv, theirs->data, have.data);
-    call.give_back(std::move(*theirs), reduced);
+    call.give_back(*theirs, reduced);
     have = args.recv;
   }
   reduced = finish(call, args, args.recv, reduced);

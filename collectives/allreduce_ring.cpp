@@ -20,25 +20,28 @@ namespace {
 struct Ring {
   int next;
   int previous;
+  Blocks blocks;
   std::size_t chunk;
   std::size_t chunks;
 };
 
+// Chunk k of the blocks, named by their distance from this rank's own block round the ring.
 class Lane {
  public:
-  Lane(Call& call, const CollectiveArgs& args, const Ring& ring, std::size_t k)
+  Lane(const Call& call, const CollectiveArgs& args, const Ring& ring, std::size_t k)
       : call_(call), args_(args), ring_(ring), k_(k) {}
 
-  Range piece(int offset) const {
-    const int p = call_.size();
-    const int b = ((call_.rank() + offset) % p + p) % p;
-    return chunk_of(block(args_.count, p, b), ring_.chunk, k_);
-  }
-  Bytes sent(int offset) const { return part(args_.send, args_.type, piece(offset)); }
-  Bytes received(int offset) const { return part(args_.recv, args_.type, piece(offset)); }
+  // Distance from -P to 1.
+  Bytes sent(int distance) const { return part(args_.send, args_.type, piece(distance)); }
+  Bytes received(int distance) const { return part(args_.recv, args_.type, piece(distance)); }
 
  private:
-  Call& call_;
+  Range piece(int distance) const {
+    const int b = wrap(call_.rank() + distance, call_.size());
+    return chunk_of(ring_.blocks[b], ring_.chunk, k_);
+  }
+
+  const Call& call_;
   const CollectiveArgs& args_;
   const Ring& ring_;
   std::size_t k_;
@@ -57,7 +60,7 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, Ring ring, std::ui
                                                                  step, out, in.size, reduced);
       if (!partial) co_return partial.error();
       reduced = reduce(call, args, in, partial->data, at.sent(-s - 1).data);
-      call.give_back(std::move(*partial), reduced);
+      call.give_back(*partial, reduced);
     }
     reduced = finish(call, args, at.received(1), reduced);
     for (int s = 0; s < p - 1; ++s, ++step) {
@@ -74,9 +77,10 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, Ring ring, std::ui
 
 Task<Error> allreduce_ring(Call& call, CollectiveArgs args) {
   const int p = call.size();
-  Ring ring{wrap(call.rank() + 1, p), wrap(call.rank() - 1, p),
-            chunk_elements(args.tuning, args.type), 0};
-  ring.chunks = chunks_in(block(args.count, p, 0).size, ring.chunk);
+  const Blocks blocks(args.count, p);
+  const std::size_t chunk = chunk_elements(args.tuning, args.type);
+  const Ring ring{wrap(call.rank() + 1, p), wrap(call.rank() - 1, p), blocks, chunk,
+                  chunks_in(blocks[0].size, chunk)};
 
   constexpr std::size_t most_lanes = 8;
   std::array<Task<Error>, most_lanes> strands;

@@ -21,14 +21,13 @@ constexpr std::uint16_t result_lane = 1;
 struct TwoShot {
   CollectiveArgs args;
   const Offers& offers;
+  Blocks blocks;
   std::size_t chunk;
   int ranks;
 
-  Range piece(int owner, std::uint32_t k) const {
-    return chunk_of(block(args.count, ranks, owner), chunk, k);
-  }
+  Range piece(int owner, std::uint32_t k) const { return chunk_of(blocks[owner], chunk, k); }
   std::uint32_t chunks(int owner) const {
-    return static_cast<std::uint32_t>(chunks_in(block(args.count, ranks, owner).size, chunk));
+    return static_cast<std::uint32_t>(chunks_in(blocks[owner].size, chunk));
   }
   std::byte* at(std::byte* vector, Range range) const {
     return vector + range.begin * size_of(args.type);
@@ -111,7 +110,7 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
     Fence reduced = reduce_inputs(call, shot, out, partial.bytes().data,
                                   std::span(inputs).first(static_cast<std::size_t>(p)), also);
     for (Borrowed& lent : std::span(borrowed).first(static_cast<std::size_t>(p))) {
-      call.give_back(std::move(lent), reduced);
+      call.give_back(lent, reduced);
     }
     if (direct) continue;
     reduced = finish(call, args, out, reduced);
@@ -136,7 +135,8 @@ Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Task<Error> opening = offers.open();
   Error error = co_await std::move(opening);
   if (error) co_return error;
-  const TwoShot shot{args, offers, chunk_elements(args.tuning, args.type), call.size()};
+  const TwoShot shot{args, offers, Blocks(args.count, call.size()),
+                     chunk_elements(args.tuning, args.type), call.size()};
   std::array<Task<Error>, 3> strands{give_inputs(call, shot), reduce_own_block(call, shot),
                                      take_results(call, shot)};
   WhenAll all = when_all(strands);

@@ -23,10 +23,6 @@ void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, B
   send.data = data.data;
 }
 
-void Call::give_back(Borrowed borrowed, Fence fence) {
-  compute().retire(std::move(borrowed.lease), std::move(borrowed.staged), fence);
-}
-
 Error Call::fail(const Error& error) const {
   if (!comm().revoked) context_.revoke(context_.revoke_context, error);
   return comm().revoked;
@@ -41,23 +37,19 @@ Error RecvStage::result_exact() {
                           receive_.peer));
 }
 
-Expected<Borrowed> BorrowStage::result() {
+Error BorrowStage::check() const {
   if (receive_.error) return call_.fail(receive_.error);
-  if (receive_.length != size_) {
-    return call_.fail(Error(Code::invalid_usage,
-                            fmt::format("rank {} sent {} bytes where {} were expected",
-                                        receive_.peer, receive_.length, size_),
-                            receive_.peer));
-  }
-  Borrowed borrowed;
-  borrowed.size = size_;
-  borrowed.lease = std::move(receive_.lease);
-  borrowed.data = borrowed.lease.data();
-  if (call_.compute().kind() == MemoryKind::host) return borrowed;
+  if (receive_.length == size_) return {};
+  return call_.fail(Error(Code::invalid_usage,
+                          fmt::format("rank {} sent {} bytes where {} were expected", receive_.peer,
+                                      receive_.length, size_),
+                          receive_.peer));
+}
+
+void BorrowStage::stage(Borrowed& borrowed) const {
   borrowed.staged = Scratch(call_.compute(), size_);
   call_.compute().run<CopyKernel>({borrowed.staged.bytes().data, borrowed.data, size_});
   borrowed.data = borrowed.staged.bytes().data;
-  return borrowed;
 }
 
 }  // namespace pith

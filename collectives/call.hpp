@@ -50,7 +50,7 @@ class ExchangeAwaiter;
 class ExchangeBorrowAwaiter;
 class UntilAwaiter;
 
-// A message lent to kernels; hand it to Call::give_back with the fence of the last one that reads.
+// A message lent to kernels; Call::give_back ends the loan.
 struct Borrowed {
   const std::byte* data = nullptr;
   std::size_t size = 0;
@@ -98,7 +98,8 @@ class Call {
   Fence run(const typename Kernel::Args& args, Fence after = {}) {
     return context_.compute->run<Kernel>(args, after);
   }
-  void give_back(Borrowed borrowed, Fence fence = {});
+  // The message is not read after the fence any more: its slot goes back to the transport then.
+  void give_back(Borrowed& borrowed, Fence fence = {});
 
   // Load/store reach to `peer`'s memory and back; see Transport.
   Ticket expose(int peer, Bytes memory) const {

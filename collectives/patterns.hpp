@@ -15,14 +15,24 @@ struct Range {
   std::size_t size = 0;
 };
 
-// Block b of `count` elements cut into `blocks` nearly equal ones; the first ones get one more.
-constexpr Range block(std::size_t count, int blocks, int b) {
-  const auto n = static_cast<std::size_t>(blocks);
-  const auto i = static_cast<std::size_t>(b);
-  const std::size_t base = count / n;
-  const std::size_t extra = count % n;
-  return {i * base + std::min(i, extra), base + (i < extra ? 1 : 0)};
-}
+// `count` elements cut into nearly equal blocks; the first ones get one more. Divides once, for an
+// algorithm asks for blocks at every step.
+class Blocks {
+ public:
+  constexpr Blocks(std::size_t count, int blocks)
+      : base_(count / static_cast<std::size_t>(blocks)),
+        extra_(count % static_cast<std::size_t>(blocks)) {}
+  constexpr Range operator[](int b) const {
+    const auto i = static_cast<std::size_t>(b);
+    return {i * base_ + std::min(i, extra_), base_ + (i < extra_ ? 1 : 0)};
+  }
+
+ private:
+  std::size_t base_;
+  std::size_t extra_;
+};
+
+constexpr Range block(std::size_t count, int blocks, int b) { return Blocks(count, blocks)[b]; }
 
 // Chunk k of a range cut into pieces of at most `chunk` elements; empty behind its end.
 constexpr Range chunk_of(Range range, std::size_t chunk, std::size_t k) {

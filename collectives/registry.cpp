@@ -35,18 +35,23 @@ constexpr std::array table{
               barrier_dissemination_cost},
 };
 
-const Algorithm& must_find(Collective collective, std::string_view name) {
-  return *find_algorithm(collective, name);
+// Resolved by the compiler: the choice is made in every call.
+consteval const Algorithm& entry(Collective collective, std::string_view name) {
+  for (const Algorithm& algorithm : table) {
+    if (algorithm.collective == collective && algorithm.name == name) return algorithm;
+  }
+  throw "no such algorithm";
 }
 
 const Algorithm& default_allreduce(const Shape& shape) {
   constexpr std::size_t short_bytes = 2048;
   constexpr int few_ranks = 8;
-  if (shape.bytes <= short_bytes) return must_find(Collective::allreduce, "recursive_doubling");
-  if (shape.ranks <= few_ranks) return must_find(Collective::allreduce, "two_shot");
   constexpr std::size_t long_bytes_a_rank = 16 << 10;
+  if (shape.bytes <= short_bytes) return entry(Collective::allreduce, "recursive_doubling");
+  if (shape.ranks <= few_ranks) return entry(Collective::allreduce, "two_shot");
   const bool is_long = shape.bytes / static_cast<std::size_t>(shape.ranks) >= long_bytes_a_rank;
-  return must_find(Collective::allreduce, is_long ? "ring" : "recursive_doubling");
+  return is_long ? entry(Collective::allreduce, "ring")
+                 : entry(Collective::allreduce, "recursive_doubling");
 }
 
 }  // namespace
@@ -75,11 +80,13 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
     case Collective::allreduce:
       return default_allreduce(shape);
     case Collective::broadcast:
-      return must_find(collective, shape.bytes <= shape.tuning.chunk_bytes ? "binomial" : "chain");
+      return shape.bytes <= shape.tuning.chunk_bytes || shape.ranks == 2
+                 ? entry(Collective::broadcast, "binomial")
+                 : entry(Collective::broadcast, "chain");
     case Collective::allgather:
-      return must_find(collective, "ring");
+      return entry(Collective::allgather, "ring");
     case Collective::barrier:
-      return must_find(collective, "dissemination");
+      return entry(Collective::barrier, "dissemination");
   }
   return table.front();
 }

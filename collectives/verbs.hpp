@@ -174,9 +174,22 @@ class BorrowStage {
   }
   bool start() { return call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
-  Expected<Borrowed> result();
+  // One result variable, filled in place: the caller's, without a copy on the way.
+  Expected<Borrowed> result() {
+    Expected<Borrowed> borrowed{check()};
+    if (borrowed) [[likely]] {
+      borrowed->size = size_;
+      borrowed->lease = std::move(receive_.lease);
+      borrowed->data = borrowed->lease.data();
+      if (call_.compute().kind() != MemoryKind::host) stage(*borrowed);
+    }
+    return borrowed;
+  }
 
  private:
+  Error check() const;
+  void stage(Borrowed& borrowed) const;
+
   const Call& call_;
   std::size_t size_;
   Receive receive_;
@@ -240,10 +253,8 @@ class ExchangeBorrowAwaiter {
     return start_both(send_, borrow_, remaining_, waiter);
   }
   Expected<Borrowed> await_resume() {
-    Error sent = send_.result();
-    Expected<Borrowed> borrowed = borrow_.result();
-    if (sent) return sent;
-    return borrowed;
+    if (Error sent = send_.result()) return sent;
+    return borrow_.result();
   }
 
  private:
@@ -275,6 +286,14 @@ inline ExchangeBorrowAwaiter Call::exchange_borrow(int to, int from, std::uint16
                                                    std::uint32_t step, Bytes data, std::size_t size,
                                                    Fence after) {
   return ExchangeBorrowAwaiter(*this, to, from, lane, step, data, size, after);
+}
+inline void Call::give_back(Borrowed& borrowed, Fence fence) {
+  if (compute().reached(fence)) [[likely]] {
+    borrowed.lease.release();
+    if (borrowed.staged.bytes().data) borrowed.staged = Scratch();
+    return;
+  }
+  compute().retire(std::move(borrowed.lease), std::move(borrowed.staged), fence);
 }
 inline UntilAwaiter Call::until(Fence fence) { return UntilAwaiter(*this, fence); }
 

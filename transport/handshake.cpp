@@ -44,13 +44,6 @@ constexpr std::uint8_t role_connector = 1;
 constexpr std::uint8_t role_acceptor = 2;
 constexpr std::uint32_t welcome = 0x454D4F43;
 
-std::array<std::byte, 32> fresh_nonce() {
-  std::array<std::byte, 32> nonce;
-  // Without randomness there is no safe way on; OpenSSL fails here only on a broken system.
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size()) != 1) std::abort();
-  return nonce;
-}
-
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 bool allowed(int expected, std::int32_t value) {
@@ -70,7 +63,7 @@ Handshake Handshake::connector(const Secret& secret, const Greeting& greeting) {
   opening.to = greeting.to;
   opening.ranks = greeting.ranks;
   opening.stream = greeting.stream;
-  opening.nonce = fresh_nonce();
+  opening.nonce = shake.fresh_nonce();
   const std::size_t length = std::min(greeting.purpose.size(), opening.purpose.size() - 1);
   std::copy_n(greeting.purpose.begin(), length, opening.purpose.begin());
   std::memcpy(shake.opening_.data(), &opening, sizeof opening);
@@ -89,6 +82,7 @@ Handshake Handshake::acceptor(const Secret& secret, const Greeting& expected) {
 }
 
 Expected<Handshake::Want> Handshake::step(int fd) {
+  if (fault_) return fault_;
   for (;;) {
     while (out_done_ < out_size_) {
       const ssize_t sent =
@@ -98,8 +92,7 @@ Expected<Handshake::Want> Handshake::step(int fd) {
       out_done_ += static_cast<std::size_t>(sent);
     }
     while (in_done_ < in_size_) {
-      const ssize_t got =
-          ::recv(fd, in_.data() + in_done_, in_size_ - in_done_, MSG_DONTWAIT);
+      const ssize_t got = ::recv(fd, in_.data() + in_done_, in_size_ - in_done_, MSG_DONTWAIT);
       if (got < 0 && would_block(errno)) return Want::read;
       if (got < 0) return system_error(fmt::format("greet {}", peer_name(fd)), errno);
       if (got == 0) {
@@ -123,6 +116,7 @@ Error Handshake::advance() {
       Answer answer;
       answer.nonce = nonce_ = fresh_nonce();
       answer.proof = proof_of(role_acceptor);
+      if (fault_) return fault_;
       will_send(&answer, sizeof answer);
       will_read(sizeof(Proof));
       state_ = State::proof;
@@ -131,6 +125,7 @@ Error Handshake::advance() {
     case State::answer: {
       if (Error error = accept_answer()) return error;
       const Proof proof = proof_of(role_connector);
+      if (fault_) return fault_;
       will_send(proof.data(), proof.size());
       will_read(sizeof welcome);
       state_ = State::welcome;
@@ -193,12 +188,21 @@ Error Handshake::accept_answer() {
 
 Error Handshake::accept_proof(const std::byte* proof, std::uint8_t role) {
   const Proof expected = proof_of(role);
+  if (fault_) return fault_;
   if (CRYPTO_memcmp(proof, expected.data(), expected.size()) == 0) return {};
   refused_ = true;
   return Error(Code::remote, "it does not know the secret of this job");
 }
 
-Handshake::Proof Handshake::proof_of(std::uint8_t role) const {
+Handshake::Nonce Handshake::fresh_nonce() {
+  Nonce nonce{};
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size()) != 1) {
+    fault_ = Error(Code::system, "OpenSSL has no random numbers");
+  }
+  return nonce;
+}
+
+Handshake::Proof Handshake::proof_of(std::uint8_t role) {
   std::array<unsigned char, 1 + sizeof(Opening) + sizeof(Nonce)> said;
   said[0] = role;
   std::memcpy(said.data() + 1, opening_.data(), sizeof(Opening));
@@ -207,7 +211,7 @@ Handshake::Proof Handshake::proof_of(std::uint8_t role) const {
   unsigned int size = 0;
   HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()), said.data(), said.size(),
        reinterpret_cast<unsigned char*>(proof.data()), &size);
-  if (size != proof.size()) std::abort();  // a proof of zeros would let everybody in
+  if (size != proof.size()) fault_ = Error(Code::system, "OpenSSL computes no HMAC-SHA256");
   return proof;
 }
 
@@ -229,8 +233,8 @@ Error shake_hands(Handshake& handshake, int fd, std::uint64_t deadline_ns) {
     if (*want == Handshake::Want::done) return {};
     const short events = *want == Handshake::Want::read ? POLLIN : POLLOUT;
     if (!wait_for(fd, events, deadline_ns)) {
-      return Error(Code::remote, fmt::format("greet {}: no answer within the time allowed",
-                                             peer_name(fd)));
+      return Error(Code::remote,
+                   fmt::format("greet {}: no answer within the time allowed", peer_name(fd)));
     }
   }
 }

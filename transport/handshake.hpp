@@ -63,11 +63,13 @@ class Handshake {
   Error accept_opening();
   Error accept_answer();
   Error accept_proof(const std::byte* proof, std::uint8_t role);
-  Proof proof_of(std::uint8_t role) const;
+  Nonce fresh_nonce();
+  Proof proof_of(std::uint8_t role);
   void will_send(const void* data, std::size_t size);
   void will_read(std::size_t size);
 
   Secret secret_{};
+  Error fault_;  // without random numbers or proofs nobody gets in
   Greeting greeting_;
   bool connector_ = false;
   bool refused_ = false;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/copy.hpp"
 #include "core/operation.hpp"
 
 namespace pith {
@@ -111,7 +112,7 @@ class RingSender {
       slot = take_large();
     }
     if (slot < 0) return false;
-    std::memcpy((small ? small_ : large_).at(slot), data, length);
+    copy_bytes((small ? small_ : large_).at(slot), data, length);
     cell.header = header;
     publish(cell, small ? RingKind::small : RingKind::large, slot);
     return true;
@@ -123,7 +124,7 @@ class RingSender {
     const int slot = take_large();
     if (slot < 0) return false;
     RingCell& cell = cells_[next_ & mask_];
-    std::memcpy(large_.at(slot), data, length);
+    copy_bytes(large_.at(slot), data, length);
     if (first) cell.header = *first;
     publish(cell, first ? RingKind::first : RingKind::more, slot);
     return true;

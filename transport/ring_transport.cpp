@@ -168,7 +168,7 @@ void RingTransport::take_piece(Peer& peer, const RingMessage& message) {
   Mailbox::Incoming& incoming = *peer.incoming;
   const std::size_t length =
       std::min<std::size_t>(incoming.header.length - peer.arrived, shape_.large_bytes);
-  std::memcpy(incoming.data + peer.arrived, message.data, length);
+  copy_bytes(incoming.data + peer.arrived, message.data, length);
   peer.arrived += length;
   peer.in.return_slot(message.kind, message.slot);
   wake(peer, RingSleep::for_room);

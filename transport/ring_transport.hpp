@@ -21,7 +21,9 @@ class RingTransport : public Transport, public SlotOwner {
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return shape_.large_bytes; }
   bool progress() override;
-  bool busy() const override { return !sending_.empty() || arriving_ != 0; }
+  bool busy() const override {
+    return mailbox_.waiting() != 0 || !sending_.empty() || arriving_ != 0;
+  }
   bool arm() override;
   void disarm() override;
   void quiesce(const CommState& comm, const Error& error) override;

@@ -1,9 +1,9 @@
 // The transport in virtual time: thousands of ranks on one thread, reproducible from a seed.
 //
-// Links: between each ordered pair of ranks a latency alpha and a time per byte beta. Every rank has
-// one port out and one port in, both busy for beta times the bytes of a message. A message is cut
-// through: it arrives at alpha after its first byte left, and is delivered beta * bytes later when
-// the port in is free; where several meet, the port serves them in the order of their arrival.
+// Links: between each ordered pair of ranks a latency alpha and a time per byte beta. Every rank
+// has one port out and one port in, both busy for beta times the bytes of a message. A message is
+// cut through: it arrives at alpha after its first byte left, and is delivered beta * bytes later
+// when the port in is free; where several meet, the port serves them in the order of their arrival.
 //
 // A wire holds a limited number of bytes; a send beyond it suspends. Bytes stay on the wire while
 // the receiver's Mailbox does not accept them, so a rank far ahead is held back.
@@ -140,7 +140,7 @@ class SimWorld final : private SlotOwner {
   std::uint64_t random_;
   std::vector<Life> lives_;
   std::vector<SimTransport*> transports_;
-  std::vector<SimWire*> held_wires_;  // with messages that their receiver does not accept yet
+  std::vector<SimWire*> held_wires_;   // with messages that their receiver does not accept yet
   std::vector<SimMessage*> unburied_;  // had begun to arrive at ranks that are dead now
   std::list<Timer> timers_;
   std::vector<std::unique_ptr<SimMessage[]>> messages_;

@@ -1,5 +1,5 @@
-// What the simulator keeps per message and per ordered pair of ranks; private to sim.cpp and its
-// reports.
+// What the simulator keeps per message and per ordered pair of ranks; private to sim.cpp and
+// sim_transport.cpp.
 #pragma once
 
 #include <array>
@@ -14,6 +14,9 @@ namespace pith {
 class SimTransport;
 class SimWorld;
 struct SimMessage;
+
+// What a message takes of its wire's capacity, so that empty ones fill it too.
+inline std::size_t wire_room_of(const Header& header) { return header.length + sizeof(Header); }
 
 struct SimWire {
   int from = 0;
@@ -36,9 +39,9 @@ struct SimMessage {
   Header header;
   SimWorld* world = nullptr;
   SimWire* wire = nullptr;
-  Send* send = nullptr;        // while its bytes have not left
-  std::uint32_t leaving = 0;   // its place in SimTransport::leaving_
-  std::uint32_t uses = 0;      // by the port out, by the way to the receiver or its lease
+  Send* send = nullptr;       // while its bytes have not left
+  std::uint32_t leaving = 0;  // its place in SimTransport::leaving_
+  std::uint32_t uses = 0;     // by the port out, by the way to the receiver or its lease
   SimTime leaves = 0;
   SimMessage* next = nullptr;  // among the spare ones, or among the held ones of its wire
   Mailbox::Incoming* incoming = nullptr;

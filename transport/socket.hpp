@@ -1,4 +1,5 @@
-// Sockets with owners and errors with words: listening, connecting, whole transfers with a deadline.
+// Sockets with owners and errors with words: listening, connecting, whole transfers with a
+// deadline.
 //
 // A deadline is a point of monotonic_ns(). Errors name what was tried and with whom.
 #pragma once

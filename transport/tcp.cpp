@@ -346,8 +346,7 @@ bool TcpTransport::arm() {
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     const bool accepts = mailbox_.accepts(peer->rank);
-    const bool others =
-        peer->inbox.expects_pieces() || peer->streams[0]->reader.said_goodbye();
+    const bool others = peer->inbox.expects_pieces() || peer->streams[0]->reader.said_goodbye();
     for (auto& stream : peer->streams) {
       if (!stream->socket) continue;
       std::uint32_t events = 0;
@@ -381,7 +380,8 @@ void TcpTransport::close(std::uint64_t deadline_ns) {
     for (auto& stream : peer->streams) {
       if (!stream->socket) continue;
       const int fd = stream->socket.get();
-      if (in_order) static_cast<void>(send_all(fd, std::as_bytes(std::span(&goodbye, 1)), deadline_ns));
+      if (in_order)
+        static_cast<void>(send_all(fd, std::as_bytes(std::span(&goodbye, 1)), deadline_ns));
       ::shutdown(fd, SHUT_WR);
       // What lies unread when a socket closes makes the kernel drop what is still to be sent.
       std::byte unread[4096];

@@ -170,10 +170,10 @@ Error Mesh::drive(Attempt& attempt) {
   }
   Expected<Handshake::Want> want = attempt.handshake.step(fd);
   if (!want) {
-    attempt.last = Error(want.error().code(),
-                         fmt::format("connect to rank {}: {}", attempt.greeting.to,
-                                     want.error().message()),
-                         attempt.greeting.to);
+    attempt.last =
+        Error(want.error().code(),
+              fmt::format("connect to rank {}: {}", attempt.greeting.to, want.error().message()),
+              attempt.greeting.to);
     attempt.socket.reset();
     return attempt.handshake.refused() ? attempt.last : Error();
   }

@@ -18,8 +18,8 @@ struct TcpMeshPlan {
   int ranks = 1;
   int streams = 1;
   int listener = -1;
-  std::span<const std::string> addresses;   // by rank
-  std::span<const std::uint8_t> use;        // by rank: whether to have connections to it
+  std::span<const std::string> addresses;  // by rank
+  std::span<const std::uint8_t> use;       // by rank: whether to have connections to it
   std::uint64_t deadline_ns = 0;
 };
 

@@ -129,9 +129,8 @@ void TcpOutbox::load_message(TcpWriter& writer) {
     outgoing.message = messages_++;
     opening.frame.type = FrameType::large;
     opening.frame.message = outgoing.message;
-    opening.frame.bytes =
-        static_cast<std::uint32_t>(std::min<std::size_t>(cutting_.piece_bytes,
-                                                         outgoing.header.length));
+    opening.frame.bytes = static_cast<std::uint32_t>(
+        std::min<std::size_t>(cutting_.piece_bytes, outgoing.header.length));
     if (opening.frame.bytes < outgoing.header.length) shared_.push_back(&outgoing);
   }
   outgoing.cut = opening.frame.bytes;

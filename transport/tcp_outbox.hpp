@@ -70,7 +70,10 @@ class TcpWriter {
 class TcpOutbox {
  public:
   TcpOutbox(TcpOutgoingPool& pool, Scheduler& scheduler, TcpCutting cutting, int streams)
-      : pool_(pool), scheduler_(scheduler), cutting_(cutting), writers_(static_cast<std::size_t>(streams)) {
+      : pool_(pool),
+        scheduler_(scheduler),
+        cutting_(cutting),
+        writers_(static_cast<std::size_t>(streams)) {
     begun_.reserve(64);
     shared_.reserve(sharing_max);
   }
@@ -80,7 +83,8 @@ class TcpOutbox {
   bool awaited() const { return waited_ != 0; }
 
   void push(Send& send);
-  // A message of which `written` bytes, with its opening, are already on stream 0. Only while empty.
+  // A message of which `written` bytes, with its opening, are already on stream 0. Only while
+  // empty.
   void push_rest(Send& send, const MessageOpening& opening, std::size_t written);
 
   // Bytes for a stream; none where it has nothing to do.
@@ -91,6 +95,7 @@ class TcpOutbox {
   // Sends of the communicator, or all for null, end with the error. What has begun goes on from a
   // copy, unless the connection is gone.
   void quiesce(const CommState* comm, const Error& error, bool connected);
+
  private:
   static constexpr int sharing_max = 8;  // bounds what a peer must keep track of
 

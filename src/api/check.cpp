@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "comm/stream_calls.hpp"
+
 namespace pith::api {
 
 namespace {
@@ -30,8 +32,8 @@ Error check_communicator(const char* function, pithComm_t comm) {
 
 Error check_type(const char* function, pithDataType_t type) {
   if (type >= 0 && type < dtype_count) return {};
-  return bad(function, fmt::format("type is {}, expected 0 to {}", static_cast<int>(type),
-                                   dtype_count - 1));
+  return bad(function,
+             fmt::format("type is {}, expected 0 to {}", static_cast<int>(type), dtype_count - 1));
 }
 
 Error check_op(const char* function, pithRedOp_t op) {
@@ -47,7 +49,22 @@ Error check_root(const char* function, int root, int ranks) {
 
 Error check_stream(const char* function, pithStream_t stream) {
   if (!stream) return {};
-  return bad(function, fmt::format("stream is {}, expected NULL for host memory", stream));
+  const Error error = check_streams();
+  if (!error) return {};
+  return bad(function, fmt::format("stream is {}, expected NULL for host memory: {}", stream,
+                                   error.message()));
+}
+
+Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv) {
+  if (stream) return check_stream(function, stream);
+  for (const void* memory : {send, recv}) {
+    if (!memory || !is_device_memory(memory)) continue;
+    return bad(function,
+               fmt::format("stream is NULL, expected another stream for device memory ({}): the "
+                           "legacy stream is not supported yet",
+                           memory));
+  }
+  return {};
 }
 
 Error check_count(const char* function, size_t count, pithDataType_t type, int copies) {

@@ -15,6 +15,8 @@ Error check_type(const char* function, pithDataType_t type);
 Error check_op(const char* function, pithRedOp_t op);
 Error check_root(const char* function, int root, int ranks);
 Error check_stream(const char* function, pithStream_t stream);
+// And that the stream suits the memory; NULL pointers are no memory.
+Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv);
 // count elements of the type, `copies` times over, must be a size that memory can have.
 Error check_count(const char* function, size_t count, pithDataType_t type, int copies);
 

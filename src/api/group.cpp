@@ -37,8 +37,11 @@ Error Group::run_setups() {
 
 std::unique_ptr<pithRequest> Group::issue(bool driven) {
   auto request = std::make_unique<pithRequest>();
-  request->group = std::make_unique<CallGroup>(static_cast<int>(collectives_.size()));
+  const auto on_host = [](const Collected& one) { return !one.stream; };
+  request->group = std::make_unique<CallGroup>(
+      static_cast<int>(std::count_if(collectives_.begin(), collectives_.end(), on_host)));
   for (const Collected& one : collectives_) {
+    if (one.stream) continue;
     Engine* engine = &one.communicator->engine();
     auto& engines = request->engines;
     if (std::find(engines.begin(), engines.end(), engine) == engines.end()) {
@@ -46,20 +49,31 @@ std::unique_ptr<pithRequest> Group::issue(bool driven) {
     }
     request->calls.emplace_back(*one.communicator, one.args, *request->group);
   }
-  for (std::size_t i = 0; i < collectives_.size(); ++i) {
-    collectives_[i].communicator->issue(request->calls[i], driven);
-  }
+  issue_all(*request, driven);
   return request;
+}
+
+// In the order of the calls, which is that of all ranks. A stream that refuses its call is the
+// group's error; the calls behind it are issued all the same, for other ranks count on them.
+void Group::issue_all(pithRequest& request, bool driven) {
+  auto call = request.calls.begin();
+  for (const Collected& one : collectives_) {
+    if (!one.stream) {
+      one.communicator->issue(*call++, driven);
+    } else if (Error error = one.communicator->enqueue_on_stream(one.args, one.stream)) {
+      fail(error);
+    }
+  }
 }
 
 Error Group::run() {
   Error error = error_ ? error_ : run_setups();
-  if (!error && collectives_.size() == 1) {
+  if (!error && collectives_.size() == 1 && !collectives_[0].stream) {
     error = collectives_[0].communicator->run(collectives_[0].args);
   } else if (!error && !collectives_.empty()) {
     const std::unique_ptr<pithRequest> request = issue(true);
     drive_engines(request->engines, [&] { return request->group->done(); });
-    error = request->group->error();
+    error = error_ ? error_ : request->group->error();
   }
   clear();
   return error;
@@ -77,6 +91,7 @@ Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
     return error;
   }
   std::unique_ptr<pithRequest> request = issue(false);
+  if (error_) request->group->keep(error_);
   clear();
   return request;
 }

@@ -34,8 +34,8 @@ class Group {
   // Error where no group is open. True: this was the outermost end.
   Expected<bool> end();
 
-  void add(Communicator& communicator, const CollectiveArgs& args) {
-    collectives_.push_back({&communicator, args});
+  void add(Communicator& communicator, const CollectiveArgs& args, void* stream) {
+    collectives_.push_back({&communicator, args, stream});
   }
   // Collective set-up that blocks; the outermost end runs all of the group at once.
   void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
@@ -52,10 +52,12 @@ class Group {
   struct Collected {
     Communicator* communicator;
     CollectiveArgs args;
+    void* stream;  // null: the group's end waits for it
   };
   void clear();
   Error run_setups();
   std::unique_ptr<pithRequest> issue(bool driven);
+  void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;
   std::vector<Collected> collectives_;

@@ -21,13 +21,14 @@ Bytes bytes_at(const void* memory) {
 
 // Inside a group the call is remembered, else it runs. Count 0 takes part in the mismatch check
 // like any other count, but there is nothing to move, so it needs no group order.
-Error submit(pithComm_t comm, const CollectiveArgs& args) {
+Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
-    group.add(*comm->communicator, args);
+    group.add(*comm->communicator, args, stream);
     return {};
   }
-  Error error = comm->communicator->run(args);
+  Error error =
+      stream ? comm->communicator->enqueue_on_stream(args, stream) : comm->communicator->run(args);
   if (error) comm->last_error = error.message();
   return error;
 }
@@ -201,10 +202,17 @@ pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataT
     if (!error) error = check_op(function, op);
     if (!error) error = check_count(function, count, type, 1);
     if (!error) error = check_memory(function, send, recv, count);
-    if (!error) error = check_stream(function, stream);
+    if (!error) error = check_stream(function, stream, send, recv);
     if (!error) {
-      error = submit(comm, {Collective::allreduce, bytes_at(send), bytes_at(recv), count,
-                            static_cast<DType>(type), static_cast<Op>(op), 0, {}});
+      const CollectiveArgs args{Collective::allreduce,
+                                bytes_at(send),
+                                bytes_at(recv),
+                                count,
+                                static_cast<DType>(type),
+                                static_cast<Op>(op),
+                                0,
+                                {}};
+      error = submit(comm, args, stream);
     }
     finish(error);
     return error;
@@ -222,10 +230,17 @@ pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataT
     if (!error && count > 0) error = check_pointer(function, "recv", recv);
     const bool is_root = !error && comm->communicator->rank() == root;
     if (is_root && count > 0) error = check_pointer(function, "send", send);
-    if (!error) error = check_stream(function, stream);
+    if (!error) error = check_stream(function, stream, is_root ? send : recv, recv);
     if (!error) {
-      error = submit(comm, {Collective::broadcast, bytes_at(is_root ? send : recv),
-                            bytes_at(recv), count, static_cast<DType>(type), Op::sum, root, {}});
+      const CollectiveArgs args{Collective::broadcast,
+                                bytes_at(is_root ? send : recv),
+                                bytes_at(recv),
+                                count,
+                                static_cast<DType>(type),
+                                Op::sum,
+                                root,
+                                {}};
+      error = submit(comm, args, stream);
     }
     finish(error);
     return error;
@@ -240,10 +255,17 @@ pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithD
     if (!error) error = check_type(function, type);
     if (!error) error = check_count(function, sendcount, type, comm->communicator->size());
     if (!error) error = check_memory(function, send, recv, sendcount);
-    if (!error) error = check_stream(function, stream);
+    if (!error) error = check_stream(function, stream, send, recv);
     if (!error) {
-      error = submit(comm, {Collective::allgather, bytes_at(send), bytes_at(recv), sendcount,
-                            static_cast<DType>(type), Op::sum, 0, {}});
+      const CollectiveArgs args{Collective::allgather,
+                                bytes_at(send),
+                                bytes_at(recv),
+                                sendcount,
+                                static_cast<DType>(type),
+                                Op::sum,
+                                0,
+                                {}};
+      error = submit(comm, args, stream);
     }
     finish(error);
     return error;
@@ -255,7 +277,8 @@ pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
     constexpr const char* function = "pithBarrier";
     Error error = check_communicator(function, comm);
     if (!error) error = check_stream(function, stream);
-    if (!error) error = submit(comm, {Collective::barrier, {}, {}, 0, DType::u8, Op::sum, 0, {}});
+    if (!error)
+      error = submit(comm, {Collective::barrier, {}, {}, 0, DType::u8, Op::sum, 0, {}}, stream);
     finish(error);
     return error;
   });

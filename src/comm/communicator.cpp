@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "collectives/typed_span.hpp"
+#include "comm/stream_calls.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -22,15 +23,15 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   return hash ^ (hash >> 29);
 }
 
+}  // namespace
+
 // What ranks must agree on; travels in every message.
-std::uint64_t digest_of(const CollectiveArgs& args) {
+std::uint64_t Communicator::digest_of(const CollectiveArgs& args) {
   std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
   hash = mix(hash, args.count);
   hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
   return mix(hash, static_cast<std::uint64_t>(args.root));
 }
-
-}  // namespace
 
 // The last words to each peer when the communicator is revoked; their bytes live as long as it.
 struct Communicator::Notices {
@@ -38,11 +39,13 @@ struct Communicator::Notices {
   std::vector<Send> sends;
 };
 
+void CallGroup::keep(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = error;
+}
+
 void CallGroup::finish_one(const Error& error) {
-  if (error) {
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_ = error;
-  }
+  if (error) keep(error);
   remaining_.fetch_sub(1, std::memory_order_release);
 }
 
@@ -77,6 +80,7 @@ Communicator::Communicator(int rank, int ranks, const Settings& settings)
   context_.revoke = [](void* self, const Error& error) {
     static_cast<Communicator*>(self)->revoke(error);
   };
+  cuda::look_for_driver();
   engine_->mailbox().on_notice = [this](int peer, const Header& header, const std::byte* text) {
     heed_notice(peer, header, text);
   };
@@ -89,7 +93,7 @@ Communicator::~Communicator() {
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
   for (const auto& close : closers_) close();
   engine_->scheduler().run_ready();
-  engine_->disown();
+  // The token is never given back: the progress thread may be about to look at this engine.
 }
 
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
@@ -113,7 +117,7 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
 
 Error Communicator::run(const CollectiveArgs& given) {
   const CollectiveArgs args = complete(given);
-  const std::uint32_t number = next_call_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t number = take_number();
   if (size() == 1) {
     if (args.recv.data != args.send.data && args.send.size > 0) {
       std::memmove(args.recv.data, args.send.data, args.send.size);
@@ -137,7 +141,7 @@ Error Communicator::run(const CollectiveArgs& given) {
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
   call.args_ = complete(call.args_);
-  call.number_ = next_call_.fetch_add(1, std::memory_order_relaxed);
+  call.number_ = take_number();
   call.driven_ = driven;
   active_.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
@@ -146,6 +150,18 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
   };
   if (!driven) engine_->background_begins();
   engine_->post(call);
+}
+
+Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) {
+  if (Error error = this->error()) return error;
+  if (!streams_) {
+    Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, stream);
+    if (!made) return made.error();
+    engine_->own();
+    streams_ = std::move(*made);
+    engine_->disown();
+  }
+  return streams_->enqueue(args, stream);
 }
 
 void Communicator::enqueue(BackgroundCall& call) {
@@ -183,6 +199,7 @@ void Communicator::drain() {
       sched_yield();
       continue;
     }
+    if (streams_ && state_.revoked) streams_->abandon();
     if (!engine_->progress()) sched_yield();
     engine_->disown();
   }

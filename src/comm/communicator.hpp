@@ -28,6 +28,8 @@ class CallGroup {
   // The first error that came. Precondition: done().
   const Error& error() const { return error_; }
   void finish_one(const Error& error);
+  // Of a call that was issued with them and is none of them.
+  void keep(const Error& error);
 
  private:
   std::atomic<int> remaining_;
@@ -36,6 +38,7 @@ class CallGroup {
 };
 
 class Communicator;
+class StreamCalls;
 
 // A call in the background. The owner keeps it until its group is done.
 class BackgroundCall : public Work {
@@ -75,6 +78,8 @@ class Communicator {
   Error run(const CollectiveArgs& args);
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
   void issue(BackgroundCall& call, bool driven);
+  // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream);
 
   // Every running and later call ends with an error, here and at the other ranks.
   void abort();
@@ -85,6 +90,7 @@ class Communicator {
 
  private:
   friend class BackgroundCall;
+  friend class StreamCalls;
   struct Notices;
 
   Communicator(int rank, int ranks, const Settings& settings);
@@ -95,6 +101,11 @@ class Communicator {
   const Algorithm& choose(const CollectiveArgs& args) const;
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
   CollectiveArgs complete(CollectiveArgs args) const;
+  static std::uint64_t digest_of(const CollectiveArgs& args);
+  // The upper half of the numbers belongs to captured calls.
+  std::uint32_t take_number() {
+    return next_call_.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
+  }
 
   void enqueue(BackgroundCall& call);
   void start_queued();
@@ -120,6 +131,7 @@ class Communicator {
   std::atomic<int> active_{0};  // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
+  std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream
 };
 
 // Drives all these engines until `done()`, taking turns with their other drivers.

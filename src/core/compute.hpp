@@ -46,6 +46,8 @@ class Compute {
   // One compute may be used by several ranks' calls only where they share a thread of control.
   Compute();
   virtual ~Compute();
+  Compute(const Compute&) = delete;
+  Compute& operator=(const Compute&) = delete;
 
   template <class Kernel>
   Fence run(const typename Kernel::Args& args, Fence after = {}) {
@@ -74,6 +76,11 @@ class Compute {
     table_[static_cast<std::size_t>(detail::kernel_index<Kernel>)] = [](const void* args) {
       implementation(*static_cast<const typename Kernel::Args*>(args));
     };
+  }
+  // For a Compute that runs one of its kernels in a way of its own.
+  template <class Kernel>
+  Implementation implementation_of() const {
+    return table_[static_cast<std::size_t>(detail::kernel_index<Kernel>)];
   }
   // For a Compute that times or records the kernels of another one.
   void adopt_kernels(const Compute& other) { table_ = other.table_; }

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/copy.hpp"
+
 namespace pith {
 
 struct Mailbox::Stored {
@@ -59,11 +61,6 @@ namespace {
 
 std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
 std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
-
-// Empty messages may have no address at all.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes != 0) std::memcpy(to, from, bytes);
-}
 
 template <class Node, class Match>
 Node* unlink(Node*& head, Node*& tail, Match match) {

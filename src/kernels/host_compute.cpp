@@ -92,8 +92,8 @@ void HostCompute::give_scratch(std::byte* scratch, std::size_t bytes) {
   free_[class_of(bytes)].push_back(scratch);
 }
 
-Fence HostCompute::submit(Implementation implementation, const void* args, std::size_t,
-                          std::size_t, Fence) {
+Fence HostCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
+                          Fence) {
   implementation(args);
   return {};
 }

@@ -104,8 +104,8 @@ struct NativeFloat16 {
 
 // Up to twice as fast as Emulated, as most of the work is on 16-bit lanes. Each result is rounded
 // to float16 and then to 8 bits; for sums and products of 8-bit floats that equals rounding once,
-// which the tests show for all pairs. E4M3 codes are read as float16 with a short mantissa, 2^-8 times
-// their value, so that subnormals of one format are subnormals of the other.
+// which the tests show for all pairs. E4M3 codes are read as float16 with a short mantissa, 2^-8
+// times their value, so that subnormals of one format are subnormals of the other.
 template <class Format, class Arithmetic>
 struct Float8ViaFloat16 {
   Arithmetic arithmetic;

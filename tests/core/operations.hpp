@@ -23,15 +23,21 @@ struct Strand {
   }
 };
 
-// Suspends until someone resumes the handle, and then ends with what was put there.
-class Pause {
- public:
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> handle) { waiter = handle; }
-  Error await_resume() const { return result; }
-
+// Where a coroutine can be suspended until a test resumes it with a result.
+struct Pause {
   std::coroutine_handle<> waiter;
   Error result;
+};
+
+class Paused {
+ public:
+  explicit Paused(Pause& pause) : pause_(pause) {}
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> handle) { pause_.waiter = handle; }
+  Error await_resume() const { return pause_.result; }
+
+ private:
+  Pause& pause_;
 };
 
 // Slots that count how often each was given back.

@@ -9,11 +9,12 @@ Error failure(const char* what) { return {Code::internal, what}; }
 
 Task<Error> ends_at_once(Strand&, Error error) { co_return error; }
 
-Task<Error> waits(Strand&, Pause& pause) { co_return co_await pause; }
+Task<Error> waits(Strand&, Pause& pause) { co_return co_await Paused(pause); }
 
-Task<int> count_down(Strand& strand, int n) {
+Task<Expected<int>> count_down(Strand& strand, int n) {
   if (n == 0) co_return 0;
-  co_return 1 + co_await count_down(strand, n - 1);
+  Expected<int> rest = co_await count_down(strand, n - 1);
+  co_return 1 + *rest;
 }
 
 Task<Error> joins(Strand&, std::vector<Task<Error>>& children, int& resumed) {
@@ -32,12 +33,12 @@ Task<Error> throws(Strand&) {
 TEST_CASE("a task starts when it is awaited and hands its value on", "[task]") {
   Strand strand;
   {
-    Task<int> task = count_down(strand, 50);
+    Task<Expected<int>> task = count_down(strand, 50);
     CHECK(strand.arena.live() == 1);
     CHECK(!task.done());
     task.handle().resume();
     REQUIRE(task.done());
-    CHECK(task.take() == 50);
+    CHECK(*task.take() == 50);
   }
   CHECK(strand.arena.live() == 0);
 }
@@ -45,12 +46,12 @@ TEST_CASE("a task starts when it is awaited and hands its value on", "[task]") {
 TEST_CASE("a task that is moved or never started gives its frame back", "[task]") {
   Strand strand;
   {
-    Task<int> task = count_down(strand, 3);
-    Task<int> other = std::move(task);
+    Task<Expected<int>> task = count_down(strand, 3);
+    Task<Expected<int>> other = std::move(task);
     CHECK(!task);
     other = count_down(strand, 4);
     other.handle().resume();
-    CHECK(other.take() == 4);
+    CHECK(*other.take() == 4);
   }
   CHECK(strand.arena.live() == 0);
 }

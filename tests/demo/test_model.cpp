@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "catch.hpp"
+#include "tests/catch.hpp"
 #include "tools/demo/gemm.hpp"
 
 namespace {

@@ -18,8 +18,8 @@ inline Bytes bytes_of(std::vector<std::uint64_t>& values) {
 inline Bytes bytes_of(std::vector<std::byte>& values) { return {values.data(), values.size()}; }
 
 inline Fence add_into(Call& call, Bytes into, const std::byte* values) {
-  return call.run<ReduceKernel>({into.data, into.data, values, into.size / sizeof(std::uint64_t),
-                                 DType::u64, Op::sum});
+  return call.run<ReduceKernel>(
+      {into.data, into.data, values, into.size / sizeof(std::uint64_t), DType::u64, Op::sum});
 }
 
 // Ring reduce-scatter and allgather over equal blocks; data.size is a multiple of 8 * ranks.
@@ -37,7 +37,7 @@ inline Task<Error> ring(Call& call, Bytes data) {
         next, previous, 0, step, data.part(out * block, block), block, ready);
     if (!partial) co_return partial.error();
     ready = add_into(call, data.part(in * block, block), partial->data);
-    call.give_back(std::move(*partial), ready);
+    call.give_back(*partial, ready);
   }
   for (int s = 0; s < p - 1; ++s, ++step) {
     const auto out = static_cast<std::size_t>((call.rank() + 1 + p - s) % p);
@@ -60,7 +60,7 @@ inline Task<Error> doubling(Call& call, Bytes data) {
         co_await call.exchange_borrow(peer, peer, 0, step, data, data.size, ready);
     if (!theirs) co_return theirs.error();
     ready = add_into(call, data, theirs->data);
-    call.give_back(std::move(*theirs), ready);
+    call.give_back(*theirs, ready);
   }
   co_await call.until(ready);
   co_return Error();

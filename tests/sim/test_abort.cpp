@@ -16,7 +16,20 @@ AbortReport abort_everywhere(SimConfig config, Allreduce::Algorithm algorithm, s
   return inject_aborts(config, make);
 }
 
+Task<Error> ignores_the_abort(Call& call, Bytes) {
+  Channel<int, 1> never(call.scheduler());
+  co_await never.pop();
+  co_return Error();
+}
+
 }  // namespace
+
+TEST_CASE("a coroutine that an abort does not end is found", "[sim][abort]") {
+  SimConfig config;
+  config.ranks = 2;
+  const AbortReport report = abort_everywhere(config, ignores_the_abort, 1);
+  CHECK(report.failure.find("rank 0 never ends") != std::string::npos);
+}
 
 TEST_CASE("an abort at any step leaves nothing behind", "[sim][abort]") {
   SimConfig config;

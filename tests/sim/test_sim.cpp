@@ -51,8 +51,8 @@ std::vector<Error> stream(World& world, std::uint32_t messages, std::vector<std:
 }  // namespace
 
 TEST_CASE("a message takes alpha + beta * bytes", "[sim]") {
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64},
-                                  std::size_t{65}, std::size_t{1} << 20}) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{65}, std::size_t{1} << 20}) {
     World world(two_ranks());
     std::vector<std::byte> out(bytes, std::byte{7});
     std::vector<std::byte> in(bytes);

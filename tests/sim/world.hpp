@@ -32,10 +32,10 @@ class World {
   World& operator=(const World&) = delete;
 
   // Settings; change them before a run.
-  double revoke_delay_s = 1e-5;                    // until the other ranks hear of a revocation
-  std::function<double(int rank)> start_s;         // when a rank makes the call; at once if empty
-  std::function<std::uint64_t(int rank)> digest;   // of the rank's arguments; all equal if empty
-  std::function<void(int rank)> on_end;            // a rank's coroutine has ended; may be empty
+  double revoke_delay_s = 1e-5;                   // until the other ranks hear of a revocation
+  std::function<double(int rank)> start_s;        // when a rank makes the call; at once if empty
+  std::function<std::uint64_t(int rank)> digest;  // of the rank's arguments; all equal if empty
+  std::function<void(int rank)> on_end;           // a rank's coroutine has ended; may be empty
 
   SimWorld& sim() { return sim_; }
   int size() const { return sim_.config().ranks; }

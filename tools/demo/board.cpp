@@ -36,18 +36,14 @@ Board::~Board() {
 }
 
 std::size_t Board::bytes() const {
-  return ranks_ * sizeof(RankReport) + 2 * parameters_ * sizeof(float);
+  return ranks_ * sizeof(RankReport) + (kCheckpoints.size() + 1) * parameters_ * sizeof(float);
 }
 
 std::span<RankReport> Board::reports() const { return {static_cast<RankReport*>(memory_), ranks_}; }
 
-std::span<float> Board::checked_parameters() const {
+std::span<float> Board::snapshot(std::size_t checkpoint) const {
   void* const behind_reports = static_cast<RankReport*>(memory_) + ranks_;
-  return {static_cast<float*>(behind_reports), parameters_};
-}
-
-std::span<float> Board::final_parameters() const {
-  return {checked_parameters().data() + parameters_, parameters_};
+  return {static_cast<float*>(behind_reports) + checkpoint * parameters_, parameters_};
 }
 
 }  // namespace pith::demo

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "tools/demo/options.hpp"
+
 namespace pith::demo {
 
 // Written by one rank; read by the launcher after that rank has ended.
@@ -18,8 +20,8 @@ struct RankReport {
   double accuracy;          // on the test set, 0 to 1
 };
 
-// An anonymous file mapped by launcher and ranks: one report per rank and two snapshots of rank
-// 0's parameters.
+// An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of
+// rank 0's parameters: one per checkpoint and the final ones.
 class Board {
  public:
   // Throws std::system_error.
@@ -31,8 +33,8 @@ class Board {
 
   int fd() const { return fd_; }
   std::span<RankReport> reports() const;
-  std::span<float> checked_parameters() const;  // after kCheckStep steps
-  std::span<float> final_parameters() const;
+  std::span<float> snapshot(std::size_t checkpoint) const;
+  std::span<float> final_parameters() const { return snapshot(kCheckpoints.size()); }
 
  private:
   Board(int fd, int ranks, std::size_t parameters);

@@ -52,10 +52,10 @@ void add_flags(CLI::App& app, Options& options) {
 Dataset load(const Options& options) {
   Dataset data = split_digits(read_digits(options.data), options.seed);
   const std::size_t steps = Schedule(options, data.train.size()).steps();
-  if (steps < kCheckStep) {
+  if (steps < kStepsMin) {
     throw std::runtime_error(
         fmt::format("{} ranks, batches of {} and {} epochs make {} steps; the check needs {}",
-                    options.ranks, options.batch, options.epochs, steps, kCheckStep));
+                    options.ranks, options.batch, options.epochs, steps, kStepsMin));
   }
   return data;
 }

@@ -1,6 +1,7 @@
 // What the flags of pith-demo set, and the fixed settings of the training.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,9 +10,14 @@ namespace pith::demo {
 
 inline constexpr int kRanksMax = 16;
 
-// Rounding differences between two ways of adding gradients grow from step to step, so the strict
-// comparison with single-process training is made early.
-inline constexpr std::size_t kCheckStep = 20;
+// After `steps` steps the parameters of the ranks and of single-process training may be `error_max`
+// apart: see verdict.hpp.
+struct Checkpoint {
+  std::size_t steps;
+  double error_max;
+};
+inline constexpr std::array<Checkpoint, 2> kCheckpoints = {{{5, 1e-5}, {20, 5e-3}}};
+inline constexpr std::size_t kStepsMin = kCheckpoints.back().steps;
 
 struct Options {
   int ranks = 4;

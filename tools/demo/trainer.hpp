@@ -1,6 +1,7 @@
 // The training itself, by several ranks and by one process on the same batches.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -46,8 +47,8 @@ void train_rank(const Options& options, const Dataset& data, Session& session, c
                 Progress& progress);
 
 struct SingleProcess {
-  std::vector<float> first_parameters;    // before the first step
-  std::vector<float> checked_parameters;  // after kCheckStep steps
+  std::vector<float> first_parameters;  // before the first step
+  std::array<std::vector<float>, kCheckpoints.size()> snapshots;
   std::vector<float> final_parameters;
   double accuracy = 0.0;
   double seconds = 0.0;

@@ -1,0 +1,89 @@
+// The compute seam on CUDA memory: one internal stream; a fence is a ticket that the stream writes
+// into pinned memory behind each kernel.
+//
+// Threads: whoever drives the engine; reserve() from any.
+#pragma once
+
+#include <memory>
+
+#include "core/compute.hpp"
+#include "core/pollable.hpp"
+#include "cuda/scratch_pool.hpp"
+
+namespace pith::cuda {
+
+class CudaCompute final : public Compute, public Pollable {
+ public:
+  // `host_kernels`: on the stub, where device memory is host memory, its kernels are launched.
+  // Fails where kernels would have to be real ones.
+  static Expected<std::unique_ptr<CudaCompute>> create(Device& device, const Compute& host_kernels);
+  ~CudaCompute() override;
+
+  MemoryKind kind() const override { return MemoryKind::cuda; }
+  bool reached(Fence fence) const override { return fence.ticket <= tickets_->started() || error_; }
+  // Reached by now is fine: the stream moves on between the caller's look and this.
+  void notify(FenceWait& wait) override;
+  bool progress() override;
+  std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
+  void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
+
+  bool busy() const override { return first_ != nullptr; }
+  int descriptor() const override { return -1; }
+  bool arm() override;
+  void disarm() override {}
+
+  // Writes the word (pinned memory) once all that was submitted has run.
+  Fence write_after_all(std::uint64_t& word, std::uint64_t value);
+  // What the driver refused, if anything; nothing runs and every fence counts as reached then.
+  const Error& error() const { return error_; }
+  ScratchPool& scratch() { return scratch_; }
+
+ protected:
+  Fence submit(Implementation implementation, const void* args, std::size_t args_bytes,
+               std::size_t work_bytes, Fence after) override;
+
+ private:
+  CudaCompute(Device& device, const Compute& host_kernels);
+  Error open();
+  CUresult launch(Implementation implementation, const void* args, std::size_t args_bytes);
+  Fence add_ticket(CUresult launched);
+
+  Device& device_;
+  const Driver& driver_;
+  Implementation copy_ = nullptr;
+  CUstream stream_ = nullptr;
+  Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed
+  std::uint64_t last_ticket_ = 0;
+  Error error_;
+  FenceWait* first_ = nullptr;
+  FenceWait* last_ = nullptr;
+  ScratchPool scratch_;
+};
+
+// Host memory for the same calls: its scratch is pinned, so that copies to and from the device are
+// asynchronous; its kernels run inline.
+class PinnedCompute final : public Compute {
+ public:
+  PinnedCompute(Device& device, const Compute& host_kernels) : scratch_(device, MemoryKind::host) {
+    adopt_kernels(host_kernels);
+  }
+  MemoryKind kind() const override { return MemoryKind::host; }
+  bool reached(Fence) const override { return true; }
+  void notify(FenceWait& wait) override { wait.reached(wait); }
+  bool progress() override { return false; }
+  std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
+  void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
+  ScratchPool& scratch() { return scratch_; }
+
+ protected:
+  Fence submit(Implementation implementation, const void* args, std::size_t, std::size_t,
+               Fence) override {
+    implementation(args);
+    return {};
+  }
+
+ private:
+  ScratchPool scratch_;
+};
+
+}  // namespace pith::cuda

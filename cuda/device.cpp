@@ -1,0 +1,156 @@
+#include "cuda/device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+namespace pith::cuda {
+
+namespace {
+
+std::atomic<const Driver*> known{nullptr};
+
+struct Loaded {
+  Driver driver;
+  std::string why;
+};
+
+// Never destroyed: streams of the application may outlive our statics.
+Loaded& loaded() {
+  static Loaded& once = *new Loaded;
+  static const bool tried = [] {
+    if (load_driver(once.driver, once.why)) known.store(&once.driver, std::memory_order_release);
+    return true;
+  }();
+  static_cast<void>(tried);
+  return once;
+}
+
+}  // namespace
+
+const Driver* known_driver() { return known.load(std::memory_order_acquire); }
+
+void look_for_driver() {
+  if (known_driver()) return;
+  void* present = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!present) return;
+  loaded();
+  dlclose(present);
+}
+
+Expected<const Driver*> driver() {
+  const Loaded& found = loaded();
+  if (!known_driver()) {
+    return Error(Code::cuda, fmt::format("there is no CUDA driver: {}", found.why));
+  }
+  const CUresult result = found.driver.init(0);
+  if (result != kSuccess) {
+    return Error(Code::cuda, fmt::format("cuInit: {}", found.driver.describe(result)));
+  }
+  return &found.driver;
+}
+
+Where where_is(const Driver& driver, const void* memory) {
+  unsigned type = 0;
+  if (driver.pointer_attribute(&type, kPointerMemoryType, address_of(memory)) != kSuccess) {
+    return Where::pageable;
+  }
+  return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+}
+
+Expected<Device*> Device::of_stream(CUstream stream) {
+  const Expected<const Driver*> found = cuda::driver();
+  if (!found) return found.error();
+  CUcontext context = nullptr;
+  const CUresult result = (*found)->stream_get_ctx(stream, &context);
+  if (result != kSuccess) {
+    return Error(Code::invalid_argument,
+                 fmt::format("stream {} is no CUDA stream: {}", static_cast<void*>(stream),
+                             (*found)->describe(result)));
+  }
+  static std::mutex mutex;
+  static auto& devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Device>& device = devices[context];
+  if (!device) device.reset(new Device(**found, context));
+  return device.get();
+}
+
+Error Device::error(const char* what, CUresult result) const {
+  return {Code::cuda, fmt::format("{}: {}", what, driver_.describe(result))};
+}
+
+bool Device::owns(CUstream stream) const {
+  CUcontext context = nullptr;
+  return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_;
+}
+
+std::byte* Device::take_block(MemoryKind kind, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto& spare = spare_[static_cast<int>(kind)][bytes];
+    if (!spare.empty()) {
+      std::byte* block = spare.back();
+      spare.pop_back();
+      return block;
+    }
+  }
+  const Current current(*this);
+  const RelaxedCapture relaxed(driver_);
+  if (kind == MemoryKind::cuda) {
+    CUdeviceptr address = 0;
+    if (driver_.mem_alloc(&address, bytes) != kSuccess) return nullptr;
+    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address));
+  }
+  void* memory = nullptr;
+  const unsigned flags = kHostAllocPortable | kHostAllocDeviceMap;
+  if (driver_.host_alloc(&memory, bytes, flags) != kSuccess) return nullptr;
+  return static_cast<std::byte*>(memory);
+}
+
+void Device::give_block(MemoryKind kind, std::byte* block, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  spare_[static_cast<int>(kind)][bytes].push_back(block);
+}
+
+// Pinned memory has one address on host and device wherever addressing is unified.
+Error Device::add_slots() {
+  constexpr std::size_t count = 256;
+  void* memory = nullptr;
+  const Current current(*this);
+  const RelaxedCapture relaxed(driver_);
+  const unsigned flags = kHostAllocPortable | kHostAllocDeviceMap;
+  const CUresult result = driver_.host_alloc(&memory, count * sizeof(Slot), flags);
+  if (result != kSuccess) return error("cuMemHostAlloc of stream flags", result);
+  for (std::size_t i = 0; i < count; ++i) {
+    free_slots_.push_back({new (static_cast<std::byte*>(memory) + i * sizeof(Slot)) Slot, 0});
+  }
+  return {};
+}
+
+Expected<Device::Turn> Device::take_slot() {
+  const std::lock_guard lock(mutex_);
+  if (free_slots_.empty()) {
+    const auto passed = std::partition(resting_.begin(), resting_.end(), [](const Turn& turn) {
+      return turn.slot->started() < turn.value;
+    });
+    free_slots_.assign(passed, resting_.end());
+    resting_.erase(passed, resting_.end());
+  }
+  if (free_slots_.empty()) {
+    if (Error error = add_slots()) return error;
+  }
+  Turn turn = free_slots_.back();
+  free_slots_.pop_back();
+  ++turn.value;
+  return turn;
+}
+
+void Device::give_slot(Turn turn) {
+  const std::lock_guard lock(mutex_);
+  (turn.slot->started() < turn.value ? resting_ : free_slots_).push_back(turn);
+}
+
+}  // namespace pith::cuda

@@ -1,0 +1,111 @@
+// The CUDA driver and one of its contexts, as the process shares them.
+//
+// Devices live as long as the process, and so does what they allocate: freeing device or pinned
+// memory waits for everything the context was given, also for a stream of the user's that waits for
+// the very thread that frees. Memory given back is used again by later communicators.
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/memory.hpp"
+#include "cuda/driver_api.hpp"
+
+namespace pith::cuda {
+
+// Loads and initialises the driver at the first call; later calls only look.
+Expected<const Driver*> driver();
+// The driver where the process has it anyway, else null: for checks that must cost nothing
+// elsewhere. `look_for_driver` makes it known without loading anything.
+const Driver* known_driver();
+void look_for_driver();
+
+enum class Where { pageable, pinned, device };
+Where where_is(const Driver& driver, const void* memory);
+
+// A pair of flags in pinned memory, each on a cache line of its own. The stream writes `start` and
+// waits for `end`. Values only grow, so a slot needs no clean-up between its users.
+struct Slot {
+  alignas(64) std::uint64_t start = 0;
+  alignas(64) std::uint64_t end = 0;
+
+  std::uint64_t started() const {
+    return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(start))
+        .load(std::memory_order_acquire);
+  }
+};
+
+inline CUdeviceptr address_of(const void* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
+
+// For allocations of ours while somebody captures: they have nothing to do with the capture.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+    driver_.capture_exchange_mode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.capture_exchange_mode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = kCaptureRelaxed;
+};
+
+class Device {
+ public:
+  static Expected<Device*> of_stream(CUstream stream);
+
+  const Driver& driver() const { return driver_; }
+  CUcontext context() const { return context_; }
+  Error error(const char* what, CUresult result) const;
+
+  // The stream belongs to this device's context.
+  bool owns(CUstream stream) const;
+
+  // Null where there is no memory left. `bytes` is a power of two.
+  std::byte* take_block(MemoryKind kind, std::size_t bytes);
+  void give_block(MemoryKind kind, std::byte* block, std::size_t bytes);
+
+  struct Turn {
+    Slot* slot = nullptr;
+    std::uint64_t value = 0;  // greater than any value the slot has held
+  };
+  Expected<Turn> take_slot();
+  // A stream that has not got there yet may still write the flag: the slot rests until it has.
+  void give_slot(Turn turn);
+
+ private:
+  Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  Error add_slots();
+
+  const Driver& driver_;
+  const CUcontext context_;
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
+  std::vector<Turn> free_slots_;
+  std::vector<Turn> resting_;
+};
+
+// Makes a context current on this thread for the length of a scope.
+class Current {
+ public:
+  explicit Current(const Device& device) : driver_(device.driver()) {
+    driver_.ctx_push(device.context());
+  }
+  ~Current() {
+    CUcontext popped = nullptr;
+    driver_.ctx_pop(&popped);
+  }
+  Current(const Current&) = delete;
+
+ private:
+  const Driver& driver_;
+};
+
+}  // namespace pith::cuda

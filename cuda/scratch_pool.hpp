@@ -1,0 +1,61 @@
+// Scratch memory cut from a few large blocks, which come from the driver before calls need them.
+// Threads: any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "cuda/device.hpp"
+
+namespace pith::cuda {
+
+// The buddy system: sizes are powers of two, and a freed half joins its other half.
+class Buddy {
+ public:
+  explicit Buddy(unsigned order);  // 2^order leaves
+  static constexpr std::size_t none = ~std::size_t{0};
+
+  std::size_t take(unsigned order);  // the first leaf, or none
+  void give(std::size_t leaf, unsigned order);
+
+ private:
+  void update_above(std::size_t node, unsigned order);
+
+  unsigned order_;
+  std::vector<std::uint8_t> longest_;  // by node: 1 + the order of its longest free run; 0: none
+};
+
+class ScratchPool {
+ public:
+  ScratchPool(Device& device, MemoryKind kind) : device_(device), kind_(kind) {}
+  ~ScratchPool();
+  ScratchPool(const ScratchPool&) = delete;
+  ScratchPool& operator=(const ScratchPool&) = delete;
+
+  // From now on `bytes` can be out at once, fragmentation aside.
+  Error reserve(std::size_t bytes);
+  // Never null. Asks the driver where the reserve was too small, and counts that.
+  std::byte* take(std::size_t bytes);
+  void give(std::byte* scratch, std::size_t bytes);
+
+  std::uint64_t late_blocks() const { return late_blocks_; }
+
+ private:
+  struct Block {
+    std::byte* base;
+    std::size_t bytes;
+    Buddy buddy;
+  };
+  bool add_block(std::size_t bytes);
+
+  Device& device_;
+  const MemoryKind kind_;
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+  std::size_t capacity_ = 0;
+  std::atomic<std::uint64_t> late_blocks_{0};
+};
+
+}  // namespace pith::cuda

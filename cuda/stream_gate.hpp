@@ -1,0 +1,86 @@
+// Where user streams and collectives meet: a stream that reaches a call says so and waits; whoever
+// drives the engine starts the call, and its end lets the stream go on.
+//
+// Eager:    write(start = v)  wait(end >= v)                  a slot for the call, v only grows
+// Captured: write(start = j)  wait(end >= j)  write(end = 0)  a slot for the captured stream, j =
+// 1,
+//           2, ... for its calls; every replay runs the same operations, and the host takes `start`
+//           back to zero when it has seen it.
+// No host function, no synchronising call, nothing that blocks the caller.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/pollable.hpp"
+#include "cuda/device.hpp"
+
+namespace pith::cuda {
+
+// One call on one stream. The owner keeps it: an eager one until it is closed, a captured one as
+// long as the gate.
+struct Passage {
+  void (*started)(Passage& self) = nullptr;  // from progress(), when a stream has got there
+  Slot* slot = nullptr;
+  std::uint64_t value = 0;
+  bool captured = false;
+  int line = -1;
+};
+
+class StreamGate final : public Pollable {
+ public:
+  explicit StreamGate(Device& device) : device_(device) {}
+  ~StreamGate() override;
+
+  // Calling thread. Enqueues the operations on the stream, or captures them; sets
+  // passage.captured. Nothing is started before publish().
+  Error enqueue(CUstream stream, Passage& passage);
+  void publish(Passage& passage);
+
+  // Driver of the engine. Lets the stream go on from the host; else CudaCompute::write_after_all
+  // with end_of and the passage's value does so.
+  static void open(Passage& passage);
+  static std::uint64_t& end_of(Passage& passage) { return passage.slot->end; }
+  // The call has ended; a replay may start it again.
+  void close(Passage& passage);
+  // Opens every eager passage that no stream has reached yet and closes it. `closed` is called for
+  // each.
+  void abandon(void (*closed)(Passage& passage));
+
+  bool progress() override;
+  bool busy() const override;
+  int descriptor() const override { return -1; }
+  bool arm() override;
+  void disarm() override {}
+
+ private:
+  // The captured calls of one stream in one capture, which run one after another in each replay.
+  struct Line {
+    std::uint64_t capture = 0;
+    CUstream stream = nullptr;
+    Slot* slot = nullptr;
+    std::vector<Passage*> passages;
+    bool running = false;
+  };
+  struct CaptureInfo {
+    bool active = false;
+    std::uint64_t id = 0;
+  };
+  Expected<CaptureInfo> capture_of(CUstream stream) const;
+  Error enqueue_eager(CUstream stream, Passage& passage);
+  Error enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage);
+  Error operations(CUstream stream, const Passage& passage) const;
+  void take_fresh();
+
+  Device& device_;
+  std::mutex mutex_;  // guards fresh_passages_
+  std::vector<Passage*> fresh_passages_;
+  std::atomic<bool> fresh_{false};
+  std::vector<Line> capturing_;  // calling thread's view of lines: capture, stream, slot, count
+  std::vector<Line> lines_;      // engine's view: index `Passage::line`
+  std::vector<Passage*> waiting_;
+  std::uint64_t last_start_ns_ = 0;
+};
+
+}  // namespace pith::cuda

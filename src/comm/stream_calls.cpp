@@ -1,0 +1,243 @@
+#include "comm/stream_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pith {
+
+namespace {
+
+// A captured call's number: captured_numbers | k << replay_bits | replay.
+constexpr unsigned replay_bits = 14;
+constexpr std::uint32_t most_captured = StreamCalls::captured_numbers >> replay_bits;
+
+// Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
+// short enough for one-shot algorithms.
+struct Need {
+  std::size_t device;
+  std::size_t pinned;
+};
+
+Need need_of(const CollectiveArgs& args, int ranks) {
+  constexpr std::size_t short_bytes = std::size_t{1} << 20;
+  constexpr std::size_t strands = 16;
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::size_t chunk = std::min(args.recv.size, args.tuning.chunk_bytes);
+  const std::size_t whole = std::min(args.recv.size, short_bytes);
+  return {2 * ((p + strands) * chunk + (p + 1) * whole), 2 * (strands * chunk + 4 * whole)};
+}
+
+}  // namespace
+
+struct StreamCalls::StreamCall : cuda::Passage, Work {
+  explicit StreamCall(StreamCalls& o) : owner(o) {}
+  FrameArena& frame_arena() const { return owner.communicator_.engine_->arena(); }
+  Task<Error> run_and_report();
+
+  StreamCalls& owner;
+  CollectiveArgs args;
+  bool on_device = false;
+  std::uint32_t number = 0;
+  std::uint32_t replays = 0;
+  std::optional<Call> call;
+  Task<Error> task;
+};
+
+Task<Error> StreamCalls::StreamCall::run_and_report() {
+  Task<Error> collective = owner.communicator_.start(*call, args);
+  Error error = co_await std::move(collective);
+  // Verbs revoke on their errors; what else ends a call must not leave other ranks waiting either.
+  if (error) error = call->fail(error);
+  if (on_device) {
+    // The stream goes on behind the last kernel, without waking the host first. Even a failed call
+    // waits for its kernels: they use the caller's memory.
+    const Fence last = owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value);
+    co_await call->until(last);
+    if (owner.compute_->error()) {
+      error = call->fail(owner.compute_->error());
+      cuda::StreamGate::open(*this);
+    }
+  } else {
+    cuda::StreamGate::open(*this);
+  }
+  // The frame is still running; the next turn of the engine takes it apart.
+  run = [](Work& self) {
+    auto& ended = static_cast<StreamCall&>(self);
+    ended.owner.end(ended);
+  };
+  owner.communicator_.engine_->post(*this);
+  co_return error;
+}
+
+StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
+                         std::unique_ptr<cuda::CudaCompute> compute)
+    : communicator_(communicator),
+      device_(device),
+      compute_(std::move(compute)),
+      pinned_(device, communicator.compute_),
+      context_(communicator.context_),
+      gate_(device) {
+  context_.compute = compute_.get();
+  context_.host = &pinned_;
+  Engine& engine = communicator.engine();
+  engine.own();
+  engine.add(*compute_);
+  engine.add(gate_);
+  engine.disown();
+}
+
+Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
+                                                           void* stream) {
+  const Expected<cuda::Device*> device =
+      cuda::Device::of_stream(static_cast<cuda::CUstream>(stream));
+  if (!device) return device.error();
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
+      cuda::CudaCompute::create(**device, communicator.compute_);
+  if (!compute) return compute.error();
+  return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute)));
+}
+
+// Whoever destroys the communicator holds its engine, for good: nothing polls the gate any more.
+StreamCalls::~StreamCalls() {
+  if (captured_ > 0) communicator_.engine_->background_ends();
+}
+
+// Which memory the call runs on: what the device reaches, or plain host memory.
+Error StreamCalls::place(CollectiveArgs& args) const {
+  bool reached = false;
+  bool plain = false;
+  for (Bytes* memory : {&args.send, &args.recv}) {
+    if (!memory->data || args.count == 0) continue;
+    const bool pageable = cuda::where_is(device_.driver(), memory->data) == cuda::Where::pageable;
+    memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
+    (pageable ? plain : reached) = true;
+  }
+  if (!reached || !plain) return {};
+  return {Code::invalid_argument,
+          fmt::format("send is {} and recv is {}: one is pageable host memory, the other is not",
+                      static_cast<const void*>(args.send.data),
+                      static_cast<const void*>(args.recv.data))};
+}
+
+// Outside of any call, so that none asks the driver for memory while streams wait for it.
+Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
+  if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
+    streams_.push_back(stream);
+  }
+  const Need need = need_of(args, communicator_.size());
+  device_need_ = std::max(device_need_, need.device);
+  pinned_need_ = std::max(pinned_need_, need.pinned);
+  if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;
+  return pinned_.scratch().reserve(streams_.size() * pinned_need_);
+}
+
+StreamCalls::StreamCall& StreamCalls::take_call() {
+  const std::lock_guard lock(mutex_);
+  if (spare_.empty()) {
+    all_.push_back(std::make_unique<StreamCall>(*this));
+    spare_.push_back(all_.back().get());
+  }
+  StreamCall& call = *spare_.back();
+  spare_.pop_back();
+  return call;
+}
+
+Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
+  const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  if (!device_.owns(stream)) {
+    return {Code::invalid_usage,
+            fmt::format("stream {} belongs to another context than this communicator's first one",
+                        raw_stream)};
+  }
+  if (Error error = place(args)) return error;
+  args = communicator_.complete(args);
+  if (communicator_.size() == 1) {
+    if (args.send.size == 0 || args.send.data == args.recv.data) return {};
+    const cuda::Current current(device_);
+    const cuda::CUresult copied = device_.driver().memcpy_async(
+        cuda::address_of(args.recv.data), cuda::address_of(args.send.data), args.send.size, stream);
+    return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
+  }
+  if (Error error = reserve(args, stream)) return error;
+  StreamCall& call = take_call();
+  call.args = args;
+  call.on_device = args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
+  call.started = [](cuda::Passage& self) {
+    auto& reached = static_cast<StreamCall&>(self);
+    reached.owner.start(reached);
+  };
+  Error error = gate_.enqueue(stream, call);
+  if (!error) error = admit(call);
+  return error;
+}
+
+// Numbered only now: a call that was refused must not put this rank out of step with the others.
+Error StreamCalls::admit(StreamCall& call) {
+  Engine& engine = communicator_.engine();
+  if (call.captured) {
+    if (captured_ == most_captured) {
+      return {Code::invalid_usage,
+              fmt::format("a communicator can have {} calls captured", most_captured)};
+    }
+    call.number = captured_numbers | captured_ << replay_bits;
+    call.replays = 0;
+    // Replays may come at any time from now on.
+    if (captured_++ == 0) engine.background_begins();
+  } else {
+    call.number = communicator_.take_number();
+    communicator_.active_.fetch_add(1, std::memory_order_relaxed);
+    engine.background_begins();
+  }
+  gate_.publish(call);
+  return {};
+}
+
+void StreamCalls::start(StreamCall& call) {
+  std::uint32_t number = call.number;
+  if (call.captured) {
+    communicator_.active_.fetch_add(1, std::memory_order_relaxed);
+    number |= call.replays++ & ((1u << replay_bits) - 1);
+  }
+  if (communicator_.state_.revoked) {
+    cuda::StreamGate::open(call);
+    end(call);
+    return;
+  }
+  call.call.emplace(call.on_device ? context_ : communicator_.context_, number,
+                    Communicator::digest_of(call.args));
+  call.task = call.run_and_report();
+  call.task.handle().resume();
+}
+
+void StreamCalls::end(StreamCall& call) {
+  call.task = Task<Error>();
+  call.call.reset();
+  gate_.close(call);
+  if (!call.captured) {
+    const std::lock_guard lock(mutex_);
+    spare_.push_back(&call);
+    communicator_.engine_->background_ends();
+  }
+  communicator_.active_.fetch_sub(1, std::memory_order_release);
+}
+
+void StreamCalls::abandon() {
+  gate_.abandon([](cuda::Passage& self) {
+    auto& call = static_cast<StreamCall&>(self);
+    StreamCalls& owner = call.owner;
+    const std::lock_guard lock(owner.mutex_);
+    owner.spare_.push_back(&call);
+    owner.communicator_.engine_->background_ends();
+    owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
+  });
+}
+
+Error check_streams() { return cuda::driver().error(); }
+
+bool is_device_memory(const void* memory) {
+  const cuda::Driver* driver = cuda::known_driver();
+  return driver && cuda::where_is(*driver, memory) == cuda::Where::device;
+}
+
+}  // namespace pith

@@ -1,0 +1,305 @@
+#include "ranks.hpp"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+namespace ranks {
+
+// What the processes of one run share; all zero at first.
+struct Shared {
+  std::atomic<int> arrived;
+  std::atomic<unsigned> generation;
+  std::array<std::atomic<int>, ids> id_ready;
+  std::array<pithUniqueId, ids> id;
+  std::array<std::array<std::atomic<std::uint64_t>, 8>, most_ranks> slots;
+  std::array<std::array<char, 1024>, most_ranks> failure;
+};
+
+namespace {
+
+constexpr double meeting_limit_s = 20;
+constexpr double grace_s = 3;  // for the other ranks, once one has failed
+
+void put_failure(Shared& shared, int rank, const std::string& text) {
+  auto& room = shared.failure[static_cast<std::size_t>(rank)];
+  std::strncpy(room.data(), text.c_str(), room.size() - 1);
+}
+
+void set_environment(const Setup& setup) {
+  if (!setup.transport.empty()) setenv("PITH_TRANSPORT", setup.transport.c_str(), 1);
+  for (const auto& [name, value] : setup.environment) setenv(name.c_str(), value.c_str(), 1);
+}
+
+bool run_one(Rank rank, Shared& shared, const Body& body) {
+  try {
+    body(rank);
+    return true;
+  } catch (const std::exception& exception) {
+    put_failure(shared, rank.rank, exception.what());
+    return false;
+  }
+}
+
+bool run_threads(int size, Way way, Shared& shared, const Body& body) {
+  std::vector<pithComm_t> made(static_cast<std::size_t>(size), nullptr);
+  if (way == Way::all && pithCommInitAll(made.data(), size, nullptr) != pithSuccess) {
+    put_failure(shared, 0, std::string("InitAll: ") + pithGetLastError(nullptr));
+    return false;
+  }
+  std::atomic<bool> good{true};
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      Rank rank(r, size, way, shared, made[static_cast<std::size_t>(r)]);
+      if (!run_one(rank, shared, body)) good = false;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return good;
+}
+
+// In the child. Leaves by exit, so that the library's own end is tested too.
+[[noreturn]] void run_child(int rank, int size, const Setup& setup, Shared& shared,
+                            const Body& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  set_environment(setup);
+  const bool in_threads = setup.way == Way::threads || setup.way == Way::all;
+  const bool good = in_threads ? run_threads(size, setup.way, shared, body)
+                               : run_one(Rank(rank, size, setup.way, shared, nullptr), shared, body);
+  std::exit(good ? 0 : 1);
+}
+
+std::string fate_of(int status, const Setup& setup) {
+  if (WIFSIGNALED(status)) {
+    if (WTERMSIG(status) == SIGKILL && setup.may_be_killed) return {};
+    return std::string("ended by signal ") + std::to_string(WTERMSIG(status));
+  }
+  if (WEXITSTATUS(status) == 0) return {};
+  return "exit status " + std::to_string(WEXITSTATUS(status));
+}
+
+// Waits for all children, kills what is left at the limit; the fate of each.
+std::vector<std::string> wait_for(std::vector<pid_t> children, const Setup& setup) {
+  std::vector<std::string> fates(children.size());
+  double limit = now_s() + setup.limit_s;
+  std::size_t left = children.size();
+  while (left > 0) {
+    const bool over = now_s() > limit;
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      if (children[i] == 0) continue;
+      if (over) kill(children[i], SIGKILL);
+      int status = 0;
+      if (waitpid(children[i], &status, over ? 0 : WNOHANG) <= 0) continue;
+      fates[i] = over ? "hung" : fate_of(status, setup);
+      if (!fates[i].empty()) limit = std::min(limit, now_s() + grace_s);
+      children[i] = 0;
+      --left;
+    }
+    if (left > 0) sleep_s(0.001);
+  }
+  return fates;
+}
+
+[[noreturn]] void fail_at(const std::string& what, Where where) {
+  std::string file = where.file_name();
+  file.erase(0, file.rfind('/') + 1);
+  throw std::runtime_error(file + ":" + std::to_string(where.line()) + ": " + what);
+}
+
+}  // namespace
+
+std::vector<Setup> every_link() {
+  std::vector<Setup> setups(3);
+  setups[0].transport = "shm";
+  setups[1].transport = "tcp";
+  setups[2].way = Way::all;
+  setups[2].transport = "local";
+  return setups;
+}
+
+std::string name_of(const Setup& setup) {
+  constexpr std::array names = {"processes", "threads", "InitAll", "alone"};
+  return setup.transport + " " + names[static_cast<std::size_t>(setup.way)];
+}
+
+std::string run(int size, const Setup& setup, const Body& body) {
+  void* mapping = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                       -1, 0);
+  if (mapping == MAP_FAILED) return "no shared mapping";
+  auto& shared = *static_cast<Shared*>(mapping);
+  std::fflush(nullptr);
+  std::vector<pid_t> children;
+  for (int r = 0; r < (setup.way == Way::processes ? size : 1); ++r) {
+    const pid_t child = fork();
+    if (child == 0) run_child(r, size, setup, shared, body);
+    children.push_back(child);
+  }
+  const std::vector<std::string> fates = wait_for(std::move(children), setup);
+  std::string text;
+  for (int r = 0; r < size; ++r) {
+    const char* failure = shared.failure[static_cast<std::size_t>(r)].data();
+    const std::string fate = static_cast<std::size_t>(r) < fates.size()
+                                 ? fates[static_cast<std::size_t>(r)]
+                                 : std::string();
+    if (*failure || !fate.empty()) text += "rank " + std::to_string(r) + ": ";
+    if (*failure || !fate.empty()) text += (*failure ? failure : fate) + std::string("\n");
+  }
+  munmap(mapping, sizeof(Shared));
+  return text;
+}
+
+pithComm_t Rank::join() {
+  if (way_ == Way::all) return made_;
+  pithComm_t comm = nullptr;
+  ok(pithCommInitRank(&comm, size, id(), rank));
+  return comm;
+}
+
+pithUniqueId Rank::id(int which) {
+  const auto at = static_cast<std::size_t>(which);
+  if (rank == 0 && shared_.id_ready[at] == 0) {
+    ok(pithGetUniqueId(&shared_.id[at]));
+    shared_.id_ready[at] = 1;
+  }
+  wait_until([&] { return shared_.id_ready[at] != 0; });
+  return shared_.id[at];
+}
+
+void Rank::meet() {
+  const unsigned generation = shared_.generation;
+  if (shared_.arrived.fetch_add(1) + 1 == size) {
+    shared_.arrived = 0;
+    ++shared_.generation;
+    return;
+  }
+  wait_until([&] { return shared_.generation != generation; }, meeting_limit_s);
+}
+
+void Rank::agree(std::uint64_t value, Where where) {
+  slot(rank, 7) = value;
+  meet();
+  for (int r = 0; r < size; ++r) {
+    if (slot(r, 7) != value) fail_at("differs from rank " + std::to_string(r), where);
+  }
+  meet();
+}
+
+std::atomic<std::uint64_t>& Rank::slot(int of, int which) {
+  return shared_.slots[static_cast<std::size_t>(of)][static_cast<std::size_t>(which)];
+}
+
+void ensure(bool condition, std::string_view what, Where where) {
+  if (!condition) fail_at(std::string(what), where);
+}
+
+void ok(pithResult_t result, Where where) {
+  if (result == pithSuccess) return;
+  fail_at(std::string(pithGetErrorString(result)) + ": " + pithGetLastError(nullptr), where);
+}
+
+void fails(pithResult_t result, pithResult_t code, std::initializer_list<std::string_view> words,
+           Where where) {
+  const std::string text = pithGetLastError(nullptr);
+  if (result != code) {
+    fail_at("code " + std::to_string(result) + " and not " + std::to_string(code) + ": " +
+                (result == pithSuccess ? "" : text),
+            where);
+  }
+  for (const std::string_view word : words) {
+    if (text.find(word) != std::string::npos) continue;
+    fail_at("\"" + text + "\" does not say \"" + std::string(word) + "\"", where);
+  }
+}
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void sleep_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+void wait_until(const std::function<bool()>& condition, double limit_s, Where where) {
+  const double limit = now_s() + limit_s;
+  while (!condition()) {
+    if (now_s() > limit) fail_at("waited in vain", where);
+    std::this_thread::yield();
+  }
+}
+
+Buffer::Buffer(std::size_t bytes, bool registered, std::size_t offset)
+    : bytes_(bytes), offset_(offset), registered_(registered) {
+  void* memory = nullptr;
+  if (registered) {
+    ok(pithMemAlloc(&memory, bytes + offset));
+  } else {
+    memory = ::operator new(bytes + offset);
+  }
+  memory_ = static_cast<char*>(memory);
+  std::memset(memory_, 0xAB, bytes + offset);
+}
+
+Buffer::~Buffer() {
+  if (registered_) {
+    pithMemFree(memory_);
+  } else {
+    ::operator delete(memory_);
+  }
+}
+
+std::size_t size_of(pithDataType_t type) {
+  constexpr std::array<std::size_t, 12> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[static_cast<std::size_t>(type)];
+}
+
+std::uint64_t bits_of(unsigned value, pithDataType_t type) {
+  struct Format {
+    int mantissa;
+    int bias;
+  };
+  constexpr std::array<Format, 12> formats = {
+      {{}, {}, {}, {}, {}, {}, {10, 15}, {23, 127}, {52, 1023}, {7, 127}, {3, 7}, {2, 15}}};
+  const Format format = formats[static_cast<std::size_t>(type)];
+  if (format.bias == 0 || value == 0) return value;
+  const int exponent = std::bit_width(value) - 1;
+  const auto fraction = static_cast<std::uint64_t>(value) << format.mantissa >> exponent;
+  const auto scale = static_cast<std::uint64_t>(format.bias + exponent - 1);
+  return (scale << format.mantissa) + fraction;
+}
+
+void store(char* at, std::size_t index, pithDataType_t type, unsigned value) {
+  const std::uint64_t bits = bits_of(value, type);
+  std::memcpy(at + index * size_of(type), &bits, size_of(type));
+}
+
+bool holds(const char* at, std::size_t index, pithDataType_t type, unsigned value) {
+  const std::uint64_t bits = bits_of(value, type);
+  return std::memcmp(at + index * size_of(type), &bits, size_of(type)) == 0;
+}
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+  return hash ^ (hash >> 31);
+}
+
+std::uint64_t hash_of(const char* data, std::size_t bytes, std::uint64_t seed) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    seed = mix(seed, static_cast<unsigned char>(data[i]));
+  }
+  return seed;
+}
+
+}  // namespace ranks

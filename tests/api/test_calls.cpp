@@ -1,0 +1,254 @@
+// Every collective on every link: all types and operations, all ways to pass memory.
+#include <cmath>
+#include <cstring>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+constexpr int types = 12;
+constexpr int ops = 5;
+
+// How the buffers of one call lie; differs from rank to rank where ranks may differ.
+struct Placement {
+  bool in_place;
+  bool registered_send;
+  bool registered_recv;
+  std::size_t offset;
+
+  Placement(int number, int rank)
+      : in_place(number % 3 == 1),
+        registered_send((number + rank) % 2 == 0),
+        registered_recv((number / 2 + rank) % 3 == 0),
+        offset(number % 4 == 3 ? 1 + static_cast<std::size_t>(rank) : 0) {}
+};
+
+// Small enough that every type adds or multiplies five of them exactly.
+unsigned value_of(pithRedOp_t op, int rank, std::size_t i) {
+  const std::uint64_t random = mix(i + 1, static_cast<std::uint64_t>(rank) + 7) >> 20;
+  if (op == pithProd) return 1 + (random & 1);
+  if (op == pithSum) return random & 1;
+  if (op == pithAvg) return static_cast<unsigned>(i & 1);
+  return random & 7;
+}
+
+unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
+  unsigned result = value_of(op, 0, i);
+  if (op == pithAvg) return result;
+  for (int r = 1; r < size; ++r) {
+    const unsigned next = value_of(op, r, i);
+    if (op == pithSum) result += next;
+    if (op == pithProd) result *= next;
+    if (op == pithMax) result = std::max(result, next);
+    if (op == pithMin) result = std::min(result, next);
+  }
+  return result;
+}
+
+// Returns a hash of the result, which must be the same on all ranks.
+std::uint64_t reduce_once(Rank& self, pithComm_t comm, pithDataType_t type, pithRedOp_t op,
+                          std::size_t count, int number) {
+  const Placement place(number, self.rank);
+  const std::size_t bytes = count * size_of(type);
+  Buffer send(bytes, place.registered_send, place.offset);
+  Buffer recv(bytes, place.registered_recv, place.offset);
+  Buffer& result = place.in_place ? send : recv;
+  for (std::size_t i = 0; i < count; ++i) {
+    store(send.data(), i, type, value_of(op, self.rank, i));
+  }
+  ok(pithAllReduce(send.data(), result.data(), count, type, op, comm, nullptr));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (holds(result.data(), i, type, result_of(op, self.size, i))) continue;
+    ensure(false, "type " + std::to_string(type) + " op " + std::to_string(op) + " count " +
+                      std::to_string(count) + ": element " + std::to_string(i) + " is wrong");
+  }
+  if (place.in_place) return hash_of(result.data(), bytes, 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    ensure(holds(send.data(), i, type, value_of(op, self.rank, i)), "send was changed");
+  }
+  return hash_of(result.data(), bytes, 1);
+}
+
+void all_types_and_ops(Rank& self) {
+  const Comm comm(self.join());
+  constexpr std::array<std::size_t, 6> counts = {1, 7, 130, 1021, 3000, 20011};
+  std::uint64_t hash = 0;
+  int number = 0;
+  for (int type = 0; type < types; ++type) {
+    for (int op = 0; op < ops; ++op, ++number) {
+      const std::size_t count = counts[static_cast<std::size_t>(number) % counts.size()];
+      hash = mix(hash, reduce_once(self, comm, static_cast<pithDataType_t>(type),
+                                   static_cast<pithRedOp_t>(op), count, number));
+    }
+  }
+  for (int i = 0; i < 6; ++i, ++number) {
+    hash = mix(hash, reduce_once(self, comm, pithInt32, pithSum, 400'003, number));
+  }
+  self.agree(hash);
+}
+
+// Random 64-bit integers: whatever is wrong, missing or counted twice changes the sum.
+void random_sums(Rank& self) {
+  const Comm comm(self.join());
+  for (int number = 0; number < 12; ++number) {
+    const std::size_t count = std::size_t{1} << (number + 5);
+    const Placement place(number, self.rank);
+    Buffer send(count * 8, place.registered_send, place.offset);
+    Buffer recv(count * 8, place.registered_recv, place.offset);
+    const auto value = [&](int rank, std::size_t i) {
+      return mix(mix(i, static_cast<std::uint64_t>(rank)), static_cast<std::uint64_t>(number));
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t mine = value(self.rank, i);
+      std::memcpy(send.data() + 8 * i, &mine, 8);
+    }
+    ok(pithAllReduce(send.data(), recv.data(), count, pithUint64, pithSum, comm, nullptr));
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t sum = 0;
+      std::uint64_t got = 0;
+      for (int r = 0; r < self.size; ++r) sum += value(r, i);
+      std::memcpy(&got, recv.data() + 8 * i, 8);
+      ensure(got == sum, "a wrong sum");
+    }
+  }
+}
+
+// Rounding depends on the order of the additions, which must be one and the same for all ranks.
+void same_bits(Rank& self) {
+  const Comm comm(self.join());
+  std::uint64_t hash = 0;
+  for (const std::size_t count : {3u, 600u, 10'000u, 300'000u}) {
+    std::vector<float> values(count);
+    std::vector<float> sums(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t random = mix(i, static_cast<std::uint64_t>(self.rank) + 1);
+      values[i] = static_cast<float>(random >> 40) * 1e-3f + 0.1f;
+    }
+    ok(pithAllReduce(values.data(), sums.data(), count, pithFloat32, pithSum, comm, nullptr));
+    for (std::size_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (int r = 0; r < self.size; ++r) {
+        const std::uint64_t random = mix(i, static_cast<std::uint64_t>(r) + 1);
+        sum += static_cast<float>(random >> 40) * 1e-3f + 0.1f;
+      }
+      ensure(std::abs(sums[i] - sum) <= 1e-6 * self.size * sum, "a sum is off");
+    }
+    hash = hash_of(reinterpret_cast<const char*>(sums.data()), 4 * count, hash);
+  }
+  self.agree(hash);
+}
+
+void broadcasts(Rank& self) {
+  const Comm comm(self.join());
+  int number = 0;
+  for (const std::size_t count : {1u, 1000u, 65'537u, 500'000u}) {
+    for (int root = 0; root < self.size; ++root, ++number) {
+      const auto type = static_cast<pithDataType_t>(number % types);
+      const Placement place(number, self.rank);
+      const std::size_t bytes = count * size_of(type);
+      Buffer send(bytes, place.registered_send, place.offset);
+      Buffer recv(bytes, place.registered_recv, place.offset);
+      Buffer& result = place.in_place ? send : recv;
+      const bool is_root = self.rank == root;
+      const auto byte = [&](std::size_t i) {
+        return static_cast<char>(mix(i, static_cast<std::uint64_t>(number)));
+      };
+      if (is_root) {
+        for (std::size_t i = 0; i < bytes; ++i) send.data()[i] = byte(i);
+      }
+      const bool null_send = !is_root && number % 2 == 0;
+      ok(pithBroadcast(null_send ? nullptr : send.data(), result.data(), count, type, root, comm,
+                       nullptr));
+      for (std::size_t i = 0; i < bytes; ++i) ensure(result.data()[i] == byte(i), "a wrong byte");
+    }
+  }
+}
+
+void gathers(Rank& self) {
+  const Comm comm(self.join());
+  int number = 0;
+  for (const std::size_t count : {1u, 100u, 5'000u, 100'003u}) {
+    for (int turn = 0; turn < 3; ++turn, ++number) {
+      const auto type = static_cast<pithDataType_t>(number % types);
+      const Placement place(number, self.rank);
+      const std::size_t bytes = count * size_of(type);
+      const auto mine = static_cast<std::size_t>(self.rank) * bytes;
+      Buffer recv(bytes * static_cast<std::size_t>(self.size), place.registered_recv, place.offset);
+      Buffer apart(bytes, place.registered_send, place.offset);
+      char* send = place.in_place ? recv.data() + mine : apart.data();
+      const auto byte = [&](std::size_t i) {
+        return static_cast<char>(mix(i, static_cast<std::uint64_t>(number)));
+      };
+      for (std::size_t i = 0; i < bytes; ++i) send[i] = byte(mine + i);
+      ok(pithAllGather(send, recv.data(), count, type, comm, nullptr));
+      for (std::size_t i = 0; i < recv.size(); ++i) {
+        ensure(recv.data()[i] == byte(i), "a wrong byte");
+      }
+    }
+  }
+}
+
+void barriers(Rank& self) {
+  const Comm comm(self.join());
+  for (std::uint64_t turn = 1; turn <= 50; ++turn) {
+    self.slot(self.rank) = turn;
+    ok(pithBarrier(comm, nullptr));
+    for (int r = 0; r < self.size; ++r) {
+      ensure(self.slot(r) >= turn, "a rank had not come to the barrier");
+    }
+  }
+}
+
+void empty_calls(Rank& self) {
+  const Comm comm(self.join());
+  for (int turn = 0; turn < 3; ++turn) {
+    ok(pithAllReduce(nullptr, nullptr, 0, pithFloat32, pithSum, comm, nullptr));
+    ok(pithBroadcast(nullptr, nullptr, 0, pithInt8, self.size - 1, comm, nullptr));
+    ok(pithAllGather(nullptr, nullptr, 0, pithInt64, comm, nullptr));
+    reduce_once(self, comm, pithFloat64, pithSum, 5, turn);
+  }
+  int count = 0;
+  int rank = -1;
+  ok(pithCommCount(comm, &count));
+  ok(pithCommUserRank(comm, &rank));
+  ensure(count == self.size && rank == self.rank, "Count or UserRank is wrong");
+}
+
+void everywhere(const Body& body) {
+  for (const Setup& setup : every_link()) {
+    for (int size = 1; size <= 5; ++size) {
+      INFO(name_of(setup) << ", " << size << " ranks");
+      CHECK(run(size, setup, body) == "");
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("allreduce: every type and operation", "[calls]") { everywhere(all_types_and_ops); }
+TEST_CASE("allreduce: random integers", "[calls]") { everywhere(random_sums); }
+TEST_CASE("allreduce: the same bits on all ranks", "[calls]") { everywhere(same_bits); }
+TEST_CASE("broadcast: every root", "[calls]") { everywhere(broadcasts); }
+TEST_CASE("allgather", "[calls]") { everywhere(gathers); }
+TEST_CASE("barrier", "[calls]") { everywhere(barriers); }
+TEST_CASE("calls of count 0", "[calls]") { everywhere(empty_calls); }
+
+// What the thread sanitizer sees: ranks that share a process.
+TEST_CASE("collectives between threads", "[threads]") {
+  for (const char* transport : {"local", "shm", "tcp"}) {
+    for (const Way way : {Way::all, Way::threads}) {
+      if (way == Way::threads && std::string(transport) == "local") continue;
+      Setup setup;
+      setup.way = way;
+      setup.transport = transport;
+      INFO(name_of(setup));
+      CHECK(run(3, setup, all_types_and_ops) == "");
+      CHECK(run(2, setup, broadcasts) == "");
+      CHECK(run(3, setup, gathers) == "");
+      CHECK(run(3, setup, barriers) == "");
+    }
+  }
+}

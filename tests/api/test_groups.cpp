@@ -1,0 +1,305 @@
+// Groups: nesting, several communicators, set-up inside a group, groups in the background.
+#include <memory>
+#include <numeric>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+pithResult_t sum_into(const std::vector<std::int64_t>& send, std::vector<std::int64_t>& recv,
+                      pithComm_t comm) {
+  return pithAllReduce(send.data(), recv.data(), send.size(), pithInt64, pithSum, comm, nullptr);
+}
+
+// One reduction with a result that only this number and size give.
+struct Reduction {
+  Reduction(Rank& self, std::size_t count, int number) : send(count), recv(count, -1) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<std::int64_t>(i) + number;
+      send[i] = at * (self.rank + 1);
+    }
+    const auto n = static_cast<std::int64_t>(self.size);
+    factor = n * (n + 1) / 2;
+    first = number;
+  }
+  bool right() const {
+    for (std::size_t i = 0; i < recv.size(); ++i) {
+      if (recv[i] != (static_cast<std::int64_t>(i) + first) * factor) return false;
+    }
+    return true;
+  }
+  std::vector<std::int64_t> send;
+  std::vector<std::int64_t> recv;
+  std::int64_t factor = 0;
+  std::int64_t first = 0;
+};
+
+void nested(Rank& self) {
+  const Comm comm(self.join());
+  std::vector<Reduction> calls;
+  for (int i = 0; i < 20; ++i) calls.emplace_back(self, std::size_t{1} << (i % 15), i);
+  ok(pithGroupStart());
+  ok(pithGroupStart());
+  for (int i = 0; i < 10; ++i) ok(sum_into(calls[i].send, calls[i].recv, comm));
+  ok(pithGroupEnd());
+  ensure(calls[0].recv[0] == -1, "an inner end started the calls");
+  for (int i = 10; i < 20; ++i) ok(sum_into(calls[i].send, calls[i].recv, comm));
+  ok(pithBarrier(comm, nullptr));
+  ok(pithGroupEnd());
+  for (const Reduction& call : calls) ensure(call.right(), "a wrong sum");
+}
+
+void empty_groups(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithGroupStart());
+  ok(pithGroupEnd());
+  pithRequest_t request = nullptr;
+  ok(pithGroupStart());
+  ok(pithGroupEndAsync(&request));
+  ok(pithWait(request));
+  ok(pithBarrier(comm, nullptr));
+}
+
+// Calls on different communicators come in a different order on different ranks.
+void several_communicators(Rank& self) {
+  constexpr int comms = 3;
+  std::vector<pithComm_t> made(comms, nullptr);
+  for (int c = 0; c < comms; ++c) {
+    ok(pithCommInitRank(&made[c], self.size, self.id(c), self.rank));
+  }
+  for (int turn = 0; turn < 10; ++turn) {
+    std::vector<Reduction> calls;
+    for (int c = 0; c < comms; ++c) calls.emplace_back(self, 3'000 * turn + 10, turn + c);
+    ok(pithGroupStart());
+    for (int i = 0; i < comms; ++i) {
+      const int c = (i + self.rank) % comms;
+      ok(sum_into(calls[c].send, calls[c].recv, made[c]));
+    }
+    ok(pithGroupEnd());
+    for (const Reduction& call : calls) ensure(call.right(), "a wrong sum");
+  }
+  for (const pithComm_t comm : made) ok(pithCommDestroy(comm));
+}
+
+// Both communicators are made in one group, in opposite order on odd ranks.
+void init_in_a_group(Rank& self) {
+  pithComm_t made[2] = {};
+  const pithUniqueId ids_[2] = {self.id(0), self.id(1)};
+  ok(pithGroupStart());
+  for (int i = 0; i < 2; ++i) {
+    const int c = (i + self.rank) % 2;
+    ok(pithCommInitRank(&made[c], self.size, ids_[c], self.rank));
+    ensure(made[c] == nullptr, "set before the group has ended");
+  }
+  ok(pithGroupEnd());
+  for (const pithComm_t comm : made) {
+    Reduction call(self, 100, 3);
+    ok(sum_into(call.send, call.recv, comm));
+    ensure(call.right(), "a wrong sum");
+    ok(pithCommDestroy(comm));
+  }
+}
+
+// One thread is all ranks.
+void one_thread(Rank&) {
+  for (const int size : {1, 2, 4}) {
+    std::vector<pithComm_t> comms(static_cast<std::size_t>(size), nullptr);
+    ok(pithCommInitAll(comms.data(), size, nullptr));
+    for (const std::size_t count : {1u, 1000u, 200'000u}) {
+      std::vector<std::int64_t> send(count, 3);
+      std::vector<std::vector<std::int64_t>> recv(comms.size(), std::vector<std::int64_t>(count));
+      for (int turn = 0; turn < 3; ++turn) {
+        ok(pithGroupStart());
+        for (std::size_t r = 0; r < comms.size(); ++r) ok(sum_into(send, recv[r], comms[r]));
+        for (const pithComm_t comm : comms) ok(pithBarrier(comm, nullptr));
+        if (turn == 2) {
+          pithRequest_t request = nullptr;
+          ok(pithGroupEndAsync(&request));
+          ok(pithWait(request));
+        } else {
+          ok(pithGroupEnd());
+        }
+        for (const auto& sums : recv) {
+          ensure(sums == std::vector<std::int64_t>(count, 3 * size), "a wrong sum");
+        }
+      }
+    }
+    for (const pithComm_t comm : comms) ok(pithCommDestroy(comm));
+  }
+}
+
+void in_flight(Rank& self) {
+  const Comm comm(self.join());
+  constexpr int groups = 8;
+  for (int turn = 0; turn < 5; ++turn) {
+    std::vector<Reduction> calls;
+    for (int i = 0; i < groups; ++i) {
+      calls.emplace_back(self, i % 2 ? 50'000 : 10, i + turn);
+    }
+    std::vector<pithRequest_t> requests(groups, nullptr);
+    for (int i = 0; i < groups; ++i) {
+      ok(pithGroupStart());
+      ok(sum_into(calls[i].send, calls[i].recv, comm));
+      ok(pithGroupEndAsync(&requests[i]));
+      ensure(requests[i] != nullptr, "no request");
+    }
+    Reduction blocking(self, 500, 77);
+    ok(sum_into(blocking.send, blocking.recv, comm));
+    ensure(blocking.right(), "a wrong sum of the blocking call");
+    for (int i = groups; i-- > 0;) {
+      if (i % 2 != 0) {
+        ok(pithWait(requests[i]));
+        continue;
+      }
+      int done = 0;
+      wait_until([&] {
+        ok(pithTest(requests[i], &done));
+        return done == 1;
+      });
+    }
+    for (const Reduction& call : calls) ensure(call.right(), "a wrong sum");
+  }
+}
+
+// The caller makes no call into the library: the library's own thread must do all the work.
+void progresses_alone(Rank& self) {
+  const Comm comm(self.join());
+  for (const std::size_t count : {1u, 100'000u}) {
+    Reduction call(self, count, 5);
+    pithRequest_t request = nullptr;
+    ok(pithGroupStart());
+    ok(sum_into(call.send, call.recv, comm));
+    ok(pithGroupEndAsync(&request));
+    const volatile std::int64_t& last = call.recv.back();
+    wait_until([&] { return last != -1; });
+    self.meet();
+    int done = 0;
+    wait_until([&] {
+      ok(pithTest(request, &done));
+      return done == 1;
+    });
+    ensure(call.right(), "a wrong sum");
+  }
+}
+
+// A refused call is the group's result, nothing of the group runs, and the next group is well.
+void errors_in_groups(Rank& self) {
+  const Comm comm(self.join());
+  const int bad = self.size + 97;
+  const auto bad_type = static_cast<pithDataType_t>(bad);
+  std::int64_t one = 1;
+  std::int64_t sum = -1;
+  ok(pithGroupStart());
+  ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr));
+  fails(pithAllReduce(&one, &sum, 1, bad_type, pithSum, comm, nullptr), pithInvalidArgument,
+        {"pithAllReduce", "type", "99"});
+  fails(pithGroupEnd(), pithInvalidArgument, {"type", "99"});
+  ensure(sum == -1, "a refused group has run");
+
+  pithRequest_t request = nullptr;
+  ok(pithGroupStart());
+  fails(pithBroadcast(&one, &sum, 1, pithInt64, 77, comm, nullptr), pithInvalidArgument, {"root"});
+  fails(pithGroupEndAsync(&request), pithInvalidArgument, {"root", "77"});
+  ensure(request == nullptr, "a refused group left a request");
+
+  ok(pithGroupStart());
+  ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr));
+  ok(pithGroupEnd());
+  ensure(sum == self.size, "a wrong sum after a refused group");
+}
+
+void wrong_ends(Rank& self) {
+  pithRequest_t request = nullptr;
+  fails(pithGroupEnd(), pithInvalidUsage, {"pithGroupEnd", "pithGroupStart"});
+  fails(pithGroupEndAsync(&request), pithInvalidUsage, {"pithGroupEndAsync"});
+  ok(pithGroupStart());
+  fails(pithGroupEndAsync(nullptr), pithInvalidArgument, {"request is NULL"});
+  ok(pithGroupStart());
+  fails(pithGroupEndAsync(&request), pithInvalidUsage, {"outermost"});
+  ok(pithGroupEnd());
+  ok(pithGroupEnd());
+  fails(pithGroupEnd(), pithInvalidUsage, {"pithGroupStart"});
+  fails(pithWait(nullptr), pithInvalidArgument, {"request is NULL"});
+  int done = 0;
+  fails(pithTest(nullptr, &done), pithInvalidArgument, {"request is NULL"});
+
+  // A set-up cannot run in the background.
+  pithComm_t comm = nullptr;
+  const pithUniqueId id = self.id();
+  ok(pithGroupStart());
+  ok(pithCommInitRank(&comm, 1, id, 0));
+  fails(pithGroupEndAsync(&request), pithInvalidUsage, {"pithGroupEnd"});
+  ensure(comm == nullptr, "a communicator came of a refused group");
+}
+
+// Finalize waits for what is in flight.
+void finalize_waits(Rank& self) {
+  const Comm comm(self.join());
+  Reduction call(self, 200'000, 9);
+  pithRequest_t request = nullptr;
+  ok(pithGroupStart());
+  ok(sum_into(call.send, call.recv, comm));
+  ok(pithGroupEndAsync(&request));
+  ok(pithCommFinalize(comm));
+  ensure(call.right(), "finalized before the call in flight had ended");
+  ok(pithWait(request));
+}
+
+void on_processes(int size, const Body& body) {
+  for (Setup setup : every_link()) {
+    if (setup.way != Way::processes) continue;
+    INFO(name_of(setup));
+    CHECK(run(size, setup, body) == "");
+  }
+}
+
+void everywhere(int size, const Body& body) {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(size, setup, body) == "");
+  }
+}
+
+Setup alone() {
+  Setup setup;
+  setup.way = Way::alone;
+  return setup;
+}
+
+}  // namespace
+
+TEST_CASE("groups nest", "[groups]") { everywhere(3, nested); }
+TEST_CASE("groups without calls", "[groups]") { everywhere(2, empty_groups); }
+TEST_CASE("a group of several communicators in any order", "[groups]") {
+  on_processes(3, several_communicators);
+}
+TEST_CASE("communicators made in a group", "[groups]") { on_processes(3, init_in_a_group); }
+TEST_CASE("one thread drives all ranks", "[groups][threads]") {
+  CHECK(run(1, alone(), one_thread) == "");
+}
+TEST_CASE("several groups in flight", "[groups]") {
+  everywhere(2, in_flight);
+  everywhere(3, in_flight);
+}
+TEST_CASE("groups progress while the caller computes", "[groups]") {
+  everywhere(2, progresses_alone);
+}
+TEST_CASE("errors inside a group", "[groups]") { everywhere(2, errors_in_groups); }
+TEST_CASE("groups that end wrongly", "[groups]") { CHECK(run(1, alone(), wrong_ends) == ""); }
+TEST_CASE("finalize waits for the background", "[groups]") { everywhere(2, finalize_waits); }
+
+TEST_CASE("groups between threads", "[threads]") {
+  for (const char* transport : {"local", "shm", "tcp"}) {
+    Setup setup;
+    setup.way = Way::all;
+    setup.transport = transport;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, nested) == "");
+    CHECK(run(3, setup, in_flight) == "");
+    CHECK(run(2, setup, progresses_alone) == "");
+    CHECK(run(2, setup, finalize_waits) == "");
+  }
+}

@@ -1,0 +1,304 @@
+// What callers do wrong: each refusal names the argument, its value and what was expected.
+#include <cstdlib>
+#include <limits>
+#include <thread>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+constexpr auto most = std::numeric_limits<std::size_t>::max();
+
+Setup alone() {
+  Setup setup;
+  setup.way = Way::alone;
+  return setup;
+}
+
+void bad_arguments(Rank& self) {
+  const Comm comm(self.join());
+  float a[4] = {1, 2, 3, 4};
+  float b[16] = {};
+  const auto reduce = [&](const void* send, void* recv, std::size_t count, int type, int op,
+                          pithComm_t on, pithStream_t stream) {
+    return pithAllReduce(send, recv, count, static_cast<pithDataType_t>(type),
+                         static_cast<pithRedOp_t>(op), on, stream);
+  };
+  constexpr auto bad = pithInvalidArgument;
+  fails(reduce(nullptr, b, 4, 7, 0, comm, nullptr), bad, {"pithAllReduce", "send is NULL"});
+  fails(reduce(a, nullptr, 4, 7, 0, comm, nullptr), bad, {"recv is NULL"});
+  fails(reduce(a, b, 4, 12, 0, comm, nullptr), bad, {"type is 12", "expected 0 to 11"});
+  fails(reduce(a, b, 4, -1, 0, comm, nullptr), bad, {"type is -1"});
+  fails(reduce(a, b, 4, 7, 5, comm, nullptr), bad, {"op is 5", "expected 0 to 4"});
+  fails(reduce(a, b, 4, 7, -1, comm, nullptr), bad, {"op is -1"});
+  fails(reduce(a, b, 4, 7, 0, nullptr, nullptr), bad, {"comm is NULL"});
+  fails(reduce(a, b, 4, 7, 0, comm, a), bad, {"stream is 0x", "expected NULL"});
+  fails(reduce(a, b, most, 7, 0, comm, nullptr), bad, {"count is", "at most"});
+  fails(reduce(a, b, most / 8 + 1, 8, 0, comm, nullptr), bad, {"count is", "at most"});
+
+  const auto broadcast = [&](const void* send, void* recv, std::size_t count, int root) {
+    return pithBroadcast(send, recv, count, pithFloat32, root, comm, nullptr);
+  };
+  fails(broadcast(a, b, 4, self.size), bad, {"pithBroadcast", "root is", "expected 0 to"});
+  fails(broadcast(a, b, 4, -1), bad, {"root is -1"});
+  fails(broadcast(nullptr, b, 4, self.rank), bad, {"send is NULL"});
+  fails(broadcast(a, nullptr, 4, 0), bad, {"recv is NULL"});
+  fails(broadcast(a, b, most, 0), bad, {"count is"});
+
+  fails(pithAllGather(nullptr, b, 4, pithFloat32, comm, nullptr), bad, {"pithAllGather", "send"});
+  fails(pithAllGather(a, nullptr, 4, pithFloat32, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithAllGather(a, b, most / 16, pithFloat32, comm, nullptr), bad, {"sendcount is"});
+  fails(pithBarrier(nullptr, nullptr), bad, {"pithBarrier", "comm is NULL"});
+  fails(pithBarrier(comm, a), bad, {"stream is"});
+  fails(pithCommCount(comm, nullptr), bad, {"pithCommCount", "count is NULL"});
+  fails(pithCommUserRank(comm, nullptr), bad, {"pithCommUserRank", "rank is NULL"});
+  int number = 0;
+  fails(pithCommCount(nullptr, &number), bad, {"comm is NULL"});
+
+  // Nothing was sent and nothing changed: all ranks go on.
+  ok(reduce(a, b, 4, 7, 0, comm, nullptr));
+  ensure(b[3] == 4.0f * static_cast<float>(self.size), "a wrong sum after refused calls");
+}
+
+void bad_creation(Rank&) {
+  constexpr auto bad = pithInvalidArgument;
+  fails(pithGetVersion(nullptr), bad, {"version is NULL"});
+  fails(pithGetUniqueId(nullptr), bad, {"id is NULL"});
+  pithUniqueId id;
+  ok(pithGetUniqueId(&id));
+  pithComm_t comm = nullptr;
+  fails(pithCommInitRank(nullptr, 1, id, 0), bad, {"comm is NULL"});
+  fails(pithCommInitRank(&comm, 0, id, 0), bad, {"nranks is 0", "at least 1"});
+  fails(pithCommInitRank(&comm, -3, id, 0), bad, {"nranks is -3"});
+  fails(pithCommInitRank(&comm, 2, id, 2), bad, {"rank is 2", "expected 0 to 1"});
+  fails(pithCommInitRank(&comm, 2, id, -1), bad, {"rank is -1"});
+  pithUniqueId garbage;
+  std::fill(std::begin(garbage.internal), std::end(garbage.internal), 'x');
+  fails(pithCommInitRank(&comm, 1, garbage, 0), bad, {"id", "pithGetUniqueId"});
+  // The head is right, the address is not one.
+  pithUniqueId torn = id;
+  std::fill(std::begin(torn.internal) + 24, std::end(torn.internal), '?');
+  ensure(pithCommInitRank(&comm, 1, torn, 0) != pithSuccess, "a torn id was taken");
+  const int device = 0;
+  fails(pithCommInitAll(nullptr, 1, nullptr), bad, {"comms is NULL"});
+  fails(pithCommInitAll(&comm, 0, nullptr), bad, {"n is 0"});
+  fails(pithCommInitAll(&comm, 1, &device), bad, {"devices"});
+  ensure(comm == nullptr, "a refused call made a communicator");
+  ok(pithCommInitRank(&comm, 1, id, 0));
+  ok(pithCommDestroy(comm));
+}
+
+void memory(Rank&) {
+  constexpr auto bad = pithInvalidArgument;
+  void* a = nullptr;
+  fails(pithMemAlloc(nullptr, 8), bad, {"pointer is NULL"});
+  fails(pithMemAlloc(&a, most), pithSystemError, {"bytes"});
+  fails(pithMemAlloc(&a, most / 2), pithSystemError, {"bytes"});
+  ensure(a == nullptr, "a refused allocation set the pointer");
+  ok(pithMemFree(nullptr));
+  int local = 0;
+  fails(pithMemFree(&local), bad, {"0x", "pithMemAlloc"});
+  for (const std::size_t bytes : {0u, 1u, 100u, 5000u, 5'000'000u}) {
+    ok(pithMemAlloc(&a, bytes));
+    ensure(reinterpret_cast<std::uintptr_t>(a) % 64 == 0, "not aligned to 64 bytes");
+    fails(pithMemFree(static_cast<char*>(a) + 1), bad, {"pithMemAlloc"});
+    ok(pithMemFree(a));
+    fails(pithMemFree(a), bad, {"freed"});
+  }
+}
+
+void messages(Rank& self) {
+  ensure(std::string(pithGetLastError(nullptr)).empty(), "a message before any error");
+  for (int code = -1; code < 12; ++code) {
+    ensure(*pithGetErrorString(static_cast<pithResult_t>(code)) != 0, "no text for a code");
+  }
+  int version = 0;
+  ok(pithGetVersion(&version));
+  ensure(version == PITH_VERSION_CODE, "a wrong version");
+  fails(pithGetVersion(nullptr), pithInvalidArgument, {"version"});
+  std::string other;
+  std::thread([&] {
+    other = pithGetLastError(nullptr);
+    pithMemAlloc(nullptr, 1);
+  }).join();
+  ensure(other.empty(), "another thread's message");
+  ensure(std::string(pithGetLastError(nullptr)).find("version") != std::string::npos,
+         "another thread has changed this one's message");
+  const Comm comm(self.join());
+  ensure(std::string(pithGetLastError(comm)).empty(), "a new communicator has a message");
+}
+
+void finalized(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithBarrier(comm, nullptr));
+  ok(pithCommFinalize(comm));
+  char byte = 0;
+  fails(pithAllReduce(&byte, &byte, 1, pithInt8, pithSum, comm, nullptr), pithInvalidArgument,
+        {"finalized"});
+  fails(pithBarrier(comm, nullptr), pithInvalidArgument, {"finalized"});
+  ok(pithCommFinalize(nullptr));
+  ok(pithCommDestroy(nullptr));
+  ok(pithCommAbort(nullptr));
+}
+
+// What every rank gets from a start-up that must fail.
+void starts_badly(int size, Setup setup, const Body& body) {
+  setup.limit_s = 15;
+  CHECK(run(size, setup, body) == "");
+}
+
+pithResult_t init(Rank& self, int size, int rank) {
+  pithComm_t comm = nullptr;
+  const pithUniqueId id = self.id();
+  const pithResult_t result = pithCommInitRank(&comm, size, id, rank);
+  self.meet();  // the root's process must outlive the others' failure
+  if (result == pithSuccess) pithCommDestroy(comm);
+  return result;
+}
+
+// Ranks that disagree on a call: an error on all, soon, and revoked from then on.
+using Call = std::function<pithResult_t(pithComm_t)>;
+
+void disagree(const Call& even, const Call& odd) {
+  const auto body = [&](Rank& self) {
+    const Comm comm(self.join());
+    ok(pithBarrier(comm, nullptr));
+    const double start = now_s();
+    pithResult_t result = (self.rank % 2 ? odd : even)(comm);
+    // An eager rank may have returned; it hears of it in its next call.
+    if (result == pithSuccess) result = pithBarrier(comm, nullptr);
+    const std::string text = pithGetLastError(nullptr);
+    ensure(result == pithInvalidUsage || result == pithRemoteError,
+           "code " + std::to_string(result) + " for a mismatch: " + text);
+    ensure(text.find("rank ") != std::string::npos, "\"" + text + "\" names no rank");
+    ensure(now_s() - start < 3, "a mismatch took long");
+    ensure(pithBarrier(comm, nullptr) != pithSuccess, "not revoked");
+    self.meet();
+  };
+  for (Setup setup : every_link()) {
+    setup.limit_s = 10;
+    for (const int size : {2, 3}) {
+      INFO(name_of(setup) << ", " << size << " ranks");
+      CHECK(run(size, setup, body) == "");
+    }
+  }
+}
+
+Call allreduce(std::size_t count, pithDataType_t type, pithRedOp_t op) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 8);
+    std::vector<char> recv(count * 8);
+    return pithAllReduce(send.data(), recv.data(), count, type, op, comm, nullptr);
+  };
+}
+
+Call broadcast(std::size_t count, int root) {
+  return [=](pithComm_t comm) {
+    std::vector<char> buffer(count);
+    return pithBroadcast(buffer.data(), buffer.data(), count, pithInt8, root, comm, nullptr);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("bad arguments of collectives", "[misuse]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, bad_arguments) == "");
+  }
+}
+
+TEST_CASE("bad arguments alone", "[misuse]") {
+  CHECK(run(1, alone(), bad_creation) == "");
+  CHECK(run(1, alone(), memory) == "");
+  CHECK(run(1, alone(), messages) == "");
+  CHECK(run(2, Setup(), finalized) == "");
+}
+
+TEST_CASE("a wrong nranks", "[misuse]") {
+  starts_badly(3, {}, [](Rank& self) {
+    if (self.rank != 2) {
+      sleep_s(0);
+    } else {
+      sleep_s(0.3);
+    }
+    const pithResult_t result = init(self, self.rank == 2 ? 2 : 3, self.rank == 2 ? 1 : self.rank);
+    ensure(result != pithSuccess, "different nranks were taken");
+    if (self.rank == 2) fails(result, pithRemoteError, {"nranks 2", "3"});
+  });
+}
+
+TEST_CASE("a rank joins twice", "[misuse]") {
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};
+  starts_badly(3, setup, [](Rank& self) {
+    const pithResult_t result = init(self, 3, self.rank == 2 ? 1 : self.rank);
+    ensure(result == pithRemoteError, "a rank joined twice");
+    ensure(std::string(pithGetLastError(nullptr)).find("rank ") != std::string::npos, "no rank");
+  });
+}
+
+TEST_CASE("a rank is missing at start-up", "[misuse]") {
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};
+  starts_badly(3, setup, [](Rank& self) {
+    const double start = now_s();
+    if (self.rank == 1) {
+      self.id();
+      self.meet();
+      return;
+    }
+    fails(init(self, 3, self.rank), pithRemoteError, {"rank 1", "1 s"});
+    ensure(now_s() - start < 4, "PITH_INIT_TIMEOUT=1 took long");
+  });
+}
+
+TEST_CASE("settings that must be the same", "[misuse]") {
+  starts_badly(2, {}, [](Rank& self) {
+    setenv("PITH_CHUNK", self.rank == 0 ? "4096" : "8192", 1);
+    const pithResult_t result = init(self, 2, self.rank);
+    fails(result, pithInvalidUsage, {"PITH_CHUNK", "4096", "8192", "rank 0", "rank 1"});
+  });
+}
+
+TEST_CASE("settings that mean nothing", "[misuse]") {
+  Setup setup = alone();
+  setup.environment = {{"PITH_ALGO", "allreduce:magic"}};
+  CHECK(run(1, setup, [](Rank& self) {
+          pithComm_t comm = nullptr;
+          fails(pithCommInitRank(&comm, 1, self.id(), 0), pithInvalidArgument,
+                {"PITH_ALGO", "allreduce:magic", "allreduce:ring", "broadcast:chain"});
+          fails(pithCommInitAll(&comm, 1, nullptr), pithInvalidArgument, {"allreduce:ring"});
+        }) == "");
+  setup.environment = {{"PITH_CHUNK", "many"}};
+  CHECK(run(1, setup, [](Rank&) {
+          pithUniqueId id;
+          fails(pithGetUniqueId(&id), pithInvalidArgument, {"PITH_CHUNK", "many", "whole number"});
+        }) == "");
+  setup.environment = {{"PITH_TRANSPORT", "pigeon"}};
+  CHECK(run(1, setup, [](Rank&) {
+          pithComm_t comm = nullptr;
+          fails(pithCommInitAll(&comm, 1, nullptr), pithInvalidArgument,
+                {"PITH_TRANSPORT", "pigeon", "shm", "tcp", "local"});
+        }) == "");
+}
+
+TEST_CASE("ranks disagree on a call", "[misuse]") {
+  SECTION("count") {
+    disagree(allreduce(10, pithInt32, pithSum), allreduce(11, pithInt32, pithSum));
+  }
+  SECTION("a long and a short one") {
+    disagree(allreduce(200'000, pithInt32, pithSum), allreduce(1, pithInt32, pithSum));
+  }
+  SECTION("type") {
+    disagree(allreduce(5'000, pithInt32, pithSum), allreduce(5'000, pithFloat32, pithSum));
+  }
+  SECTION("operation") {
+    disagree(allreduce(5'000, pithInt32, pithSum), allreduce(5'000, pithInt32, pithMax));
+  }
+  SECTION("collective") { disagree(allreduce(8, pithInt8, pithSum), broadcast(8, 0)); }
+  SECTION("root") { disagree(broadcast(1000, 0), broadcast(1000, 1)); }
+}

@@ -1,0 +1,92 @@
+// One dense collective call with the memory of all its ranks: random inputs, a plain reference, and
+// the checks of the results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "tests/sim/world.hpp"
+
+namespace pith::test {
+
+struct DenseCase {
+  const Algorithm* algorithm = nullptr;
+  int ranks = 2;
+  std::size_t count = 0;
+  DType type = DType::u64;
+  Op op = Op::sum;
+  int root = 0;
+  bool in_place = false;
+  std::size_t shift = 0;  // the buffers' distance from an aligned address
+  Tuning tuning{64, 1};
+  std::uint64_t seed = 1;
+};
+
+std::string describe(const DenseCase& c);
+
+// A hash that serves as data: every (seed, rank, index) has its own 64 bits.
+constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t rank, std::uint64_t index) {
+  std::uint64_t bits = seed * 0x9E3779B97F4A7C15U + rank * 0xD1342543DE82EF95U + index + 1;
+  for (int round = 0; round < 2; ++round) {
+    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;
+    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
+    bits ^= bits >> 31;
+  }
+  return bits;
+}
+
+// Memory of one rank, from the registered heap or not.
+struct FreeBuffer {
+  bool registered = false;
+  void operator()(std::byte* memory) const;
+};
+struct Buffer {
+  std::unique_ptr<std::byte, FreeBuffer> memory;
+  std::size_t size = 0;
+  std::size_t send = 0;  // offsets
+  std::size_t recv = 0;
+};
+
+class DenseProgram final : public Program {
+ public:
+  // `registered`: whether a rank's buffers lie in the registered heap; nobody's if empty.
+  explicit DenseProgram(const DenseCase& dense, const std::function<bool(int)>& registered = {});
+
+  Task<Error> start(Call& call, int rank) override {
+    return case_.algorithm->run(call, args(rank));
+  }
+  std::span<std::byte> memory(int rank) override {
+    Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
+    return {buffer.memory.get(), buffer.size};
+  }
+  CollectiveArgs args(int rank);
+  // What is wrong after a successful call: results, inputs that changed, bytes beside the buffers.
+  // Empty is good.
+  std::string check() const;
+
+ private:
+  std::size_t element() const { return size_of(case_.type); }
+  std::size_t send_bytes() const { return case_.count * element(); }
+  std::size_t recv_bytes() const;
+  std::vector<std::byte> input(int rank) const;
+  const std::byte* recv(int rank) const;
+  void lay_out(int rank, bool registered);
+  std::string check_around(int rank) const;
+  std::string check_equal(int rank, std::span<const std::byte> expected) const;
+  std::string check_floats(const std::vector<std::vector<std::byte>>& inputs) const;
+  std::string check_reduced(const std::vector<std::vector<std::byte>>& inputs) const;
+
+  DenseCase case_;
+  std::vector<Buffer> buffers_;
+};
+
+// Runs the case in a world of its own; says what went wrong.
+std::string run_case(const DenseCase& c, SimConfig config);
+
+}  // namespace pith::test

@@ -1,0 +1,145 @@
+#include "tests/collectives/real_ranks.hpp"
+
+#include <thread>
+
+#include "core/clock.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::uint64_t patience_ns = 60'000'000'000;
+constexpr Secret secret{std::byte{1}, std::byte{2}};
+
+void expect(const Error& error) {
+  if (error) throw std::runtime_error(error.message());
+}
+
+}  // namespace
+
+RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
+    : meeting_(meeting), engine_(meeting.ranks) {
+  engine_.set_oversubscribed(true);
+  engine_.own();
+  context_.rank = rank;
+  context_.size = meeting.ranks;
+  comm_.id = 1;
+  if (kind == RealKind::local) {
+    transport_ = std::make_unique<LocalTransport>(engine_.scheduler(), engine_.mailbox(), rank,
+                                                  meeting.hub);
+  } else {
+    transport_ = kind == RealKind::shm ? connect_shm() : connect_tcp();
+  }
+  engine_.add(*transport_);
+  for (int peer = 0; peer < size(); ++peer) {
+    routes_.push_back({peer == rank ? nullptr : transport_.get(), peer});
+  }
+  context_.scheduler = &engine_.scheduler();
+  context_.arena = &engine_.arena();
+  context_.mailbox = &engine_.mailbox();
+  context_.compute = context_.host = &compute_;
+  context_.comm = &comm_;
+  context_.routes = routes_;
+  context_.revoke = [](void* self, const Error& error) {
+    static_cast<RealRank*>(self)->revoke(error);
+  };
+  context_.revoke_context = this;
+}
+
+std::unique_ptr<Transport> RealRank::connect_shm() {
+  auto shm = std::make_unique<ShmTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
+                                            secret);
+  Expected<std::string> name = shm->listen();
+  expect(name.error());
+  meeting_.names[static_cast<std::size_t>(rank())] = *name;
+  meet();
+  std::vector<std::string> names = meeting_.names;
+  names[static_cast<std::size_t>(rank())].clear();
+  std::vector<bool> attached;
+  expect(shm->attach(names, attached, monotonic_ns() + patience_ns));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank() && !attached[static_cast<std::size_t>(peer)]) {
+      throw std::runtime_error("a peer did not attach");
+    }
+  }
+  return shm;
+}
+
+std::unique_ptr<Transport> RealRank::connect_tcp() {
+  auto tcp = std::make_unique<TcpTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
+                                            secret);
+  Expected<std::string> name = tcp->listen();
+  expect(name.error());
+  meeting_.names[static_cast<std::size_t>(rank())] = *name;
+  meet();
+  std::vector<std::uint8_t> use(static_cast<std::size_t>(size()), 1);
+  use[static_cast<std::size_t>(rank())] = 0;
+  expect(tcp->connect(meeting_.names, use, monotonic_ns() + patience_ns));
+  return tcp;
+}
+
+void RealRank::leave() {
+  if (auto* shm = dynamic_cast<ShmTransport*>(transport_.get())) shm->close();
+  if (auto* tcp = dynamic_cast<TcpTransport*>(transport_.get())) {
+    tcp->close(monotonic_ns() + patience_ns);
+  }
+}
+
+void RealRank::revoke(const Error& error) {
+  if (comm_.revoked) return;
+  comm_.revoked = error;
+  meeting_.failed = true;
+  engine_.mailbox().quiesce(comm_, error);
+  transport_->quiesce(comm_, error);
+}
+
+void RealRank::meet() {
+  const int target = ++meetings_ * meeting_.ranks;
+  meeting_.arrived.fetch_add(1);
+  engine_.drive_until(
+      [&] { return meeting_.arrived.load() >= target || meeting_.failed.load(); });
+  if (meeting_.failed) throw std::runtime_error("another rank has failed");
+}
+
+void RealRank::run(const std::function<Task<Error>(Call&)>& start) {
+  Call call(context_, ++calls_, calls_);
+  Task<Error> task = start(call);
+  engine_.scheduler().make_ready(task.handle());
+  engine_.drive_until([&] { return task.done() || meeting_.failed.load(); });
+  if (!task.done()) revoke(Error(Code::remote, "another rank has failed"));
+  engine_.drive_until([&] { return task.done(); });
+  expect(task.take());
+}
+
+std::string run_real(RealKind kind, int ranks, const std::function<void(RealRank&)>& body) {
+  Meeting meeting(ranks);
+  if (kind == RealKind::local) {
+    Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
+    if (!hub) return hub.error().message();
+    meeting.hub = *hub;
+  }
+  std::vector<std::string> failures(static_cast<std::size_t>(ranks));
+  auto live = [&](int number) {
+    try {
+      RealRank rank(kind, number, meeting);
+      rank.meet();
+      body(rank);
+      rank.meet();
+      rank.leave();
+    } catch (const std::exception& failure) {
+      meeting.failed = true;
+      failures[static_cast<std::size_t>(number)] = failure.what();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(live, rank);
+  for (std::thread& thread : threads) thread.join();
+  std::string all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string& failure = failures[static_cast<std::size_t>(rank)];
+    if (!failure.empty()) all += "rank " + std::to_string(rank) + ": " + failure + "\n";
+  }
+  return all;
+}
+
+}  // namespace pith::test

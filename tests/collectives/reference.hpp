@@ -1,0 +1,128 @@
+// What a reduction means, one element at a time and without the library's kernels.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/dtype.hpp"
+#include "kernels/scalar.hpp"
+
+namespace pith::test {
+
+// --- integers: all of them in 64 bits, cut to the type after every operation ---
+
+constexpr bool is_signed(DType type) {
+  return type == DType::i8 || type == DType::i32 || type == DType::i64;
+}
+
+constexpr std::uint64_t cut(DType type, std::uint64_t value) {
+  const auto unused = static_cast<unsigned>(64 - 8 * size_of(type));
+  if (!is_signed(type)) return value << unused >> unused;
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+inline std::uint64_t load_integer(DType type, const std::byte* from) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, from, size_of(type));
+  return cut(type, value);
+}
+
+constexpr std::uint64_t combine_integers(DType type, Op op, std::uint64_t a, std::uint64_t b) {
+  const bool below = is_signed(type) ? static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b)
+                                     : a < b;
+  switch (op) {
+    case Op::prod:
+      return cut(type, a * b);
+    case Op::max:
+      return below ? b : a;
+    case Op::min:
+      return below ? a : b;
+    default:
+      return cut(type, a + b);
+  }
+}
+
+constexpr std::uint64_t divide_integer(DType type, std::uint64_t value, int ranks) {
+  if (!is_signed(type)) return value / static_cast<std::uint64_t>(ranks);
+  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value) / ranks);
+}
+
+// --- floats ---
+
+// Half of the distance from 1 to the next number, and the smallest number above 0.
+struct Precision {
+  double unit;
+  double least;
+};
+
+constexpr Precision precision_of(DType type) {
+  switch (type) {
+    case DType::f16:
+      return {0x1p-11, 0x1p-24};
+    case DType::bf16:
+      return {0x1p-8, 0x1p-133};
+    case DType::f8e4m3:
+      return {0x1p-4, 0x1p-9};
+    case DType::f8e5m2:
+      return {0x1p-3, 0x1p-16};
+    case DType::f32:
+      return {0x1p-24, 0x1p-149};
+    default:
+      return {0x1p-53, 0};
+  }
+}
+
+template <class T>
+T load_as(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+inline double load_float(DType type, const std::byte* from) {
+  using namespace kernels;
+  switch (type) {
+    case DType::f16:
+      return static_cast<double>(scalar::decode<Float16>(load_as<std::uint16_t>(from)));
+    case DType::bf16:
+      return static_cast<double>(scalar::decode<Bfloat16>(load_as<std::uint16_t>(from)));
+    case DType::f8e4m3:
+      return static_cast<double>(scalar::decode<Float8e4m3>(load_as<std::uint8_t>(from)));
+    case DType::f8e5m2:
+      return static_cast<double>(scalar::decode<Float8e5m2>(load_as<std::uint8_t>(from)));
+    case DType::f32:
+      return static_cast<double>(load_as<float>(from));
+    default:
+      return load_as<double>(from);
+  }
+}
+
+inline void store_float(DType type, std::byte* to, double value) {
+  using namespace kernels;
+  auto put = [to](auto bits) { std::memcpy(to, &bits, sizeof bits); };
+  switch (type) {
+    case DType::f16:
+      return put(scalar::encode<Float16>(value));
+    case DType::bf16:
+      return put(scalar::encode<Bfloat16>(value));
+    case DType::f8e4m3:
+      return put(scalar::encode<Float8e4m3>(value));
+    case DType::f8e5m2:
+      return put(scalar::encode<Float8e5m2>(value));
+    case DType::f32:
+      return put(static_cast<float>(value));
+    default:
+      return put(value);
+  }
+}
+
+inline long double combine_floats(Op op, long double a, long double b) {
+  if (op == Op::prod) return a * b;
+  if (op == Op::max) return a < b ? b : a;
+  if (op == Op::min) return a < b ? a : b;
+  return a + b;
+}
+
+}  // namespace pith::test

@@ -1,0 +1,150 @@
+// Every algorithm against the plain reference: types, operations, numbers of ranks, sizes around
+// chunk and block boundaries, in and out of place, unaligned. PITH_TEST_FULL=1 runs the product of
+// types, operations, ranks and sizes; by default every two values of two settings meet.
+#include <array>
+#include <cstdlib>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/dense_program.hpp"
+#include "tests/collectives/pairwise.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::array tunings{Tuning{64, 1}, Tuning{64, 2}, Tuning{128, 3}, Tuning{256, 4}};
+constexpr int size_count = 14;
+
+// Sizes in elements where something changes: blocks, chunks of blocks, chunks of the vector.
+std::size_t size_at(int which, int ranks, DType type, const Tuning& tuning) {
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::size_t chunk = std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
+  const std::array<std::size_t, size_count> sizes{
+      0,         1,         p - 1,         p,         p + 1, chunk - 1, chunk,
+      chunk + 1, p * chunk, p * chunk - 1, p * chunk + 1, 255,   256,       3 * p * chunk + p / 2};
+  return sizes[static_cast<std::size_t>(which)];
+}
+
+
+DenseCase make_case(const Algorithm& algorithm, const Combination& v, std::uint64_t seed) {
+  DenseCase c;
+  c.algorithm = &algorithm;
+  c.type = static_cast<DType>(v[0]);
+  c.op = static_cast<Op>(v[1]);
+  c.ranks = v[2] + 2;
+  c.tuning = tunings[static_cast<std::size_t>(v[6])];
+  c.count = size_at(v[3], c.ranks, c.type, c.tuning);
+  c.in_place = v[4] == 1;
+  c.shift = static_cast<std::size_t>(v[5]);
+  c.root = static_cast<int>(seed % static_cast<std::uint64_t>(c.ranks));
+  c.seed = seed;
+  return c;
+}
+
+// Kernels that end late show a forgotten fence; small slots show messages that come in pieces.
+SimConfig simulator(int which) {
+  SimConfig config;
+  config.kernel_s = 1e-7;
+  config.gamma_s_per_byte = 1e-9;
+  config.late_kernels = which != 0;
+  if (which == 2) config.slot_bytes = 48;
+  return config;
+}
+
+bool full() { return std::getenv("PITH_TEST_FULL") != nullptr; }
+
+std::vector<Combination> combinations() {
+  const std::array sizes{dtype_count, op_count, 16, size_count, 2, 3, int{tunings.size()}, 3};
+  if (!full()) return pairwise(sizes);
+  std::vector<Combination> all = every(std::span(sizes).first(5));
+  int turn = 0;
+  for (Combination& v : all) {
+    v.insert(v.end(), {turn % 3, turn / 3 % 4, turn / 12 % 3});
+    turn += 7;
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm computes what the reference does", "[collectives]") {
+  const std::vector<Combination> all = combinations();
+  std::uint64_t seed = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::barrier) continue;
+    for (const Combination& values : all) {
+      const std::string failure =
+          run_case(make_case(algorithm, values, ++seed), simulator(values[7]));
+      if (!failure.empty()) FAIL_CHECK(failure);
+    }
+  }
+  CHECK(seed >= 100);
+}
+
+TEST_CASE("every algorithm with every type and operation", "[collectives]") {
+  std::uint64_t seed = 1000;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::barrier) continue;
+    for (int t = 0; t < dtype_count; ++t) {
+      for (int o = 0; o < op_count; ++o) {
+        const int ranks = static_cast<int>(++seed % 16);
+        const Combination values{t, o, ranks, size_count - 1, o % 2, t % 3, t % 4, 0};
+        const std::string failure = run_case(make_case(algorithm, values, seed), simulator(t % 3));
+        if (!failure.empty()) FAIL_CHECK(failure);
+      }
+    }
+  }
+}
+
+TEST_CASE("a broadcast from every root", "[collectives]") {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::broadcast) continue;
+    for (int ranks = 2; ranks <= 17; ++ranks) {
+      for (int root = 0; root < ranks; ++root) {
+        DenseCase c;
+        c.algorithm = &algorithm;
+        c.ranks = ranks;
+        c.root = root;
+        c.count = static_cast<std::size_t>(8 * (root % 5) + ranks % 3);
+        c.in_place = (root + ranks) % 2 == 0;
+        const std::string failure = run_case(c, simulator(root % 3));
+        if (!failure.empty()) FAIL_CHECK(failure);
+      }
+    }
+  }
+}
+
+TEST_CASE("nobody leaves a barrier before everybody has come", "[collectives]") {
+  const Algorithm* barrier = find_algorithm(Collective::barrier, "dissemination");
+  REQUIRE(barrier != nullptr);
+  for (int ranks = 2; ranks <= 17; ++ranks) {
+    for (int last = 0; last < ranks; ++last) {
+      SimConfig config;
+      config.ranks = ranks;
+      World world(config);
+      world.start_s = [last](int rank) { return rank == last ? 1e-3 : 1e-6 * rank; };
+      auto task = [&](Call& call, int) { return barrier->run(call, {}); };
+      for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
+      for (int rank = 0; rank < ranks; ++rank) REQUIRE(world.ended_s(rank) >= 1e-3);
+      REQUIRE(world.leaks() == "");
+    }
+  }
+}
+
+TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
+  for (const Collective collective : {Collective::allreduce, Collective::broadcast,
+                                      Collective::allgather, Collective::barrier}) {
+    for (const int ranks : {2, 3, 8, 9, 32, 33, 4096}) {
+      for (std::size_t bytes = 0; bytes <= std::size_t{1} << 30; bytes = bytes * 2 + 1) {
+        const Shape shape{ranks, bytes, {}};
+        const Algorithm& chosen = default_algorithm(shape, collective);
+        REQUIRE(chosen.collective == collective);
+        const double seconds = chosen.cost(shape, {1e-6, 1e-10, 1e-11});
+        REQUIRE(seconds >= 0);
+        REQUIRE(seconds < 1e5);
+      }
+    }
+  }
+}
+
+}  // namespace pith::test

@@ -1,0 +1,115 @@
+// The same algorithms over real transports: ranks are threads, each with an engine of its own.
+#include <atomic>
+#include <thread>
+
+#include "core/clock.hpp"
+#include "core/engine.hpp"
+#include "core/heap.hpp"
+#include "tests/catch.hpp"
+#include "tests/collectives/dense_program.hpp"
+#include "tests/collectives/real_ranks.hpp"
+#include "tests/collectives/unknown_program.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::size_t most_bytes = std::size_t{4} << 20;
+
+struct Named {
+  Collective collective;
+  std::string_view name;
+};
+constexpr Named tested[] = {{Collective::allreduce, "ring"},
+                            {Collective::allreduce, "recursive_doubling"},
+                            {Collective::allreduce, "one_shot"},
+                            {Collective::allreduce, "two_shot"},
+                            {Collective::broadcast, "chain"},
+                            {Collective::broadcast, "binomial"},
+                            {Collective::allgather, "ring"}};
+
+using Programs = std::vector<std::unique_ptr<DenseProgram>>;
+
+// From one byte to 4 MiB in all; every other rank's memory is registered.
+Programs programs_of(const Algorithm& algorithm, int ranks) {
+  Programs programs;
+  std::uint64_t seed = 0;
+  for (const std::size_t bytes :
+       {std::size_t{1}, std::size_t{8}, std::size_t{999}, std::size_t{2048},
+        (std::size_t{64} << 10) + 1, std::size_t{700} << 10, most_bytes}) {
+    DenseCase c;
+    c.algorithm = &algorithm;
+    c.ranks = ranks;
+    c.type = bytes % 8 == 0 ? DType::u64 : DType::u8;
+    c.count = bytes / size_of(c.type);
+    if (algorithm.collective == Collective::allgather) c.count /= static_cast<std::size_t>(ranks);
+    c.root = ranks - 1;
+    c.in_place = ++seed % 2 == 0;
+    c.tuning = {};
+    c.seed = seed;
+    const auto odd = static_cast<int>(seed / 2 % 2);
+    programs.push_back(std::make_unique<DenseProgram>(
+        c, [odd](int rank) { return rank % 2 == odd; }));
+  }
+  return programs;
+}
+
+// Rank 0 prepares and checks while the others wait.
+void run_dense(RealRank& rank, Programs& shared) {
+  for (const Named& named : tested) {
+    if (rank.rank() == 0) {
+      shared = programs_of(*find_algorithm(named.collective, named.name), rank.size());
+    }
+    rank.meet();
+    for (auto& program : shared) {
+      rank.run([&](Call& call) { return program->start(call, rank.rank()); });
+    }
+    rank.meet();
+    if (rank.rank() != 0) continue;
+    for (const auto& program : shared) rank.must(program->check(), named.name);
+  }
+}
+
+void run_unknown(RealRank& rank, std::unique_ptr<UnknownProgram>& shared) {
+  constexpr std::size_t chunk = 4096;
+  for (std::size_t turn = 0; turn < 4; ++turn) {
+    if (rank.rank() == 0) {
+      UnknownCase c;
+      for (std::size_t r = 0; r < static_cast<std::size_t>(rank.size()); ++r) {
+        c.lengths.push_back((r + turn) % 4 * 5 * chunk + (turn % 2) * 77);
+      }
+      c.capacity = 16 * chunk + 77;
+      c.chunk_bytes = chunk;
+      shared = std::make_unique<UnknownProgram>(c);
+    }
+    rank.meet();
+    rank.run([&](Call& call) { return shared->start(call, rank.rank()); });
+    rank.meet();
+    if (rank.rank() == 0) rank.must(shared->check(), "allgatherv_unknown");
+  }
+}
+
+std::string run_all(RealKind kind, int ranks) {
+  Programs shared;
+  std::unique_ptr<UnknownProgram> unknown;
+  return run_real(kind, ranks, [&](RealRank& rank) {
+    run_dense(rank, shared);
+    run_unknown(rank, unknown);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm over local", "[transports]") {
+  for (const int ranks : {2, 3, 5}) CHECK(run_all(RealKind::local, ranks) == "");
+}
+
+TEST_CASE("every algorithm over shm", "[transports]") {
+  for (const int ranks : {2, 3, 5}) CHECK(run_all(RealKind::shm, ranks) == "");
+}
+
+TEST_CASE("every algorithm over tcp", "[transports]") {
+  for (const int ranks : {2, 3, 5}) CHECK(run_all(RealKind::tcp, ranks) == "");
+}
+
+}  // namespace pith::test

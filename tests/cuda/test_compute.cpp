@@ -1,0 +1,193 @@
+// The compute seam on CUDA streams: fences, scratch, and the collectives' coroutines unchanged.
+#include <numeric>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/allgatherv_unknown.hpp"
+#include "tests/cuda/device_world.hpp"
+
+using namespace pith;
+using namespace pith::cuda::test;
+using cuda::Buddy;
+using cuda::CudaCompute;
+using cuda::kSuccess;
+
+namespace {
+
+struct SeenWait : FenceWait {
+  explicit SeenWait(Fence f) {
+    fence = f;
+    FenceWait::reached = [](FenceWait& wait) { static_cast<SeenWait&>(wait).seen = true; };
+  }
+  bool seen = false;
+};
+
+template <class Done>
+void progress_until(CudaCompute& compute, Done done) {
+  while (!done()) {
+    compute.progress();
+    std::this_thread::yield();
+  }
+}
+
+cuda::StubCounters counters() {
+  cuda::StubCounters now;
+  cuda::pithStubCounters(&now);
+  return now;
+}
+
+CollectiveArgs allreduce_args(const DeviceMemory& send, const DeviceMemory& recv, std::size_t count,
+                              Op op) {
+  CollectiveArgs args;
+  args.send = send.bytes().part(0, count * 4);
+  args.recv = recv.bytes().part(0, count * 4);
+  args.count = count;
+  args.type = DType::u32;
+  args.op = op;
+  args.tuning = {4096, 3};
+  return args;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel runs on the stream and its fence follows it") {
+  const Device device;
+  DeviceWorld world(1);
+  CudaCompute& compute = *world[0].compute;
+  const DeviceMemory a(4096);
+  const DeviceMemory b(4096);
+  std::iota(a.as<std::uint32_t>(), a.as<std::uint32_t>() + 1024, 5u);
+
+  CHECK(compute.reached({}));
+  compute.run<CopyKernel>({b.as<std::byte>(), a.as<std::byte>(), 4096});
+  const Fence fence = compute.run<ReduceKernel>(
+      {b.as<std::byte>(), b.as<std::byte>(), a.as<std::byte>(), 1024, DType::u32, Op::sum, false});
+  SeenWait wait(fence);
+  compute.notify(wait);
+  CHECK(compute.busy());
+  progress_until(compute, [&] { return wait.seen; });
+  CHECK(compute.reached(fence));
+  CHECK_FALSE(compute.busy());
+  for (std::uint32_t i = 0; i < 1024; ++i) REQUIRE(b.as<std::uint32_t>()[i] == 2 * (i + 5));
+}
+
+TEST_CASE("waits fire once their own fence is reached, whatever the order they came in") {
+  const Device device;
+  DeviceWorld world(1);
+  CudaCompute& compute = *world[0].compute;
+  const DeviceMemory a(64);
+  const Fence first = compute.run<CopyKernel>({a.as<std::byte>(), a.as<std::byte>() + 32, 32});
+  const Fence second = compute.run<CopyKernel>({a.as<std::byte>(), a.as<std::byte>() + 32, 32});
+  SeenWait late(second);
+  SeenWait early(first);
+  compute.notify(late);
+  compute.notify(early);
+  progress_until(compute, [&] { return late.seen && early.seen; });
+  CHECK_FALSE(compute.busy());
+}
+
+TEST_CASE("a kernel that the driver refuses ends in an error, and no fence waits for ever") {
+  const Device device;
+  DeviceWorld world(1);
+  CudaCompute& compute = *world[0].compute;
+  const Fence refused = compute.run<CopyKernel>({nullptr, nullptr, 8});
+  CHECK(compute.reached(refused));
+  CHECK(compute.error().code() == Code::cuda);
+}
+
+TEST_CASE("the buddy system joins what is given back") {
+  Buddy buddy(4);
+  CHECK(buddy.take(5) == Buddy::none);
+  std::vector<std::size_t> leaves;
+  for (int i = 0; i < 16; ++i) leaves.push_back(buddy.take(0));
+  std::sort(leaves.begin(), leaves.end());
+  for (std::size_t i = 0; i < 16; ++i) CHECK(leaves[i] == i);
+  CHECK(buddy.take(0) == Buddy::none);
+  buddy.give(5, 0);
+  CHECK(buddy.take(1) == Buddy::none);
+  buddy.give(4, 0);
+  CHECK(buddy.take(1) == 4);
+  buddy.give(4, 1);
+  for (std::size_t i = 0; i < 16; ++i) {
+    if (i != 4 && i != 5) buddy.give(i, 0);
+  }
+  CHECK(buddy.take(4) == 0);
+}
+
+TEST_CASE("allreduce coroutines serve device memory") {
+  const Device device;
+  const int ranks = GENERATE(2, 3, 4);
+  const char* name = GENERATE("ring", "one_shot", "two_shot", "recursive_doubling");
+  const Op op = GENERATE(Op::sum, Op::avg);
+  const Algorithm* algorithm = find_algorithm(Collective::allreduce, name);
+  REQUIRE(algorithm);
+  INFO(name << " on " << ranks << " ranks");
+  DeviceWorld world(ranks);
+  constexpr std::size_t most = 20000;
+  std::vector<std::unique_ptr<DeviceMemory>> send;
+  std::vector<std::unique_ptr<DeviceMemory>> recv;
+  for (int r = 0; r < ranks; ++r) {
+    send.push_back(std::make_unique<DeviceMemory>(most * 4));
+    recv.push_back(std::make_unique<DeviceMemory>(most * 4));
+  }
+  cuda::pithStubStrict(cuda::Strict::fail, 100);
+  cuda::pithStubReset();
+  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, most}) {
+    std::vector<std::uint32_t> expected(count);
+    for (int r = 0; r < ranks; ++r) {
+      auto* values = send[static_cast<std::size_t>(r)]->as<std::uint32_t>();
+      for (std::size_t i = 0; i < count; ++i) {
+        values[i] = static_cast<std::uint32_t>(i * 2654435761u) / 8 + static_cast<unsigned>(r);
+        expected[i] += values[i];
+      }
+    }
+    const auto divisor = op == Op::avg ? static_cast<std::uint32_t>(ranks) : 1u;
+    world.run([&](Call& call) {
+      const auto r = static_cast<std::size_t>(call.rank());
+      return algorithm->run(call, allreduce_args(*send[r], *recv[r], count, op));
+    });
+    for (const auto& memory : recv) {
+      for (std::size_t i = 0; i < count; ++i) {
+        REQUIRE(memory->as<std::uint32_t>()[i] == expected[i] / divisor);
+      }
+    }
+  }
+  const cuda::StubCounters after = counters();
+  CHECK(after.allocs == 0);
+  CHECK(after.frees == 0);
+  CHECK(after.syncs == 0);
+  CHECK(after.calls_from_host_functions == 0);
+  for (std::size_t r = 0; r < world.size(); ++r) CHECK(world[r].late_blocks() == 0);
+}
+
+TEST_CASE("an allgather of unknown lengths serves device memory") {
+  const Device device;
+  constexpr int ranks = 3;
+  constexpr std::size_t capacity = 10000;
+  DeviceWorld world(ranks);
+  std::vector<std::unique_ptr<DeviceMemory>> send;
+  std::vector<std::unique_ptr<DeviceMemory>> recv;
+  std::vector<std::vector<std::size_t>> lengths(ranks, std::vector<std::size_t>(ranks));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    send.push_back(std::make_unique<DeviceMemory>(capacity));
+    recv.push_back(std::make_unique<DeviceMemory>(capacity * ranks));
+    std::memset(send[r]->as<char>(), static_cast<int>(r + 1), capacity);
+  }
+  const std::size_t own[] = {0, 4096, 9999};
+  world.run([&](Call& call) {
+    const auto r = static_cast<std::size_t>(call.rank());
+    UnknownGather args;
+    args.send = send[r]->bytes().part(0, own[r]);
+    args.recv = recv[r]->bytes();
+    args.capacity = capacity;
+    args.lengths = lengths[r];
+    args.chunk_bytes = 2048;
+    return allgatherv_unknown(call, args);
+  });
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (std::size_t from = 0; from < ranks; ++from) {
+      REQUIRE(lengths[r][from] == own[from]);
+      const char* slot = recv[r]->as<char>() + from * capacity;
+      for (std::size_t i = 0; i < own[from]; ++i) REQUIRE(slot[i] == static_cast<char>(from + 1));
+    }
+  }
+}

@@ -1,0 +1,303 @@
+// Collectives on streams through the C API: all ranks are driven by one thread, which never waits
+// inside a call.
+#include <cstdlib>
+
+#include "pith/pith.h"
+#include "tests/cuda/device_world.hpp"
+
+using namespace pith::cuda;
+using namespace pith::cuda::test;
+
+namespace {
+
+constexpr std::size_t count = 3000;
+
+// Ranks of one thread, each with two streams and two pairs of buffers.
+struct Rank {
+  pithComm_t comm = nullptr;
+  Stream stream;
+  Stream other;
+  DeviceMemory send{count * 4};
+  DeviceMemory recv{count * 4};
+  DeviceMemory other_send{count * 4};
+  DeviceMemory other_recv{count * 4};
+};
+
+struct World {
+  explicit World(int n, const char* algorithm = nullptr) : passed(static_cast<std::size_t>(n) * 2) {
+    if (algorithm) setenv("PITH_ALGO", algorithm, 1);
+    setenv("PITH_CHUNK", "2048", 1);
+    std::vector<pithComm_t> comms(static_cast<std::size_t>(n));
+    REQUIRE(pithCommInitAll(comms.data(), n, nullptr) == pithSuccess);
+    unsetenv("PITH_ALGO");
+    unsetenv("PITH_CHUNK");
+    for (const pithComm_t comm : comms) {
+      ranks.push_back(std::make_unique<Rank>());
+      ranks.back()->comm = comm;
+    }
+  }
+  ~World() {
+    for (const auto& rank : ranks) pithCommDestroy(rank->comm);
+  }
+  // Waits without a call that synchronises: both streams of all ranks write a word.
+  void finish(bool others = true) {
+    ++passes;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      OK(cu().write_value64(ranks[r]->stream, passed.at(2 * r), passes, 0));
+      if (others) OK(cu().write_value64(ranks[r]->other, passed.at(2 * r + 1), passes, 0));
+    }
+    for (std::size_t i = 0; i < 2 * ranks.size(); ++i) {
+      if (i % 2 == 1 && !others) continue;
+      while (passed[i].load(std::memory_order_acquire) != passes) std::this_thread::yield();
+    }
+  }
+  std::vector<std::unique_ptr<Rank>> ranks;
+  Words passed;
+  std::uint64_t passes = 0;
+};
+
+std::uint32_t value(std::size_t rank, std::size_t i, unsigned round) {
+  return static_cast<std::uint32_t>((i + 1) * 2654435761u + rank * 40503u + round * 69069u);
+}
+void fill(const DeviceMemory& memory, std::size_t rank, unsigned round) {
+  for (std::size_t i = 0; i < count; ++i) memory.as<std::uint32_t>()[i] = value(rank, i, round);
+}
+bool holds_sum(const DeviceMemory& memory, std::size_t ranks, unsigned round) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t sum = 0;
+    for (std::size_t r = 0; r < ranks; ++r) sum += value(r, i, round);
+    if (memory.as<std::uint32_t>()[i] != sum) return false;
+  }
+  return true;
+}
+pithResult_t allreduce(const Rank& rank, const DeviceMemory& send, const DeviceMemory& recv,
+                       CUstream stream) {
+  return pithAllReduce(send.as<void>(), recv.as<void>(), count, pithUint32, pithSum, rank.comm,
+                       stream);
+}
+StubCounters counters() {
+  StubCounters now;
+  pithStubCounters(&now);
+  return now;
+}
+
+struct Graph {
+  explicit Graph(CUgraph graph) { OK(cu().graph_instantiate(&exec, graph, 0)); }
+  ~Graph() { cu().graph_exec_destroy(exec); }
+  Graph(const Graph&) = delete;
+  CUgraphExec exec = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a call starts when its stream reaches it and does not block the caller") {
+  const Device device;
+  const char* algorithm = GENERATE("allreduce:ring", "allreduce:one_shot", "allreduce:two_shot");
+  const int n = GENERATE(2, 4);
+  INFO(algorithm << " on " << n << " ranks");
+  World world(n, algorithm);
+  Words hold(1);
+  for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+    Rank& rank = *world.ranks[r];
+    fill(rank.send, r, 1);
+    std::memset(rank.recv.as<void>(), 0x5A, count * 4);
+    OK(cu().wait_value64(rank.stream, hold.at(0), 1, kWaitValueGeq));
+    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+  }
+  const Event behind;
+  OK(cu().event_record(behind, world.ranks[0]->stream));
+  sleep_ms(20);
+  CHECK(cu().event_query(behind) == kErrorNotReady);
+  for (const auto& rank : world.ranks) {
+    for (std::size_t i = 0; i < count; ++i) REQUIRE(rank->recv.as<unsigned>()[i] == 0x5A5A5A5Au);
+  }
+  hold[0].store(1, std::memory_order_release);
+  world.finish();
+  OK(cu().event_synchronize(behind));
+  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, world.ranks.size(), 1));
+}
+
+TEST_CASE("the steady state allocates nothing and synchronises nothing") {
+  const Device device;
+  World world(2);
+  const auto call_all = [&](unsigned round) {
+    for (std::size_t r = 0; r < 2; ++r) {
+      Rank& rank = *world.ranks[r];
+      fill(rank.send, r, round);
+      fill(rank.other_send, r, round + 1);
+      REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+      REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.other) == pithSuccess);
+    }
+    world.finish();
+    for (const auto& rank : world.ranks) {
+      REQUIRE(holds_sum(rank->recv, 2, round));
+      REQUIRE(holds_sum(rank->other_recv, 2, round + 1));
+    }
+  };
+  call_all(0);
+  pithStubStrict(Strict::fail, 100);
+  pithStubReset();
+  for (unsigned round = 1; round < 50; ++round) call_all(round);
+  const StubCounters after = counters();
+  CHECK(after.allocs == 0);
+  CHECK(after.frees == 0);
+  CHECK(after.syncs == 0);
+  CHECK(after.queries == 0);
+  CHECK(after.host_functions == 0);
+  CHECK(after.calls_from_host_functions == 0);
+}
+
+TEST_CASE("a captured call is replayed 1,000 times among eager ones") {
+  const Device device;
+  constexpr std::size_t n = 2;
+  World world(n);
+  std::vector<std::unique_ptr<Graph>> graphs;
+  for (const auto& rank : world.ranks) {
+    OK(cu().capture_begin(rank->stream, kCaptureGlobal));
+    // Two calls in one graph: the second takes the first one's result.
+    REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
+    REQUIRE(allreduce(*rank, rank->recv, rank->recv, rank->stream) == pithSuccess);
+    CUgraph graph = nullptr;
+    OK(cu().capture_end(rank->stream, &graph));
+    graphs.push_back(std::make_unique<Graph>(graph));
+    OK(cu().graph_destroy(graph));
+  }
+  pithStubStrict(Strict::fail, 100);
+  bool right = true;
+  for (unsigned round = 0; round < 1000 && right; ++round) {
+    const bool eager = round % 3 != 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      Rank& rank = *world.ranks[r];
+      fill(rank.send, r, round);
+      fill(rank.other_send, r, round + 7);
+      const auto replay = [&] { OK(cu().graph_launch(graphs[r]->exec, rank.stream)); };
+      if (r == 0) replay();
+      if (eager) REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.other) == 0);
+      if (r != 0) replay();
+    }
+    world.finish();
+    for (std::size_t r = 0; r < n; ++r) {
+      Rank& rank = *world.ranks[r];
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint32_t sum = value(0, i, round) + value(1, i, round);
+        right &= rank.recv.as<std::uint32_t>()[i] == 2 * sum;
+      }
+      if (eager) right &= holds_sum(rank.other_recv, n, round + 7);
+    }
+    INFO("round " << round);
+    REQUIRE(right);
+  }
+  CHECK(counters().graph_launches == 1000 * n);
+}
+
+TEST_CASE("abort ends a stream's wait, and that of a call which no stream has reached") {
+  const Device device;
+  World world(2);
+  Rank& first = *world.ranks[0];
+  Rank& second = *world.ranks[1];
+  Words hold(1);
+  // Rank 0's stream is inside the call, rank 1's has not reached it.
+  REQUIRE(allreduce(first, first.send, first.recv, first.stream) == pithSuccess);
+  OK(cu().wait_value64(second.stream, hold.at(0), 1, kWaitValueGeq));
+  REQUIRE(allreduce(second, second.send, second.recv, second.stream) == pithSuccess);
+  sleep_ms(20);
+  CHECK(cu().stream_query(first.stream) == kErrorNotReady);
+  REQUIRE(pithCommAbort(first.comm) == pithSuccess);
+  first.comm = nullptr;
+  OK(cu().stream_synchronize(first.stream));
+  REQUIRE(pithCommAbort(second.comm) == pithSuccess);
+  second.comm = nullptr;
+  hold[0].store(1, std::memory_order_release);
+  OK(cu().stream_synchronize(second.stream));
+}
+
+TEST_CASE("a peer's failure lets streams go on, replays included, and the error stays") {
+  const Device device;
+  World world(2);
+  Rank& rank = *world.ranks[0];
+  OK(cu().capture_begin(rank.stream, kCaptureGlobal));
+  REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+  CUgraph graph = nullptr;
+  OK(cu().capture_end(rank.stream, &graph));
+  const Graph exec(graph);
+  OK(cu().graph_destroy(graph));
+  REQUIRE(allreduce(rank, rank.send, rank.recv, rank.other) == pithSuccess);
+  REQUIRE(pithCommAbort(world.ranks[1]->comm) == pithSuccess);
+  world.ranks[1]->comm = nullptr;
+  OK(cu().stream_synchronize(rank.other));
+  CHECK(allreduce(rank, rank.send, rank.recv, rank.other) == pithRemoteError);
+  OK(cu().graph_launch(exec.exec, rank.stream));
+  OK(cu().graph_launch(exec.exec, rank.stream));
+  OK(cu().stream_synchronize(rank.stream));
+}
+
+TEST_CASE("calls of a group are enqueued when it ends") {
+  const Device device;
+  World world(2);
+  REQUIRE(pithGroupStart() == pithSuccess);
+  for (std::size_t r = 0; r < 2; ++r) {
+    Rank& rank = *world.ranks[r];
+    fill(rank.send, r, 3);
+    fill(rank.other_send, r, 4);
+    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+    REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.stream) == pithSuccess);
+  }
+  CHECK(cu().stream_query(world.ranks[0]->stream) == kSuccess);
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  world.finish();
+  for (const auto& rank : world.ranks) {
+    CHECK(holds_sum(rank->recv, 2, 3));
+    CHECK(holds_sum(rank->other_recv, 2, 4));
+  }
+}
+
+TEST_CASE("host memory and blocking calls go along with streams") {
+  const Device device;
+  World world(2);
+  std::vector<std::vector<std::uint32_t>> data{{1, 2, 3}, {10, 20, 30}};
+  for (std::size_t r = 0; r < 2; ++r) {
+    Rank& rank = *world.ranks[r];
+    fill(rank.send, r, 9);
+    REQUIRE(pithAllReduce(data[r].data(), data[r].data(), 3, pithUint32, pithSum, rank.comm,
+                          rank.stream.handle) == pithSuccess);
+    REQUIRE(pithBarrier(rank.comm, rank.other.handle) == pithSuccess);
+    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.other) == pithSuccess);
+  }
+  world.finish();
+  CHECK(data[0] == std::vector<std::uint32_t>{11, 22, 33});
+  CHECK(data[1] == data[0]);
+  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 9));
+  REQUIRE(pithGroupStart() == pithSuccess);
+  for (std::size_t r = 0; r < 2; ++r) {
+    REQUIRE(pithAllReduce(data[r].data(), data[r].data(), 3, pithUint32, pithSum,
+                          world.ranks[r]->comm, nullptr) == pithSuccess);
+  }
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  CHECK(data[0] == std::vector<std::uint32_t>{22, 44, 66});
+}
+
+TEST_CASE("memory and stream must suit each other") {
+  const Device device;
+  World world(2);
+  Rank& rank = *world.ranks[0];
+  CHECK(allreduce(rank, rank.send, rank.recv, nullptr) == pithInvalidArgument);
+  CHECK(std::string(pithGetLastError(nullptr)).find("legacy stream") != std::string::npos);
+  std::vector<std::uint32_t> plain(count);
+  CHECK(pithAllReduce(plain.data(), rank.recv.as<void>(), count, pithUint32, pithSum, rank.comm,
+                      rank.stream.handle) == pithInvalidArgument);
+}
+
+TEST_CASE("one rank copies in stream order") {
+  const Device device;
+  World world(1);
+  Rank& rank = *world.ranks[0];
+  fill(rank.send, 0, 5);
+  Words hold(1);
+  OK(cu().wait_value64(rank.stream, hold.at(0), 1, kWaitValueGeq));
+  std::memset(rank.recv.as<void>(), 0, count * 4);
+  REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+  CHECK(rank.recv.as<std::uint32_t>()[0] == 0);
+  hold[0].store(1, std::memory_order_release);
+  world.finish();
+  CHECK(holds_sum(rank.recv, 1, 5));
+}

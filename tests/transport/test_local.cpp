@@ -1,0 +1,94 @@
+#include <thread>
+
+#include "catch.hpp"
+#include "transport/local.hpp"
+#include "transport/ring_support.hpp"
+
+namespace {
+
+using namespace pith_test;
+using pith::LocalHub;
+using pith::LocalTransport;
+
+// Runs body(rank) in a thread per rank; the first failure's text, or nothing.
+template <class Body>
+std::string run_ranks(int ranks, const RingShape& shape, Body body) {
+  auto hub = LocalHub::create(ranks, shape);
+  if (!hub) return hub.error().message();
+  std::vector<std::string> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Rank self(rank, ranks);
+        LocalTransport transport(self.scheduler, self.mailbox, rank, *hub);
+        self.transport = &transport;
+        body(self);
+      } catch (const std::exception& failure) {
+        failures[static_cast<std::size_t>(rank)] = failure.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& failure : failures) {
+    if (!failure.empty()) return failure;
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("local: two threads, every path, tiny rings") {
+  CHECK(run_ranks(2, tiny_shape(), [](Rank& self) { check_all(self, 300000); }).empty());
+}
+
+TEST_CASE("local: two threads, long messages, default rings") {
+  const auto body = [](Rank& self) { check_all(self, std::size_t{8} << 20); };
+  CHECK(run_ranks(2, RingShape(), body) == "");
+}
+
+TEST_CASE("local: five ranks, everyone to everyone") {
+  constexpr int ranks = 5;
+  const auto body = [](Rank& self) {
+    std::vector<SendOp*> sent;
+    std::vector<ReceiveOp*> got;
+    for (std::uint32_t call = 0; call < 40; ++call) {
+      for (int peer = 0; peer < ranks; ++peer) {
+        if (peer == self.rank()) continue;
+        const std::size_t bytes = call * call * 17 % 9001;
+        sent.push_back(&self.send(peer, call, pattern(bytes, static_cast<unsigned>(self.rank()))));
+        got.push_back(&self.receive(peer, call, bytes));
+      }
+    }
+    for (ReceiveOp* op : got) {
+      self.wait(*op);
+      const auto from = static_cast<unsigned>(op->receive.peer);
+      must(op->data == pattern(op->data.size(), from), "contents differ");
+    }
+    for (SendOp* op : sent) self.wait(*op);
+  };
+  CHECK(run_ranks(ranks, tiny_shape(), body) == "");
+}
+
+TEST_CASE("local: any host memory is reachable") {
+  const auto body = [](Rank& self) {
+    const int peer = 1 - self.rank();
+    std::vector<std::byte> mine = pattern(5000, static_cast<unsigned>(self.rank()));
+    const Ticket ticket = self.transport->expose(peer, {mine.data(), mine.size()});
+    must(ticket.reach == Ticket::Reach::load_store, "not exposed");
+    std::vector<std::byte> text(sizeof ticket.where);
+    std::memcpy(text.data(), &ticket.where, text.size());
+    self.send(peer, 1, text);
+    ReceiveOp& got = self.receive(peer, 1, text.size());
+    self.wait(got);
+    Ticket theirs;
+    theirs.reach = Ticket::Reach::load_store;
+    std::memcpy(&theirs.where, got.data.data(), sizeof theirs.where);
+    const auto expected = pattern(5000, static_cast<unsigned>(peer));
+    must(std::memcmp(self.transport->map(peer, theirs), expected.data(), 5000) == 0, "differs");
+    self.meet(peer, 2);
+    Bytes device = {mine.data(), mine.size(), MemoryKind::cuda};
+    must(self.transport->expose(peer, device).reach == Ticket::Reach::none, "exposed a device");
+  };
+  CHECK(run_ranks(2, RingShape(), body) == "");
+}

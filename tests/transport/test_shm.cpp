@@ -1,0 +1,265 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <thread>
+
+#include "catch.hpp"
+#include "transport/ring_support.hpp"
+#include "transport/shm.hpp"
+
+namespace {
+
+using namespace pith_test;
+using pith::ShmOptions;
+using pith::ShmTransport;
+
+constexpr std::uint64_t second_ns = 1000000000;
+
+std::size_t entries(const char* folder) {
+  std::size_t count = 0;
+  DIR* directory = opendir(folder);
+  while (directory && readdir(directory)) ++count;
+  if (directory) closedir(directory);
+  return count;
+}
+
+// The bootstrap of these tests: a datagram socket pair that carries the names.
+struct Names {
+  std::array<int, 2> ends{};
+  Names() { must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()) == 0, "socketpair"); }
+  ~Names() {
+    for (const int end : ends) close(end);
+  }
+  std::string swap(int rank, const std::string& mine) const {
+    const int end = ends[static_cast<std::size_t>(rank)];
+    std::array<char, 200> theirs{};
+    must(write(end, mine.data(), mine.size()) > 0, "write of the name");
+    const ssize_t length = read(end, theirs.data(), theirs.size());
+    must(length > 0, "read of the name");
+    return {theirs.data(), static_cast<std::size_t>(length)};
+  }
+};
+
+// A rank of two; `secret_byte` differs in the test of strangers.
+struct ShmRank : Rank {
+  ShmRank(int rank, const Names& names, const ShmOptions& options, std::byte secret_byte = {},
+          std::uint64_t patience_ns = 20 * second_ns)
+      : Rank(rank, 2), shm(scheduler, mailbox, rank, 2, secret_of(secret_byte), options) {
+    transport = &shm;
+    auto mine = shm.listen();
+    must(static_cast<bool>(mine), mine.error().message());
+    std::vector<std::string> all(2);
+    all[static_cast<std::size_t>(1 - rank)] = names.swap(rank, *mine);
+    std::vector<bool> reached;
+    const Error error = shm.attach(all, reached, monotonic_ns() + patience_ns);
+    must(!error, error.message());
+    attached = reached[static_cast<std::size_t>(1 - rank)];
+    shm.on_peer_lost = [this](int, const Error& loss) { lost = loss; };
+  }
+  static ShmTransport::Secret secret_of(std::byte byte) {
+    ShmTransport::Secret secret{};
+    secret.fill(byte);
+    return secret;
+  }
+
+  ShmTransport shm;
+  bool attached = false;
+  Error lost;
+};
+
+template <class Body>
+std::string guarded(Body body) {
+  try {
+    body();
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+  return {};
+}
+
+// body(rank) in this process as rank 0 and in a forked one as rank 1.
+template <class Body>
+std::string run_forked(Body body) {
+  std::fflush(nullptr);
+  Names names;
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string failure = guarded([&] { body(1, names); });
+    if (!failure.empty()) std::fprintf(stderr, "rank 1: %s\n", failure.c_str());
+    _exit(failure.empty() ? 0 : 1);
+  }
+  const std::string failure = guarded([&] { body(0, names); });
+  int status = 0;
+  if (!failure.empty()) kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  if (!failure.empty()) return failure;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "rank 1 failed";
+}
+
+template <class Body>
+std::string run_threads(Body body) {
+  Names names;
+  std::string other;
+  std::thread thread([&] { other = guarded([&] { body(1, names); }); });
+  const std::string failure = guarded([&] { body(0, names); });
+  thread.join();
+  return failure.empty() ? other : failure;
+}
+
+ShmOptions tiny_options() {
+  ShmOptions options;
+  options.shape = tiny_shape();
+  return options;
+}
+
+void leave(ShmRank& self) {
+  self.meet(1 - self.rank(), 50000);
+  self.shm.close();
+}
+
+}  // namespace
+
+TEST_CASE("shm: two threads, every path") {
+  const auto body = [](int rank, const Names& names) {
+    ShmRank self(rank, names, tiny_options());
+    must(self.attached, "not attached");
+    check_all(self, 300000);
+    leave(self);
+  };
+  CHECK(run_threads(body) == "");
+}
+
+TEST_CASE("shm: two processes, every path, and nothing is left") {
+  const std::size_t files = entries("/dev/shm");
+  const std::size_t descriptors = entries("/proc/self/fd");
+  Heap heap(std::size_t{256} << 20);
+  for (const bool tiny : {true, false}) {
+    const auto body = [tiny, &heap](int rank, const Names& names) {
+      ShmOptions options = tiny ? tiny_options() : ShmOptions();
+      options.heap = &heap;
+      ShmRank self(rank, names, options);
+      must(self.attached, "not attached");
+      check_all(self, std::size_t{8} << 20);
+      leave(self);
+    };
+    CHECK(run_forked(body) == "");
+  }
+  CHECK(entries("/dev/shm") == files);
+  CHECK(entries("/proc/self/fd") == descriptors + 1);
+}
+
+TEST_CASE("shm: registered memory of a peer is read and written in place") {
+  const auto body = [](int rank, const Names& names) {
+    ShmRank self(rank, names, ShmOptions());
+    const int peer = 1 - rank;
+    Heap& heap = Heap::process();
+    auto* mine = static_cast<std::byte*>(heap.allocate(100000));
+    must(mine, "no heap");
+    std::memset(mine, rank + 1, 100000);
+    const Ticket ticket = self.shm.expose(peer, {mine, 100000});
+    must(ticket.reach == Ticket::Reach::load_store, "not exposed");
+    std::vector<std::byte> text(sizeof ticket.where);
+    std::memcpy(text.data(), &ticket.where, text.size());
+    self.send(peer, 1, text);
+    ReceiveOp& got = self.receive(peer, 1, text.size());
+    self.wait(got);
+    Ticket theirs;
+    theirs.reach = Ticket::Reach::load_store;
+    std::memcpy(&theirs.where, got.data.data(), sizeof theirs.where);
+    std::byte* view = self.shm.map(peer, theirs);
+    must(view && view[99999] == static_cast<std::byte>(peer + 1), "wrong contents");
+    self.meet(peer, 2);
+    view[5] = std::byte{77};
+    self.meet(peer, 3);
+    must(mine[5] == std::byte{77}, "the peer's store has not come");
+    std::byte local{};
+    must(self.shm.expose(peer, {&local, 1}).reach == Ticket::Reach::none, "private memory");
+    leave(self);
+  };
+  CHECK(run_forked(body) == "");
+}
+
+TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives") {
+  const auto body = [](int rank, const Names& names) {
+    ShmRank self(rank, names, tiny_options());
+    must(self.attached, "not attached");
+    const int peer = 1 - rank;
+    if (rank == 1) {
+      self.send(peer, 1, pattern(2000, 1));
+      self.meet(peer, 2);
+      kill(getpid(), SIGKILL);
+    }
+    self.meet(peer, 2);
+    SendOp& pending = self.send(peer, 3, pattern(1000000, 1));
+    ReceiveOp& got = self.receive(peer, 1, 2000);
+    self.wait(got);
+    must(got.data == pattern(2000, 1), "contents differ");
+    // Half of the time by the descriptor alone, as a sleeping engine would see it.
+    must(self.shm.arm() || !self.lost, "nothing to wait for");
+    pollfd polled = {self.shm.descriptor(), POLLIN, 0};
+    must(poll(&polled, 1, 20000) == 1, "the descriptor is silent");
+    self.shm.disarm();
+    self.until([&] { return static_cast<bool>(self.lost); }, "loss");
+    must(self.lost.rank() == 1 && self.lost.code() == Code::remote, self.lost.message());
+    must(std::string(self.lost.message()) == "rank 1: its process ended", self.lost.message());
+    self.until([&] { return pending.remaining == 0; }, "pending send");
+    must(static_cast<bool>(pending.send.error), "sent to the dead");
+    SendOp& later = self.send(peer, 4, pattern(1000000, 1));
+    must(later.remaining == 0 && later.send.error, "a later send waits for ever");
+  };
+  Names names;
+  const pid_t child = fork();
+  if (child == 0) {
+    guarded([&] { body(1, names); });
+    _exit(1);
+  }
+  CHECK(guarded([&] { body(0, names); }) == "");
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("shm: leaving in order is no loss") {
+  const auto body = [](int rank, const Names& names) {
+    ShmRank self(rank, names, tiny_options());
+    self.meet(1 - rank, 1);
+    if (rank == 1) return self.shm.close();
+    pollfd polled = {self.shm.descriptor(), POLLIN, 0};
+    must(poll(&polled, 1, 20000) == 1, "the goodbye has not come");
+    self.shm.disarm();
+    must(!self.lost, "a goodbye was taken for a loss");
+    SendOp& late = self.send(1, 4, pattern(1000000, 1));
+    self.until([&] { return late.remaining == 0; }, "a send to one who has left");
+    must(static_cast<bool>(late.send.error), "sent to one who has left");
+  };
+  CHECK(run_forked(body) == "");
+}
+
+TEST_CASE("shm: strangers, other shapes and unknown names are not attached") {
+  const auto strangers = [](int rank, const Names& names) {
+    const auto byte = static_cast<std::byte>(rank);
+    ShmRank self(rank, names, tiny_options(), byte, second_ns / 2);
+    must(!self.attached, "attached a stranger");
+  };
+  CHECK(run_threads(strangers) == "");
+  const auto shapes = [](int rank, const Names& names) {
+    const ShmOptions options = rank == 0 ? tiny_options() : ShmOptions();
+    ShmRank self(rank, names, options, std::byte{}, second_ns / 2);
+    must(!self.attached, "attached another shape");
+  };
+  CHECK(run_threads(shapes) == "");
+  Rank alone(0, 2);
+  ShmTransport shm(alone.scheduler, alone.mailbox, 0, 2, {});
+  REQUIRE(shm.listen());
+  std::vector<bool> reached;
+  const std::vector<std::string> all = {"", "pith-nobody-listens-here"};
+  CHECK(!shm.attach(all, reached, monotonic_ns() + second_ns));
+  CHECK(!reached[1]);
+}

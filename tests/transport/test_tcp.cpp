@@ -1,0 +1,265 @@
+// TcpTransport between threads over the loopback: contents, flow control, aborts, losses.
+#include "catch.hpp"
+#include "tests/transport/tcp_ranks.hpp"
+
+namespace pith::test {
+namespace {
+
+const std::vector<std::size_t> sizes{0,      1,      64,      4048,           4096,    65488,
+                                     65'536, 70'001, 262'143, (1u << 18) + 1, 1 << 20, 8 << 20};
+
+Task<Error> send_one(TcpRank& me, CommState& comm, int to, std::uint32_t step, std::size_t bytes) {
+  const std::vector<std::byte> data = pattern(me.rank, step, bytes);
+  co_return co_await SendTo(me, comm, to, step, data);
+}
+
+Task<Error> recv_one(TcpRank& me, CommState& comm, int from, std::uint32_t step,
+                     std::size_t bytes) {
+  std::vector<std::byte> into(bytes);
+  if (Error error = co_await RecvFrom(me, comm, from, step, into)) co_return error;
+  if (into != pattern(from, step, bytes)) co_return Error(Code::internal, "wrong contents");
+  co_return Error();
+}
+
+Task<Error> borrow_one(TcpRank& me, CommState& comm, int from, std::uint32_t step,
+                       std::size_t bytes) {
+  Lease lease;
+  std::span<std::byte> room(static_cast<std::byte*>(nullptr), bytes);
+  if (Error error = co_await RecvFrom(me, comm, from, step, room, &lease)) co_return error;
+  const std::vector<std::byte> expected = pattern(from, step, bytes);
+  const bool same =
+      lease.size() == bytes && std::equal(expected.begin(), expected.end(), lease.data());
+  co_return same ? Error() : Error(Code::internal, "wrong contents");
+}
+
+std::string outcome(TcpRank& me, std::vector<Task<Error>>& tasks) {
+  if (!me.drive(tasks)) return "the ranks hang";
+  for (Task<Error>& task : tasks) {
+    if (task.result()) return task.result().message();
+  }
+  return {};
+}
+
+// All must leave together, or the early ones look lost to the others.
+std::string leave(TcpRank& me, std::barrier<>& barrier, std::string complaint) {
+  barrier.arrive_and_wait();
+  me.transport->close(monotonic_ns() + second);
+  return complaint;
+}
+
+std::string exchange_all(TcpRank& me, std::barrier<>& barrier, int count) {
+  std::vector<Task<Error>> tasks;
+  for (int peer = 0; peer < count; ++peer) {
+    if (peer == me.rank) continue;
+    for (std::uint32_t step = 0; step < sizes.size(); ++step) {
+      tasks.push_back(send_one(me, me.comm, peer, step, sizes[step]));
+      if (step % 2 == 0) {
+        tasks.push_back(recv_one(me, me.comm, peer, step, sizes[step]));
+      } else {
+        tasks.push_back(borrow_one(me, me.comm, peer, step, sizes[step]));
+      }
+    }
+  }
+  return leave(me, barrier, outcome(me, tasks));
+}
+
+TEST_CASE("tcp: every size between all ranks") {
+  const int count = GENERATE(2, 3, 6);
+  const std::string complaint = run_tcp_ranks(
+      count, [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count); });
+  REQUIRE(complaint == "");
+}
+
+TEST_CASE("tcp: one stream, and pieces that fit nothing") {
+  TcpOptions options;
+  options.streams = GENERATE(1, 3);
+  options.cut_bytes = 1000;
+  options.piece_bytes = 777;
+  options.read_bytes = 100;
+  const std::string complaint = run_tcp_ranks(
+      2, [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, 2); }, options);
+  REQUIRE(complaint == "");
+}
+
+TEST_CASE("tcp: messages that nobody waits for yet, received in another order") {
+  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+    std::vector<Task<Error>> tasks;
+    for (std::uint32_t i = 0; i < 300; ++i) {
+      const std::uint32_t step = me.rank == 0 ? i : 299 - i;
+      const std::size_t bytes = step * 37 + (step % 50 == 7 ? 300'000 : 0);
+      tasks.push_back(me.rank == 0 ? send_one(me, me.comm, 1, step, bytes)
+                                   : recv_one(me, me.comm, 0, step, bytes));
+    }
+    return leave(me, all, outcome(me, tasks));
+  });
+  REQUIRE(complaint == "");
+}
+
+Task<Error> send_stream(TcpRank& me, int messages, std::size_t bytes, int& sent) {
+  const std::vector<std::byte> data = pattern(me.rank, 0, bytes);
+  for (sent = 0; sent < messages; ++sent) {
+    if (Error error = co_await SendTo(me, me.comm, 1, 0, data)) co_return error;
+  }
+  co_return Error();
+}
+
+Task<Error> recv_stream(TcpRank& me, int messages, std::size_t bytes) {
+  std::vector<std::byte> into(bytes);
+  const std::vector<std::byte> expected = pattern(0, 0, bytes);
+  for (int i = 0; i < messages; ++i) {
+    if (Error error = co_await RecvFrom(me, me.comm, 0, 0, into)) co_return error;
+    if (into != expected) co_return Error(Code::internal, "wrong contents");
+  }
+  co_return Error();
+}
+
+TEST_CASE("tcp: a sender far ahead waits until the receiver follows") {
+  const std::size_t bytes = GENERATE(std::size_t{10'000}, std::size_t{1'000'000});
+  const int messages = static_cast<int>(200'000'000 / bytes);
+  const std::string complaint = run_tcp_ranks(2, [&](TcpRank& me, std::barrier<>& all) {
+    std::string wrong;
+    int sent = 0;
+    std::vector<Task<Error>> tasks;
+    tasks.push_back(me.rank == 0 ? send_stream(me, messages, bytes, sent)
+                                 : recv_stream(me, messages, bytes));
+    if (me.rank == 0) {
+      tasks[0].handle().resume();
+      const std::uint64_t until = monotonic_ns() + second / 4;
+      while (monotonic_ns() < until) me.turn();
+      if (tasks[0].done()) wrong = "nothing held the sender back";
+      all.arrive_and_wait();
+      while (!tasks[0].done()) me.turn();
+      if (tasks[0].result()) wrong = tasks[0].result().message();
+    } else {
+      const std::uint64_t until = monotonic_ns() + second / 4;
+      while (monotonic_ns() < until) me.turn();
+      all.arrive_and_wait();
+      wrong = outcome(me, tasks);
+    }
+    return leave(me, all, wrong);
+  });
+  REQUIRE(complaint == "");
+}
+
+Task<Error> send_borrowed(TcpRank& me, CommState& comm, std::span<const std::byte> data) {
+  co_return co_await SendTo(me, comm, 1, 0, data);
+}
+
+std::string abort_sender(TcpRank& me, std::barrier<>& all, std::size_t bytes) {
+  CommState doomed;
+  doomed.id = 8;
+  std::vector<std::byte> data = pattern(0, 0, bytes);
+  std::vector<Task<Error>> tasks;
+  for (int i = 0; i < 3; ++i) tasks.push_back(send_borrowed(me, doomed, data));
+  tasks.push_back(send_one(me, me.comm, 1, 5, 500'000));
+  for (Task<Error>& task : tasks) task.handle().resume();
+  doomed.revoked = Error(Code::remote, "revoked");
+  me.transport->quiesce(doomed, doomed.revoked);
+  while (me.scheduler.run_ready()) {
+  }
+  std::string wrong;
+  for (int i = 0; i < 3; ++i) {
+    if (!tasks[static_cast<std::size_t>(i)].done()) wrong = "a send survived its communicator";
+  }
+  std::fill(data.begin(), data.end(), std::byte{0xEE});
+  all.arrive_and_wait();
+  const std::uint64_t deadline = monotonic_ns() + 30 * second;
+  while (!tasks.back().done() && monotonic_ns() < deadline) me.turn();
+  if (!tasks.back().done() || tasks.back().result()) wrong = "the other communicator suffered";
+  return leave(me, all, wrong);
+}
+
+TEST_CASE("tcp: an abort in the middle leaves memory and other communicators alone") {
+  const std::size_t bytes = 64 << 20;
+  const std::string complaint = run_tcp_ranks(2, [&](TcpRank& me, std::barrier<>& all) {
+    if (me.rank == 0) return abort_sender(me, all, bytes);
+    all.arrive_and_wait();
+    CommState doomed;
+    doomed.id = 8;
+    // The first message had begun, so it arrives whole, as it was when its send was aborted.
+    std::vector<Task<Error>> tasks;
+    tasks.push_back(recv_one(me, me.comm, 0, 5, 500'000));
+    tasks.push_back(recv_one(me, doomed, 0, 0, bytes));
+    return leave(me, all, outcome(me, tasks));
+  });
+  REQUIRE(complaint == "");
+}
+
+std::string watch_loss(TcpRank& me, std::barrier<>& all) {
+  int calls = 0;
+  Error seen;
+  me.transport->on_peer_lost = [&](int peer, const Error& error) {
+    calls += peer == 1 ? 1 : 100;
+    seen = error;
+    me.comm.revoked = error;
+    me.transport->quiesce(me.comm, error);
+    me.mailbox.quiesce(me.comm, error);
+  };
+  std::vector<Task<Error>> tasks;
+  tasks.push_back(recv_one(me, me.comm, 1, 0, 100));
+  tasks.push_back(recv_one(me, me.comm, 1, 1, 8 << 20));  // of which a part arrives
+  tasks.push_back(send_one(me, me.comm, 1, 2, 64 << 20));
+  all.arrive_and_wait();
+  if (!me.drive(tasks)) return "a lost peer is waited for";
+  for (Task<Error>& task : tasks) {
+    if (task.result().code() != Code::remote || task.result().rank() != 1) {
+      return "an operation with a lost peer has ended otherwise";
+    }
+  }
+  CommState fresh;
+  fresh.id = 9;
+  std::vector<Task<Error>> later;
+  later.push_back(send_one(me, fresh, 1, 0, 8));
+  if (!me.drive(later) || later[0].result().rank() != 1) return "a later send did not fail";
+  if (calls != 1) return "the loss was not reported once";
+  return seen.message() == std::string() ? "no message" : "";
+}
+
+TEST_CASE("tcp: a peer that dies ends everything that waits for it") {
+  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+    if (me.rank == 0) return watch_loss(me, all);
+    auto sending = std::vector<Task<Error>>();
+    sending.push_back(send_one(me, me.comm, 0, 1, 8 << 20));
+    sending[0].handle().resume();
+    all.arrive_and_wait();
+    me.transport->quiesce(me.comm, Error(Code::internal, "dies"));
+    while (me.scheduler.run_ready()) {
+    }
+    me.transport.reset();
+    return std::string();
+  });
+  REQUIRE(complaint == "");
+}
+
+TEST_CASE("tcp: a peer that leaves in order is missed only where something waits for it") {
+  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+    if (me.rank == 1) {
+      std::vector<Task<Error>> tasks;
+      tasks.push_back(send_one(me, me.comm, 0, 0, 3'000));
+      const std::string wrong = outcome(me, tasks);
+      me.transport->close(monotonic_ns() + second);
+      all.arrive_and_wait();
+      return wrong;
+    }
+    int calls = 0;
+    me.transport->on_peer_lost = [&](int, const Error& error) {
+      ++calls;
+      me.comm.revoked = error;
+      me.mailbox.quiesce(me.comm, error);
+    };
+    all.arrive_and_wait();
+    for (int i = 0; i < 50; ++i) me.turn();
+    if (calls != 0) return std::string("an orderly end was taken for a loss");
+    std::vector<Task<Error>> tasks;
+    tasks.push_back(recv_one(me, me.comm, 1, 0, 3'000));
+    if (std::string wrong = outcome(me, tasks); !wrong.empty()) return wrong;
+    std::vector<Task<Error>> more;
+    more.push_back(recv_one(me, me.comm, 1, 1, 10));
+    if (!me.drive(more)) return std::string("a peer that has left is waited for");
+    return std::string(calls == 1 && more[0].result().rank() == 1 ? "" : "no loss reported");
+  });
+  REQUIRE(complaint == "");
+}
+
+}  // namespace
+}  // namespace pith::test

@@ -1,0 +1,159 @@
+// What comes before and beside TCP messages: addresses, handshakes, strangers, garbage.
+#include <random>
+
+#include "catch.hpp"
+#include "tests/transport/fuzz_tcp_reader.hpp"
+#include "tests/transport/tcp_ranks.hpp"
+
+namespace pith::test {
+namespace {
+
+Secret secret_of(int number) {
+  Secret secret{};
+  secret[3] = static_cast<std::byte>(number);
+  return secret;
+}
+
+TEST_CASE("socket: addresses") {
+  for (const char* text : {"127.0.0.1:5000", "[::1]:65535"}) {
+    Expected<Address> address = parse_address(text);
+    REQUIRE(address);
+    CHECK(format_address(*address) == text);
+  }
+  for (const char* text : {"", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:5",
+                           "[::1:5", "localhost:80", "1.2.3.4:5x"}) {
+    CHECK_FALSE(parse_address(text));
+  }
+}
+
+TEST_CASE("socket: a range of ports, and nobody there") {
+  Expected<Descriptor> first = listen_on("127.0.0.1");
+  REQUIRE(first);
+  const std::string taken = format_address(*local_address(first->get()));
+  const auto port = static_cast<std::uint16_t>(std::stoi(taken.substr(taken.find(':') + 1)));
+  const Expected<Descriptor> again = listen_on("127.0.0.1", {port, port});
+  CHECK_FALSE(again);
+  CHECK(std::string(again.error().message()).find("127.0.0.1") != std::string::npos);
+  first->reset();
+  const auto refused = connect_to(*parse_address(taken), monotonic_ns() + second);
+  CHECK_FALSE(refused);
+  CHECK(std::string(refused.error().message()).find(taken) != std::string::npos);
+}
+
+struct Pair {
+  Descriptor connector;
+  Descriptor acceptor;
+};
+
+Pair connected_pair() {
+  Expected<Descriptor> listener = listen_on("127.0.0.1");
+  Pair pair;
+  pair.connector = std::move(*connect_to(*local_address(listener->get()), monotonic_ns() + second));
+  wait_for(listener->get(), POLLIN, monotonic_ns() + second);
+  pair.acceptor = std::move(*accept_one(listener->get()));
+  return pair;
+}
+
+TEST_CASE("handshake: who knows the secret is let in, nobody else") {
+  const bool same = GENERATE(true, false);
+  Pair pair = connected_pair();
+  Handshake caller = Handshake::connector(secret_of(1), {"test", 3, 1, 4, 2});
+  Handshake callee =
+      Handshake::acceptor(secret_of(same ? 1 : 2), {"test", Greeting::any, 1, 4, Greeting::any});
+  Error called;
+  std::thread other(
+      [&] { called = shake_hands(caller, pair.connector.get(), monotonic_ns() + second); });
+  const Error answered = shake_hands(callee, pair.acceptor.get(), monotonic_ns() + second / 2);
+  pair.acceptor.reset();
+  other.join();
+  CHECK(!called == same);
+  CHECK(!answered == same);
+  CHECK(caller.refused() == !same);
+  if (same) CHECK((callee.greeting().from == 3 && callee.greeting().stream == 2));
+}
+
+TEST_CASE("handshake: another purpose, another job size, silence") {
+  Pair pair = connected_pair();
+  const int which = GENERATE(0, 1, 2);
+  Handshake caller = Handshake::connector(
+      secret_of(1), {which == 0 ? "other" : "test", 3, 1, which == 1 ? 5 : 4, 2});
+  Handshake callee =
+      Handshake::acceptor(secret_of(1), {"test", Greeting::any, 1, 4, Greeting::any});
+  if (which != 2) REQUIRE(caller.step(pair.connector.get()));
+  CHECK(shake_hands(callee, pair.acceptor.get(), monotonic_ns() + second / 20));
+}
+
+// A connection that says `greeting` and then nothing, for as long as it lives.
+Descriptor stranger(const std::string& address, std::string_view greeting) {
+  Descriptor socket = std::move(*connect_to(*parse_address(address), monotonic_ns() + second));
+  static_cast<void>(
+      send_all(socket.get(), std::as_bytes(std::span(greeting)), monotonic_ns() + second));
+  return socket;
+}
+
+TEST_CASE("tcp: strangers at the port hold up nobody") {
+  const std::vector<std::uint8_t> use(2, 1);
+  TcpRank low(0, 2, secret_of(1));
+  TcpRank high(1, 2, secret_of(1));
+  std::vector<std::string> addresses{*low.transport->listen(), *high.transport->listen()};
+  std::vector<Descriptor> strangers;
+  for (int i = 0; i < 40; ++i) {
+    strangers.push_back(stranger(addresses[0], i % 3 == 0 ? "" : "GET / HTTP/1.1\r\n"));
+    strangers.push_back(stranger(addresses[0], std::string(200, 'x')));
+  }
+  TcpRank enemy(1, 2, secret_of(2));
+  Error refused;
+  Error accepted;
+  std::thread server(
+      [&] { accepted = low.transport->connect(addresses, use, monotonic_ns() + 20 * second); });
+  refused = enemy.transport->connect(addresses, use, monotonic_ns() + 20 * second);
+  const Error connected = high.transport->connect(addresses, use, monotonic_ns() + 20 * second);
+  server.join();
+  CHECK(std::string(accepted.message()) == "");
+  CHECK(std::string(connected.message()) == "");
+  CHECK(std::string(refused.message()).find("secret") != std::string::npos);
+}
+
+TEST_CASE("tcp: a rank that does not come is named") {
+  const std::vector<std::uint8_t> use(2, 1);
+  TcpRank low(0, 2, secret_of(1));
+  std::vector<std::string> addresses{*low.transport->listen(), ""};
+  const Error error = low.transport->connect(addresses, use, monotonic_ns() + second / 10);
+  CHECK(error.rank() == 1);
+}
+
+TEST_CASE("tcp: bytes that are no frames") {
+  std::mt19937 engine(5);
+  auto random = [&] { return static_cast<std::uint32_t>(engine()); };
+  std::vector<std::uint8_t> bytes;
+  for (int round = 0; round < 3000; ++round) {
+    bytes.clear();
+    for (int part = 0; part < 8; ++part) {
+      MessageOpening opening;
+      opening.frame.type = static_cast<FrameType>(random() % 6);
+      opening.frame.bytes = random() % 100;
+      opening.frame.message = random() % 3;
+      opening.frame.offset = random() % 3 == 0 ? random() % 100 : 0;
+      opening.header.length = random() % 2 ? opening.frame.bytes : random() % 300;
+      opening.header.step = random() % 4;
+      if (random() % 20 == 0) opening.frame.version = static_cast<std::uint8_t>(random());
+      const bool whole = opens(opening.frame.type);
+      const std::size_t head = whole ? sizeof opening : sizeof opening.frame;
+      const std::size_t bite = std::min<std::size_t>(head + opening.frame.bytes, 128);
+      bytes.push_back(static_cast<std::uint8_t>((bite - 1) * 2 + (whole ? 0 : random() % 2)));
+      const auto* raw = reinterpret_cast<const std::uint8_t*>(&opening);
+      bytes.insert(bytes.end(), raw, raw + head);
+      bytes.resize(bytes.size() + bite - head);
+    }
+    feed_tcp_reader(bytes);
+  }
+  for (int round = 0; round < 3000; ++round) {
+    bytes.resize(random() % 300);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    feed_tcp_reader(bytes);
+  }
+  SUCCEED("nothing crashed");
+}
+
+}  // namespace
+}  // namespace pith::test

@@ -1,0 +1,84 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/sim.hpp"
+#include "transport/sim_wire.hpp"
+
+namespace pith {
+
+// -------------------------------------------------------------------------
+
+SimTransport::SimTransport(SimWorld& world, int rank, Mailbox& mailbox)
+    : world_(world), rank_(rank), mailbox_(mailbox) {
+  world_.add(*this);
+}
+
+SimTransport::~SimTransport() { world_.remove(*this); }
+
+SimWire& SimTransport::wire(int peer) {
+  if (last_used_ && last_used_->to == peer) return *last_used_;
+  SimWire*& known = wire_of_[peer];
+  last_used_ = known;
+  if (known) return *known;
+  const SimConfig& config = world_.config();
+  const SimLink link = config.link_of ? config.link_of(rank_, peer) : config.link;
+  wires_.push_back(std::make_unique<SimWire>());
+  known = wires_.back().get();
+  known->from = rank_;
+  known->to = peer;
+  known->latency = sim_time(link.latency_s);
+  known->ps_per_byte = link.s_per_byte * 1e12;
+  known->sender = this;
+  last_used_ = known;
+  return *known;
+}
+
+bool SimTransport::start(Send& send) {
+  if (!world_.alive(rank_)) {
+    send.error = Error(Code::remote, fmt::format("rank {} is lost", rank_), rank_);
+    return true;
+  }
+  SimWire& to = wire(send.peer);
+  if (to.waiting ||
+      (to.bytes != 0 && to.bytes + wire_room_of(send.header) > world_.config().wire_bytes)) {
+    send.next = nullptr;
+    (to.waiting ? to.waiting_tail->next : to.waiting) = &send;
+    to.waiting_tail = &send;
+    return false;
+  }
+  return world_.launch(send, to);
+}
+
+void SimTransport::quiesce(const CommState& comm, const Error& error) {
+  std::size_t kept = 0;
+  for (SimMessage* message : leaving_) {
+    // The message travels on from its copy.
+    if (message->send->comm == &comm) {
+      message->send->error = error;
+      world_.scheduler_.complete(*std::exchange(message->send, nullptr));
+      continue;
+    }
+    message->leaving = static_cast<std::uint32_t>(kept);
+    leaving_[kept++] = message;
+  }
+  leaving_.resize(kept);
+  for (const auto& wire : wires_) {
+    Operation* at = std::exchange(wire->waiting, nullptr);
+    wire->waiting_tail = nullptr;
+    while (at) {
+      Operation* next = std::exchange(at->next, nullptr);
+      if (at->comm == &comm) {
+        at->error = error;
+        world_.scheduler_.complete(*at);
+      } else {
+        (wire->waiting ? wire->waiting_tail->next : wire->waiting) = at;
+        wire->waiting_tail = at;
+      }
+      at = next;
+    }
+    world_.start_waiting(*wire);
+  }
+}
+
+}  // namespace pith
