@@ -36,6 +36,7 @@ struct Shape {
   int ranks = 1;
   std::size_t bytes = 0;  // of the vector; allgather: contributed per rank
   Tuning tuning;
+  bool views = false;  // every two ranks reach each other's memory, or at least may
 };
 
 // An ideal link and core: seconds per message, per byte sent, per byte reduced.

@@ -48,8 +48,7 @@ Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = gather_lane(call, args, static_cast<std::uint16_t>(l));
   }
-  WhenAll all = when_all(std::span(strands).first(lanes));
-  Error error = co_await all;
+  Error error = co_await when_all(std::span(strands).first(lanes));
   co_await call.until(copied);
   co_return error;
 }
@@ -57,10 +56,10 @@ Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
 double allgather_ring_cost(const Shape& shape, const LinkCost& link) {
   const double steps = shape.ranks - 1;
   const auto m = static_cast<double>(shape.bytes);
-  const double chunk = std::min(m, static_cast<double>(shape.tuning.chunk_bytes));
-  const double chunks = std::max(1.0, std::ceil(m / chunk));
-  const double pass = steps * (link.alpha + link.beta * chunk);
-  const double port_bound = pass + (chunks - 1) * steps * link.beta * chunk;
+  const double chunks = std::max(1.0, std::ceil(m / double(shape.tuning.chunk_bytes)));
+  const double bytes = m / chunks;
+  const double pass = steps * (link.alpha + link.beta * bytes);
+  const double port_bound = pass + (chunks - 1) * steps * link.beta * bytes;
   const double lanes = std::min<double>(chunks, shape.tuning.lanes);
   return std::max(port_bound, std::ceil(chunks / lanes) * pass);
 }

@@ -1,9 +1,10 @@
 // Ring allgather of messages whose lengths only their senders know: compressed gradients.
 //
 // Messages go round the ring in chunks; a chunk shorter than the chunk size ends its message (an
-// empty one where the length is a multiple). Nobody waits for a count: a rank forwards each chunk
-// while the next one arrives. Two strands and a bounded channel; its bound, and the wire's, hold a
-// fast neighbour back. Cost with messages of m < chunk bytes: (P-1)(alpha + beta m).
+// empty one where the length is a multiple). Nobody waits for a count: one strand takes chunks, and
+// another one passes on what has come. The first never waits for the second: all chunks have their
+// place, and a ring in which every rank first had to send would stand still once its wires are
+// full. Cost with messages of m < chunk bytes: (P-1)(alpha + beta m).
 #include "collectives/allgatherv_unknown.hpp"
 
 #include <fmt/format.h>
@@ -20,8 +21,40 @@ struct Piece {
   std::size_t length = 0;
 };
 
-constexpr std::size_t depth = 4;
-using Pieces = Channel<Piece, depth>;
+// What the taking strand tells the passing one: which message of the ring it is in (its distance
+// from here), and whether it has ended. How much of the message is there says args.lengths.
+class Progress {
+ public:
+  explicit Progress(Scheduler& scheduler) : scheduler_(scheduler) {}
+  int distance = 0;
+  bool over = false;
+  bool failed = false;
+
+  // Whether all of a piece is there; `piece.length` is what a piece has that is not the last one.
+  bool has(int d, std::size_t arrived, const Piece& piece) const {
+    if (over || d < distance) return true;
+    return d == distance && arrived - piece.offset >= piece.length;
+  }
+
+  class Moved {
+   public:
+    explicit Moved(Progress& progress) : progress_(progress) {}
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> waiter) { progress_.waiter_ = waiter; }
+    void await_resume() const {}
+
+   private:
+    Progress& progress_;
+  };
+  Moved moved() { return Moved(*this); }
+  void move() {
+    if (waiter_) scheduler_.make_ready(std::exchange(waiter_, nullptr));
+  }
+
+ private:
+  Scheduler& scheduler_;
+  std::coroutine_handle<> waiter_;
+};
 
 class Slots {
  public:
@@ -38,51 +71,58 @@ class Slots {
   const UnknownGather& args_;
 };
 
-Task<Error> take_pieces(Call& call, const UnknownGather& args, Pieces& pieces) {
+Task<Error> take_pieces(Call& call, const UnknownGather& args, Progress& progress) {
   const int p = call.size();
   const int previous = wrap(call.rank() - 1, p);
   const Slots slots(args);
   std::uint32_t step = 0;
-  for (int d = 1; d < p; ++d) {
+  Error error;
+  for (int d = 1; d < p && !error; ++d) {
     Piece piece{wrap(call.rank() - d, p), 0, 0};
+    std::size_t& length = args.lengths[static_cast<std::size_t>(piece.origin)];
+    length = 0;
+    progress.distance = d;
     for (bool last = false; !last;) {
       piece.length = slots.room(piece);
       const Expected<std::size_t> came =
           co_await call.recv_some(previous, 0, step++, slots.at(piece));
-      if (!came) {
-        pieces.close();
-        co_return came.error();
-      }
-      piece.length = *came;
-      last = piece.length < args.chunk_bytes;
-      args.lengths[static_cast<std::size_t>(piece.origin)] = piece.offset + piece.length;
-      if (d < p - 1) {
-        const bool open = co_await pieces.push(piece);
-        if (!open) co_return Error();
-      }
-      piece.offset += piece.length;
+      error = came.error();
+      if (error) break;
+      last = *came < args.chunk_bytes;
+      piece.offset = length += *came;
+      progress.move();
     }
   }
-  pieces.close();
-  co_return Error();
+  progress.over = !error;
+  progress.failed = static_cast<bool>(error);
+  progress.move();
+  co_return error;
 }
 
-Task<Error> give_pieces(Call& call, const UnknownGather& args, Pieces& pieces) {
-  const int next = wrap(call.rank() + 1, call.size());
+Task<Error> give_pieces(Call& call, const UnknownGather& args, Progress& progress) {
+  const int p = call.size();
+  const int next = wrap(call.rank() + 1, p);
   const Slots slots(args);
   std::uint32_t step = 0;
-  Error error;
-  for (std::size_t offset = 0; offset <= args.send.size && !error; offset += args.chunk_bytes) {
+  for (std::size_t offset = 0; offset <= args.send.size; offset += args.chunk_bytes) {
     const std::size_t length = std::min(args.chunk_bytes, args.send.size - offset);
-    error = co_await call.send(next, 0, step++, args.send.part(offset, length));
+    Error error = co_await call.send(next, 0, step++, args.send.part(offset, length));
+    if (error) co_return error;
   }
-  while (!error) {
-    const std::optional<Piece> piece = co_await pieces.pop();
-    if (!piece) co_return Error();
-    error = co_await call.send(next, 0, step++, slots.at(*piece));
+  for (int d = 1; d < p - 1; ++d) {
+    Piece piece{wrap(call.rank() - d, p), 0, args.chunk_bytes};
+    const std::size_t& arrived = args.lengths[static_cast<std::size_t>(piece.origin)];
+    for (; piece.length == args.chunk_bytes; piece.offset += piece.length) {
+      while (!progress.has(d, arrived, piece)) {
+        if (progress.failed) co_return Error();
+        co_await progress.moved();
+      }
+      piece.length = std::min(args.chunk_bytes, arrived - piece.offset);
+      Error error = co_await call.send(next, 0, step++, slots.at(piece));
+      if (error) co_return error;
+    }
   }
-  pieces.close();
-  co_return error;
+  co_return Error();
 }
 
 }  // namespace
@@ -101,16 +141,15 @@ Task<Error> allgatherv_unknown(Call& call, UnknownGather args) {
   if (slot != args.send.data && args.send.size > 0) {
     copied = call.run<CopyKernel>({slot, args.send.data, args.send.size});
   }
+  Error error;
   if (call.size() > 1) {
-    Pieces pieces(call.scheduler());
-    std::array<Task<Error>, 2> strands{take_pieces(call, args, pieces),
-                                       give_pieces(call, args, pieces)};
-    WhenAll both = when_all(strands);
-    Error error = co_await both;
-    if (error) co_return error;
+    Progress progress(call.scheduler());
+    std::array<Task<Error>, 2> strands{take_pieces(call, args, progress),
+                                       give_pieces(call, args, progress)};
+    error = co_await when_all(strands);
   }
   co_await call.until(copied);
-  co_return Error();
+  co_return error;
 }
 
 }  // namespace pith

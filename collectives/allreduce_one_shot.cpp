@@ -1,9 +1,9 @@
 // One-shot allreduce: every rank reads every other rank's vector and reduces all of them itself.
 //
 // Where a peer's memory can be reached it is read in place; else its vector comes as a message.
-// Cost by messages: an offer of 16 bytes and the vector to each peer, then P-1 reductions:
-// 2 alpha + (P-1) beta (16 + n) + (P-1) gamma n. Wins for short vectors among few ranks.
-// Operands are taken in rank order: all ranks get the same bits. Needs: P <= 32.
+// Cost by messages, where no ranks share memory: alpha + (P-1)(beta n + gamma n). Wins for short
+// vectors among few ranks. Operands are taken in rank order: all ranks get the same bits. Needs: P
+// <= 32.
 #include "collectives/offers.hpp"
 
 namespace pith {
@@ -61,8 +61,7 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
   }
   std::array<Task<Error>, 2> strands{send_to_unreached(call, args, offers),
                                      reduce_all(call, args, offers, out)};
-  WhenAll both = when_all(strands);
-  error = co_await both;
+  error = co_await when_all(strands);
   if (error) co_return error;
   Task<Error> closing = offers.close();
   error = co_await std::move(closing);
@@ -74,7 +73,7 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
 double allreduce_one_shot_cost(const Shape& shape, const LinkCost& link) {
   const double peers = shape.ranks - 1;
   const auto n = static_cast<double>(shape.bytes);
-  return 2 * link.alpha + peers * (link.beta * (16 + n) + link.gamma * n);
+  return link.alpha + peers * (link.beta + link.gamma) * n;
 }
 
 }  // namespace pith

@@ -4,8 +4,8 @@
 //   0-1 2-3 4-5 6-7   then   0-2 1-3 4-6 5-7   then   0-4 1-5 2-6 3-7
 //
 // P not a power of two: the ranks above the largest one hand their vector to rank r - Q first and
-// get the result at the end. Cost: log2(Q)(alpha + beta n + gamma n), else two more alpha + beta n
-// and one gamma n. Wins for short vectors: fewest rounds.
+// get the result at the end. Cost: log2(Q)(alpha + beta n + gamma n), else about two more
+// alpha + beta n and one gamma n. Wins for short vectors: fewest rounds.
 // The lower half is always the first operand, so all ranks get the same bits.
 #include "collectives/typed_span.hpp"
 
@@ -60,7 +60,11 @@ double allreduce_recursive_doubling_cost(const Shape& shape, const LinkCost& lin
   const auto n = static_cast<double>(shape.bytes);
   const double message = link.alpha + link.beta * n;
   const double rounds = ceil_log2(q) * (message + link.gamma * n);
-  return shape.ranks == q ? rounds : rounds + 2 * message + link.gamma * n;
+  const int extra = shape.ranks - q;
+  if (extra == 0) return rounds;
+  // Where at most half of the ranks take another vector first, that hides behind a round.
+  const double delays = 2 * extra > q ? 2 : 1;
+  return rounds + delays * link.alpha + 2 * link.beta * n + link.gamma * n;
 }
 
 }  // namespace pith

@@ -90,8 +90,7 @@ Task<Error> allreduce_ring(Call& call, CollectiveArgs args) {
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = ring_lane(call, args, ring, static_cast<std::uint16_t>(l));
   }
-  WhenAll all = when_all(std::span(strands).first(lanes));
-  co_return co_await all;
+  co_return co_await when_all(std::span(strands).first(lanes));
 }
 
 double allreduce_ring_cost(const Shape& shape, const LinkCost& link) {
@@ -102,8 +101,9 @@ double allreduce_ring_cost(const Shape& shape, const LinkCost& link) {
   const double lanes = std::min<double>(chunks, shape.tuning.lanes);
   const double pass = 2 * (p - 1) * (link.alpha + link.beta * bytes) + (p - 1) * link.gamma * bytes;
   const double port_bound = pass + (chunks - 1) * 2 * (p - 1) * link.beta * bytes;
+  const double core_bound = pass + (chunks - 1) * (p - 1) * link.gamma * bytes;
   const double lane_bound = pass * std::ceil(chunks / lanes);
-  return std::max(port_bound, lane_bound);
+  return std::max({port_bound, core_bound, lane_bound});
 }
 
 }  // namespace pith

@@ -5,7 +5,8 @@
 // Where memory can be reached, blocks are read in place and results are stored straight into the
 // peers' buffers; else they go by messages, chunk by chunk, so that reducing overlaps the wire.
 // Each pair of ranks does as its own two buffers allow. Operands in rank order: same bits for all.
-// Cost by messages, one chunk a block: 3 alpha + (P-1)(16 beta + 2 beta n/P + gamma n/P).
+// Cost by messages, one chunk a block, where no ranks share memory:
+// 2 alpha + (P-1)(2 beta + gamma) n/P.
 // Wins from some KiB on among few ranks. Needs: P <= 32.
 #include <cmath>
 
@@ -139,8 +140,7 @@ Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
                      chunk_elements(args.tuning, args.type), call.size()};
   std::array<Task<Error>, 3> strands{give_inputs(call, shot), reduce_own_block(call, shot),
                                      take_results(call, shot)};
-  WhenAll all = when_all(strands);
-  error = co_await all;
+  error = co_await when_all(strands);
   if (error) co_return error;
   Task<Error> closing = offers.close();
   co_return co_await std::move(closing);
@@ -153,7 +153,7 @@ double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {
   const double chunks = std::max(1.0, std::ceil(per_block / chunk));
   const double wire = peers * link.beta * chunk;
   const double work = peers * link.gamma * chunk;
-  const double one_chunk = 3 * link.alpha + peers * 16 * link.beta + 2 * wire + work;
+  const double one_chunk = 2 * link.alpha + 2 * wire + work;
   return one_chunk + (chunks - 1) * std::max(2 * wire, work);
 }
 

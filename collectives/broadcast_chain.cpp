@@ -82,16 +82,15 @@ Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
   std::array<Task<Error>, 2> strands;
   strands[0] = take_chunks(call, chain, arrived);
   if (chain.next < 0) {
-    WhenAll only = when_all(std::span(strands).first(1));
-    co_return co_await only;
+    co_return co_await when_all(std::span(strands).first(1));
   }
   strands[1] = pass_chunks(call, chain, arrived);
-  WhenAll both = when_all(strands);
-  co_return co_await both;
+  co_return co_await when_all(strands);
 }
 
 double broadcast_chain_cost(const Shape& shape, const LinkCost& link) {
   const auto n = static_cast<double>(shape.bytes);
+  if (shape.bytes == 0) return 0;  // no chunk, no message
   const double chunk = std::min(n, static_cast<double>(shape.tuning.chunk_bytes));
   const double full = std::floor(n / chunk) * chunk;
   const double last = n - full;  // a shorter chunk at the end trails the full ones at every hop

@@ -37,6 +37,7 @@ struct CallContext {
   std::span<const Route> routes;  // by rank
   int rank = 0;
   int size = 1;
+  bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;
   void* revoke_context = nullptr;
@@ -67,6 +68,7 @@ class Call {
 
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
+  bool views() const { return context_.views; }
   std::uint64_t digest() const { return digest_; }
   FrameArena& frame_arena() const { return *context_.arena; }
   Scheduler& scheduler() const { return *context_.scheduler; }

@@ -23,6 +23,7 @@ Offers::Message Offers::describe(int rank) {
 
 Task<Error> Offers::open() {
   const int p = call_.size();
+  if (!call_.views()) co_return Error();
   for (int d = 1; d < p; ++d) {
     const auto to = static_cast<std::size_t>(peer(d));
     mine_[to] = describe(peer(d));

@@ -33,7 +33,8 @@ class Offers {
 
   const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
 
-  // Tells all peers and hears from all. Peers in the order rank+1, rank+2, ...
+  // Tells all peers and hears from all; nothing where no ranks share memory. Peers in the order
+  // rank+1, rank+2, ...
   Task<Error> open();
   // Returns once every peer that reached our memory has finished with it.
   Task<Error> close();

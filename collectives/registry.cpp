@@ -43,15 +43,16 @@ consteval const Algorithm& entry(Collective collective, std::string_view name) {
   throw "no such algorithm";
 }
 
+constexpr std::size_t KiB = 1024;
+
 const Algorithm& default_allreduce(const Shape& shape) {
-  constexpr std::size_t short_bytes = 2048;
-  constexpr int few_ranks = 8;
-  constexpr std::size_t long_bytes_a_rank = 16 << 10;
+  const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
+  const int few_ranks = shape.views ? 8 : 4;
+  const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= short_bytes) return entry(Collective::allreduce, "recursive_doubling");
   if (shape.ranks <= few_ranks) return entry(Collective::allreduce, "two_shot");
-  const bool is_long = shape.bytes / static_cast<std::size_t>(shape.ranks) >= long_bytes_a_rank;
-  return is_long ? entry(Collective::allreduce, "ring")
-                 : entry(Collective::allreduce, "recursive_doubling");
+  return bytes_a_rank >= 16 * KiB ? entry(Collective::allreduce, "ring")
+                                  : entry(Collective::allreduce, "recursive_doubling");
 }
 
 }  // namespace
@@ -71,9 +72,10 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 }
 
 // The rule until links are measured; it sees only what all ranks agree on.
-//   allreduce  up to 2 KiB recursive doubling (fewest messages);
-//              up to 8 ranks two-shot (in place over views, a direct exchange by messages);
-//              else ring from 16 KiB a rank, recursive doubling below.
+//   allreduce  where all ranks share memory: recursive doubling up to 2 KiB (fewest messages), two-
+//              shot up to 8 ranks (in place over views), else ring from 16 KiB a rank on;
+//              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
+//              on it), two-shot up to 4 ranks, ring as above.
 //   broadcast  binomial up to one chunk, or among two ranks; chain above.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {

@@ -57,8 +57,9 @@ Error CudaCompute::open() {
 
 CudaCompute::~CudaCompute() {
   if (tickets_) {
-    // Kernels wait for nobody, so this ends; memory and slot go back to be used again.
+    // Kernels wait for nobody, so this ends. Retired memory goes back while we still can take it.
     while (!reached({last_ticket_})) sched_yield();
+    progress();
     device_.give_slot({tickets_, last_ticket_});
   }
   const Current current(device_);

@@ -104,17 +104,15 @@ class Rank {
       : engine_(ranks), transport_(engine_.scheduler(), engine_.mailbox(), rank, hub) {
     engine_.add(transport_);
     routes_[static_cast<std::size_t>(1 - rank)] = {&transport_, 1 - rank};
-    context_ = {&engine_.scheduler(),
-                &engine_.arena(),
-                &engine_.mailbox(),
-                &compute_,
-                &compute_,
-                &comm_,
-                routes_,
-                rank,
-                ranks,
-                [](void*, const Error&) {},
-                nullptr};
+    context_.scheduler = &engine_.scheduler();
+    context_.arena = &engine_.arena();
+    context_.mailbox = &engine_.mailbox();
+    context_.compute = context_.host = &compute_;
+    context_.comm = &comm_;
+    context_.routes = routes_;
+    context_.rank = rank;
+    context_.size = ranks;
+    context_.revoke = [](void*, const Error&) {};
     engine_.own();
   }
 

@@ -25,8 +25,8 @@ namespace pith {
 
 struct TcpOptions {
   int streams = 4;                                 // per pair of ranks, the same on all
-  std::size_t cut_bytes = std::size_t{256} << 10;  // messages of this size go over all streams
-  std::size_t piece_bytes = std::size_t{128} << 10;
+  std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
+  std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
   PortRange ports;
 };

@@ -65,7 +65,7 @@ Task<Error> BackgroundCall::run_and_report() {
 
 Communicator::Communicator(int rank, int ranks, const Settings& settings)
     : engine_(std::make_unique<Engine>(ranks)), routes_(static_cast<std::size_t>(ranks)) {
-  tuning_.chunk_bytes = settings.chunk;
+  chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
@@ -99,7 +99,17 @@ Communicator::~Communicator() {
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
-  return default_algorithm({size(), bytes, tuning_}, args.collective);
+  return default_algorithm({size(), bytes, tuning_, all_views_}, args.collective);
+}
+
+// A socket's message pays for its system calls from some hundred KiB on; a chunk in shared memory
+// should stay in the cache until its reader comes.
+void Communicator::set_views(bool all, bool any) {
+  constexpr std::size_t view_chunk = std::size_t{64} << 10;
+  constexpr std::size_t wire_chunk = std::size_t{512} << 10;
+  all_views_ = all;
+  context_.views = any;
+  tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : (all ? view_chunk : wire_chunk);
 }
 
 CollectiveArgs Communicator::complete(CollectiveArgs args) const {
@@ -115,15 +125,18 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   return choose(args).run(call, args);
 }
 
+// Every collective of one rank is a copy.
+Error Communicator::run_alone(const CollectiveArgs& args) {
+  if (args.recv.data != args.send.data && args.send.size > 0) {
+    std::memmove(args.recv.data, args.send.data, args.send.size);
+  }
+  return error();
+}
+
 Error Communicator::run(const CollectiveArgs& given) {
   const CollectiveArgs args = complete(given);
   const std::uint32_t number = take_number();
-  if (size() == 1) {
-    if (args.recv.data != args.send.data && args.send.size > 0) {
-      std::memmove(args.recv.data, args.send.data, args.send.size);
-    }
-    return error();
-  }
+  if (size() == 1) return run_alone(args);
   active_.fetch_add(1, std::memory_order_relaxed);
   engine_->own();
   Error result = state_.revoked;
@@ -143,6 +156,7 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
   call.args_ = complete(call.args_);
   call.number_ = take_number();
   call.driven_ = driven;
+  if (size() == 1) return call.group_.finish_one(run_alone(call.args_));
   active_.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
     auto& posted = static_cast<BackgroundCall&>(self);
@@ -153,7 +167,7 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
 }
 
 Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) {
-  if (Error error = this->error()) return error;
+  if (is_revoked_.load(std::memory_order_acquire)) return error();
   if (!streams_) {
     Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, stream);
     if (!made) return made.error();
@@ -200,14 +214,16 @@ void Communicator::drain() {
       continue;
     }
     if (streams_ && state_.revoked) streams_->abandon();
-    if (!engine_->progress()) sched_yield();
+    const bool moved = engine_->progress();
     engine_->disown();
+    if (!moved) sched_yield();  // without the token: the call's own thread may be waiting for it
   }
 }
 
 void Communicator::revoke(const Error& error) {
   if (state_.revoked) return;
   state_.revoked = error;
+  is_revoked_.store(true, std::memory_order_release);
   log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()));
   engine_->mailbox().quiesce(state_, error);
   for (const auto& transport : transports_) transport->quiesce(state_, error);

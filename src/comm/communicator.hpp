@@ -95,11 +95,14 @@ class Communicator {
 
   Communicator(int rank, int ranks, const Settings& settings);
   Error connect(const UniqueId& id, const Settings& settings);
+  // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
+  void set_views(bool all, bool any);
   void add_transport(std::unique_ptr<Transport> transport);
   const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
   Error read_forced(const std::string& text);
   const Algorithm& choose(const CollectiveArgs& args) const;
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
+  Error run_alone(const CollectiveArgs& args);
   CollectiveArgs complete(CollectiveArgs args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   // The upper half of the numbers belongs to captured calls.
@@ -122,12 +125,15 @@ class Communicator {
   CommState state_;
   CallContext context_;
   Tuning tuning_;
+  std::size_t chunk_ = 0;  // as set; 0: by transport
+  bool all_views_ = false;
   std::array<const Algorithm*, 4> forced_{};
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::unique_ptr<Notices> notices_;
   std::atomic<std::uint32_t> next_call_{1};
+  std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};  // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;

@@ -63,6 +63,33 @@ Error check_settings(const std::vector<Introduction>& all, int rank) {
   return {};
 }
 
+// matrix[a][b] == '1': rank a has attached rank b.
+using Matrix = std::vector<std::string>;
+
+bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
+  const auto attached = [&](std::size_t from, std::size_t to) {
+    return matrix[from].size() == matrix.size() && matrix[from][to] == '1';
+  };
+  return attached(a, b) && attached(b, a);
+}
+
+struct SharedPairs {
+  bool all = true;
+  bool any = false;
+};
+
+SharedPairs count_pairs(const Matrix& matrix) {
+  SharedPairs pairs;
+  for (std::size_t a = 0; a < matrix.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const bool shared = attach_each_other(matrix, a, b);
+      pairs.all = pairs.all && shared;
+      pairs.any = pairs.any || shared;
+    }
+  }
+  return pairs;
+}
+
 }  // namespace
 
 Error Communicator::read_forced(const std::string& text) {
@@ -143,11 +170,13 @@ Error Communicator::connect(const UniqueId& id, const Settings& settings) {
   Expected<std::vector<std::string>> matrix = bootstrap->gather(flags_of(attached));
   if (!matrix) return matrix.error();
   const auto self = static_cast<std::size_t>(rank());
+  const SharedPairs shared = count_pairs(*matrix);
+  set_views(shared.all, shared.any);
   std::vector<std::uint8_t> by_tcp(all.size(), 0);
   std::size_t local_ranks = 1;
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (r == self) continue;
-    const bool both = attached[r] && (*matrix)[r].size() == all.size() && (*matrix)[r][self] == '1';
+    const bool both = attach_each_other(*matrix, r, self);
     if (attached[r] && !both) shm->drop(static_cast<int>(r));
     routes_[r] = {both ? static_cast<Transport*>(shm.get()) : tcp.get(), static_cast<int>(r)};
     by_tcp[r] = !both;
@@ -222,6 +251,7 @@ Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int 
     }
     one->engine_->set_oversubscribed(oversubscribed(static_cast<std::size_t>(ranks)));
     one->add_transport(std::move(local));
+    one->set_views(true, true);
     made[static_cast<std::size_t>(r)] = std::move(one);
   }
   return made;

@@ -74,8 +74,8 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
                          std::unique_ptr<cuda::CudaCompute> compute)
     : communicator_(communicator),
       device_(device),
-      compute_(std::move(compute)),
       pinned_(device, communicator.compute_),
+      compute_(std::move(compute)),
       context_(communicator.context_),
       gate_(device) {
   context_.compute = compute_.get();

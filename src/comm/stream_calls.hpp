@@ -50,8 +50,8 @@ class StreamCalls {
 
   Communicator& communicator_;
   cuda::Device& device_;
+  cuda::PinnedCompute pinned_;  // what the other one retires goes back here
   std::unique_ptr<cuda::CudaCompute> compute_;
-  cuda::PinnedCompute pinned_;
   CallContext context_;
   cuda::StreamGate gate_;
   std::uint32_t captured_ = 0;

@@ -70,6 +70,7 @@ bool Engine::progress() {
     if (all || source->busy()) moved |= source->progress();
   }
   moved |= scheduler_.run_ready();
+  if (all && !moved) moved = mailbox_.fail_mismatched();
   return moved;
 }
 

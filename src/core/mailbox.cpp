@@ -392,6 +392,33 @@ void Mailbox::fail(Receive& receive, Error error) {
   scheduler_.complete(receive);
 }
 
+bool Mailbox::fail_mismatched() {
+  if (waiting_total_ == 0 || spare_stored_.size() == all_stored_.size()) return false;
+  bool found = false;
+  for (const Stored* head : stored_) {
+    for (; head; head = head->next) {
+      const Header header = head->header;
+      const int peer = head->peer;
+      if (state(peer).waiting == 0) continue;
+      for (std::size_t b = 0; b < buckets; ++b) {
+        auto mismatched = [&](Operation& operation) {
+          const auto& receive = static_cast<Receive&>(operation);
+          return receive.peer == peer && receive.tag.comm == header.comm &&
+                 receive.tag.call == header.call && receive.digest != header.digest;
+        };
+        while (Operation* receive = unlink(waiting_[b], waiting_tail_[b], mismatched)) {
+          --state(peer).waiting;
+          --waiting_total_;
+          check(static_cast<Receive&>(*receive), header);
+          scheduler_.complete(static_cast<Receive&>(*receive));
+          found = true;
+        }
+      }
+    }
+  }
+  return found;
+}
+
 void Mailbox::quiesce(const CommState& comm, const Error& error) {
   for (std::size_t b = 0; b < buckets; ++b) {
     auto of_comm = [&](Operation& operation) { return operation.comm == &comm; };

@@ -73,6 +73,10 @@ class Mailbox {
   static constexpr std::uint16_t notice_lane = 0xffff;
   std::function<void(int peer, const Header& header, const std::byte* data)> on_notice;
 
+  // Ends receives whose peer is in another call, though it sent nothing of the name they wait for:
+  // a message of the same call number with another digest tells. Cheap, but not for every turn.
+  bool fail_mismatched();
+
   // Every receive of this communicator that waits ends with `error`; nothing of it is touched
   // afterwards. The communicator's `revoked` must have been set.
   void quiesce(const CommState& comm, const Error& error);

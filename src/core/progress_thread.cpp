@@ -65,10 +65,9 @@ bool ProgressThread::turn(unsigned& idle) {
   } else if (!held) {
     // Blocking callers drive all there is; look again soon, without taking their core.
     std::this_thread::sleep_for(std::chrono::microseconds(100));
-  } else if (idle) {
-    sched_yield();
   }
   if (held) held->disown();
+  if (idle && active > 1 && held) sched_yield();  // without a token, which others may wait for
   return true;
 }
 

@@ -40,6 +40,20 @@ Error set_integer(std::string_view name, const std::string& text, Integer least,
   return {};
 }
 
+Error set_transport(const std::string& text, Settings& settings) {
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    if (name != "shm" && name != "tcp" && name != "local") {
+      return bad_value("TRANSPORT", text, "a comma list of shm, tcp, local");
+    }
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  settings.transport = text;
+  return {};
+}
+
 constexpr std::array table{
     SettingInfo{"ALGO", Scope::agreed, "algorithms to use, as collective:name[,...]",
                 [](const Settings& s) { return s.algo; },
@@ -49,14 +63,11 @@ constexpr std::array table{
                 }},
     SettingInfo{"TRANSPORT", Scope::agreed, "transports to use, of shm, tcp, local; in any order",
                 [](const Settings& s) { return s.transport; },
-                [](Settings& s, const std::string& text) {
-                  s.transport = text;
-                  return Error();
-                }},
-    SettingInfo{"CHUNK", Scope::agreed, "bytes of a chunk in pipelined algorithms",
+                [](Settings& s, const std::string& text) { return set_transport(text, s); }},
+    SettingInfo{"CHUNK", Scope::agreed, "bytes of a chunk in pipelined algorithms; 0: by transport",
                 [](const Settings& s) { return std::to_string(s.chunk); },
                 [](Settings& s, const std::string& text) {
-                  return set_integer<std::size_t>("CHUNK", text, 64, std::size_t{1} << 30, s.chunk);
+                  return set_integer<std::size_t>("CHUNK", text, 0, std::size_t{1} << 30, s.chunk);
                 }},
     SettingInfo{"LANES", Scope::agreed, "chunks of one sequence in flight",
                 [](const Settings& s) { return std::to_string(s.lanes); },

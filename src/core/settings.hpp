@@ -14,7 +14,7 @@ namespace pith {
 struct Settings {
   std::string algo;       // "allreduce:ring,broadcast:chain"; empty: the library chooses
   std::string transport;  // comma list of shm, tcp, local; empty: the best that works
-  std::size_t chunk = std::size_t{64} << 10;
+  std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
   int streams = 4;
   std::string host = "127.0.0.1";

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "kernels/copy.cpp"
 #include "hwy/foreach_target.h"
 // Highway asks for this order.
+#include "core/copy.hpp"
 #include "hwy/highway.h"
 #include "kernels/loop-inl.hpp"
 
@@ -27,7 +28,7 @@ HWY_EXPORT(streaming_copy);
 void copy(std::byte* out, const std::byte* in, std::size_t bytes, Stores stores) {
   if (bytes == 0 || out == in) return;
   if (stores == Stores::cached) {
-    std::memcpy(out, in, bytes);
+    copy_bytes(out, in, bytes);
     return;
   }
   HWY_DYNAMIC_DISPATCH(streaming_copy)

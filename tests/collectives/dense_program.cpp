@@ -32,7 +32,7 @@ void FreeBuffer::operator()(std::byte* memory) const {
   if (registered) {
     static_cast<void>(Heap::process().free(memory));
   } else {
-    ::operator delete(memory, std::align_val_t{64});
+    ::operator delete (memory, std::align_val_t{64});
   }
 }
 
@@ -58,7 +58,7 @@ void DenseProgram::lay_out(int rank, bool registered) {
   }
   buffer.size = buffer.recv + recv_bytes() + margin;
   void* memory = registered ? Heap::process().allocate(buffer.size)
-                            : ::operator new(buffer.size, std::align_val_t{64});
+                            : ::operator new (buffer.size, std::align_val_t{64});
   if (!memory) throw std::bad_alloc();
   buffer.memory = {static_cast<std::byte*>(memory), FreeBuffer{registered}};
   std::fill_n(buffer.memory.get(), buffer.size, beside);
@@ -89,8 +89,7 @@ CollectiveArgs DenseProgram::args(int rank) {
 // products over all ranks stay within the range of the narrowest type.
 std::vector<std::byte> DenseProgram::input(int rank) const {
   std::vector<std::byte> bytes(send_bytes());
-  const bool floats =
-      is_float(case_.type) && case_.algorithm->collective == Collective::allreduce;
+  const bool floats = is_float(case_.type) && case_.algorithm->collective == Collective::allreduce;
   for (std::size_t i = 0; i < case_.count; ++i) {
     const std::uint64_t bits = random_bits(case_.seed, static_cast<std::uint64_t>(rank), i);
     std::byte* to = bytes.data() + i * element();
@@ -99,8 +98,7 @@ std::vector<std::byte> DenseProgram::input(int rank) const {
       continue;
     }
     const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
-    store_float(case_.type, to,
-                case_.op == Op::prod ? 0.875 + 0.375 * uniform : 4 * uniform - 2);
+    store_float(case_.type, to, case_.op == Op::prod ? 0.875 + 0.375 * uniform : 4 * uniform - 2);
   }
   return bytes;
 }
@@ -121,8 +119,8 @@ std::string DenseProgram::check_around(int rank) const {
       return fmt::format("rank {}: byte {} beside the buffers was written", rank, i);
     }
   }
-  if (has_send && !std::ranges::equal(input(rank), std::span(buffer.memory.get() + buffer.send,
-                                                             send_bytes()))) {
+  if (has_send && !std::ranges::equal(input(rank),
+                                      std::span(buffer.memory.get() + buffer.send, send_bytes()))) {
     return fmt::format("rank {}: the input was written", rank);
   }
   return {};

@@ -23,10 +23,11 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   engine_.own();
   context_.rank = rank;
   context_.size = meeting.ranks;
+  context_.views = kind != RealKind::tcp;
   comm_.id = 1;
   if (kind == RealKind::local) {
-    transport_ = std::make_unique<LocalTransport>(engine_.scheduler(), engine_.mailbox(), rank,
-                                                  meeting.hub);
+    transport_ =
+        std::make_unique<LocalTransport>(engine_.scheduler(), engine_.mailbox(), rank, meeting.hub);
   } else {
     transport_ = kind == RealKind::shm ? connect_shm() : connect_tcp();
   }
@@ -96,13 +97,13 @@ void RealRank::revoke(const Error& error) {
 void RealRank::meet() {
   const int target = ++meetings_ * meeting_.ranks;
   meeting_.arrived.fetch_add(1);
-  engine_.drive_until(
-      [&] { return meeting_.arrived.load() >= target || meeting_.failed.load(); });
+  engine_.drive_until([&] { return meeting_.arrived.load() >= target || meeting_.failed.load(); });
   if (meeting_.failed) throw std::runtime_error("another rank has failed");
 }
 
 void RealRank::run(const std::function<Task<Error>(Call&)>& start) {
-  Call call(context_, ++calls_, calls_);
+  ++calls_;
+  Call call(context_, calls_, calls_);
   Task<Error> task = start(call);
   engine_.scheduler().make_ready(task.handle());
   engine_.drive_until([&] { return task.done() || meeting_.failed.load(); });

@@ -30,8 +30,8 @@ inline std::uint64_t load_integer(DType type, const std::byte* from) {
 }
 
 constexpr std::uint64_t combine_integers(DType type, Op op, std::uint64_t a, std::uint64_t b) {
-  const bool below = is_signed(type) ? static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b)
-                                     : a < b;
+  const bool below =
+      is_signed(type) ? static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b) : a < b;
   switch (op) {
     case Op::prod:
       return cut(type, a * b);

@@ -19,12 +19,22 @@ constexpr int size_count = 14;
 std::size_t size_at(int which, int ranks, DType type, const Tuning& tuning) {
   const auto p = static_cast<std::size_t>(ranks);
   const std::size_t chunk = std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
-  const std::array<std::size_t, size_count> sizes{
-      0,         1,         p - 1,         p,         p + 1, chunk - 1, chunk,
-      chunk + 1, p * chunk, p * chunk - 1, p * chunk + 1, 255,   256,       3 * p * chunk + p / 2};
+  const std::array<std::size_t, size_count> sizes{0,
+                                                  1,
+                                                  p - 1,
+                                                  p,
+                                                  p + 1,
+                                                  chunk - 1,
+                                                  chunk,
+                                                  chunk + 1,
+                                                  p * chunk,
+                                                  p * chunk - 1,
+                                                  p * chunk + 1,
+                                                  255,
+                                                  256,
+                                                  3 * p * chunk + p / 2};
   return sizes[static_cast<std::size_t>(which)];
 }
-
 
 DenseCase make_case(const Algorithm& algorithm, const Combination& v, std::uint64_t seed) {
   DenseCase c;
@@ -132,8 +142,8 @@ TEST_CASE("nobody leaves a barrier before everybody has come", "[collectives]") 
 }
 
 TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
-  for (const Collective collective : {Collective::allreduce, Collective::broadcast,
-                                      Collective::allgather, Collective::barrier}) {
+  for (const Collective collective :
+       {Collective::allreduce, Collective::broadcast, Collective::allgather, Collective::barrier}) {
     for (const int ranks : {2, 3, 8, 9, 32, 33, 4096}) {
       for (std::size_t bytes = 0; bytes <= std::size_t{1} << 30; bytes = bytes * 2 + 1) {
         const Shape shape{ranks, bytes, {}};

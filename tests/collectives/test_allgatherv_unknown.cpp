@@ -36,7 +36,7 @@ std::string run_unknown(const UnknownCase& c, Conditions conditions) {
 
 // Lengths around multiples of the chunk, in an order that depends on `turn`.
 UnknownCase some_case(int ranks, int turn) {
-  constexpr std::size_t lengths[] = {0,         1,         chunk - 1, chunk,    chunk + 1,
+  constexpr std::size_t lengths[] = {0,         1,         chunk - 1,     chunk,        chunk + 1,
                                      2 * chunk, 3 * chunk, 3 * chunk + 7, 5 * chunk - 1};
   UnknownCase c;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -63,8 +63,8 @@ TEST_CASE("messages of all lengths around the chunk size", "[unknown]") {
 }
 
 TEST_CASE("every length up to the capacity, at the edges of the capacity", "[unknown]") {
-  for (const std::size_t capacity : {std::size_t{0}, std::size_t{1}, chunk - 1, chunk, chunk + 1,
-                                     2 * chunk, 2 * chunk + 1}) {
+  for (const std::size_t capacity :
+       {std::size_t{0}, std::size_t{1}, chunk - 1, chunk, chunk + 1, 2 * chunk, 2 * chunk + 1}) {
     for (std::size_t length = 0; length <= capacity; ++length) {
       UnknownCase c;
       c.lengths = {length, capacity, capacity - length};
@@ -88,8 +88,7 @@ TEST_CASE("a message that is too long ends the call everywhere, with its length"
       for (const Error& error : run_ranks(world, task)) {
         CHECK(error.code() == Code::invalid_argument);
         CHECK(error.rank() == culprit);
-        CHECK(std::string(error.message()) ==
-              "message of 321 bytes, at most 320 were agreed");
+        CHECK(std::string(error.message()) == "message of 321 bytes, at most 320 were agreed");
       }
       CHECK(world.leaks() == "");
     }

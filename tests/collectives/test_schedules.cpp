@@ -37,11 +37,16 @@ class Group {
       rank.group = this;
       rank.comm.id = id;
       for (const int peer : members_) rank.routes.push_back({&world.transport(own), peer});
-      rank.context = {&world.sim().scheduler(), &world.arena(own),
-                      &world.mailbox(own),      &world.compute(own),
-                      &world.compute(own),      &rank.comm,
-                      rank.routes,              static_cast<int>(r),
-                      static_cast<int>(ranks_.size())};
+      rank.context.scheduler = &world.sim().scheduler();
+      rank.context.arena = &world.arena(own);
+      rank.context.mailbox = &world.mailbox(own);
+      rank.context.compute = rank.context.host = &world.compute(own);
+      rank.context.comm = &rank.comm;
+      rank.context.routes = rank.routes;
+      rank.context.rank = static_cast<int>(r);
+      rank.context.size = static_cast<int>(ranks_.size());
+      // The opening of two-shot and one-shot, also where there is nothing to be seen.
+      rank.context.views = id % 2 == 0;
       rank.context.revoke = [](void*, const Error& error) {
         FAIL_CHECK("revoked: " << error.message());
       };
@@ -86,7 +91,8 @@ using Programs = std::vector<std::unique_ptr<DenseProgram>>;
 Task<Error> call_all(Call&, const Group& group, Programs& programs, int rank) {
   std::uint32_t number = 0;
   for (auto& program : programs) {
-    Call call(group.context(rank), ++number, number);
+    ++number;
+    Call call(group.context(rank), number, number);
     Task<Error> task = program->start(call, rank);
     Error error = co_await std::move(task);
     if (error) co_return error;
@@ -100,8 +106,7 @@ Task<Error> call_both(Call& frames, const std::array<Group, 2>& groups,
   for (std::size_t g = 0; g < strands.size(); ++g) {
     strands[g] = call_all(frames, groups[g], programs[g], groups[g].rank_of(member));
   }
-  WhenAll both = when_all(strands);
-  co_return co_await both;
+  co_return co_await when_all(strands);
 }
 
 DenseCase random_case(Dice& dice, int ranks, std::uint64_t seed) {

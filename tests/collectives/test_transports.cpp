@@ -20,13 +20,11 @@ struct Named {
   Collective collective;
   std::string_view name;
 };
-constexpr Named tested[] = {{Collective::allreduce, "ring"},
-                            {Collective::allreduce, "recursive_doubling"},
-                            {Collective::allreduce, "one_shot"},
-                            {Collective::allreduce, "two_shot"},
-                            {Collective::broadcast, "chain"},
-                            {Collective::broadcast, "binomial"},
-                            {Collective::allgather, "ring"}};
+constexpr Named tested[] = {
+    {Collective::allreduce, "ring"},     {Collective::allreduce, "recursive_doubling"},
+    {Collective::allreduce, "one_shot"}, {Collective::allreduce, "two_shot"},
+    {Collective::broadcast, "chain"},    {Collective::broadcast, "binomial"},
+    {Collective::allgather, "ring"}};
 
 using Programs = std::vector<std::unique_ptr<DenseProgram>>;
 
@@ -48,8 +46,8 @@ Programs programs_of(const Algorithm& algorithm, int ranks) {
     c.tuning = {};
     c.seed = seed;
     const auto odd = static_cast<int>(seed / 2 % 2);
-    programs.push_back(std::make_unique<DenseProgram>(
-        c, [odd](int rank) { return rank % 2 == odd; }));
+    programs.push_back(
+        std::make_unique<DenseProgram>(c, [odd](int rank) { return rank % 2 == odd; }));
   }
   return programs;
 }

@@ -49,14 +49,16 @@ class UnknownProgram final : public Program {
     const auto r = static_cast<std::size_t>(rank);
     std::byte* memory = buffers_[r].memory.data();
     std::byte* own = memory + (case_.in_place ? r * case_.capacity : recv_bytes() + margin);
-    return {{own, case_.lengths[r]}, {memory, recv_bytes()}, case_.capacity,
-            buffers_[r].lengths,     case_.chunk_bytes};
+    return {{own, case_.lengths[r]},
+            {memory, recv_bytes()},
+            case_.capacity,
+            buffers_[r].lengths,
+            case_.chunk_bytes};
   }
-  Task<Error> start(Call& call, int rank) override {
-    return allgatherv_unknown(call, args(rank));
-  }
+  Task<Error> start(Call& call, int rank) override { return allgatherv_unknown(call, args(rank)); }
   std::span<std::byte> memory(int rank) override {
-    return buffers_[static_cast<std::size_t>(rank)].memory;
+    // Without the message, so that a copy of it that comes too late is seen.
+    return std::span(buffers_[static_cast<std::size_t>(rank)].memory).first(recv_bytes() + margin);
   }
 
   // Every message in its slot and nothing behind it.

@@ -72,8 +72,8 @@ struct DeviceRank {
   Engine engine;
   LocalTransport transport;
   HostCompute host;
-  std::unique_ptr<CudaCompute> compute;
   PinnedCompute pinned;
+  std::unique_ptr<CudaCompute> compute;
   CommState state;
   std::vector<Route> routes;
   CallContext context;

@@ -91,7 +91,7 @@ struct Graph {
 }  // namespace
 
 TEST_CASE("a call starts when its stream reaches it and does not block the caller") {
-  const Device device;
+  const test::Device device;
   const char* algorithm = GENERATE("allreduce:ring", "allreduce:one_shot", "allreduce:two_shot");
   const int n = GENERATE(2, 4);
   INFO(algorithm << " on " << n << " ranks");
@@ -118,7 +118,7 @@ TEST_CASE("a call starts when its stream reaches it and does not block the calle
 }
 
 TEST_CASE("the steady state allocates nothing and synchronises nothing") {
-  const Device device;
+  const test::Device device;
   World world(2);
   const auto call_all = [&](unsigned round) {
     for (std::size_t r = 0; r < 2; ++r) {
@@ -148,7 +148,7 @@ TEST_CASE("the steady state allocates nothing and synchronises nothing") {
 }
 
 TEST_CASE("a captured call is replayed 1,000 times among eager ones") {
-  const Device device;
+  const test::Device device;
   constexpr std::size_t n = 2;
   World world(n);
   std::vector<std::unique_ptr<Graph>> graphs;
@@ -191,7 +191,7 @@ TEST_CASE("a captured call is replayed 1,000 times among eager ones") {
 }
 
 TEST_CASE("abort ends a stream's wait, and that of a call which no stream has reached") {
-  const Device device;
+  const test::Device device;
   World world(2);
   Rank& first = *world.ranks[0];
   Rank& second = *world.ranks[1];
@@ -212,7 +212,7 @@ TEST_CASE("abort ends a stream's wait, and that of a call which no stream has re
 }
 
 TEST_CASE("a peer's failure lets streams go on, replays included, and the error stays") {
-  const Device device;
+  const test::Device device;
   World world(2);
   Rank& rank = *world.ranks[0];
   OK(cu().capture_begin(rank.stream, kCaptureGlobal));
@@ -232,7 +232,7 @@ TEST_CASE("a peer's failure lets streams go on, replays included, and the error 
 }
 
 TEST_CASE("calls of a group are enqueued when it ends") {
-  const Device device;
+  const test::Device device;
   World world(2);
   REQUIRE(pithGroupStart() == pithSuccess);
   for (std::size_t r = 0; r < 2; ++r) {
@@ -252,7 +252,7 @@ TEST_CASE("calls of a group are enqueued when it ends") {
 }
 
 TEST_CASE("host memory and blocking calls go along with streams") {
-  const Device device;
+  const test::Device device;
   World world(2);
   std::vector<std::vector<std::uint32_t>> data{{1, 2, 3}, {10, 20, 30}};
   for (std::size_t r = 0; r < 2; ++r) {
@@ -277,7 +277,7 @@ TEST_CASE("host memory and blocking calls go along with streams") {
 }
 
 TEST_CASE("memory and stream must suit each other") {
-  const Device device;
+  const test::Device device;
   World world(2);
   Rank& rank = *world.ranks[0];
   CHECK(allreduce(rank, rank.send, rank.recv, nullptr) == pithInvalidArgument);
@@ -288,7 +288,7 @@ TEST_CASE("memory and stream must suit each other") {
 }
 
 TEST_CASE("one rank copies in stream order") {
-  const Device device;
+  const test::Device device;
   World world(1);
   Rank& rank = *world.ranks[0];
   fill(rank.send, 0, 5);
