@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -52,6 +53,7 @@ struct Algorithm {
   Task<Error> (*run)(Call& call, CollectiveArgs args);
   // Seconds on ideal full-duplex links: exact where every block is one chunk, else an estimate.
   double (*cost)(const Shape& shape, const LinkCost& link);
+  int ranks_max = std::numeric_limits<int>::max();
 };
 
 std::span<const Algorithm> algorithms();

@@ -25,8 +25,10 @@ namespace {
 constexpr std::array table{
     Algorithm{"recursive_doubling", Collective::allreduce, allreduce_recursive_doubling,
               allreduce_recursive_doubling_cost},
-    Algorithm{"one_shot", Collective::allreduce, allreduce_one_shot, allreduce_one_shot_cost},
-    Algorithm{"two_shot", Collective::allreduce, allreduce_two_shot, allreduce_two_shot_cost},
+    Algorithm{"one_shot", Collective::allreduce, allreduce_one_shot, allreduce_one_shot_cost,
+              most_view_ranks},
+    Algorithm{"two_shot", Collective::allreduce, allreduce_two_shot, allreduce_two_shot_cost,
+              most_view_ranks},
     Algorithm{"ring", Collective::allreduce, allreduce_ring, allreduce_ring_cost},
     Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},

@@ -326,7 +326,7 @@ int TcpTransport::poll_events() {
 
 bool TcpTransport::busy() const {
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer* peer) {
-    return peer->outbox.awaited() || mailbox_.awaited(peer->rank);
+    return !peer->outbox.empty() || mailbox_.awaited(peer->rank);
   });
 }
 

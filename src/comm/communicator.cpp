@@ -146,6 +146,10 @@ Error Communicator::run(const CollectiveArgs& given) {
     task.handle().resume();
     engine_->drive_until([&] { return task.done(); });
     result = task.take();
+    if (!result && active_.load(std::memory_order_relaxed) == 1) {
+      result = engine_->mailbox().check_left_over(state_.id, number);
+      if (result) revoke(result);
+    }
   }
   engine_->disown();
   active_.fetch_sub(1, std::memory_order_release);

@@ -134,7 +134,7 @@ class Communicator {
   std::unique_ptr<Notices> notices_;
   std::atomic<std::uint32_t> next_call_{1};
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
-  std::atomic<int> active_{0};  // calls on any thread, for drain()
+  std::atomic<int> active_{0};           // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
   std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream

@@ -1,18 +1,14 @@
-// How a communicator comes to be: meet at the bootstrap root, agree on the settings, attach over
-// shared memory where that works, connect by TCP everywhere else.
+// How a communicator comes to be: from a meeting of its ranks, or all at once in one process.
 #include <fmt/format.h>
 
 #include <thread>
 
-#include "comm/blob.hpp"
-#include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
+#include "comm/meeting.hpp"
 #include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "transport/local.hpp"
-#include "transport/shm.hpp"
-#include "transport/tcp.hpp"
 
 namespace pith {
 
@@ -20,74 +16,10 @@ namespace {
 
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
 
-bool allows(const Settings& settings, std::string_view transport) {
-  return settings.transport.empty() || settings.transport.find(transport) != std::string::npos;
-}
-
 // More local ranks than cores: waiting must not keep the others from running.
 bool oversubscribed(std::size_t local_ranks) {
   const unsigned cores = std::thread::hardware_concurrency();
   return cores != 0 && local_ranks > cores;
-}
-
-// What a rank tells the others before they attach.
-struct Introduction {
-  std::string settings;
-  std::string shm_name;
-  std::string tcp_address;
-
-  std::string pack() const { return join_strings({settings, shm_name, tcp_address}); }
-  static Introduction unpack(std::string_view blob) {
-    std::vector<std::string> strings = split_strings(blob);
-    strings.resize(3);
-    return {strings[0], strings[1], strings[2]};
-  }
-};
-
-std::string flags_of(const std::vector<bool>& flags) {
-  std::string text;
-  for (const bool flag : flags) text += flag ? '1' : '0';
-  return text;
-}
-
-Error check_settings(const std::vector<Introduction>& all, int rank) {
-  const std::string& ours = all[static_cast<std::size_t>(rank)].settings;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    const std::string differs = difference(all[r].settings, ours);
-    if (differs.empty()) continue;
-    return {Code::invalid_usage,
-            fmt::format("rank {} and rank {} disagree on a setting that all must share: {}", r,
-                        rank, differs),
-            static_cast<int>(r)};
-  }
-  return {};
-}
-
-// matrix[a][b] == '1': rank a has attached rank b.
-using Matrix = std::vector<std::string>;
-
-bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
-  const auto attached = [&](std::size_t from, std::size_t to) {
-    return matrix[from].size() == matrix.size() && matrix[from][to] == '1';
-  };
-  return attached(a, b) && attached(b, a);
-}
-
-struct SharedPairs {
-  bool all = true;
-  bool any = false;
-};
-
-SharedPairs count_pairs(const Matrix& matrix) {
-  SharedPairs pairs;
-  for (std::size_t a = 0; a < matrix.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) {
-      const bool shared = attach_each_other(matrix, a, b);
-      pairs.all = pairs.all && shared;
-      pairs.any = pairs.any || shared;
-    }
-  }
-  return pairs;
 }
 
 }  // namespace
@@ -97,7 +29,6 @@ Error Communicator::read_forced(const std::string& text) {
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    const std::size_t colon = item.find(':');
     const Algorithm* found = nullptr;
     std::string known;
     for (const Algorithm& algorithm : algorithms()) {
@@ -105,9 +36,14 @@ Error Communicator::read_forced(const std::string& text) {
       known += (known.empty() ? "" : ", ") + name;
       if (name == item) found = &algorithm;
     }
-    if (!found || colon == std::string_view::npos) {
+    if (!found) {
       return {Code::invalid_argument,
               fmt::format("PITH_ALGO names \"{}\", known are {}", item, known)};
+    }
+    if (size() > found->ranks_max) {
+      return {Code::invalid_argument,
+              fmt::format("PITH_ALGO names \"{}\", which serves up to {} ranks, not {}", item,
+                          found->ranks_max, size())};
     }
     forced_[index(found->collective)] = found;
   }
@@ -131,83 +67,28 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
 }
 
 Error Communicator::connect(const UniqueId& id, const Settings& settings) {
-  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank(), size(), settings.init_timeout);
-  if (!bootstrap) return bootstrap.error();
-
-  auto shm = std::make_unique<ShmTransport>(engine_->scheduler(), engine_->mailbox(), rank(),
-                                            size(), id.secret);
-  TcpOptions options;
-  options.streams = settings.streams;
-  auto tcp = std::make_unique<TcpTransport>(engine_->scheduler(), engine_->mailbox(), rank(),
-                                            size(), id.secret, options);
-  Introduction mine{agreed_text(settings), {}, {}};
-  if (allows(settings, "shm")) {
-    // A host that forbids memory files still has sockets.
-    if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
-  }
-  if (allows(settings, "tcp")) {
-    Expected<std::string> address = tcp->listen(settings.host);
-    if (!address) return address.error();
-    mine.tcp_address = *address;
-  }
-
-  Expected<std::vector<std::string>> blobs = bootstrap->gather(mine.pack());
-  if (!blobs) return blobs.error();
-  std::vector<Introduction> all;
-  for (const std::string& blob : *blobs) all.push_back(Introduction::unpack(blob));
-  if (Error error = check_settings(all, rank())) return error;
-  std::vector<std::string> names;
-  std::vector<std::string> addresses;
-  for (const Introduction& one : all) {
-    names.push_back(one.shm_name);
-    addresses.push_back(one.tcp_address);
-  }
-
-  std::vector<bool> attached(all.size(), false);
-  if (!mine.shm_name.empty()) {
-    if (Error error = shm->attach(names, attached, bootstrap->deadline_ns())) return error;
-  }
-  Expected<std::vector<std::string>> matrix = bootstrap->gather(flags_of(attached));
-  if (!matrix) return matrix.error();
-  const auto self = static_cast<std::size_t>(rank());
-  const SharedPairs shared = count_pairs(*matrix);
-  set_views(shared.all, shared.any);
-  std::vector<std::uint8_t> by_tcp(all.size(), 0);
-  std::size_t local_ranks = 1;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (r == self) continue;
-    const bool both = attach_each_other(*matrix, r, self);
-    if (attached[r] && !both) shm->drop(static_cast<int>(r));
-    routes_[r] = {both ? static_cast<Transport*>(shm.get()) : tcp.get(), static_cast<int>(r)};
-    by_tcp[r] = !both;
-    local_ranks += both;
-    if (!both && !allows(settings, "tcp")) {
-      return {Code::system,
-              fmt::format("rank {} and rank {} share no memory, and PITH_TRANSPORT={} allows "
-                          "nothing else",
-                          rank(), r, settings.transport),
-              static_cast<int>(r)};
-    }
-  }
-  const bool any_tcp = local_ranks < all.size();
-  if (any_tcp) {
-    if (Error error = tcp->connect(addresses, by_tcp, bootstrap->deadline_ns())) return error;
-  }
-  Expected<std::vector<std::string>> connected = bootstrap->gather("connected");
-  if (!connected) return connected.error();
-
+  Meeting meeting(*engine_, rank(), size(), id, settings);
+  if (Error error = meeting.hold()) return error;
+  set_views(meeting.all_share_memory, meeting.any_share_memory);
   const bool loopback = settings.host.starts_with("127.") || settings.host == "::1";
-  engine_->set_oversubscribed(oversubscribed(loopback ? all.size() : local_ranks));
-  const auto lost = [this](int, const Error& error) { revoke(error); };
-  if (local_ranks > 1) {
-    shm->on_peer_lost = lost;
-    closers_.push_back([transport = shm.get()] { transport->close(); });
-    add_transport(std::move(shm));
+  const auto ranks = static_cast<std::size_t>(size());
+  engine_->set_oversubscribed(oversubscribed(loopback ? ranks : meeting.local_ranks));
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (static_cast<int>(r) == rank()) continue;
+    Transport* transport = meeting.shm.get();
+    if (meeting.by_tcp[r]) transport = meeting.tcp.get();
+    routes_[r] = {transport, static_cast<int>(r)};
   }
-  if (any_tcp) {
-    tcp->on_peer_lost = lost;
-    closers_.push_back([transport = tcp.get()] { transport->close(monotonic_ns() + goodbye_ns); });
-    add_transport(std::move(tcp));
+  const auto lost = [this](int, const Error& error) { revoke(error); };
+  if (meeting.shm) {
+    meeting.shm->on_peer_lost = lost;
+    closers_.push_back([shm = meeting.shm.get()] { shm->close(); });
+    add_transport(std::move(meeting.shm));
+  }
+  if (meeting.tcp) {
+    meeting.tcp->on_peer_lost = lost;
+    closers_.push_back([tcp = meeting.tcp.get()] { tcp->close(monotonic_ns() + goodbye_ns); });
+    add_transport(std::move(meeting.tcp));
   }
   return {};
 }

@@ -169,6 +169,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
   };
   Error error = gate_.enqueue(stream, call);
   if (!error) error = admit(call);
+  if (error && !call.captured) {
+    const std::lock_guard lock(mutex_);
+    spare_.push_back(&call);
+  }
   return error;
 }
 

@@ -62,6 +62,14 @@ namespace {
 std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
 std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
 
+Error another_call(int peer, std::uint32_t call) {
+  return {Code::invalid_usage,
+          fmt::format("rank {} called another collective, or this one with other arguments, as call "
+                      "{} of this communicator",
+                      peer, call),
+          peer};
+}
+
 template <class Node, class Match>
 Node* unlink(Node*& head, Node*& tail, Match match) {
   Node* previous = nullptr;
@@ -151,9 +159,15 @@ Mailbox::Stored* Mailbox::take_stored(int peer, const Tag& tag) {
 }
 
 Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
+  // Many at once: how far peers run ahead varies, and steady state is to allocate nothing.
+  constexpr std::size_t batch = 64;
   if (spare_stored_.empty()) {
-    all_stored_.push_back(std::make_unique<Stored>());
-    spare_stored_.push_back(all_stored_.back().get());
+    all_stored_.reserve(all_stored_.size() + batch);
+    spare_stored_.reserve(all_stored_.size() + batch);
+    for (std::size_t i = 0; i < batch; ++i) {
+      all_stored_.push_back(std::make_unique<Stored>());
+      spare_stored_.push_back(all_stored_.back().get());
+    }
   }
   Stored* stored = spare_stored_.back();
   spare_stored_.pop_back();
@@ -175,12 +189,7 @@ void Mailbox::free_stored(Stored* stored) {
 // Sets receive.error and returns false where the message is not the one the receiver means.
 bool Mailbox::check(Receive& receive, const Header& header) {
   if (receive.digest != header.digest) {
-    receive.error = Error(
-        Code::invalid_usage,
-        fmt::format("rank {} called another collective, or this one with other arguments, as call "
-                    "{} of this communicator",
-                    receive.peer, header.call),
-        receive.peer);
+    receive.error = another_call(receive.peer, header.call);
     return false;
   }
   if (header.length > receive.room) {
@@ -390,6 +399,22 @@ void Mailbox::evacuate(int peer) {
 void Mailbox::fail(Receive& receive, Error error) {
   receive.error = std::move(error);
   scheduler_.complete(receive);
+}
+
+Error Mailbox::check_left_over(std::uint32_t comm, std::uint32_t call) const {
+  if (spare_stored_.size() == all_stored_.size()) [[likely]]
+    return {};
+  for (const Stored* stored : stored_) {
+    for (; stored; stored = stored->next) {
+      const Header& header = stored->header;
+      // Numbers of 31 bits that wrap around; the top bit tells two sequences apart.
+      const bool same_sequence = ((header.call ^ call) >> 31) == 0;
+      const bool later = static_cast<std::int32_t>((header.call - call) << 1) > 0;
+      if (header.comm != comm || !same_sequence || later) continue;
+      return another_call(stored->peer, header.call);
+    }
+  }
+  return {};
 }
 
 bool Mailbox::fail_mismatched() {

@@ -73,6 +73,9 @@ class Mailbox {
   static constexpr std::uint16_t notice_lane = 0xffff;
   std::function<void(int peer, const Header& header, const std::byte* data)> on_notice;
 
+  // For a communicator of which no call runs, up to `call` all are done: a message that nobody took
+  // shows a peer that was in another call.
+  Error check_left_over(std::uint32_t comm, std::uint32_t call) const;
   // Ends receives whose peer is in another call, though it sent nothing of the name they wait for:
   // a message of the same call number with another digest tells. Cheap, but not for every turn.
   bool fail_mismatched();

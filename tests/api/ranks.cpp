@@ -76,8 +76,9 @@ bool run_threads(int size, Way way, Shared& shared, const Body& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_environment(setup);
   const bool in_threads = setup.way == Way::threads || setup.way == Way::all;
-  const bool good = in_threads ? run_threads(size, setup.way, shared, body)
-                               : run_one(Rank(rank, size, setup.way, shared, nullptr), shared, body);
+  const bool good = in_threads
+                        ? run_threads(size, setup.way, shared, body)
+                        : run_one(Rank(rank, size, setup.way, shared, nullptr), shared, body);
   std::exit(good ? 0 : 1);
 }
 
@@ -135,8 +136,8 @@ std::string name_of(const Setup& setup) {
 }
 
 std::string run(int size, const Setup& setup, const Body& body) {
-  void* mapping = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                       -1, 0);
+  void* mapping =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) return "no shared mapping";
   auto& shared = *static_cast<Shared*>(mapping);
   std::fflush(nullptr);
@@ -224,8 +225,7 @@ void fails(pithResult_t result, pithResult_t code, std::initializer_list<std::st
 }
 
 double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void sleep_s(double seconds) {

@@ -57,8 +57,7 @@ class Rank {
   // A barrier that knows nothing of Pith; fails after some seconds.
   void meet();
   // Fails unless all ranks give the same value.
-  void agree(std::uint64_t value,
-             std::source_location where = std::source_location::current());
+  void agree(std::uint64_t value, std::source_location where = std::source_location::current());
   std::atomic<std::uint64_t>& slot(int rank, int which = 0);
 
  private:

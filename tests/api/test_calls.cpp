@@ -236,6 +236,16 @@ TEST_CASE("allgather", "[calls]") { everywhere(gathers); }
 TEST_CASE("barrier", "[calls]") { everywhere(barriers); }
 TEST_CASE("calls of count 0", "[calls]") { everywhere(empty_calls); }
 
+TEST_CASE("calls in many chunks", "[calls]") {
+  for (Setup setup : every_link()) {
+    INFO(name_of(setup));
+    setup.environment = {{"PITH_CHUNK", "64"}, {"PITH_LANES", "3"}};
+    CHECK(run(3, setup, random_sums) == "");
+    setup.environment = {{"PITH_CHUNK", "1"}};
+    CHECK(run(3, setup, empty_calls) == "");
+  }
+}
+
 // What the thread sanitizer sees: ranks that share a process.
 TEST_CASE("collectives between threads", "[threads]") {
   for (const char* transport : {"local", "shm", "tcp"}) {

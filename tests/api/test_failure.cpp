@@ -153,8 +153,8 @@ TEST_CASE("a rank is killed with calls in the background", "[failure]") {
             }
             for (std::size_t i = 0; i < data.size(); ++i) {
               ok(pithGroupStart());
-              ok(pithAllReduce(data[i].data(), data[i].data(), data[i].size(), pithFloat32,
-                               pithSum, comm, nullptr));
+              ok(pithAllReduce(data[i].data(), data[i].data(), data[i].size(), pithFloat32, pithSum,
+                               comm, nullptr));
               ok(pithGroupEndAsync(&requests[i]));
             }
             const double start = now_s();

@@ -82,7 +82,8 @@ T load_as(const std::byte* from) {
 }
 
 inline double load_float(DType type, const std::byte* from) {
-  using namespace kernels;
+  using kernels::Bfloat16, kernels::Float16, kernels::Float8e4m3, kernels::Float8e5m2;
+  namespace scalar = kernels::scalar;
   switch (type) {
     case DType::f16:
       return static_cast<double>(scalar::decode<Float16>(load_as<std::uint16_t>(from)));
@@ -100,7 +101,8 @@ inline double load_float(DType type, const std::byte* from) {
 }
 
 inline void store_float(DType type, std::byte* to, double value) {
-  using namespace kernels;
+  using kernels::Bfloat16, kernels::Float16, kernels::Float8e4m3, kernels::Float8e5m2;
+  namespace scalar = kernels::scalar;
   auto put = [to](auto bits) { std::memcpy(to, &bits, sizeof bits); };
   switch (type) {
     case DType::f16:

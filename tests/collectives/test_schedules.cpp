@@ -185,6 +185,7 @@ TEST_CASE("random schedules", "[collectives][schedules]") {
     const std::string failure = run_seed(seed);
     if (!failure.empty()) FAIL_CHECK(failure);
   }
+  CHECK(seeds > 0);
 }
 
 TEST_CASE("a root far ahead is held back by what the wires hold", "[collectives][schedules]") {

@@ -166,6 +166,8 @@ std::string abort_sender(TcpRank& me, std::barrier<>& all, std::size_t bytes) {
   const std::uint64_t deadline = monotonic_ns() + 30 * second;
   while (!tasks.back().done() && monotonic_ns() < deadline) me.turn();
   if (!tasks.back().done() || tasks.back().result()) wrong = "the other communicator suffered";
+  // Writes out what is left of the aborted messages.
+  me.transport->close(monotonic_ns() + 30 * second);
   return leave(me, all, wrong);
 }
 

@@ -1,0 +1,110 @@
+// The small parts of start-up: settings, ids, blobs.
+#include <cstdlib>
+
+#include "catch.hpp"
+#include "comm/blob.hpp"
+#include "comm/unique_id.hpp"
+#include "core/settings.hpp"
+
+using namespace pith;
+
+namespace {
+
+// Sets one variable for as long as it lives.
+class Variable {
+ public:
+  Variable(std::string name, const char* value) : name_(std::move(name)) {
+    setenv(name_.c_str(), value, 1);
+  }
+  ~Variable() { unsetenv(name_.c_str()); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace
+
+TEST_CASE("settings: defaults and values", "[settings]") {
+  const Expected<Settings> plain = settings_from_environment();
+  REQUIRE(plain);
+  CHECK(plain->lanes == 4);
+  const Variable chunk("PITH_CHUNK", "4096");
+  const Variable lanes("PITH_LANES", "2");
+  const Variable timeout("PITH_INIT_TIMEOUT", "1.5");
+  const Variable host("PITH_HOST", "");
+  const Expected<Settings> set = settings_from_environment();
+  REQUIRE(set);
+  CHECK(set->chunk == 4096);
+  CHECK(set->lanes == 2);
+  CHECK(set->init_timeout == 1.5);
+  CHECK(set->host == "127.0.0.1");
+}
+
+TEST_CASE("settings: what is refused", "[settings]") {
+  const std::pair<const char*, const char*> bad[] = {
+      {"CHUNK", "many"},  {"CHUNK", "1e3"},        {"CHUNK", "4096x"},    {"CHUNK", "-4096"},
+      {"CHUNK", " 4096"}, {"LANES", "0"},          {"LANES", "9"},        {"STREAMS", "17"},
+      {"STREAMS", "1.5"}, {"INIT_TIMEOUT", "0"},   {"INIT_TIMEOUT", "x"}, {"INIT_TIMEOUT", "nan"},
+      {"LOG", "loud"},    {"TRANSPORT", "pigeon"}, {"TRANSPORT", "shm,"}, {"TRANSPORT", "shmtcp"}};
+  for (const auto& [name, value] : bad) {
+    const Variable variable(std::string("PITH_") + name, value);
+    const Expected<Settings> settings = settings_from_environment();
+    INFO(name << "=" << value);
+    REQUIRE_FALSE(settings);
+    const std::string text = settings.error().message();
+    CHECK(settings.error().code() == Code::invalid_argument);
+    CHECK(text.find(std::string("PITH_") + name) != std::string::npos);
+    CHECK(text.find(std::string("\"") + value + "\"") != std::string::npos);
+    CHECK(text.find("expected") != std::string::npos);
+  }
+}
+
+TEST_CASE("settings: the table is whole", "[settings]") {
+  Settings settings;
+  for (const SettingInfo& info : setting_table()) {
+    INFO(info.name);
+    CHECK_FALSE(info.meaning.empty());
+    const std::string value = info.value(settings);
+    if (!value.empty()) CHECK_FALSE(info.set(settings, value));
+    CHECK(info.value(settings) == value);
+  }
+}
+
+TEST_CASE("settings: what ranks must agree on", "[settings]") {
+  Settings ours;
+  Settings theirs;
+  theirs.host = "10.0.0.1";
+  CHECK(difference(agreed_text(theirs), agreed_text(ours)).empty());
+  ours.chunk = 65536;
+  theirs.chunk = 4096;
+  const std::string text = difference(agreed_text(theirs), agreed_text(ours));
+  CHECK(text == "PITH_CHUNK=4096 there, PITH_CHUNK=65536 here");
+}
+
+TEST_CASE("unique ids survive their bytes", "[settings]") {
+  UniqueId id;
+  id.address = "[fe80:1234:5678:9abc:def0:1234:5678:9abc]:65535";
+  id.secret[0] = std::byte{200};
+  id.secret[15] = std::byte{1};
+  char bytes[UniqueId::bytes];
+  id.store(bytes);
+  const Expected<UniqueId> loaded = UniqueId::load(bytes);
+  REQUIRE(loaded);
+  CHECK(loaded->address == id.address);
+  CHECK(loaded->secret == id.secret);
+  bytes[0] ^= 1;
+  CHECK_FALSE(UniqueId::load(bytes));
+}
+
+TEST_CASE("blobs are split as they were joined", "[settings]") {
+  const std::vector<std::string> strings = {"", "a", std::string(1000, '\0'), "end"};
+  const std::string joined = join_strings(strings);
+  CHECK(split_strings(joined) == strings);
+  CHECK(split_strings("").empty());
+  for (std::size_t cut = 1; cut < joined.size(); cut += 7) {
+    // A torn text gives fewer strings or none, and never reads beyond its end.
+    CHECK(split_strings(std::string_view(joined).substr(0, cut)).size() < strings.size());
+  }
+}

@@ -1,0 +1,212 @@
+// Start-up: ranks meet at the bootstrap root, whatever strangers do at its port.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "../api/ranks.hpp"
+#include "catch.hpp"
+#include "comm/bootstrap.hpp"
+#include "comm/rendezvous.hpp"
+#include "core/clock.hpp"
+
+using namespace pith;
+using namespace ranks;
+
+namespace {
+
+Setup alone() {
+  Setup setup;
+  setup.way = Way::alone;
+  return setup;
+}
+
+UniqueId open_root(double timeout_s) {
+  const Expected<UniqueId> id = Rendezvous::open("127.0.0.1", timeout_s);
+  ensure(static_cast<bool>(id), id.error().message());
+  return *id;
+}
+
+// What each of several threads gets; texts of errors.
+std::vector<std::string> in_threads(int count, const std::function<std::string(int)>& body) {
+  std::vector<std::string> results(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] { results[static_cast<std::size_t>(i)] = body(i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+Descriptor call_root(const UniqueId& id) {
+  Expected<Descriptor> connection =
+      connect_to(*parse_address(id.address), monotonic_ns() + 5'000'000'000);
+  ensure(static_cast<bool>(connection), connection.error().message());
+  return std::move(*connection);
+}
+
+// Strangers at the port: silent ones, noisy ones, slow ones, and one with another secret.
+class Strangers {
+ public:
+  explicit Strangers(const UniqueId& id) {
+    for (int i = 0; i < 40; ++i) calls_.push_back(call_root(id));
+    for (std::size_t i = 0; i < 40; i += 4) shutdown(calls_[i].get(), SHUT_WR);
+    const std::string noise(5000, '\xff');
+    for (std::size_t i = 1; i < 40; i += 4) {
+      [[maybe_unused]] const auto sent =
+          send(calls_[i].get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+    }
+    slow_ = std::thread([this] {
+      while (!stop_) {
+        const char byte = 'p';
+        [[maybe_unused]] const auto sent = send(calls_[2].get(), &byte, 1, MSG_NOSIGNAL);
+        sleep_s(0.005);
+      }
+    });
+    imposter_ = std::thread([id] {
+      UniqueId wrong = id;
+      wrong.secret[3] ^= std::byte{1};
+      const Expected<Bootstrap> joined = Bootstrap::join(wrong, 0, 2, 3);
+      if (joined) std::abort();
+    });
+  }
+  ~Strangers() {
+    stop_ = true;
+    slow_.join();
+    imposter_.join();
+  }
+
+ private:
+  std::vector<Descriptor> calls_;
+  std::atomic<bool> stop_{false};
+  std::thread slow_;
+  std::thread imposter_;
+};
+
+void sum_once(Rank& self, pithComm_t comm) {
+  std::vector<std::int32_t> ones(10'000, 1);
+  std::vector<std::int32_t> sums(ones.size());
+  ok(pithAllReduce(ones.data(), sums.data(), ones.size(), pithInt32, pithSum, comm, nullptr));
+  ensure(sums == std::vector<std::int32_t>(ones.size(), self.size), "a wrong sum");
+}
+
+void start_and_sum(Rank& self) {
+  const Comm comm(self.join());
+  sum_once(self, comm);
+}
+
+}  // namespace
+
+TEST_CASE("strangers do not disturb the start", "[startup]") {
+  for (const char* transport : {"shm", "tcp"}) {
+    Setup setup;
+    setup.transport = transport;
+    setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
+    CHECK(run(3, setup, [](Rank& self) {
+            const pithUniqueId id = self.id();
+            const Expected<UniqueId> loaded = UniqueId::load(id.internal);
+            ensure(static_cast<bool>(loaded), "an id that does not load");
+            std::unique_ptr<Strangers> strangers;
+            if (self.rank != 1) strangers = std::make_unique<Strangers>(*loaded);
+            sleep_s(0.1 * self.rank);
+            const double start = now_s();
+            start_and_sum(self);
+            ensure(now_s() - start < 8, "strangers held up the start");
+          }) == "");
+  }
+}
+
+TEST_CASE("ranks start by processes and threads", "[startup]") {
+  for (const char* transport : {"shm", "tcp", "shm,tcp", ""}) {
+    Setup setup;
+    setup.transport = transport;
+    setup.limit_s = 60;
+    INFO("PITH_TRANSPORT=" << transport);
+    CHECK(run(4, setup, start_and_sum) == "");
+    setup.way = Way::threads;
+    CHECK(run(4, setup, start_and_sum) == "");
+    setup.way = Way::all;
+    CHECK(run(4, setup, start_and_sum) == "");
+  }
+}
+
+TEST_CASE("32 ranks start", "[startup]") {
+  for (const char* transport : {"shm", "tcp"}) {
+    Setup setup;
+    setup.transport = transport;
+    setup.limit_s = 60;
+    INFO("PITH_TRANSPORT=" << transport);
+    CHECK(run(32, setup, start_and_sum) == "");
+  }
+}
+
+TEST_CASE("the root gathers blobs", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          constexpr int ranks = 5;
+          const UniqueId id = open_root(10);
+          const auto results = in_threads(ranks, [&](int rank) -> std::string {
+            Expected<Bootstrap> joined = Bootstrap::join(id, rank, ranks, 10);
+            if (!joined) return joined.error().message();
+            for (const std::size_t length : {0u, 7u, 300'000u}) {
+              const auto blob_of = [&](int of) {
+                return std::string(length + static_cast<std::size_t>(of),
+                                   static_cast<char>('a' + of));
+              };
+              const auto blobs = joined->gather(blob_of(rank));
+              if (!blobs) return blobs.error().message();
+              if (blobs->size() != ranks) return "a wrong number of blobs";
+              for (int r = 0; r < ranks; ++r) {
+                if ((*blobs)[static_cast<std::size_t>(r)] != blob_of(r)) return "a wrong blob";
+              }
+            }
+            return {};
+          });
+          for (const std::string& result : results) ensure(result.empty(), result);
+        }) == "");
+}
+
+TEST_CASE("the root names who is missing, leaves, or is too many", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          const UniqueId id = open_root(0.5);
+          const auto missing = in_threads(2, [&](int rank) -> std::string {
+            Expected<Bootstrap> joined = Bootstrap::join(id, rank, 4, 0.5);
+            return joined ? joined->gather("x").error().message() : joined.error().message();
+          });
+          for (const std::string& text : missing) {
+            ensure(text.find("rank 2, rank 3 did not join") != std::string::npos, text);
+          }
+
+          const UniqueId left = open_root(5);
+          const auto leaving = in_threads(3, [&](int rank) -> std::string {
+            Expected<Bootstrap> joined = Bootstrap::join(left, rank, 3, 5);
+            if (!joined) return joined.error().message();
+            if (!joined->gather("x")) return "the first round failed";
+            if (rank == 1) return "rank 1 went away";
+            return joined->gather("y").error().message();
+          });
+          for (const std::string& text : leaving) {
+            ensure(text.find("rank 1 went away") != std::string::npos, text);
+          }
+
+          const UniqueId twice = open_root(0.5);
+          const Expected<Bootstrap> first = Bootstrap::join(twice, 0, 2, 1);
+          Expected<Bootstrap> second = Bootstrap::join(twice, 0, 2, 1);
+          ensure(first && second, "the handshake failed");
+          const std::string text = second->gather("x").error().message();
+          ensure(text.find("rank 0 joined twice") != std::string::npos, text);
+        }) == "");
+}
+
+TEST_CASE("nobody at the address of an id", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          UniqueId id;
+          id.address = "127.0.0.1:1";
+          const double start = now_s();
+          const Expected<Bootstrap> joined = Bootstrap::join(id, 1, 2, 0.5);
+          const std::string text = joined.error().message();
+          ensure(text.find("127.0.0.1:1") != std::string::npos, text);
+          ensure(joined.error().code() == Code::remote, "another code");
+          ensure(now_s() - start < 5, "tried for long");
+        }) == "");
+}
