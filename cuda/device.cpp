@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 
 namespace pith::cuda {
 
 namespace {
+
+constexpr std::size_t slots_at_once = 256;
 
 std::atomic<const Driver*> known{nullptr};
 
@@ -116,18 +117,28 @@ void Device::give_block(MemoryKind kind, std::byte* block, std::size_t bytes) {
 }
 
 // Pinned memory has one address on host and device wherever addressing is unified.
-Error Device::add_slots() {
-  constexpr std::size_t count = 256;
+Expected<Slot*> Device::add_slots(std::size_t count) {
   void* memory = nullptr;
   const Current current(*this);
   const RelaxedCapture relaxed(driver_);
   const unsigned flags = kHostAllocPortable | kHostAllocDeviceMap;
   const CUresult result = driver_.host_alloc(&memory, count * sizeof(Slot), flags);
   if (result != kSuccess) return error("cuMemHostAlloc of stream flags", result);
-  for (std::size_t i = 0; i < count; ++i) {
-    free_slots_.push_back({new (static_cast<std::byte*>(memory) + i * sizeof(Slot)) Slot, 0});
+  auto* slots = static_cast<Slot*>(memory);
+  std::uninitialized_default_construct_n(slots, count);
+  return slots;
+}
+
+Expected<Slot*> Device::take_fresh_slot() {
+  const std::lock_guard lock(mutex_);
+  if (fresh_left_ == 0) {
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    fresh_ = *added;
+    fresh_left_ = slots_at_once;
   }
-  return {};
+  --fresh_left_;
+  return fresh_++;
 }
 
 Expected<Device::Turn> Device::take_slot() {
@@ -140,7 +151,9 @@ Expected<Device::Turn> Device::take_slot() {
     resting_.erase(passed, resting_.end());
   }
   if (free_slots_.empty()) {
-    if (Error error = add_slots()) return error;
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    for (std::size_t i = 0; i < slots_at_once; ++i) free_slots_.push_back({*added + i, 0});
   }
   Turn turn = free_slots_.back();
   free_slots_.pop_back();

@@ -77,12 +77,14 @@ class Device {
     std::uint64_t value = 0;  // greater than any value the slot has held
   };
   Expected<Turn> take_slot();
+  // One that nobody has used: its flags may be set back. Cannot be given back.
+  Expected<Slot*> take_fresh_slot();
   // A stream that has not got there yet may still write the flag: the slot rests until it has.
   void give_slot(Turn turn);
 
  private:
   Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
-  Error add_slots();
+  Expected<Slot*> add_slots(std::size_t count);
 
   const Driver& driver_;
   const CUcontext context_;
@@ -90,6 +92,8 @@ class Device {
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
   std::vector<Turn> free_slots_;
   std::vector<Turn> resting_;
+  Slot* fresh_ = nullptr;
+  std::size_t fresh_left_ = 0;
 };
 
 // Makes a context current on this thread for the length of a scope.

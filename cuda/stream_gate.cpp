@@ -79,12 +79,10 @@ Error StreamGate::enqueue_captured(CUstream stream, std::uint64_t capture, Passa
   };
   auto line = std::find_if(capturing_.rbegin(), capturing_.rend(), same);
   if (line == capturing_.rend()) {
-    const Expected<Device::Turn> turn = device_.take_slot();
-    if (!turn) return turn.error();
-    // Eager values of earlier users are history: nobody waits for this slot any more.
-    std::atomic_ref(turn->slot->start).store(0, std::memory_order_relaxed);
-    std::atomic_ref(turn->slot->end).store(0, std::memory_order_release);
-    capturing_.push_back({capture, stream, turn->slot, {}, false});
+    // An eager slot would not do: a stream may still be looking at the value we set back.
+    const Expected<Slot*> slot = device_.take_fresh_slot();
+    if (!slot) return slot.error();
+    capturing_.push_back({capture, stream, *slot, {}, false});
     line = capturing_.rbegin();
   }
   line->passages.push_back(&passage);

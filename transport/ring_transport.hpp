@@ -30,6 +30,8 @@ class RingTransport : public Transport, public SlotOwner {
   void release_slot(int peer, std::uint64_t slot) override;
 
  protected:
+  // A receive from this rank waits.
+  bool awaited(int rank) const { return mailbox_.awaited(rank); }
   RingTransport(Scheduler& scheduler, Mailbox& mailbox, int ranks, const RingShape& shape);
   ~RingTransport() override;
 

@@ -155,7 +155,21 @@ bool ShmTransport::check_peers() {
     hear_from(static_cast<int>(rank));
     found = true;
   }
-  return found;
+  return report_departed() || found;
+}
+
+// A peer that has left in order is lost to those who wait for what it never sent.
+bool ShmTransport::report_departed() {
+  for (std::size_t i = 0; i < departed_.size(); ++i) {
+    const int rank = departed_[i];
+    drain(rank);
+    if (!awaited(rank)) continue;
+    departed_.erase(departed_.begin() + static_cast<std::ptrdiff_t>(i));
+    const Error error(Code::remote, fmt::format("rank {} has left", rank), rank);
+    if (on_peer_lost) on_peer_lost(rank, error);
+    return true;
+  }
+  return false;
 }
 
 // The socket says only one thing while the peer lives: goodbye.
@@ -171,6 +185,7 @@ void ShmTransport::hear_from(int rank) {
   drain(rank);
   if (length == 1 && word == goodbye) {
     end_sends(rank, Error(Code::remote, fmt::format("rank {} has left", rank), rank));
+    departed_.push_back(rank);
     return;
   }
   const Error error(Code::remote, fmt::format("rank {}: its process ended", rank), rank);

@@ -62,6 +62,7 @@ class ShmTransport final : public RingTransport {
   };
 
   bool check_peers() override;
+  bool report_departed();
   bool add_peer(ShmMeeting::Met met);
   bool map_peer(Remote& remote, const ShmMeeting::Met& met);
   void unmap_peer(Remote& remote);
@@ -83,6 +84,7 @@ class ShmTransport final : public RingTransport {
   Fd events_;  // epoll: the doorbell, and the sockets of all peers that live
   std::byte* memory_ = nullptr;
   std::vector<Remote> remotes_;
+  std::vector<int> departed_;  // ranks that said goodbye, and that nobody has waited for since
 };
 
 }  // namespace pith

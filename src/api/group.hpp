@@ -13,7 +13,6 @@
 struct pithComm {
   std::unique_ptr<pith::Communicator> communicator;
   bool finalized = false;
-  std::string last_error;
 };
 
 // A group in the background.

@@ -27,10 +27,9 @@ Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
     group.add(*comm->communicator, args, stream);
     return {};
   }
-  Error error =
-      stream ? comm->communicator->enqueue_on_stream(args, stream) : comm->communicator->run(args);
-  if (error) comm->last_error = error.message();
-  return error;
+  // An abort by another thread may have freed `comm` when this returns.
+  return stream ? comm->communicator->enqueue_on_stream(args, stream)
+                : comm->communicator->run(args);
 }
 
 // A refused call inside a group is the group's result too.
@@ -61,7 +60,7 @@ Error init_rank(pithComm_t* comm, int nranks, const pithUniqueId& id, int rank) 
   const auto create = [comm, nranks, rank, unique = *loaded] {
     Expected<std::unique_ptr<Communicator>> made = Communicator::init_rank(unique, rank, nranks);
     if (!made) return made.error();
-    *comm = new pithComm{std::move(*made), false, {}};
+    *comm = new pithComm{std::move(*made), false};
     return Error();
   };
   Group& group = Group::of_this_thread();
@@ -109,7 +108,9 @@ const char* pithGetErrorString(pithResult_t result) {
 }
 
 const char* pithGetLastError(pithComm_t comm) {
-  return comm ? comm->last_error.c_str() : last_error();
+  if (!comm) return last_error();
+  // The communicator keeps its error, so the text outlives this copy.
+  return comm->communicator ? comm->communicator->error().message() : "";
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {
@@ -144,7 +145,7 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
-      comms[r] = new pithComm{std::move((*made)[static_cast<std::size_t>(r)]), false, {}};
+      comms[r] = new pithComm{std::move((*made)[static_cast<std::size_t>(r)]), false};
     }
     return Error();
   });

@@ -88,12 +88,13 @@ Communicator::Communicator(int rank, int ranks, const Settings& settings)
 
 Communicator::~Communicator() {
   drain();
+  engine_->leave_background();  // nobody may look at what goes now
   engine_->own();
   if (!state_.revoked) state_.revoked = Error(Code::remote, "the communicator was destroyed");
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
   for (const auto& close : closers_) close();
   engine_->scheduler().run_ready();
-  // The token is never given back: the progress thread may be about to look at this engine.
+  engine_->disown();
 }
 
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
@@ -206,7 +207,7 @@ void Communicator::reap(BackgroundCall& call) {
   const bool driven = call.driven_;
   CallGroup& group = call.group_;
   start_queued();
-  active_.fetch_sub(1, std::memory_order_relaxed);
+  active_.fetch_sub(1, std::memory_order_release);  // drain() promises that results are there
   if (!driven) engine_->background_ends();
   group.finish_one(error);  // the owner may free the call from here on
 }

@@ -98,7 +98,7 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute)));
 }
 
-// Whoever destroys the communicator holds its engine, for good: nothing polls the gate any more.
+// The communicator has left the progress thread: nothing polls the gate any more.
 StreamCalls::~StreamCalls() {
   if (captured_ > 0) communicator_.engine_->background_ends();
 }

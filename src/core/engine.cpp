@@ -32,7 +32,7 @@ Engine::Engine(int peers)
     : mailbox_(scheduler_, peers), wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
 Engine::~Engine() {
-  if (registered_) ProgressThread::instance().remove(*this);
+  leave_background();
   close(wake_descriptor_);
 }
 
@@ -132,6 +132,11 @@ void Engine::nap() {
   if (descriptors[0].revents) {
     [[maybe_unused]] const auto got = read(wake_descriptor_, &drained, sizeof drained);
   }
+}
+
+void Engine::leave_background() {
+  if (registered_) ProgressThread::instance().remove(*this);
+  registered_ = false;
 }
 
 void Engine::background_begins() {

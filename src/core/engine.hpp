@@ -61,6 +61,8 @@ class Engine {
   // Calls that run in the background here; the progress thread sleeps while there are none.
   void background_begins();
   void background_ends() { background_.fetch_sub(1, std::memory_order_release); }
+  // The progress thread will not drive this engine any more. Precondition: the token is not held.
+  void leave_background();
   bool has_background() const { return background_.load(std::memory_order_acquire) > 0; }
 
   // Waits a little, the longer the more idle turns have passed; lets go of the token meanwhile

@@ -63,11 +63,12 @@ std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t
 std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
 
 Error another_call(int peer, std::uint32_t call) {
-  return {Code::invalid_usage,
-          fmt::format("rank {} called another collective, or this one with other arguments, as call "
-                      "{} of this communicator",
-                      peer, call),
-          peer};
+  return {
+      Code::invalid_usage,
+      fmt::format("rank {} called another collective, or this one with other arguments, as call "
+                  "{} of this communicator",
+                  peer, call),
+      peer};
 }
 
 template <class Node, class Match>
@@ -100,7 +101,9 @@ void append(Node*& head, Node*& tail, Node& node) {
 Mailbox::Mailbox(Scheduler& scheduler, int peers)
     : scheduler_(scheduler),
       peers_((static_cast<std::size_t>(peers) + page - 1) / page),
-      heap_slots_(std::make_unique<HeapSlots>()) {}
+      heap_slots_(std::make_unique<HeapSlots>()) {
+  add_spare_stored();
+}
 
 Mailbox::~Mailbox() {
   for (Stored* stored : stored_) {
@@ -158,17 +161,19 @@ Mailbox::Stored* Mailbox::take_stored(int peer, const Tag& tag) {
                 [&](Stored& stored) { return stored.peer == peer && stored.header.tag() == tag; });
 }
 
-Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
-  // Many at once: how far peers run ahead varies, and steady state is to allocate nothing.
+// Many at once: how far peers run ahead varies, and steady state is to allocate nothing.
+void Mailbox::add_spare_stored() {
   constexpr std::size_t batch = 64;
-  if (spare_stored_.empty()) {
-    all_stored_.reserve(all_stored_.size() + batch);
-    spare_stored_.reserve(all_stored_.size() + batch);
-    for (std::size_t i = 0; i < batch; ++i) {
-      all_stored_.push_back(std::make_unique<Stored>());
-      spare_stored_.push_back(all_stored_.back().get());
-    }
+  all_stored_.reserve(all_stored_.size() + batch);
+  spare_stored_.reserve(all_stored_.size() + batch);
+  for (std::size_t i = 0; i < batch; ++i) {
+    all_stored_.push_back(std::make_unique<Stored>());
+    spare_stored_.push_back(all_stored_.back().get());
   }
+}
+
+Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
+  if (spare_stored_.empty()) add_spare_stored();
   Stored* stored = spare_stored_.back();
   spare_stored_.pop_back();
   stored->header = header;

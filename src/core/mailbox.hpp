@@ -118,6 +118,7 @@ class Mailbox {
   PeerState& state(int peer);
   Receive* take_waiting(int peer, const Tag& tag);
   Stored* take_stored(int peer, const Tag& tag);
+  void add_spare_stored();
   Stored* new_stored(int peer, const Header& header);
   void free_stored(Stored* stored);
   void add_waiting(Receive& receive);

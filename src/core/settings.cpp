@@ -21,7 +21,8 @@ Error set_number(std::string_view name, const std::string& text, double least, d
                  double& out) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+  if (status != std::errc() || end != text.data() + text.size() ||
+      !(value >= least && value <= most)) {  // so that NaN is refused
     return bad_value(name, text, fmt::format("a number from {} to {}", least, most));
   }
   out = value;

@@ -82,11 +82,16 @@ void from_f32(std::byte* out, DType type, const std::byte* in, std::size_t count
   scalar::cast(out, type, in, DType::f32, count);
 #else
   switch (type) {
-    case DType::f16: return narrow_all<Float16>(out, in, count);
-    case DType::bf16: return narrow_all<Bfloat16>(out, in, count);
-    case DType::f8e4m3: return narrow_all<Float8e4m3>(out, in, count);
-    case DType::f8e5m2: return narrow_all<Float8e5m2>(out, in, count);
-    default: return;
+    case DType::f16:
+      return narrow_all<Float16>(out, in, count);
+    case DType::bf16:
+      return narrow_all<Bfloat16>(out, in, count);
+    case DType::f8e4m3:
+      return narrow_all<Float8e4m3>(out, in, count);
+    case DType::f8e5m2:
+      return narrow_all<Float8e5m2>(out, in, count);
+    default:
+      return;
   }
 #endif
 }
@@ -96,11 +101,16 @@ void to_f32(std::byte* out, const std::byte* in, DType type, std::size_t count) 
   scalar::cast(out, DType::f32, in, type, count);
 #else
   switch (type) {
-    case DType::f16: return widen_all<Float16>(out, in, count);
-    case DType::bf16: return widen_all<Bfloat16>(out, in, count);
-    case DType::f8e4m3: return widen_all<Float8e4m3>(out, in, count);
-    case DType::f8e5m2: return widen_all<Float8e5m2>(out, in, count);
-    default: return;
+    case DType::f16:
+      return widen_all<Float16>(out, in, count);
+    case DType::bf16:
+      return widen_all<Bfloat16>(out, in, count);
+    case DType::f8e4m3:
+      return widen_all<Float8e4m3>(out, in, count);
+    case DType::f8e5m2:
+      return widen_all<Float8e5m2>(out, in, count);
+    default:
+      return;
   }
 #endif
 }

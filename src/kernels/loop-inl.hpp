@@ -94,8 +94,7 @@ void run_general(D d, const Kernel& kernel, const Combine& call) {
   const std::size_t to_boundary = (vector_bytes - misaligned(call.out)) % vector_bytes;
   const bool together =
       call.second_out == nullptr || misaligned(call.second_out) == misaligned(call.out);
-  const bool streams =
-      call.stores == Stores::streaming && together && to_boundary % sizeof(T) == 0;
+  const bool streams = call.stores == Stores::streaming && together && to_boundary % sizeof(T) == 0;
   for (std::size_t i = streams ? to_boundary / sizeof(T) : 0; i + lanes <= call.count; i += lanes) {
     const auto v = combine_at(d, kernel, call, i);
     if (!streams) {

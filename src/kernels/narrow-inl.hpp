@@ -88,8 +88,7 @@ HWY_INLINE Word encode(Float value) {
   const Word exponent = hn::Max(hn::And(clamped, constant(0x7f800000u)), constant(lowest));
   const Word ruler = hn::Add(exponent, constant(dropped << 23));
   const Word units = hn::Sub(as_word(hn::Add(as_float(clamped), as_float(ruler))), ruler);
-  const Word rounded =
-      hn::Add(units, hn::ShiftRight<dropped>(hn::Sub(exponent, constant(lowest))));
+  const Word rounded = hn::Add(units, hn::ShiftRight<dropped>(hn::Sub(exponent, constant(lowest))));
 
   Word code = hn::Min(rounded, constant(Format::overflow));
   if constexpr (Format::infinity != Format::overflow) {

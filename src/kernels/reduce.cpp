@@ -58,13 +58,20 @@ void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t 
             Op op, Stores stores) {
   if (count * size_of(type) <= short_bytes) {
     switch (type) {
-      case DType::i32: return combine_short<std::int32_t>(out, a, b, count, op);
-      case DType::u32: return combine_short<std::uint32_t>(out, a, b, count, op);
-      case DType::i64: return combine_short<std::int64_t>(out, a, b, count, op);
-      case DType::u64: return combine_short<std::uint64_t>(out, a, b, count, op);
-      case DType::f32: return combine_short<float>(out, a, b, count, op);
-      case DType::f64: return combine_short<double>(out, a, b, count, op);
-      default: break;
+      case DType::i32:
+        return combine_short<std::int32_t>(out, a, b, count, op);
+      case DType::u32:
+        return combine_short<std::uint32_t>(out, a, b, count, op);
+      case DType::i64:
+        return combine_short<std::int64_t>(out, a, b, count, op);
+      case DType::u64:
+        return combine_short<std::uint64_t>(out, a, b, count, op);
+      case DType::f32:
+        return combine_short<float>(out, a, b, count, op);
+      case DType::f64:
+        return combine_short<double>(out, a, b, count, op);
+      default:
+        break;
     }
   }
   dispatch({out, nullptr, a, b, count, type, op, stores});
@@ -96,13 +103,20 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
 void finish_avg(std::byte* data, std::size_t count, DType type, int ranks) {
   assert(ranks >= 1);
   switch (type) {
-    case DType::i8: return divide<std::int8_t>(data, count, ranks);
-    case DType::u8: return divide<std::uint8_t>(data, count, ranks);
-    case DType::i32: return divide<std::int32_t>(data, count, ranks);
-    case DType::u32: return divide<std::uint32_t>(data, count, ranks);
-    case DType::i64: return divide<std::int64_t>(data, count, ranks);
-    case DType::u64: return divide<std::uint64_t>(data, count, ranks);
-    default: break;
+    case DType::i8:
+      return divide<std::int8_t>(data, count, ranks);
+    case DType::u8:
+      return divide<std::uint8_t>(data, count, ranks);
+    case DType::i32:
+      return divide<std::int32_t>(data, count, ranks);
+    case DType::u32:
+      return divide<std::uint32_t>(data, count, ranks);
+    case DType::i64:
+      return divide<std::int64_t>(data, count, ranks);
+    case DType::u64:
+      return divide<std::uint64_t>(data, count, ranks);
+    default:
+      break;
   }
   dispatch({data, nullptr, data, data, count, type, Op::sum, Stores::cached, ranks});
 }

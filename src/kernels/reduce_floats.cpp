@@ -12,8 +12,10 @@ namespace pith::kernels::HWY_NAMESPACE {
 template <class D>
 HWY_INLINE hn::Vec<D> canonical_nan(D d) {
   const hn::RebindToUnsigned<D> bits;
-  if constexpr (sizeof(hn::TFromD<D>) == 4) return hn::BitCast(d, hn::Set(bits, nan_f32));
-  else return hn::BitCast(d, hn::Set(bits, nan_f64));
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return hn::BitCast(d, hn::Set(bits, nan_f32));
+  else
+    return hn::BitCast(d, hn::Set(bits, nan_f64));
 }
 
 template <class D, class V>
@@ -67,10 +69,14 @@ void combine_as(const Combine& call) {
   if (call.divisor != 0) return run<T>(FloatQuotient{call.divisor}, call);
   switch (call.op) {
     case Op::sum:
-    case Op::avg: return run<T>(FloatSum{}, call);
-    case Op::prod: return run<T>(FloatProduct{}, call);
-    case Op::max: return run<T>(FloatMaximum{}, call);
-    case Op::min: return run<T>(FloatMinimum{}, call);
+    case Op::avg:
+      return run<T>(FloatSum{}, call);
+    case Op::prod:
+      return run<T>(FloatProduct{}, call);
+    case Op::max:
+      return run<T>(FloatMaximum{}, call);
+    case Op::min:
+      return run<T>(FloatMinimum{}, call);
   }
 }
 

@@ -52,10 +52,14 @@ void combine_as(const Combine& call) {
   using Unsigned = std::make_unsigned_t<T>;
   switch (call.op) {
     case Op::sum:
-    case Op::avg: return run<Unsigned>(Sum{}, call);
-    case Op::prod: return run<Unsigned>(Product{}, call);
-    case Op::max: return run<T>(Maximum{}, call);
-    case Op::min: return run<T>(Minimum{}, call);
+    case Op::avg:
+      return run<Unsigned>(Sum{}, call);
+    case Op::prod:
+      return run<Unsigned>(Product{}, call);
+    case Op::max:
+      return run<T>(Maximum{}, call);
+    case Op::min:
+      return run<T>(Minimum{}, call);
   }
 }
 
@@ -64,13 +68,20 @@ void integers(const Combine& call) {
   combine_scalar(call);
 #else
   switch (call.type) {
-    case DType::i8: return combine_as<std::int8_t>(call);
-    case DType::u8: return combine_as<std::uint8_t>(call);
-    case DType::i32: return combine_as<std::int32_t>(call);
-    case DType::u32: return combine_as<std::uint32_t>(call);
-    case DType::i64: return combine_as<std::int64_t>(call);
-    case DType::u64: return combine_as<std::uint64_t>(call);
-    default: return;
+    case DType::i8:
+      return combine_as<std::int8_t>(call);
+    case DType::u8:
+      return combine_as<std::uint8_t>(call);
+    case DType::i32:
+      return combine_as<std::int32_t>(call);
+    case DType::u32:
+      return combine_as<std::uint32_t>(call);
+    case DType::i64:
+      return combine_as<std::int64_t>(call);
+    case DType::u64:
+      return combine_as<std::uint64_t>(call);
+    default:
+      return;
   }
 #endif
 }

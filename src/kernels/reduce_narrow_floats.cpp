@@ -73,10 +73,9 @@ struct Emulated<Bfloat16, Arithmetic> {
     const Word b = hn::BitCast(Words(), narrow_b);
     const Word high = constant(0xffff0000u);
     const Float odd = arithmetic(as_float(hn::And(a, high)), as_float(hn::And(b, high)));
-    const Float even =
-        arithmetic(as_float(hn::ShiftLeft<16>(a)), as_float(hn::ShiftLeft<16>(b)));
-    return hn::BitCast(
-        d, hn::Or(encode_bf16_high(odd), hn::ShiftRight<16>(encode_bf16_high(even))));
+    const Float even = arithmetic(as_float(hn::ShiftLeft<16>(a)), as_float(hn::ShiftLeft<16>(b)));
+    return hn::BitCast(d,
+                       hn::Or(encode_bf16_high(odd), hn::ShiftRight<16>(encode_bf16_high(even))));
   }
 };
 
@@ -198,20 +197,29 @@ void combine_as(const Combine& call) {
   if (call.divisor != 0) return combine_with<Format>(Quotient{call.divisor}, call);
   switch (call.op) {
     case Op::sum:
-    case Op::avg: return combine_with<Format>(Sum{}, call);
-    case Op::prod: return combine_with<Format>(Product{}, call);
-    case Op::max: return run<Signed>(Extremum<Format, true>{}, call);
-    case Op::min: return run<Signed>(Extremum<Format, false>{}, call);
+    case Op::avg:
+      return combine_with<Format>(Sum{}, call);
+    case Op::prod:
+      return combine_with<Format>(Product{}, call);
+    case Op::max:
+      return run<Signed>(Extremum<Format, true>{}, call);
+    case Op::min:
+      return run<Signed>(Extremum<Format, false>{}, call);
   }
 }
 
 void narrow_floats(const Combine& call) {
   switch (call.type) {
-    case DType::f16: return combine_as<Float16>(call);
-    case DType::bf16: return combine_as<Bfloat16>(call);
-    case DType::f8e4m3: return combine_as<Float8e4m3>(call);
-    case DType::f8e5m2: return combine_as<Float8e5m2>(call);
-    default: return;
+    case DType::f16:
+      return combine_as<Float16>(call);
+    case DType::bf16:
+      return combine_as<Bfloat16>(call);
+    case DType::f8e4m3:
+      return combine_as<Float8e4m3>(call);
+    case DType::f8e5m2:
+      return combine_as<Float8e5m2>(call);
+    default:
+      return;
   }
 }
 

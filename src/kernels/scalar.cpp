@@ -31,18 +31,30 @@ struct Narrow {
 template <class Visitor>
 void visit(DType type, Visitor visitor) {
   switch (type) {
-    case DType::i8: return visitor(Native<std::int8_t>{});
-    case DType::u8: return visitor(Native<std::uint8_t>{});
-    case DType::i32: return visitor(Native<std::int32_t>{});
-    case DType::u32: return visitor(Native<std::uint32_t>{});
-    case DType::i64: return visitor(Native<std::int64_t>{});
-    case DType::u64: return visitor(Native<std::uint64_t>{});
-    case DType::f16: return visitor(Narrow<Float16>{});
-    case DType::f32: return visitor(Native<float>{});
-    case DType::f64: return visitor(Native<double>{});
-    case DType::bf16: return visitor(Narrow<Bfloat16>{});
-    case DType::f8e4m3: return visitor(Narrow<Float8e4m3>{});
-    case DType::f8e5m2: return visitor(Narrow<Float8e5m2>{});
+    case DType::i8:
+      return visitor(Native<std::int8_t>{});
+    case DType::u8:
+      return visitor(Native<std::uint8_t>{});
+    case DType::i32:
+      return visitor(Native<std::int32_t>{});
+    case DType::u32:
+      return visitor(Native<std::uint32_t>{});
+    case DType::i64:
+      return visitor(Native<std::int64_t>{});
+    case DType::u64:
+      return visitor(Native<std::uint64_t>{});
+    case DType::f16:
+      return visitor(Narrow<Float16>{});
+    case DType::f32:
+      return visitor(Native<float>{});
+    case DType::f64:
+      return visitor(Native<double>{});
+    case DType::bf16:
+      return visitor(Narrow<Bfloat16>{});
+    case DType::f8e4m3:
+      return visitor(Narrow<Float8e4m3>{});
+    case DType::f8e5m2:
+      return visitor(Narrow<Float8e5m2>{});
   }
 }
 
@@ -68,13 +80,20 @@ double load_float(const std::byte* bytes, std::size_t i, DType type) {
 
 void store_float(std::byte* bytes, std::size_t i, DType type, double value) {
   switch (type) {
-    case DType::f64: return store(bytes, i, canonical(value));
-    case DType::f32: return store(bytes, i, canonical(static_cast<float>(value)));
-    case DType::f16: return store(bytes, i, encode<Float16>(value));
-    case DType::bf16: return store(bytes, i, encode<Bfloat16>(value));
-    case DType::f8e4m3: return store(bytes, i, encode<Float8e4m3>(value));
-    case DType::f8e5m2: return store(bytes, i, encode<Float8e5m2>(value));
-    default: return;
+    case DType::f64:
+      return store(bytes, i, canonical(value));
+    case DType::f32:
+      return store(bytes, i, canonical(static_cast<float>(value)));
+    case DType::f16:
+      return store(bytes, i, encode<Float16>(value));
+    case DType::bf16:
+      return store(bytes, i, encode<Bfloat16>(value));
+    case DType::f8e4m3:
+      return store(bytes, i, encode<Float8e4m3>(value));
+    case DType::f8e5m2:
+      return store(bytes, i, encode<Float8e5m2>(value));
+    default:
+      return;
   }
 }
 

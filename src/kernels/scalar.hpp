@@ -47,8 +47,8 @@ typename Format::Bits encode(double value) {
   const double units = std::ldexp(std::fabs(value), Format::mantissa - exponent);
   // A normal number counts its hidden bit in `units`, which adds the one that its exponent field
   // exceeds a subnormal's by; rounding up to the next binade carries into the field the same way.
-  const int magnitude = ((exponent - lowest) << Format::mantissa) +
-                        static_cast<int>(std::nearbyint(units));
+  const int magnitude =
+      ((exponent - lowest) << Format::mantissa) + static_cast<int>(std::nearbyint(units));
   return static_cast<Bits>(sign | (magnitude > Format::largest ? Format::overflow : magnitude));
 }
 

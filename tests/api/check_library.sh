@@ -10,8 +10,8 @@ if [[ -n $strangers ]]; then
   exit 1
 fi
 
-declared=$(grep -oE '\bpith[A-Z][A-Za-z]*\(' "$(dirname "$0")/../../include/pith/pith.h" | tr -d '(' |
-  sort -u)
+header=$(dirname "$0")/../../include/pith/pith.h
+declared=$(grep -oE '\bpith[A-Z][A-Za-z]*\(' "$header" | tr -d '(' | sort -u)
 exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort -u)
 if ! diff <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"); then
   echo 'the header declares < and the library exports >' >&2

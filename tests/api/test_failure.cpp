@@ -56,6 +56,8 @@ double reduce_until_error(Rank& self, pithComm_t comm, std::size_t count, int vi
 // After a failure every call is refused at once, and nothing that ends a communicator waits.
 void check_revoked(pithComm_t comm, bool abort) {
   const double start = now_s();
+  ensure(std::string(pithGetLastError(comm)).find("rank ") != std::string::npos,
+         "the communicator's own message names no rank");
   std::int64_t one = 1;
   for (int i = 0; i < 3; ++i) {
     fails(pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr), pithRemoteError,

@@ -30,10 +30,14 @@ void bad_arguments(Rank& self) {
   constexpr auto bad = pithInvalidArgument;
   fails(reduce(nullptr, b, 4, 7, 0, comm, nullptr), bad, {"pithAllReduce", "send is NULL"});
   fails(reduce(a, nullptr, 4, 7, 0, comm, nullptr), bad, {"recv is NULL"});
-  fails(reduce(a, b, 4, 12, 0, comm, nullptr), bad, {"type is 12", "expected 0 to 11"});
-  fails(reduce(a, b, 4, -1, 0, comm, nullptr), bad, {"type is -1"});
-  fails(reduce(a, b, 4, 7, 5, comm, nullptr), bad, {"op is 5", "expected 0 to 4"});
-  fails(reduce(a, b, 4, 7, -1, comm, nullptr), bad, {"op is -1"});
+  for (const int type : wild_types) {
+    fails(reduce(a, b, 4, type, 0, comm, nullptr), bad,
+          {"type is " + std::to_string(type), "expected 0 to 11"});
+  }
+  for (const int op : wild_ops) {
+    fails(reduce(a, b, 4, 7, op, comm, nullptr), bad,
+          {"op is " + std::to_string(op), "expected 0 to 4"});
+  }
   fails(reduce(a, b, 4, 7, 0, nullptr, nullptr), bad, {"comm is NULL"});
   fails(reduce(a, b, 4, 7, 0, comm, a), bad, {"stream is 0x", "expected NULL"});
   fails(reduce(a, b, most, 7, 0, comm, nullptr), bad, {"count is", "at most"});

@@ -1,11 +1,11 @@
 // Shared by the kernel tests: what exists, values that matter, and every SIMD target in turn.
 #pragma once
 
+#include <hwy/targets.h>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <hwy/targets.h>
 #include <initializer_list>
 #include <random>
 #include <string>

@@ -75,8 +75,10 @@ unsigned code_at(const Bytes& codes, std::size_t i, int bits) {
 Bytes all_codes(int bits) {
   Bytes codes((std::size_t{1} << bits) * static_cast<std::size_t>(bits / 8));
   for (unsigned c = 0; c < 1u << bits; ++c) {
-    if (bits == 8) store(codes.data(), c, static_cast<std::uint8_t>(c));
-    else store(codes.data(), c, static_cast<std::uint16_t>(c));
+    if (bits == 8)
+      store(codes.data(), c, static_cast<std::uint8_t>(c));
+    else
+      store(codes.data(), c, static_cast<std::uint16_t>(c));
   }
   return codes;
 }
@@ -95,8 +97,8 @@ TEST_CASE("every narrow code widens to its value") {
       for (unsigned c = 0; c < n; ++c) {
         const unsigned magnitude = c & static_cast<unsigned>(n / 2 - 1);
         const bool infinite = reference.has_infinity && magnitude == reference.infinity();
-        double expected = infinite ? std::numeric_limits<double>::infinity()
-                                   : reference.value(magnitude);
+        double expected =
+            infinite ? std::numeric_limits<double>::infinity() : reference.value(magnitude);
         if (c != magnitude) expected = -expected;
         if (magnitude >= reference.end() && !infinite) {
           wrong += std::bit_cast<std::uint32_t>(wide[c]) != nan_f32;

@@ -28,7 +28,10 @@ struct Pair {
   Bytes a, b;
 
   Pair(DType t, std::size_t n, std::size_t from_a, std::size_t from_b)
-      : type(t), count(n), offset_a(from_a), offset_b(from_b),
+      : type(t),
+        count(n),
+        offset_a(from_a),
+        offset_b(from_b),
         a(random_elements(t, n, from_a, static_cast<unsigned>(n + from_a))),
         b(random_elements(t, n, from_b, static_cast<unsigned>(~n))) {
     a.resize(a.size() + guard, std::byte{0x5a});
@@ -149,8 +152,8 @@ TEST_CASE("reduce_many folds from the left and may write over any input") {
   for_each_target([] {
     for_each_type_and_op([](DType type, Op op) {
       for (const int n : {1, 2, 3, 6}) {
-        for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{130},
-                                        16384 / size_of(type) + 17}) {
+        for (const std::size_t count :
+             {std::size_t{0}, std::size_t{3}, std::size_t{130}, 16384 / size_of(type) + 17}) {
           std::vector<Bytes> inputs;
           std::vector<const std::byte*> in;
           for (int k = 0; k < n; ++k) {
@@ -234,19 +237,19 @@ TEST_CASE("the promises of pith.h by example") {
   CHECK(!std::signbit(result(-0.0f, 0.0f, DType::f32, Op::max)));
   CHECK(std::signbit(result(0.0f, -0.0f, DType::f32, Op::min)));
   CHECK(std::bit_cast<std::uint32_t>(result(inf, -inf, DType::f32, Op::sum)) == nan_f32);
-  CHECK(result<std::uint16_t>(0x7bff, 0x7bff, DType::f16, Op::sum) == 0x7c00);    // overflow
-  CHECK(result<std::uint16_t>(0x0001, 0x8000, DType::f16, Op::sum) == 0x0001);    // subnormal
-  CHECK(result<std::uint16_t>(0x7f7f, 0x7f7f, DType::bf16, Op::sum) == 0x7f80);   // overflow
-  CHECK(result<std::uint16_t>(0x3f80, 0x3b80, DType::bf16, Op::sum) == 0x3f80);   // tie to even
-  CHECK(result<std::uint16_t>(0x3f81, 0x3b80, DType::bf16, Op::sum) == 0x3f82);   // tie to even
+  CHECK(result<std::uint16_t>(0x7bff, 0x7bff, DType::f16, Op::sum) == 0x7c00);   // overflow
+  CHECK(result<std::uint16_t>(0x0001, 0x8000, DType::f16, Op::sum) == 0x0001);   // subnormal
+  CHECK(result<std::uint16_t>(0x7f7f, 0x7f7f, DType::bf16, Op::sum) == 0x7f80);  // overflow
+  CHECK(result<std::uint16_t>(0x3f80, 0x3b80, DType::bf16, Op::sum) == 0x3f80);  // tie to even
+  CHECK(result<std::uint16_t>(0x3f81, 0x3b80, DType::bf16, Op::sum) == 0x3f82);  // tie to even
   CHECK(result<std::uint16_t>(0x8000, 0x0000, DType::f16, Op::min) == 0x8000);
-  CHECK(result<std::uint16_t>(0xfe01, 0x7c00, DType::f16, Op::max) == 0x7fff);    // NaN wins
-  CHECK(result<std::uint8_t>(0x7e, 0x7e, DType::f8e4m3, Op::sum) == 0x7e);        // saturates
-  CHECK(result<std::uint8_t>(0xfe, 0x7e, DType::f8e4m3, Op::prod) == 0xfe);       // saturates
-  CHECK(result<std::uint8_t>(0xff, 0x00, DType::f8e4m3, Op::sum) == 0x7f);        // NaN
-  CHECK(result<std::uint8_t>(0x7b, 0x7b, DType::f8e5m2, Op::sum) == 0x7b);        // saturates
-  CHECK(result<std::uint8_t>(0x7c, 0x7b, DType::f8e5m2, Op::sum) == 0x7c);        // infinity stays
-  CHECK(result<std::uint8_t>(0x7c, 0xfc, DType::f8e5m2, Op::sum) == 0x7f);        // NaN
+  CHECK(result<std::uint16_t>(0xfe01, 0x7c00, DType::f16, Op::max) == 0x7fff);  // NaN wins
+  CHECK(result<std::uint8_t>(0x7e, 0x7e, DType::f8e4m3, Op::sum) == 0x7e);      // saturates
+  CHECK(result<std::uint8_t>(0xfe, 0x7e, DType::f8e4m3, Op::prod) == 0xfe);     // saturates
+  CHECK(result<std::uint8_t>(0xff, 0x00, DType::f8e4m3, Op::sum) == 0x7f);      // NaN
+  CHECK(result<std::uint8_t>(0x7b, 0x7b, DType::f8e5m2, Op::sum) == 0x7b);      // saturates
+  CHECK(result<std::uint8_t>(0x7c, 0x7b, DType::f8e5m2, Op::sum) == 0x7c);      // infinity stays
+  CHECK(result<std::uint8_t>(0x7c, 0xfc, DType::f8e5m2, Op::sum) == 0x7f);      // NaN
 
   std::int32_t sum = -7;
   finish_avg(reinterpret_cast<std::byte*>(&sum), 1, DType::i32, 2);
