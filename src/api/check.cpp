@@ -67,11 +67,12 @@ Error check_stream(const char* function, pithStream_t stream, const void* send, 
   return {};
 }
 
-Error check_count(const char* function, size_t count, pithDataType_t type, int copies) {
+Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
+                  int copies) {
   const std::size_t most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) /
                            size_of(static_cast<DType>(type)) / static_cast<std::size_t>(copies);
   if (count <= most) return {};
-  return bad(function, fmt::format("count is {}, expected at most {}", count, most));
+  return bad(function, fmt::format("{} is {}, expected at most {}", argument, count, most));
 }
 
 }  // namespace pith::api

@@ -18,7 +18,8 @@ Error check_stream(const char* function, pithStream_t stream);
 // And that the stream suits the memory; NULL pointers are no memory.
 Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv);
 // count elements of the type, `copies` times over, must be a size that memory can have.
-Error check_count(const char* function, size_t count, pithDataType_t type, int copies);
+Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
+                  int copies);
 
 // The first of several checks that failed.
 inline Error first_of(std::initializer_list<Error> checks) {

@@ -46,6 +46,7 @@ std::unique_ptr<pithRequest> Group::issue(bool driven) {
     auto& engines = request->engines;
     if (std::find(engines.begin(), engines.end(), engine) == engines.end()) {
       engines.push_back(engine);
+      request->communicators.push_back(one.communicator);
     }
     request->calls.emplace_back(*one.communicator, one.args, *request->group);
   }

@@ -11,12 +11,14 @@
 
 // The handle of the C API. It keeps what must outlive a moved or failed communicator.
 struct pithComm {
-  std::unique_ptr<pith::Communicator> communicator;
+  std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
   bool finalized = false;
 };
 
 // A group in the background.
 struct pithRequest {
+  // An abort by another thread may drop the handles meanwhile; what the calls use stays.
+  std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::unique_ptr<pith::CallGroup> group;
   std::deque<pith::BackgroundCall> calls;
   std::vector<pith::Engine*> engines;
@@ -33,8 +35,8 @@ class Group {
   // Error where no group is open. True: this was the outermost end.
   Expected<bool> end();
 
-  void add(Communicator& communicator, const CollectiveArgs& args, void* stream) {
-    collectives_.push_back({&communicator, args, stream});
+  void add(std::shared_ptr<Communicator> communicator, const CollectiveArgs& args, void* stream) {
+    collectives_.push_back({std::move(communicator), args, stream});
   }
   // Collective set-up that blocks; the outermost end runs all of the group at once.
   void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
@@ -49,7 +51,7 @@ class Group {
 
  private:
   struct Collected {
-    Communicator* communicator;
+    std::shared_ptr<Communicator> communicator;
     CollectiveArgs args;
     void* stream;  // null: the group's end waits for it
   };

@@ -24,7 +24,7 @@ Bytes bytes_at(const void* memory) {
 Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
-    group.add(*comm->communicator, args, stream);
+    group.add(comm->communicator, args, stream);
     return {};
   }
   // An abort by another thread may have freed `comm` when this returns.
@@ -71,6 +71,7 @@ Error init_rank(pithComm_t* comm, int nranks, const pithUniqueId& id, int rank) 
 
 // The memory behind a handle goes with it; calls in flight end first.
 Error destroy(pithComm_t comm) {
+  if (comm && comm->communicator) comm->communicator->drain();
   delete comm;
   return {};
 }
@@ -201,7 +202,7 @@ pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataT
     Error error = check_communicator(function, comm);
     if (!error) error = check_type(function, type);
     if (!error) error = check_op(function, op);
-    if (!error) error = check_count(function, count, type, 1);
+    if (!error) error = check_count(function, "count", count, type, 1);
     if (!error) error = check_memory(function, send, recv, count);
     if (!error) error = check_stream(function, stream, send, recv);
     if (!error) {
@@ -227,7 +228,7 @@ pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataT
     Error error = check_communicator(function, comm);
     if (!error) error = check_type(function, type);
     if (!error) error = check_root(function, root, comm->communicator->size());
-    if (!error) error = check_count(function, count, type, 1);
+    if (!error) error = check_count(function, "count", count, type, 1);
     if (!error && count > 0) error = check_pointer(function, "recv", recv);
     const bool is_root = !error && comm->communicator->rank() == root;
     if (is_root && count > 0) error = check_pointer(function, "send", send);
@@ -254,7 +255,8 @@ pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithD
     constexpr const char* function = "pithAllGather";
     Error error = check_communicator(function, comm);
     if (!error) error = check_type(function, type);
-    if (!error) error = check_count(function, sendcount, type, comm->communicator->size());
+    if (!error)
+      error = check_count(function, "sendcount", sendcount, type, comm->communicator->size());
     if (!error) error = check_memory(function, send, recv, sendcount);
     if (!error) error = check_stream(function, stream, send, recv);
     if (!error) {

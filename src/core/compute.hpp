@@ -57,7 +57,7 @@ class Compute {
 
   virtual MemoryKind kind() const = 0;
   virtual bool reached(Fence fence) const = 0;
-  // Precondition: not reached yet.
+  // Calls back from progress(); at the next one where the fence has been reached meanwhile.
   virtual void notify(FenceWait& wait) = 0;
   // Lets go of what kernels still read once the fence is reached.
   void retire(Lease lease, Scratch scratch, Fence fence);
