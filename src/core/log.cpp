@@ -7,11 +7,12 @@ namespace pith {
 
 namespace {
 
+// A logger of our own: the application may have a "default" one with other ideas. Never destroyed,
+// for the library's threads may still log while the process ends.
 spdlog::logger& logger() {
-  // A logger of our own: the application may have a "default" one with other ideas.
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "pith", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  static spdlog::logger* const instance = [] {
+    auto* made =
+        new spdlog::logger("pith", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("pith %P %l: %v");
     made->set_level(spdlog::level::warn);
     return made;
