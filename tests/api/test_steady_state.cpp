@@ -85,16 +85,26 @@ void allocates_nothing(Rank& self, bool registered) {
   for (const std::size_t bytes : sizes) {
     const Buffer send(bytes, registered);
     const Buffer recv(bytes, registered);
-    reduce(comm, send, recv, bytes, 200);
-    self.meet();
-    allocations = 0;
-    self.meet();
-    window = true;
-    reduce(comm, send, recv, bytes, calls_of(bytes));
-    window = false;
-    self.meet();
-    ensure(allocations == 0, std::to_string(allocations) + " allocations in steady state with " +
-                                 std::to_string(bytes) + " bytes");
+    // How far peers run ahead is a matter of timing, so the pools reach their largest size some
+    // time, and from then on nothing may be allocated.
+    constexpr int most_windows = 8;
+    for (int i = 0; i < most_windows; ++i) {
+      reduce(comm, send, recv, bytes, 200);
+      self.meet();
+      allocations = 0;
+      self.meet();
+      window = true;
+      reduce(comm, send, recv, bytes, calls_of(bytes));
+      window = false;
+      self.slot(self.rank) = static_cast<std::uint64_t>(allocations);
+      self.meet();
+      std::uint64_t counted = 0;
+      for (int rank = 0; rank < self.size; ++rank) counted += self.slot(rank);
+      self.meet();
+      if (counted == 0) break;
+      ensure(i + 1 < most_windows, std::to_string(counted) + " allocations in steady state with " +
+                                       std::to_string(bytes) + " bytes");
+    }
   }
 }
 
