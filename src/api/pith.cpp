@@ -19,8 +19,7 @@ Bytes bytes_at(const void* memory) {
   return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
 }
 
-// Inside a group the call is remembered, else it runs. Count 0 takes part in the mismatch check
-// like any other count, but there is nothing to move, so it needs no group order.
+// Inside a group the call is remembered, else it runs.
 Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
@@ -33,9 +32,9 @@ Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
 }
 
 // A refused call inside a group is the group's result too.
-pithResult_t finish(const Error& error) {
+Error conclude(Error error) {
   if (error && Group::of_this_thread().open()) Group::of_this_thread().fail(error);
-  return report(error);
+  return error;
 }
 
 Error check_memory(const char* function, const void* send, const void* recv, size_t count) {
@@ -216,8 +215,7 @@ pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataT
                                 {}};
       error = submit(comm, args, stream);
     }
-    finish(error);
-    return error;
+    return conclude(std::move(error));
   });
 }
 
@@ -244,8 +242,7 @@ pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataT
                                 {}};
       error = submit(comm, args, stream);
     }
-    finish(error);
-    return error;
+    return conclude(std::move(error));
   });
 }
 
@@ -270,8 +267,7 @@ pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithD
                                 {}};
       error = submit(comm, args, stream);
     }
-    finish(error);
-    return error;
+    return conclude(std::move(error));
   });
 }
 
@@ -282,8 +278,7 @@ pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
     if (!error) error = check_stream(function, stream);
     if (!error)
       error = submit(comm, {Collective::barrier, {}, {}, 0, DType::u8, Op::sum, 0, {}}, stream);
-    finish(error);
-    return error;
+    return conclude(std::move(error));
   });
 }
 

@@ -5,13 +5,17 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <list>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "comm/blob.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
 

@@ -3,13 +3,9 @@
 // ranks ask. Strangers, slow and half-open connections are refused without holding anyone up.
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <string>
-#include <thread>
 
 #include "comm/unique_id.hpp"
-#include "transport/socket.hpp"
 
 namespace pith {
 
