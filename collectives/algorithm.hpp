@@ -10,8 +10,12 @@
 
 namespace pith {
 
-enum class Collective : std::uint8_t { allreduce, broadcast, allgather, barrier };
+// `split` is no algorithm, but a call like the others where ranks are compared.
+enum class Collective : std::uint8_t { allreduce, broadcast, allgather, barrier, split };
 std::string_view name_of(Collective collective);
+// Whether the call has an operation, and whether it has a root.
+constexpr bool reduces(Collective collective) { return collective == Collective::allreduce; }
+constexpr bool has_root(Collective collective) { return collective == Collective::broadcast; }
 
 // Sizes in which algorithms cut their work. Part of what all ranks agree on; tests shrink them so
 // that small vectors walk the pipelined paths.

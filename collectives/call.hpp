@@ -105,8 +105,10 @@ class Call {
 
   // Load/store reach to `peer`'s memory and back; see Transport.
   Ticket expose(int peer, Bytes memory) const {
-    return memory.kind == MemoryKind::host ? route(peer).transport->expose(route(peer).peer, memory)
-                                           : Ticket{};
+    if (memory.kind != MemoryKind::host) return {};
+    const Ticket ticket = route(peer).transport->expose(route(peer).peer, memory);
+    comm().exposed |= ticket.reach != Ticket::Reach::none;
+    return ticket;
   }
   std::byte* map(int peer, Ticket ticket) const {
     return route(peer).transport->map(route(peer).peer, ticket);

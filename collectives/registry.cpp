@@ -60,7 +60,7 @@ const Algorithm& default_allreduce(const Shape& shape) {
 }  // namespace
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast", "allgather", "barrier"};
+  constexpr std::string_view names[] = {"allreduce", "broadcast", "allgather", "barrier", "split"};
   return names[static_cast<int>(collective)];
 }
 
@@ -91,6 +91,8 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
       return entry(Collective::allgather, "ring");
     case Collective::barrier:
       return entry(Collective::barrier, "dissemination");
+    case Collective::split:
+      break;  // the control plane's
   }
   return table.front();
 }

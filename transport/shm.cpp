@@ -81,10 +81,10 @@ Expected<std::string> ShmTransport::listen() {
 }
 
 Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>& attached,
-                           std::uint64_t deadline_ns) {
+                           const Patience& patience) {
   attached.assign(static_cast<std::size_t>(ranks_), false);
   const int mine[3] = {segment_.get(), doorbell_.get(), heap_.fd()};
-  return meeting_.meet(names, shape_, mine, heap_.size(), deadline_ns, [&](ShmMeeting::Met met) {
+  return meeting_.meet(names, shape_, mine, heap_.size(), patience, [&](ShmMeeting::Met met) {
     const auto rank = static_cast<std::size_t>(met.rank);
     attached[rank] = add_peer(std::move(met));
   });

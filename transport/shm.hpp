@@ -33,10 +33,10 @@ class ShmTransport final : public RingTransport {
   // Makes what is shared; the result names this rank to those that attach.
   Expected<std::string> listen();
   // `names` by rank, as listen() gave them; empty: the peer is not to be tried. attached[p] tells
-  // whether p was reached before `deadline_ns` (monotonic_ns); that is no error. The two ends can
-  // disagree when the deadline falls between: compare, and drop() where either one failed.
+  // whether p was reached in time; that is no error. The two ends can disagree when the deadline
+  // falls between: compare, and drop() where either one failed.
   Error attach(std::span<const std::string> names, std::vector<bool>& attached,
-               std::uint64_t deadline_ns);
+               const Patience& patience);
   // Lets go of a peer that was attached, before anything was sent to it or came from it.
   void drop(int peer);
   // Tells the peers that this rank leaves in order: what they still send is refused or ignored, and

@@ -219,21 +219,18 @@ bool ShmMeeting::finished() const {
 }
 
 Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shape,
-                       const int (&mine)[3], std::uint64_t heap_bytes, std::uint64_t deadline_ns,
+                       const int (&mine)[3], std::uint64_t heap_bytes, const Patience& patience,
                        const std::function<void(Met)>& found) {
   greeting_.shape = shape;
   greeting_.heap_bytes = heap_bytes;
   std::copy(std::begin(mine), std::end(mine), mine_.begin());
-  dial(names, deadline_ns);
+  dial(names, patience.deadline_ns);
   std::vector<pollfd> polled;
   while (!finished()) {
-    const std::uint64_t now = monotonic_ns();
-    if (now >= deadline_ns) break;
+    if (patience.over()) break;
     polled.assign(1, {listener_.get(), POLLIN, 0});
     for (const Talk& talk : talks_) polled.push_back({talk.socket.get(), POLLIN, 0});
-    const auto left_ms =
-        static_cast<int>(std::min<std::uint64_t>((deadline_ns - now) / 1000000 + 1, 1000));
-    if (poll(polled.data(), polled.size(), left_ms) < 0 && errno != EINTR) {
+    if (poll(polled.data(), polled.size(), patience.nap_ms()) < 0 && errno != EINTR) {
       return system_error("poll while attaching ranks of this host", errno);
     }
     // From the back, as ended talks are taken out.

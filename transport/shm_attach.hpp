@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "transport/ring.hpp"
 
@@ -76,9 +77,9 @@ class ShmMeeting {
     ShmDescriptors descriptors;
     std::uint64_t heap_bytes = 0;
   };
-  // Calls found() for every peer that is reached before the deadline (monotonic_ns).
+  // Calls found() for every peer that is reached in time.
   Error meet(std::span<const std::string> names, const RingShape& shape, const int (&mine)[3],
-             std::uint64_t heap_bytes, std::uint64_t deadline_ns,
+             std::uint64_t heap_bytes, const Patience& patience,
              const std::function<void(Met)>& found);
 
  private:

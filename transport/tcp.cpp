@@ -66,7 +66,7 @@ Expected<std::string> TcpTransport::listen(std::string_view host) {
 }
 
 Error TcpTransport::connect(std::span<const std::string> addresses,
-                            std::span<const std::uint8_t> use, std::uint64_t deadline_ns) {
+                            std::span<const std::uint8_t> use, const Patience& patience) {
   TcpMeshPlan plan;
   plan.secret = secret_;
   plan.rank = rank_;
@@ -75,7 +75,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   plan.listener = listener_.get();
   plan.addresses = addresses;
   plan.use = use;
-  plan.deadline_ns = deadline_ns;
+  plan.patience = patience;
   Expected<std::vector<Descriptor>> sockets = connect_mesh(plan);
   listener_.reset();
   if (!sockets) return sockets.error();

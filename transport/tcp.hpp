@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
 #include "transport/handshake.hpp"
@@ -42,7 +43,7 @@ class TcpTransport final : public Transport {
   Expected<std::string> listen(std::string_view host = "127.0.0.1");
   // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
-                std::uint64_t deadline_ns);
+                const Patience& patience);
   // Leaves in order: what is on its way is written out, as far as the deadline allows.
   void close(std::uint64_t deadline_ns);
 

@@ -95,7 +95,7 @@ Error Mesh::prepare() {
 
 Error Mesh::run() {
   while (!attempts_.empty() || missing_callers_ != 0) {
-    if (monotonic_ns() >= plan_.deadline_ns) return overdue();
+    if (plan_.patience.over()) return overdue();
     for (Attempt& attempt : attempts_) {
       if (!attempt.socket && monotonic_ns() >= attempt.not_before_ns) begin(attempt);
     }
@@ -124,7 +124,7 @@ Error Mesh::run() {
 
 int Mesh::poll_once() {
   const std::uint64_t now = monotonic_ns();
-  std::uint64_t until = plan_.deadline_ns;
+  std::uint64_t until = plan_.patience.deadline_ns;
   polled_.clear();
   if (missing_callers_ == 0) callers_.clear();
   // When the table is full, callers wait in the kernel's queue until the oldest has had its time.
@@ -141,7 +141,8 @@ int Mesh::poll_once() {
     polled_.push_back({caller.socket.get(), caller.events, 0});
     until = std::min(until, caller.since_ns + (room ? greeting_ns : patience_ns));
   }
-  return ::poll(polled_.data(), polled_.size(), timeout_ms(until));
+  return ::poll(polled_.data(), polled_.size(),
+                std::min(timeout_ms(until), plan_.patience.nap_ms()));
 }
 
 void Mesh::begin(Attempt& attempt) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
 
@@ -20,7 +21,7 @@ struct TcpMeshPlan {
   int listener = -1;
   std::span<const std::string> addresses;  // by rank
   std::span<const std::uint8_t> use;       // by rank: whether to have connections to it
-  std::uint64_t deadline_ns = 0;
+  Patience patience;
 };
 
 // The descriptor of stream s to rank r is number r * streams + s; empty where not used. Strangers,

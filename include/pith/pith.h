@@ -78,6 +78,28 @@ typedef enum {
  * max and min: a NaN wins, and -0 < +0. */
 typedef enum { pithSum = 0, pithProd = 1, pithMax = 2, pithMin = 3, pithAvg = 4 } pithRedOp_t;
 
+/* Options of a communicator. Begin with PITH_CONFIG_INITIALIZER, then set fields by name; a field
+ * that is left undefined has its default. `size` lets the struct grow with later versions. */
+#define PITH_CONFIG_UNDEF_INT (-2147483647 - 1)
+#define PITH_CONFIG_UNDEF_PTR NULL
+#define PITH_CONFIG_MAGIC 0x70697468u
+typedef struct {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int blocking;         /* 1 (default): calls return when they are done; 0: at once */
+  const char* commName; /* for messages and settings; NULL: none. Copied */
+} pithConfig_t;
+#define PITH_CONFIG_INITIALIZER                                                        \
+  {                                                                                    \
+    sizeof(pithConfig_t), PITH_CONFIG_MAGIC, PITH_VERSION_CODE, PITH_CONFIG_UNDEF_INT, \
+        PITH_CONFIG_UNDEF_PTR                                                          \
+  }
+
+#define PITH_SPLIT_NOCOLOR (-1)
+#define PITH_SHRINK_DEFAULT 0
+#define PITH_SHRINK_ABORT 1
+
 /* major * 10000 + minor * 100 + patch. */
 PITH_API pithResult_t pithGetVersion(int* version);
 /* A static string; never NULL, also for values that are no result code. */
@@ -91,6 +113,10 @@ PITH_API const char* pithGetLastError(pithComm_t comm);
 PITH_API pithResult_t pithGetUniqueId(pithUniqueId* id);
 /* Collective over the nranks holders of `id`. Inside a group *comm is set when the group ends. */
 PITH_API pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueId id, int rank);
+/* config NULL: as pithCommInitRank. With blocking = 0 the call returns pithInProgress and the
+ * communicator is ready once pithCommGetAsyncError gives pithSuccess. */
+PITH_API pithResult_t pithCommInitRankConfig(pithComm_t* comm, int nranks, pithUniqueId id,
+                                             int rank, pithConfig_t* config);
 /* n ranks in this process. devices NULL: host ranks. */
 PITH_API pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices);
 /* Finalize waits for work in flight; Destroy finalizes and frees; Abort makes running calls on
@@ -98,6 +124,25 @@ PITH_API pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devic
 PITH_API pithResult_t pithCommFinalize(pithComm_t comm);
 PITH_API pithResult_t pithCommDestroy(pithComm_t comm);
 PITH_API pithResult_t pithCommAbort(pithComm_t comm);
+/* Collective over comm. Ranks that give the same color, which is at least 0, get a communicator of
+ * their own, in the order of their keys and then of their ranks; PITH_SPLIT_NOCOLOR gives NULL.
+ * config NULL: that of comm. The child may outlive its parent. */
+PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newcomm,
+                                    pithConfig_t* config);
+/* Collective over the ranks of comm that live and are not among the n excluded ones; comm may be
+ * revoked. exclude NULL: only the dead are left out. Ranks are numbered anew in their old order.
+ * flags: PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to end what still runs on comm first. */
+PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
+                                     pithConfig_t* config, int flags);
+/* What has become of the communicator: pithSuccess, pithInProgress while something started with
+ * blocking = 0 runs, or the error that revoked it. Waits for nothing. */
+PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result);
+/* The ranks whose process or host is gone, in rising order. *n: the room in `ranks` on entry, their
+ * number on return; ranks NULL: the number only. */
+PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
+/* The number of the last call that all survivors of a shrink had completed, counting from 1; 0
+ * where there is none, or no shrink. Known on both communicators of the shrink. */
+PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
 

@@ -21,8 +21,18 @@ Error check_pointer(const char* function, const char* argument, const void* poin
   return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
 }
 
+Error check_handle(const char* function, pithComm_t comm) {
+  return comm ? Error() : bad(function, "comm is NULL, expected a communicator");
+}
+
 Error check_communicator(const char* function, pithComm_t comm) {
-  if (!comm) return bad(function, "comm is NULL, expected a communicator");
+  if (Error error = check_handle(function, comm)) return error;
+  if (comm->background && !comm->background->done()) {
+    return bad(
+        function,
+        "comm is busy: its last call with blocking = 0 runs until pithCommGetAsyncError says "
+        "otherwise");
+  }
   if (!comm->communicator) return bad(function, "comm is not ready: its creation failed");
   if (comm->finalized) {
     return bad(function, "comm is finalized, expected one that still takes calls");

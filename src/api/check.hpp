@@ -10,6 +10,8 @@
 namespace pith::api {
 
 Error check_pointer(const char* function, const char* argument, const void* pointer);
+Error check_handle(const char* function, pithComm_t comm);
+// And that it takes calls now.
 Error check_communicator(const char* function, pithComm_t comm);
 Error check_type(const char* function, pithDataType_t type);
 Error check_op(const char* function, pithRedOp_t op);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "api/background.hpp"
 #include "comm/communicator.hpp"
 #include "pith/pith.h"
 
@@ -13,6 +14,10 @@
 struct pithComm {
   std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
   bool finalized = false;
+  bool blocking = true;
+  std::string name;
+  std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
+  pith::Error failure;                                // of what was begun so
 };
 
 // A group in the background.

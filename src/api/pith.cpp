@@ -1,4 +1,5 @@
-// pith.h implemented: argument checks, then the communicator. No logic of its own.
+// pith.h implemented, the calls on communicators: argument checks, then the communicator. No logic
+// of its own.
 #include "pith/pith.h"
 
 #include <fmt/format.h>
@@ -19,6 +20,16 @@ Bytes bytes_at(const void* memory) {
   return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
 }
 
+// blocking = 0: pithCommGetAsyncError tells the end.
+Error begin(pithComm_t comm, const CollectiveArgs& args) {
+  Group alone;
+  alone.add(comm->communicator, args, nullptr);
+  Expected<std::unique_ptr<pithRequest>> calls = alone.run_in_background();
+  if (!calls) return calls.error();
+  comm->background = std::make_unique<Background>(std::move(*calls));
+  return {Code::in_progress, "the call has begun"};
+}
+
 // Inside a group the call is remembered, else it runs.
 Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
@@ -26,6 +37,7 @@ Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
     group.add(comm->communicator, args, stream);
     return {};
   }
+  if (!comm->blocking && !stream) return begin(comm, args);
   // An abort by another thread may have freed `comm` when this returns.
   return stream ? comm->communicator->enqueue_on_stream(args, stream)
                 : comm->communicator->run(args);
@@ -41,38 +53,6 @@ Error check_memory(const char* function, const void* send, const void* recv, siz
   if (count == 0) return {};
   if (Error error = check_pointer(function, "send", send)) return error;
   return check_pointer(function, "recv", recv);
-}
-
-Error init_rank(pithComm_t* comm, int nranks, const pithUniqueId& id, int rank) {
-  constexpr const char* function = "pithCommInitRank";
-  if (Error error = check_pointer(function, "comm", comm)) return error;
-  if (nranks < 1) {
-    return {Code::invalid_argument,
-            fmt::format("{}: nranks is {}, expected at least 1", function, nranks)};
-  }
-  if (rank < 0 || rank >= nranks) {
-    return {Code::invalid_argument,
-            fmt::format("{}: rank is {}, expected 0 to {}", function, rank, nranks - 1)};
-  }
-  const Expected<UniqueId> loaded = UniqueId::load(id.internal);
-  if (!loaded) return loaded.error();
-  const auto create = [comm, nranks, rank, unique = *loaded] {
-    Expected<std::unique_ptr<Communicator>> made = Communicator::init_rank(unique, rank, nranks);
-    if (!made) return made.error();
-    *comm = new pithComm{std::move(*made), false};
-    return Error();
-  };
-  Group& group = Group::of_this_thread();
-  if (!group.open()) return create();
-  group.add(create);
-  return {};
-}
-
-// The memory behind a handle goes with it; calls in flight end first.
-Error destroy(pithComm_t comm) {
-  if (comm && comm->communicator) comm->communicator->drain();
-  delete comm;
-  return {};
 }
 
 }  // namespace
@@ -105,93 +85,6 @@ const char* pithGetErrorString(pithResult_t result) {
       return "operation in progress";
   }
   return "unknown result code";
-}
-
-const char* pithGetLastError(pithComm_t comm) {
-  if (!comm) return last_error();
-  // The communicator keeps its error, so the text outlives this copy.
-  return comm->communicator ? comm->communicator->error().message() : "";
-}
-
-pithResult_t pithGetUniqueId(pithUniqueId* id) {
-  return guarded([&] {
-    if (Error error = check_pointer("pithGetUniqueId", "id", id)) return error;
-    const Expected<Settings> settings = settings_from_environment();
-    if (!settings) return settings.error();
-    const Expected<UniqueId> made = Rendezvous::open(settings->host, settings->init_timeout);
-    if (!made) return made.error();
-    made->store(id->internal);
-    return Error();
-  });
-}
-
-pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueId id, int rank) {
-  return guarded([&] { return init_rank(comm, nranks, id, rank); });
-}
-
-pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
-  return guarded([&] {
-    constexpr const char* function = "pithCommInitAll";
-    if (Error error = check_pointer(function, "comms", comms)) return error;
-    if (n < 1) {
-      return Error(Code::invalid_argument,
-                   fmt::format("{}: n is {}, expected at least 1", function, n));
-    }
-    if (devices) {
-      return Error(Code::invalid_argument,
-                   fmt::format("{}: devices is {}, expected NULL: this build has host ranks only",
-                               function, static_cast<const void*>(devices)));
-    }
-    Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
-    if (!made) return made.error();
-    for (int r = 0; r < n; ++r) {
-      comms[r] = new pithComm{std::move((*made)[static_cast<std::size_t>(r)]), false};
-    }
-    return Error();
-  });
-}
-
-pithResult_t pithCommFinalize(pithComm_t comm) {
-  return guarded([&] {
-    if (!comm) return Error();
-    if (Error error = check_communicator("pithCommFinalize", comm)) return error;
-    comm->communicator->drain();
-    comm->finalized = true;
-    return Error();
-  });
-}
-
-pithResult_t pithCommDestroy(pithComm_t comm) {
-  return guarded([&] { return destroy(comm); });
-}
-
-pithResult_t pithCommAbort(pithComm_t comm) {
-  return guarded([&] {
-    if (comm && comm->communicator) comm->communicator->abort();
-    return destroy(comm);
-  });
-}
-
-pithResult_t pithCommCount(pithComm_t comm, int* count) {
-  return guarded([&] {
-    if (Error error = first_of({check_communicator("pithCommCount", comm),
-                                check_pointer("pithCommCount", "count", count)})) {
-      return error;
-    }
-    *count = comm->communicator->size();
-    return Error();
-  });
-}
-
-pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
-  return guarded([&] {
-    if (Error error = first_of({check_communicator("pithCommUserRank", comm),
-                                check_pointer("pithCommUserRank", "rank", rank)})) {
-      return error;
-    }
-    *rank = comm->communicator->rank();
-    return Error();
-  });
 }
 
 pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,

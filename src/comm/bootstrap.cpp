@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/blob.hpp"
 #include "core/clock.hpp"
 
@@ -18,9 +20,11 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 }  // namespace
 
+Gatherer::Gatherer(double timeout_s)
+    : deadline_ns_(monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9)) {}
+
 Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {
-  Bootstrap bootstrap;
-  bootstrap.deadline_ns_ = monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9);
+  Bootstrap bootstrap(timeout_s);
   const Expected<Address> root = parse_address(id.address);
   if (!root) return root.error();
   Expected<Descriptor> connection = connect_to(*root, bootstrap.deadline_ns_);
@@ -34,6 +38,20 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
     return error;
   }
   return bootstrap;
+}
+
+// Outside of a gather the root says nothing, unless the start-up has failed.
+Error Bootstrap::failure() const {
+  struct {
+    BlobHeader header;
+    char text[512];
+  } said;
+  const ssize_t got = ::recv(connection_.get(), &said, sizeof said, MSG_PEEK | MSG_DONTWAIT);
+  if (got == 0) return {Code::remote, "the bootstrap root has ended during start-up"};
+  if (got < static_cast<ssize_t>(sizeof said.header)) return {};
+  const std::size_t length =
+      std::min<std::size_t>(said.header.size, static_cast<std::size_t>(got) - sizeof said.header);
+  return {Code::remote, std::string(said.text, length)};
 }
 
 Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {

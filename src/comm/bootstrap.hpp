@@ -1,30 +1,47 @@
-// One rank's side of the start-up: a connection to the bootstrap root, over which all ranks
-// exchange what they need to know of each other.
+// One rank's side of the start-up: all ranks exchange what they need to know of each other.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "comm/unique_id.hpp"
+#include "core/clock.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
 
-class Bootstrap {
+// What a start-up needs: all ranks tell each other a blob, several times over.
+class Gatherer {
+ public:
+  explicit Gatherer(double timeout_s = 0);
+  virtual ~Gatherer() = default;
+  // Collective: every rank's blob, by rank. Fails on all ranks where one is missing.
+  virtual Expected<std::vector<std::string>> gather(const std::string& mine) = 0;
+  // Of the whole start-up: a deadline, and whether it has failed elsewhere meanwhile.
+  Patience patience() const {
+    return {deadline_ns_, [this] { return static_cast<bool>(failure()); }};
+  }
+  // Why it cannot succeed any more, as far as is known; does not wait.
+  virtual Error failure() const = 0;
+
+ protected:
+  std::uint64_t deadline_ns_ = 0;
+};
+
+// Over a connection to the bootstrap root.
+class Bootstrap final : public Gatherer {
  public:
   Bootstrap() = default;
+  explicit Bootstrap(double timeout_s) : Gatherer(timeout_s) {}
 
   // Waits for the root; `timeout_s` is also what the root waits for the last rank.
   static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, double timeout_s);
 
-  // Collective: every rank's blob, by rank. Fails on all ranks where one is missing.
-  Expected<std::vector<std::string>> gather(const std::string& mine);
-
-  std::uint64_t deadline_ns() const { return deadline_ns_; }
+  Expected<std::vector<std::string>> gather(const std::string& mine) override;
+  Error failure() const override;
 
  private:
   Descriptor connection_;
-  std::uint64_t deadline_ns_ = 0;
 };
 
 }  // namespace pith

@@ -33,12 +33,6 @@ std::uint64_t Communicator::digest_of(const CollectiveArgs& args) {
   return mix(hash, static_cast<std::uint64_t>(args.root));
 }
 
-// The last words to each peer when the communicator is revoked; their bytes live as long as it.
-struct Communicator::Notices {
-  std::string text;
-  std::vector<Send> sends;
-};
-
 void CallGroup::keep(const Error& error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = error;
@@ -63,8 +57,13 @@ Task<Error> BackgroundCall::run_and_report() {
   co_return error;
 }
 
-Communicator::Communicator(int rank, int ranks, const Settings& settings)
-    : engine_(std::make_unique<Engine>(ranks)), routes_(static_cast<std::size_t>(ranks)) {
+Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control,
+                           CommKey key, std::vector<int> members, int rank)
+    : engine_(std::make_unique<Engine>(static_cast<int>(members.size()))),
+      routes_(members.size()),
+      control_(std::move(control)),
+      key_(key),
+      members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   context_.scheduler = &engine_->scheduler();
@@ -75,26 +74,26 @@ Communicator::Communicator(int rank, int ranks, const Settings& settings)
   context_.comm = &state_;
   context_.routes = routes_;
   context_.rank = rank;
-  context_.size = ranks;
+  context_.size = static_cast<int>(members_.size());
   context_.revoke_context = this;
   context_.revoke = [](void* self, const Error& error) {
     static_cast<Communicator*>(self)->revoke(error);
   };
   cuda::look_for_driver();
-  engine_->mailbox().on_notice = [this](int peer, const Header& header, const std::byte* text) {
-    heed_notice(peer, header, text);
-  };
+  engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
 }
 
 Communicator::~Communicator() {
   drain();
-  engine_->leave_background();  // nobody may look at what goes now
+  control_->plane().remove(key_);  // its thread does not look at us any more
+  engine_->leave_background();     // nobody may look at what goes now
   engine_->own();
   if (!state_.revoked) state_.revoked = Error(Code::remote, "the communicator was destroyed");
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
   for (const auto& close : closers_) close();
   engine_->scheduler().run_ready();
   engine_->disown();
+  for (const auto& [group, error] : unsettled_) group->finish_one(error);
 }
 
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
@@ -140,20 +139,22 @@ Error Communicator::run(const CollectiveArgs& given) {
   if (size() == 1) return run_alone(args);
   active_.fetch_add(1, std::memory_order_relaxed);
   engine_->own();
-  Error result = state_.revoked;
+  Error result = revoked_now();
   if (!result) {
-    Call call(context_, number, digest_of(args));
+    const std::uint64_t digest = digest_of(args);
+    recorder_.begin(number, digest, args);
+    Call call(context_, number, digest);
     Task<Error> task = start(call, args);
     task.handle().resume();
     engine_->drive_until([&] { return task.done(); });
     result = task.take();
-    if (!result && active_.load(std::memory_order_relaxed) == 1) {
-      result = engine_->mailbox().check_left_over(state_.id, number);
-      if (result) revoke(result);
-    }
+    recorder_.end(number, !result);
+    if (!result && active_.load(std::memory_order_relaxed) == 1) result = check_left_over(number);
   }
-  engine_->disown();
   active_.fetch_sub(1, std::memory_order_release);
+  if (result) settle();
+  engine_->disown();
+  if (result && state_.exposed) wait_until_settled();
   return result;
 }
 
@@ -193,7 +194,9 @@ void Communicator::start_queued() {
     BackgroundCall& call = *queued_.front();
     queued_.erase(queued_.begin());
     ++running_;
-    call.call_.emplace(context_, call.number_, digest_of(call.args_));
+    const std::uint64_t digest = digest_of(call.args_);
+    recorder_.begin(call.number_, digest, call.args_);
+    call.call_.emplace(context_, call.number_, digest);
     call.task_ = call.run_and_report();
     call.task_.handle().resume();
   }
@@ -201,6 +204,7 @@ void Communicator::start_queued() {
 
 void Communicator::reap(BackgroundCall& call) {
   const Error error = call.task_.take();
+  recorder_.end(call.number_, !error);
   call.task_ = Task<Error>();
   call.call_.reset();
   --running_;
@@ -208,8 +212,9 @@ void Communicator::reap(BackgroundCall& call) {
   CallGroup& group = call.group_;
   start_queued();
   active_.fetch_sub(1, std::memory_order_release);  // drain() promises that results are there
+  if (error) settle();
   if (!driven) engine_->background_ends();
-  group.finish_one(error);  // the owner may free the call from here on
+  finish(group, error);  // the owner may free the call from here on
 }
 
 void Communicator::drain() {
@@ -223,56 +228,6 @@ void Communicator::drain() {
     engine_->disown();
     if (!moved) sched_yield();  // without the token: the call's own thread may be waiting for it
   }
-}
-
-void Communicator::revoke(const Error& error) {
-  if (state_.revoked) return;
-  state_.revoked = error;
-  is_revoked_.store(true, std::memory_order_release);
-  log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()));
-  engine_->mailbox().quiesce(state_, error);
-  for (const auto& transport : transports_) transport->quiesce(state_, error);
-  tell_peers(error);
-}
-
-void Communicator::tell_peers(const Error& error) {
-  notices_ = std::make_unique<Notices>();
-  notices_->text = fmt::format("{}{}", static_cast<char>(error.code()), error.message());
-  notices_->sends.resize(routes_.size());
-  for (std::size_t r = 0; r < routes_.size(); ++r) {
-    if (!routes_[r].transport) continue;
-    Send& send = notices_->sends[r];
-    send.waiter = std::noop_coroutine();
-    send.comm = &state_;
-    send.peer = routes_[r].peer;
-    send.header.comm = state_.id;
-    send.header.lane = Mailbox::notice_lane;
-    send.header.length = static_cast<std::uint32_t>(notices_->text.size());
-    send.data = reinterpret_cast<const std::byte*>(notices_->text.data());
-    routes_[r].transport->start(send);
-  }
-}
-
-void Communicator::heed_notice(int peer, const Header& header, const std::byte* text) {
-  if (header.comm != state_.id || header.length == 0) return;
-  const auto* chars = reinterpret_cast<const char*>(text);
-  const auto code = static_cast<Code>(chars[0]);
-  const std::string message(chars + 1, header.length - 1);
-  revoke(Error(code == Code::invalid_usage ? code : Code::remote, message, peer));
-}
-
-void Communicator::abort() {
-  engine_->own();
-  revoke(Error(Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()));
-  engine_->progress();
-  engine_->disown();
-}
-
-Error Communicator::error() {
-  engine_->own();
-  Error error = state_.revoked;
-  engine_->disown();
-  return error;
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/call_recorder.hpp"
+#include "comm/control_seat.hpp"
 #include "comm/unique_id.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -38,6 +40,7 @@ class CallGroup {
 };
 
 class Communicator;
+class LocalHub;
 class StreamCalls;
 
 // A call in the background. The owner keeps it until its group is done.
@@ -60,7 +63,7 @@ class BackgroundCall : public Work {
   Task<Error> task_;
 };
 
-class Communicator {
+class Communicator : private CommWatcher {
  public:
   // Collective over the holders of `id`.
   static Expected<std::unique_ptr<Communicator>> init_rank(const UniqueId& id, int rank, int ranks);
@@ -81,6 +84,19 @@ class Communicator {
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream);
 
+  // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
+  static constexpr int no_color = -1;
+  Expected<std::unique_ptr<Communicator>> split(int color, int key);
+  // Collective over the ranks that live and are not excluded, also of a revoked communicator: they
+  // agree who that is, and on the last call that all of them completed.
+  Expected<std::unique_ptr<Communicator>> shrink(std::span<const int> excluded);
+
+  // Ranks whose process or host is gone. After an error that names one, waits a little for the
+  // control plane to confirm it.
+  std::vector<int> failed();
+  // Set by shrink, on both communicators; 0: none.
+  std::uint32_t last_completed_by_all() const { return completed_by_all_; }
+
   // Every running and later call ends with an error, here and at the other ranks.
   void abort();
   // What revoked the communicator, if anything did.
@@ -91,10 +107,27 @@ class Communicator {
  private:
   friend class BackgroundCall;
   friend class StreamCalls;
-  struct Notices;
 
-  Communicator(int rank, int ranks, const Settings& settings);
-  Error connect(const UniqueId& id, const Settings& settings);
+  // `members`: the ranks of the job, by rank here.
+  Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control, CommKey key,
+               std::vector<int> members, int rank);
+  // Collective, by what the members tell each other. At last it is known to the control plane.
+  Error connect(Gatherer& gatherer, const Settings& settings);
+  Error connect_threads(Gatherer& gatherer, const Settings& settings);
+  void join(std::shared_ptr<LocalHub> hub);
+  using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
+  static All init_threads(int ranks, const Settings& settings);
+  static All init_by_meeting(int ranks, const Settings& settings);
+  // A communicator of some of our members. Collective over them.
+  Expected<std::unique_ptr<Communicator>> make_child(CommKey key, const std::vector<int>& members);
+  struct Survivors {
+    std::vector<int> members;  // ranks of the job
+    std::uint32_t completed = 0;
+  };
+  int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
+  Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
+  enum class Outcome { built, failed, died };
+  Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
   void add_transport(std::unique_ptr<Transport> transport);
@@ -115,8 +148,26 @@ class Communicator {
   void reap(BackgroundCall& call);
 
   void revoke(const Error& error);
-  void tell_peers(const Error& error);
-  void heed_notice(int peer, const Header& header, const std::byte* text);
+  Error revoked_now();
+  Error check_left_over(std::uint32_t call);
+  void drive_if_idle();
+  // Ranks are in different calls under one number; `peer` is one that is not in ours.
+  void dispute(int peer, std::uint32_t call);
+  void look_at_dispute(std::uint64_t now_ns);
+  void settle();
+  bool settled(std::uint64_t now_ns) const;
+  void wait_until_settled();
+  void finish(CallGroup& group, const Error& error);
+  void finish_settled(std::uint64_t now_ns);
+
+  // CommWatcher, called by the control thread
+  void on_revoked(const Error& error) override;
+  std::optional<CallNote> find_call(std::uint32_t number) override {
+    return recorder_.find(number);
+  }
+  std::optional<Stall> look(std::uint64_t now_ns) override;
+  void on_stalled(const Stall& stall) override;
+  void look_who_is_waited_for();
 
   static std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 
@@ -131,13 +182,50 @@ class Communicator {
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
-  std::unique_ptr<Notices> notices_;
   std::atomic<std::uint32_t> next_call_{1};
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
   std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream
+
+  // --- with the control plane ---
+  const std::shared_ptr<ControlSeat> control_;
+  const CommKey key_;
+  const std::vector<int> members_;  // ranks of the job, by rank here
+  bool one_process_ = false;        // all ranks are threads of this process
+  CallRecorder recorder_;
+  std::uint32_t splits_ = 0;
+  std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far
+  std::uint32_t completed_by_all_ = 0;
+
+  std::mutex hearsay_mutex_;
+  Error heard_;  // what revoked the communicator elsewhere
+  Work heard_work_;
+  std::atomic<bool> heard_posted_{false};
+
+  struct Dispute {
+    Error error;  // for want of a better one
+    std::uint64_t since_ns = 0;
+  };
+  std::mutex dispute_mutex_;
+  Dispute dispute_;
+
+  // A revoked call returns once no peer touches its buffers any more, or after a limit.
+  std::atomic<bool> settling_{false};
+  std::atomic<bool> all_settled_{false};
+  std::atomic<std::uint64_t> settling_since_ns_{0};
+  std::mutex unsettled_mutex_;
+  std::vector<std::pair<CallGroup*, Error>> unsettled_;
+
+  struct {
+    std::uint32_t call = 0;
+    std::uint32_t moves = 0;
+    std::uint64_t since_ns = 0;
+  } watched_;  // of the control thread
+  Work look_work_;
+  std::atomic<bool> look_posted_{false};
+  std::atomic<int> waits_for_{-1};
 };
 
 // Drives all these engines until `done()`, taking turns with their other drivers.

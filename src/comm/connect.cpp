@@ -1,8 +1,11 @@
 // How a communicator comes to be: from a meeting of its ranks, or all at once in one process.
 #include <fmt/format.h>
 
+#include <latch>
+#include <numeric>
 #include <thread>
 
+#include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
 #include "comm/meeting.hpp"
 #include "comm/rendezvous.hpp"
@@ -15,6 +18,29 @@ namespace pith {
 namespace {
 
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
+
+// The communicator that spans the whole job; its descendants have other keys.
+constexpr CommKey job_key = 1;
+
+// Apart from the rounds of a ControlGatherer.
+constexpr std::uint32_t connected_round = 0x20000000;
+
+std::vector<int> all_ranks(int ranks) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Until every rank is in the tree.
+void wait_for_tree(const std::vector<std::shared_ptr<ControlSeat>>& seats) {
+  const std::vector<int> ranks = all_ranks(static_cast<int>(seats.size()));
+  std::latch joined(static_cast<std::ptrdiff_t>(seats.size()));
+  for (const auto& seat : seats) {
+    seat->gather({job_key, connected_round}, ControlPlane::Need::all, ranks, "",
+                 [&joined](const GatherResult&) { joined.count_down(); });
+  }
+  joined.wait();
+}
 
 // More local ranks than cores: waiting must not keep the others from running.
 bool oversubscribed(std::size_t local_ranks) {
@@ -60,14 +86,20 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
-  std::unique_ptr<Communicator> made(new Communicator(rank, ranks, *settings));
-  if (Error error = made->read_forced(settings->algo)) return error;
-  if (Error error = made->connect(id, *settings)) return error;
+  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, settings->init_timeout);
+  if (!bootstrap) return bootstrap.error();
+  Expected<std::shared_ptr<ControlSeat>> control =
+      ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, *settings);
+  if (!control) return control.error();
+  std::unique_ptr<Communicator> made(
+      new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
+  if (Error error = made->connect(*bootstrap, *settings)) return error;
   return made;
 }
 
-Error Communicator::connect(const UniqueId& id, const Settings& settings) {
-  Meeting meeting(*engine_, rank(), size(), id, settings);
+Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
+  if (Error error = read_forced(settings.algo)) return error;
+  Meeting meeting(*engine_, rank(), size(), control_->secret(), gatherer, settings);
   if (Error error = meeting.hold()) return error;
   set_views(meeting.all_share_memory, meeting.any_share_memory);
   const bool loopback = settings.host.starts_with("127.") || settings.host == "::1";
@@ -79,6 +111,10 @@ Error Communicator::connect(const UniqueId& id, const Settings& settings) {
     if (meeting.by_tcp[r]) transport = meeting.tcp.get();
     routes_[r] = {transport, static_cast<int>(r)};
   }
+  // Nobody sends before everybody can receive, and the tree of control connections stands.
+  const GatherResult connected =
+      control_->gather({key_, connected_round}, ControlPlane::Need::all, members_, "");
+  if (connected.error) return connected.error;
   const auto lost = [this](int, const Error& error) { revoke(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
@@ -90,50 +126,87 @@ Error Communicator::connect(const UniqueId& id, const Settings& settings) {
     closers_.push_back([tcp = meeting.tcp.get()] { tcp->close(monotonic_ns() + goodbye_ns); });
     add_transport(std::move(meeting.tcp));
   }
+  control_->plane().add(key_, members_, *this);
   return {};
+}
+
+// All ranks are threads of this process and share `hub`.
+void Communicator::join(std::shared_ptr<LocalHub> hub) {
+  auto local = std::make_unique<LocalTransport>(engine_->scheduler(), engine_->mailbox(), rank(),
+                                                std::move(hub));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
+  }
+  engine_->set_oversubscribed(oversubscribed(static_cast<std::size_t>(size())));
+  add_transport(std::move(local));
+  set_views(true, true);
+  one_process_ = true;
+  control_->plane().add(key_, members_, *this);
+}
+
+// The first rank makes the hub; the others take it from where it says.
+Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings) {
+  if (Error error = read_forced(settings.algo)) return error;
+  Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
+  Packer mine;
+  if (rank() == 0) {
+    hub = LocalHub::create(size());
+    mine.value(&hub);
+  }
+  const Expected<std::vector<std::string>> all = gatherer.gather(mine.take());
+  if (!all) return all.error();
+  // An error in making it is the first rank's alone, but everybody sees it there.
+  const auto* first = Unpacker(all->front()).value<const Expected<std::shared_ptr<LocalHub>>*>();
+  const Error error = first->error();
+  if (!error) join(**first);
+  // Until then the first rank's variable is in use.
+  if (const Error failed = gatherer.gather("joined").error()) return failed;
+  return error;
 }
 
 Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int ranks) {
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
-  std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
-  if (!allows(*settings, "local")) {
-    // The transports between processes also serve ranks of one process, each started by a thread.
-    const Expected<UniqueId> id = Rendezvous::open(settings->host, settings->init_timeout);
-    if (!id) return id.error();
-    std::vector<Error> errors(made.size());
-    std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < made.size(); ++r) {
-      threads.emplace_back([&, r] {
-        Expected<std::unique_ptr<Communicator>> one = init_rank(*id, static_cast<int>(r), ranks);
-        if (one) {
-          made[r] = std::move(*one);
-        } else {
-          errors[r] = one.error();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const Error& error : errors) {
-      if (error) return error;
-    }
-    return made;
-  }
+  return allows(*settings, "local") ? init_threads(ranks, *settings)
+                                    : init_by_meeting(ranks, *settings);
+}
+
+Communicator::All Communicator::init_threads(int ranks, const Settings& settings) {
   const Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
   if (!hub) return hub.error();
+  const auto seats = ControlSeat::among_threads(ranks, settings);
+  std::vector<std::unique_ptr<Communicator>> made;
   for (int r = 0; r < ranks; ++r) {
-    std::unique_ptr<Communicator> one(new Communicator(r, ranks, *settings));
-    if (Error error = one->read_forced(settings->algo)) return error;
-    auto local = std::make_unique<LocalTransport>(one->engine_->scheduler(),
-                                                  one->engine_->mailbox(), r, *hub);
-    for (int peer = 0; peer < ranks; ++peer) {
-      if (peer != r) one->routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
-    }
-    one->engine_->set_oversubscribed(oversubscribed(static_cast<std::size_t>(ranks)));
-    one->add_transport(std::move(local));
-    one->set_views(true, true);
-    made[static_cast<std::size_t>(r)] = std::move(one);
+    made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
+                                       all_ranks(ranks), r));
+    if (Error error = made.back()->read_forced(settings.algo)) return error;
+    made.back()->join(*hub);
+  }
+  wait_for_tree(seats);
+  return made;
+}
+
+// The transports between processes also serve ranks of one process, each started by a thread.
+Communicator::All Communicator::init_by_meeting(int ranks, const Settings& settings) {
+  const Expected<UniqueId> id = Rendezvous::open(settings.host, settings.init_timeout);
+  if (!id) return id.error();
+  std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
+  std::vector<Error> errors(made.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < made.size(); ++r) {
+    threads.emplace_back([&, r] {
+      Expected<std::unique_ptr<Communicator>> one = init_rank(*id, static_cast<int>(r), ranks);
+      if (one) {
+        made[r] = std::move(*one);
+      } else {
+        errors[r] = one.error();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Error& error : errors) {
+    if (error) return error;
   }
   return made;
 }

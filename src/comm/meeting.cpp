@@ -59,30 +59,24 @@ bool allows(const Settings& settings, std::string_view transport) {
   return settings.transport.empty() || settings.transport.find(transport) != std::string::npos;
 }
 
-Meeting::Meeting(Engine& engine, int rank, int ranks, const UniqueId& id, const Settings& settings)
+Meeting::Meeting(Engine& engine, int rank, int ranks, const Secret& secret, Gatherer& gatherer,
+                 const Settings& settings)
     : by_tcp(static_cast<std::size_t>(ranks), 0),
       rank_(rank),
       ranks_(static_cast<std::size_t>(ranks)),
-      id_(id),
+      gatherer_(gatherer),
       settings_(settings) {
   TcpOptions options;
   options.streams = settings.streams;
-  shm =
-      std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, id.secret);
-  tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, id.secret,
+  shm = std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, secret);
+  tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, secret,
                                        options);
 }
 
 Error Meeting::hold() {
-  const auto ranks = static_cast<int>(ranks_);
-  Expected<Bootstrap> joined = Bootstrap::join(id_, rank_, ranks, settings_.init_timeout);
-  if (!joined) return joined.error();
-  bootstrap_ = std::move(*joined);
   if (Error error = introduce()) return error;
   if (Error error = attach()) return error;
-  if (Error error = connect()) return error;
-  // Nobody sends before everybody can receive.
-  return bootstrap_.gather("connected").error();
+  return connect();
 }
 
 Error Meeting::introduce() {
@@ -96,7 +90,7 @@ Error Meeting::introduce() {
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
-  Expected<std::vector<std::string>> blobs = bootstrap_.gather(mine.pack());
+  Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
   std::vector<Introduction> all;
   for (const std::string& blob : *blobs) all.push_back(Introduction::unpack(blob));
@@ -111,10 +105,10 @@ Error Meeting::introduce() {
 Error Meeting::attach() {
   std::vector<bool> attached(ranks_, false);
   if (!names_[static_cast<std::size_t>(rank_)].empty()) {
-    if (Error error = shm->attach(names_, attached, bootstrap_.deadline_ns())) return error;
+    if (Error error = shm->attach(names_, attached, gatherer_.patience())) return error;
   }
   // The deadline may fall between the two ends of a pair: only what both have counts.
-  Expected<Matrix> matrix = bootstrap_.gather(flags_of(attached));
+  Expected<Matrix> matrix = gatherer_.gather(flags_of(attached));
   if (!matrix) return matrix.error();
   for (std::size_t a = 0; a < ranks_; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
@@ -149,7 +143,10 @@ Error Meeting::connect() {
                         rank_, other, settings_.transport),
             other};
   }
-  return tcp->connect(addresses_, by_tcp, bootstrap_.deadline_ns());
+  const Error error = tcp->connect(addresses_, by_tcp, gatherer_.patience());
+  if (!error) return {};
+  const Error cause = gatherer_.failure();
+  return cause ? cause : error;
 }
 
 }  // namespace pith

@@ -16,9 +16,10 @@ namespace pith {
 
 class Meeting {
  public:
-  Meeting(Engine& engine, int rank, int ranks, const UniqueId& id, const Settings& settings);
+  Meeting(Engine& engine, int rank, int ranks, const Secret& secret, Gatherer& gatherer,
+          const Settings& settings);
 
-  // Collective; the deadline is INIT_TIMEOUT. After an error the transports are of no use.
+  // Collective; the deadline is the gatherer's. After an error the transports are of no use.
   Error hold();
 
   // What came of it. A transport that reaches nobody is null.
@@ -36,9 +37,8 @@ class Meeting {
 
   const int rank_;
   const std::size_t ranks_;
-  const UniqueId& id_;
+  Gatherer& gatherer_;
   const Settings& settings_;
-  Bootstrap bootstrap_;
   std::vector<std::string> names_;      // of the ranks' shared memory
   std::vector<std::string> addresses_;  // of their sockets
 };

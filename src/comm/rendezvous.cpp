@@ -15,6 +15,7 @@
 #include "comm/blob.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/per_process.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
@@ -235,8 +236,8 @@ void Server::serve(const std::atomic<bool>& stop) {
 class Servers {
  public:
   static Servers& instance() {
-    static Servers servers;
-    return servers;
+    static PerProcess<Servers> servers;
+    return servers.get();
   }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);

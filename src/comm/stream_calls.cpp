@@ -208,8 +208,9 @@ void StreamCalls::start(StreamCall& call) {
     end(call);
     return;
   }
-  call.call.emplace(call.on_device ? context_ : communicator_.context_, number,
-                    Communicator::digest_of(call.args));
+  const std::uint64_t digest = Communicator::digest_of(call.args);
+  communicator_.recorder_.begin(number, digest, call.args);
+  call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
@@ -224,6 +225,7 @@ void StreamCalls::end(StreamCall& call) {
     communicator_.engine_->background_ends();
   }
   communicator_.active_.fetch_sub(1, std::memory_order_release);
+  communicator_.settle();
 }
 
 void StreamCalls::abandon() {

@@ -1,8 +1,10 @@
 // Time in nanoseconds: monotonic, or the simulator's.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace pith {
 
@@ -11,5 +13,24 @@ inline std::uint64_t monotonic_ns() {
                                         std::chrono::steady_clock::now().time_since_epoch())
                                         .count());
 }
+
+// How long something may be waited for: until a point of monotonic_ns(), or until it has become
+// pointless.
+struct Patience {
+  std::uint64_t deadline_ns = 0;
+  std::function<bool()> pointless;  // may be empty
+
+  Patience() = default;
+  Patience(std::uint64_t deadline, std::function<bool()> given_up = {})  // NOLINT: a plain deadline
+      : deadline_ns(deadline), pointless(std::move(given_up)) {}
+
+  bool over() const { return monotonic_ns() >= deadline_ns || (pointless && pointless()); }
+  // For poll(): no longer than until the next look at both.
+  int nap_ms() const {
+    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / 1000000 + 1 : 0;
+    return static_cast<int>(std::min<std::uint64_t>(left_ms, pointless ? 50 : 1000));
+  }
+};
 
 }  // namespace pith

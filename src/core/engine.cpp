@@ -70,7 +70,8 @@ bool Engine::progress() {
     if (all || source->busy()) moved |= source->progress();
   }
   moved |= scheduler_.run_ready();
-  if (all && !moved) moved = mailbox_.fail_mismatched();
+  if (all && !moved) moved = mailbox_.dispute_mismatched();
+  if (moved) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return moved;
 }
 

@@ -17,6 +17,7 @@ namespace pith {
 // Posted from any thread, run once by whoever drives the engine. The poster keeps it alive.
 struct Work {
   void (*run)(Work& self) = nullptr;
+  void* context = nullptr;  // the poster's
   Work* next = nullptr;
 };
 
@@ -63,6 +64,8 @@ class Engine {
   void background_ends() { background_.fetch_sub(1, std::memory_order_release); }
   // The progress thread will not drive this engine any more. Precondition: the token is not held.
   void leave_background();
+  // Grows whenever anything has moved here. Any thread.
+  std::uint32_t moves() const { return moves_.load(std::memory_order_relaxed); }
   bool has_background() const { return background_.load(std::memory_order_acquire) > 0; }
 
   // Waits a little, the longer the more idle turns have passed; lets go of the token meanwhile
@@ -89,6 +92,7 @@ class Engine {
   std::atomic<bool> napping_{false};
   std::atomic<Work*> posted_{nullptr};
   std::atomic<int> background_{0};
+  std::atomic<std::uint32_t> moves_{0};
 };
 
 }  // namespace pith

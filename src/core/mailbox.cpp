@@ -62,15 +62,6 @@ namespace {
 std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
 std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
 
-Error another_call(int peer, std::uint32_t call) {
-  return {
-      Code::invalid_usage,
-      fmt::format("rank {} called another collective, or this one with other arguments, as call "
-                  "{} of this communicator",
-                  peer, call),
-      peer};
-}
-
 template <class Node, class Match>
 Node* unlink(Node*& head, Node*& tail, Match match) {
   Node* previous = nullptr;
@@ -97,6 +88,15 @@ void append(Node*& head, Node*& tail, Node& node) {
 }
 
 }  // namespace
+
+Error Mailbox::another_call(int peer, std::uint32_t call) {
+  return {
+      Code::invalid_usage,
+      fmt::format("rank {} called another collective, or this one with other arguments, as call "
+                  "{} of this communicator",
+                  peer, call),
+      peer};
+}
 
 Mailbox::Mailbox(Scheduler& scheduler, int peers)
     : scheduler_(scheduler),
@@ -142,11 +142,14 @@ void Mailbox::add_waiting(Receive& receive) {
   ++waiting_total_;
 }
 
-Receive* Mailbox::take_waiting(int peer, const Tag& tag) {
+Receive* Mailbox::take_waiting(int peer, const Header& header) {
+  const Tag tag = header.tag();
   const std::size_t b = bucket_of(peer, tag);
   if (!waiting_[b]) return nullptr;
   Operation* found = unlink(waiting_[b], waiting_tail_[b], [&](Operation& operation) {
-    return operation.peer == peer && static_cast<Receive&>(operation).tag == tag;
+    const auto& receive = static_cast<Receive&>(operation);
+    return receive.peer == peer && receive.tag == tag &&
+           (receive.digest == header.digest || !on_dispute);
   });
   if (!found) return nullptr;
   --state(peer).waiting;
@@ -154,11 +157,13 @@ Receive* Mailbox::take_waiting(int peer, const Tag& tag) {
   return static_cast<Receive*>(found);
 }
 
-Mailbox::Stored* Mailbox::take_stored(int peer, const Tag& tag) {
-  const std::size_t b = bucket_of(peer, tag);
+Mailbox::Stored* Mailbox::take_stored(const Receive& receive) {
+  const std::size_t b = bucket_of(receive.peer, receive.tag);
   if (!stored_[b]) return nullptr;
-  return unlink(stored_[b], stored_tail_[b],
-                [&](Stored& stored) { return stored.peer == peer && stored.header.tag() == tag; });
+  return unlink(stored_[b], stored_tail_[b], [&](Stored& stored) {
+    return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
+           (stored.header.digest == receive.digest || !on_dispute);
+  });
 }
 
 // Many at once: how far peers run ahead varies, and steady state is to allocate nothing.
@@ -249,7 +254,7 @@ bool Mailbox::start(Receive& receive) {
     receive.error = receive.comm->revoked;
     return true;
   }
-  Stored* stored = take_stored(receive.peer, receive.tag);
+  Stored* stored = take_stored(receive);
   if (!stored) {
     add_waiting(receive);
     return false;
@@ -269,11 +274,7 @@ bool Mailbox::start(Receive& receive) {
 
 Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte* data,
                                 SlotOwner* owner, std::uint64_t slot) {
-  if (header.lane == notice_lane) {
-    if (on_notice) on_notice(peer, header, data);
-    return Taken::copied;
-  }
-  if (Receive* receive = take_waiting(peer, header.tag())) {
+  if (Receive* receive = take_waiting(peer, header)) {
     Taken taken = Taken::copied;
     if (check(*receive, header)) {
       if (!receive->borrow) {
@@ -325,7 +326,7 @@ Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
   incoming.arrived = 0;
   incoming.stored = nullptr;
   incoming.owned = nullptr;
-  incoming.receive = take_waiting(peer, header.tag());
+  incoming.receive = take_waiting(peer, header);
   if (incoming.receive) {
     // Counted as waiting until the last byte is there, so that its transport keeps reading.
     ++state(peer).waiting;
@@ -335,7 +336,7 @@ Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
     incoming.data = direct ? incoming.receive->into : nullptr;
   } else {
     incoming.data = nullptr;
-    if (header.lane != notice_lane && !closed_.contains(header.comm)) {
+    if (!closed_.contains(header.comm)) {
       incoming.stored = new_stored(peer, header);
       incoming.stored->incoming = &incoming;
     }
@@ -363,9 +364,6 @@ void Mailbox::finish(Incoming& incoming) {
     incoming.stored->owner = heap_slots_.get();
     incoming.stored->slot = slot_of(incoming.owned);
     return;
-  }
-  if (incoming.header.lane == notice_lane && on_notice) {
-    on_notice(incoming.peer, incoming.header, incoming.owned);
   }
   heap_slots_->give(incoming.owned);
 }
@@ -406,7 +404,7 @@ void Mailbox::fail(Receive& receive, Error error) {
   scheduler_.complete(receive);
 }
 
-Error Mailbox::check_left_over(std::uint32_t comm, std::uint32_t call) const {
+Mailbox::LeftOver Mailbox::find_left_over(std::uint32_t comm, std::uint32_t call) const {
   if (spare_stored_.size() == all_stored_.size()) [[likely]]
     return {};
   for (const Stored* stored : stored_) {
@@ -416,34 +414,48 @@ Error Mailbox::check_left_over(std::uint32_t comm, std::uint32_t call) const {
       const bool same_sequence = ((header.call ^ call) >> 31) == 0;
       const bool later = static_cast<std::int32_t>((header.call - call) << 1) > 0;
       if (header.comm != comm || !same_sequence || later) continue;
-      return another_call(stored->peer, header.call);
+      return {stored->peer, header.call};
     }
   }
   return {};
 }
 
-bool Mailbox::fail_mismatched() {
+bool Mailbox::dispute_mismatched() {
   if (waiting_total_ == 0 || spare_stored_.size() == all_stored_.size()) return false;
   bool found = false;
   for (const Stored* head : stored_) {
     for (; head; head = head->next) {
       const Header header = head->header;
       const int peer = head->peer;
-      if (state(peer).waiting == 0) continue;
-      for (std::size_t b = 0; b < buckets; ++b) {
-        auto mismatched = [&](Operation& operation) {
-          const auto& receive = static_cast<Receive&>(operation);
-          return receive.peer == peer && receive.tag.comm == header.comm &&
-                 receive.tag.call == header.call && receive.digest != header.digest;
-        };
-        while (Operation* receive = unlink(waiting_[b], waiting_tail_[b], mismatched)) {
-          --state(peer).waiting;
-          --waiting_total_;
-          check(static_cast<Receive&>(*receive), header);
-          scheduler_.complete(static_cast<Receive&>(*receive));
-          found = true;
-        }
+      if (state(peer).waiting != 0) found |= dispute(peer, header);
+    }
+  }
+  return found;
+}
+
+// Receives of the header's call that mean another one.
+bool Mailbox::dispute(int peer, const Header& header) {
+  const auto mismatched = [&](const Operation& operation) {
+    const auto& receive = static_cast<const Receive&>(operation);
+    return receive.peer == peer && receive.tag.comm == header.comm &&
+           receive.tag.call == header.call && receive.digest != header.digest;
+  };
+  bool found = false;
+  for (std::size_t b = 0; b < buckets; ++b) {
+    if (on_dispute) {
+      for (const Operation* waits = waiting_[b]; waits; waits = waits->next) {
+        if (!mismatched(*waits)) continue;
+        on_dispute(peer, header.call);
+        return false;
       }
+      continue;
+    }
+    while (Operation* receive = unlink(waiting_[b], waiting_tail_[b], mismatched)) {
+      --state(peer).waiting;
+      --waiting_total_;
+      check(static_cast<Receive&>(*receive), header);
+      scheduler_.complete(static_cast<Receive&>(*receive));
+      found = true;
     }
   }
   return found;

@@ -69,16 +69,24 @@ class Mailbox {
   // Copies parked messages of `peer` out of their slots, so that its transport can go on.
   void evacuate(int peer);
 
-  // Messages of this lane are for the owner of the mailbox, at once: see Communicator::revoke.
-  static constexpr std::uint16_t notice_lane = 0xffff;
-  std::function<void(int peer, const Header& header, const std::byte* data)> on_notice;
+  // Who finds out what the ranks disagree about. Where it is set, a receive goes on waiting when
+  // its message belongs to another call, for whoever is told will revoke the communicator; else it
+  // fails. May be called several times for one call.
+  std::function<void(int peer, std::uint32_t call)> on_dispute;
+
+  static Error another_call(int peer, std::uint32_t call);
 
   // For a communicator of which no call runs, up to `call` all are done: a message that nobody took
-  // shows a peer that was in another call.
-  Error check_left_over(std::uint32_t comm, std::uint32_t call) const;
-  // Ends receives whose peer is in another call, though it sent nothing of the name they wait for:
-  // a message of the same call number with another digest tells. Cheap, but not for every turn.
-  bool fail_mismatched();
+  // shows a peer that was in another call. That peer and call; peer -1: none.
+  struct LeftOver {
+    int peer = -1;
+    std::uint32_t call = 0;
+  };
+  LeftOver find_left_over(std::uint32_t comm, std::uint32_t call) const;
+  // Disputes receives whose peer is in another call, though it sent nothing of the name they wait
+  // for: a message of the same call number with another digest tells. Cheap, but not for every
+  // turn.
+  bool dispute_mismatched();
 
   // Every receive of this communicator that waits ends with `error`; nothing of it is touched
   // afterwards. The communicator's `revoked` must have been set.
@@ -116,13 +124,14 @@ class Mailbox {
   }
   const PeerState& state(int peer) const;
   PeerState& state(int peer);
-  Receive* take_waiting(int peer, const Tag& tag);
-  Stored* take_stored(int peer, const Tag& tag);
+  Receive* take_waiting(int peer, const Header& header);
+  Stored* take_stored(const Receive& receive);
   void add_spare_stored();
   Stored* new_stored(int peer, const Header& header);
   void free_stored(Stored* stored);
   void add_waiting(Receive& receive);
   bool check(Receive& receive, const Header& header);
+  bool dispute(int peer, const Header& header);
   void hand_over(Receive& receive, Stored* stored);
   void hand_over_owned(Receive& receive, const Header& header, std::byte* owned);
   void fail(Receive& receive, Error error);

@@ -46,6 +46,7 @@ static_assert(sizeof(Header) == 32);
 struct CommState {
   std::uint32_t id = 0;
   Error revoked;
+  bool exposed = false;  // peers have been told how to reach memory of ours
 };
 
 struct Operation {

@@ -10,8 +10,8 @@
 namespace pith {
 
 ProgressThread& ProgressThread::instance() {
-  static ProgressThread thread;
-  return thread;
+  static PerProcess<ProgressThread> thread;
+  return thread.get();
 }
 
 ProgressThread::~ProgressThread() {

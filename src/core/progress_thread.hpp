@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/per_process.hpp"
+
 namespace pith {
 
 class Engine;
@@ -21,6 +23,8 @@ class ProgressThread {
   void remove(Engine& engine);
 
  private:
+  friend class PerProcess<ProgressThread>;
+  ProgressThread() = default;
   ~ProgressThread();
   void run();
   // One turn of every engine with background work and no driver; false: there was none at all.

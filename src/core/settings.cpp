@@ -91,6 +91,18 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_number("INIT_TIMEOUT", text, 0.1, 86400, s.init_timeout);
                 }},
+    SettingInfo{"TIMEOUT", Scope::local,
+                "seconds a call may stand still before the communicator is revoked; 0: for ever",
+                [](const Settings& s) { return fmt::format("{}", s.timeout); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("TIMEOUT", text, 0, 1e9, s.timeout);
+                }},
+    SettingInfo{"HEARTBEAT", Scope::local,
+                "seconds after which a host that does not answer is given up",
+                [](const Settings& s) { return fmt::format("{}", s.heartbeat); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("HEARTBEAT", text, 1, 86400, s.heartbeat);
+                }},
     SettingInfo{"LOG", Scope::local, "error, warn, info or debug; to standard error",
                 [](const Settings& s) { return s.log; },
                 [](Settings& s, const std::string& text) {

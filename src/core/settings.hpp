@@ -19,6 +19,8 @@ struct Settings {
   int streams = 4;
   std::string host = "127.0.0.1";
   double init_timeout = 120;
+  double timeout = 300;  // 0: never
+  double heartbeat = 10;
   std::string log = "warn";
 };
 

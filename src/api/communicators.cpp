@@ -1,0 +1,342 @@
+// pith.h implemented, the life of communicators: argument checks, then the communicator.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/check.hpp"
+#include "api/last_error.hpp"
+#include "comm/rendezvous.hpp"
+
+using namespace pith;
+using namespace pith::api;
+
+namespace {
+
+// A pithConfig_t as far as its caller knew it.
+struct Options {
+  bool blocking = true;
+  std::string name;
+};
+
+Expected<Options> read_config(const char* function, const pithConfig_t* given, Options options) {
+  if (!given) return options;
+  const auto refuse = [&](const std::string& what) {
+    return Error(Code::invalid_argument, fmt::format("{}: config->{}", function, what));
+  };
+  if (given->magic != PITH_CONFIG_MAGIC) {
+    return refuse(fmt::format("magic is {:#x}, expected {:#x}: begin with PITH_CONFIG_INITIALIZER",
+                              given->magic, PITH_CONFIG_MAGIC));
+  }
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  std::memcpy(&config, given, std::min(given->size, sizeof config));
+  if (config.blocking != PITH_CONFIG_UNDEF_INT) {
+    if (config.blocking != 0 && config.blocking != 1) {
+      return refuse(fmt::format("blocking is {}, expected 0 or 1", config.blocking));
+    }
+    options.blocking = config.blocking != 0;
+  }
+  if (config.commName) options.name = config.commName;
+  return options;
+}
+
+Error check_nranks(const char* function, int nranks, int rank) {
+  if (nranks < 1) {
+    return {Code::invalid_argument,
+            fmt::format("{}: nranks is {}, expected at least 1", function, nranks)};
+  }
+  if (rank < 0 || rank >= nranks) {
+    return {Code::invalid_argument,
+            fmt::format("{}: rank is {}, expected 0 to {}", function, rank, nranks - 1)};
+  }
+  return {};
+}
+
+using Made = Expected<std::unique_ptr<Communicator>>;
+
+Error fill(pithComm& handle, Made made) {
+  if (!made) return made.error();
+  handle.communicator = std::move(*made);
+  return {};
+}
+
+// With blocking = 0 the handle is there at once, and the rest follows.
+Error create(pithComm_t* comm, const Options& options, std::function<Made()> make) {
+  auto handle = std::make_unique<pithComm>();
+  handle->blocking = options.blocking;
+  handle->name = options.name;
+  if (options.blocking) {
+    if (Error error = fill(*handle, make())) return error;
+    *comm = handle.release();
+    return {};
+  }
+  pithComm* const raw = *comm = handle.release();
+  raw->background =
+      std::make_unique<Background>([raw, make = std::move(make)] { return fill(*raw, make()); });
+  return {Code::in_progress, "the communicator is being made"};
+}
+
+Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
+                int rank, const pithConfig_t* config) {
+  if (Error error = check_pointer(function, "comm", comm)) return error;
+  if (Error error = check_nranks(function, nranks, rank)) return error;
+  const Expected<UniqueId> loaded = UniqueId::load(id.internal);
+  if (!loaded) return loaded.error();
+  const Expected<Options> options = read_config(function, config, {});
+  if (!options) return options.error();
+  const auto make = [nranks, rank, unique = *loaded] {
+    return Communicator::init_rank(unique, rank, nranks);
+  };
+  Group& group = Group::of_this_thread();
+  if (!group.open()) return create(comm, *options, make);
+  group.add([comm, options = *options, make] { return create(comm, options, make); });
+  return {};
+}
+
+// A descendant of `comm`. With blocking = 0 its handle appears when comm is ready again.
+Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
+              std::function<Made()> make) {
+  const auto run = [newcomm, options, make = std::move(make)]() -> Error {
+    Made made = make();
+    if (!made) return made.error();
+    if (!*made) return {};
+    auto handle = std::make_unique<pithComm>();
+    handle->communicator = std::move(*made);
+    handle->blocking = options.blocking;
+    handle->name = options.name;
+    *newcomm = handle.release();
+    return {};
+  };
+  *newcomm = nullptr;
+  Group& group = Group::of_this_thread();
+  if (group.open()) {
+    group.add(run);
+    return {};
+  }
+  if (comm->blocking) return run();
+  comm->background = std::make_unique<Background>(run);
+  return {Code::in_progress, "the communicator is being made"};
+}
+
+// The memory behind a handle goes with it; calls in flight end first.
+Error destroy(pithComm_t comm) {
+  if (!comm) return {};
+  comm->background.reset();
+  if (comm->communicator) comm->communicator->drain();
+  delete comm;
+  return {};
+}
+
+Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
+             const pithConfig_t* config, int flags) {
+  constexpr const char* function = "pithCommShrink";
+  if (Error error = first_of(
+          {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
+    return error;
+  }
+  const auto refuse = [&](const std::string& what) {
+    return Error(Code::invalid_argument, fmt::format("{}: {}", function, what));
+  };
+  if (flags != PITH_SHRINK_DEFAULT && flags != PITH_SHRINK_ABORT) {
+    return refuse(
+        fmt::format("flags is {}, expected PITH_SHRINK_DEFAULT (0) or PITH_SHRINK_ABORT "
+                    "(1)",
+                    flags));
+  }
+  if (exclude && n < 1) return refuse(fmt::format("n is {}, expected at least 1", n));
+  const std::shared_ptr<Communicator> communicator = comm->communicator;
+  std::vector<int> excluded;
+  for (int i = 0; exclude && i < n; ++i) {
+    const int rank = exclude[i];
+    if (rank < 0 || rank >= communicator->size()) {
+      return refuse(
+          fmt::format("exclude[{}] is {}, expected 0 to {}", i, rank, communicator->size() - 1));
+    }
+    if (rank == communicator->rank()) {
+      return refuse(
+          fmt::format("exclude[{}] is {}, the calling rank: only those that stay call", i, rank));
+    }
+    excluded.push_back(rank);
+  }
+  const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
+  if (!options) return options.error();
+  if (flags == PITH_SHRINK_ABORT) communicator->abort();
+  return descend(comm, newcomm, *options,
+                 [communicator, excluded] { return communicator->shrink(excluded); });
+}
+
+Error async_error(pithComm_t comm) {
+  if (comm->background) {
+    if (!comm->background->done()) return {Code::in_progress, "the last call is still running"};
+    const Error error = comm->background->error();
+    comm->background.reset();
+    if (error) comm->failure = error;
+  }
+  if (comm->failure) return comm->failure;
+  return comm->communicator ? comm->communicator->error() : Error();
+}
+
+}  // namespace
+
+const char* pithGetLastError(pithComm_t comm) {
+  if (!comm) return last_error();
+  // Handle and communicator keep their errors, so the text outlives this copy.
+  if (comm->failure) return comm->failure.message();
+  return comm->communicator ? comm->communicator->error().message() : "";
+}
+
+pithResult_t pithGetUniqueId(pithUniqueId* id) {
+  return guarded([&] {
+    if (Error error = check_pointer("pithGetUniqueId", "id", id)) return error;
+    const Expected<Settings> settings = settings_from_environment();
+    if (!settings) return settings.error();
+    const Expected<UniqueId> made = Rendezvous::open(settings->host, settings->init_timeout);
+    if (!made) return made.error();
+    made->store(id->internal);
+    return Error();
+  });
+}
+
+pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueId id, int rank) {
+  return guarded([&] { return init_rank("pithCommInitRank", comm, nranks, id, rank, nullptr); });
+}
+
+pithResult_t pithCommInitRankConfig(pithComm_t* comm, int nranks, pithUniqueId id, int rank,
+                                    pithConfig_t* config) {
+  return guarded(
+      [&] { return init_rank("pithCommInitRankConfig", comm, nranks, id, rank, config); });
+}
+
+pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
+  return guarded([&] {
+    constexpr const char* function = "pithCommInitAll";
+    if (Error error = check_pointer(function, "comms", comms)) return error;
+    if (n < 1) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: n is {}, expected at least 1", function, n));
+    }
+    if (devices) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: devices is {}, expected NULL: this build has host ranks only",
+                               function, static_cast<const void*>(devices)));
+    }
+    Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
+    if (!made) return made.error();
+    for (int r = 0; r < n; ++r) {
+      comms[r] = new pithComm;
+      comms[r]->communicator = std::move((*made)[static_cast<std::size_t>(r)]);
+    }
+    return Error();
+  });
+}
+
+pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newcomm,
+                           pithConfig_t* config) {
+  return guarded([&] {
+    constexpr const char* function = "pithCommSplit";
+    if (Error error = first_of(
+            {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
+      return error;
+    }
+    if (color < 0 && color != PITH_SPLIT_NOCOLOR) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: color is {}, expected at least 0, or PITH_SPLIT_NOCOLOR (-1)",
+                               function, color));
+    }
+    const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
+    if (!options) return options.error();
+    return descend(comm, newcomm, *options, [communicator = comm->communicator, color, key] {
+      return communicator->split(color, key);
+    });
+  });
+}
+
+pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
+                            pithConfig_t* config, int flags) {
+  return guarded([&] { return shrink(comm, exclude, n, newcomm, config, flags); });
+}
+
+pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result) {
+  return guarded([&] {
+    constexpr const char* function = "pithCommGetAsyncError";
+    if (Error error =
+            first_of({check_handle(function, comm), check_pointer(function, "result", result)})) {
+      return error;
+    }
+    *result = static_cast<pithResult_t>(async_error(comm).code());
+    return Error();
+  });
+}
+
+pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
+  return guarded([&] {
+    constexpr const char* function = "pithCommGetFailed";
+    if (Error error =
+            first_of({check_communicator(function, comm), check_pointer(function, "n", n)})) {
+      return error;
+    }
+    const std::vector<int> failed = comm->communicator->failed();
+    const auto count = static_cast<int>(failed.size());
+    if (ranks && *n < count) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: *n is {}, expected room for {} ranks", function, *n, count));
+    }
+    if (ranks) std::copy(failed.begin(), failed.end(), ranks);
+    *n = count;
+    return Error();
+  });
+}
+
+pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
+  return guarded([&] {
+    constexpr const char* function = "pithCommGetLastCompleted";
+    if (Error error =
+            first_of({check_communicator(function, comm), check_pointer(function, "call", call)})) {
+      return error;
+    }
+    *call = comm->communicator->last_completed_by_all();
+    return Error();
+  });
+}
+
+pithResult_t pithCommFinalize(pithComm_t comm) {
+  return guarded([&] {
+    if (!comm) return Error();
+    if (Error error = check_communicator("pithCommFinalize", comm)) return error;
+    comm->communicator->drain();
+    comm->finalized = true;
+    return Error();
+  });
+}
+
+pithResult_t pithCommDestroy(pithComm_t comm) {
+  return guarded([&] { return destroy(comm); });
+}
+
+pithResult_t pithCommAbort(pithComm_t comm) {
+  return guarded([&] {
+    if (comm && comm->communicator) comm->communicator->abort();
+    return destroy(comm);
+  });
+}
+
+pithResult_t pithCommCount(pithComm_t comm, int* count) {
+  return guarded([&] {
+    if (Error error = first_of({check_communicator("pithCommCount", comm),
+                                check_pointer("pithCommCount", "count", count)})) {
+      return error;
+    }
+    *count = comm->communicator->size();
+    return Error();
+  });
+}
+
+pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
+  return guarded([&] {
+    if (Error error = first_of({check_communicator("pithCommUserRank", comm),
+                                check_pointer("pithCommUserRank", "rank", rank)})) {
+      return error;
+    }
+    *rank = comm->communicator->rank();
+    return Error();
+  });
+}

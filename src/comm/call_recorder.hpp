@@ -1,0 +1,58 @@
+// The flight recorder: the last calls of one rank on one communicator. What, how far, and whether
+// they ended.
+//
+// Written by whoever drives the engine, read by any thread: plain atomic words, a few stores a
+// call and no clock. When a call began is known to whoever looks regularly.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "comm/control_plane.hpp"
+
+namespace pith {
+
+class CallRecorder {
+ public:
+  void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
+  void end(std::uint32_t number, bool well);
+
+  std::optional<CallNote> find(std::uint32_t number) const;
+  // The lowest number that has begun and not ended.
+  std::optional<CallNote> oldest_unfinished() const;
+  // Up to this number all calls have ended well; 0: none.
+  std::uint32_t last_completed() const { return completed_.load(std::memory_order_acquire); }
+  // The last calls, a line each, for the log.
+  std::vector<std::string> lines() const;
+
+ private:
+  static constexpr std::size_t kept = 64;
+  enum State : std::uint32_t { running, ended_well, failed };
+  struct alignas(64) Entry {
+    std::atomic<std::uint32_t> number{0};  // 0 while the others are being written
+    std::atomic<std::uint32_t> state{running};
+    std::atomic<std::uint64_t> digest{0};
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint32_t> what{0};  // collective, type, operation
+    std::atomic<int> root{0};
+  };
+  struct Read {
+    CallNote note;
+    State state;
+  };
+  static std::optional<Read> read(const Entry& entry);
+  Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
+
+  std::array<Entry, kept> entries_;
+  std::atomic<std::uint32_t> completed_{0};
+};
+
+// "allreduce of 10 float, sum" or "broadcast of 10 float from root 3".
+std::string describe(const CollectiveArgs& args);
+
+}  // namespace pith

@@ -1,0 +1,670 @@
+#include "comm/control_plane.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr double second_ns = 1e9;
+// A stall is reported again so often: what the other ranks do meanwhile changes.
+constexpr std::uint64_t report_again_ns = 1'000'000'000;
+// Results that are kept for ranks whose way to the root broke while it decided.
+constexpr std::size_t results_kept = 64;
+constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
+
+// The communicator's number of a rank of the job; -1 where it is no member.
+int place_of(const std::vector<int>& members, int rank) {
+  const auto found = std::find(members.begin(), members.end(), rank);
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
+
+void pack(Packer& packer, const CallNote& call) {
+  packer.value(call.number).value(call.digest).text(call.text);
+}
+
+CallNote unpack_call(Unpacker& in) {
+  CallNote call;
+  call.number = in.value<std::uint32_t>();
+  call.digest = in.value<std::uint64_t>();
+  call.text = in.text();
+  return call;
+}
+
+void pack(Packer& packer, const Error& error) {
+  packer.value(static_cast<int>(error.code())).value(error.rank()).text(error.message());
+}
+
+Error unpack_error(Unpacker& in) {
+  const auto code = static_cast<Code>(in.value<int>());
+  const int rank = in.value<int>();
+  const std::string_view text = in.text();
+  return code == Code::success ? Error() : Error(code, std::string(text), rank);
+}
+
+std::string list(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
+  return text;
+}
+
+}  // namespace
+
+enum class ControlPlane::Kind : std::uint8_t {
+  hello,  // all facts, from a rank to its new parent
+  facts,  // all facts, the answer
+  dead,
+  left,
+  farewell,  // the answer to it
+  gone,
+  revoked,
+  contribution,  // these go up to the root
+  stall,
+  answer,
+  result,  // these go down from the root
+  question,
+};
+
+Packer ControlPlane::message(Kind kind) {
+  Packer packer;
+  packer.value(kind);
+  return packer;
+}
+
+ControlPlane::ControlPlane(const ControlOptions& options, ControlWire& wire)
+    : options_(options), wire_(wire) {}
+
+void ControlPlane::start(std::uint64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  now_ns_ = now_ns;
+  started_ = true;
+  refresh_tree();
+}
+
+bool ControlPlane::try_to_leave() {
+  const std::lock_guard lock(mutex_);
+  if (!started_) return true;
+  leaving_ = true;
+  if (!announced_) announce_departure();
+  return announced_ && (is_root() || acknowledged_);
+}
+
+// Once all who have this rank for their parent have called: who calls later would find nobody.
+void ControlPlane::announce_departure() {
+  const std::vector<int> expected = expected_children();
+  const auto has_called = [this](int rank) { return children_.contains(rank); };
+  if (!std::all_of(expected.begin(), expected.end(), has_called)) return;
+  announced_ = true;
+  spread(message(Kind::left).value(options_.rank).take(), -1);
+}
+
+void ControlPlane::close() {
+  const std::lock_guard lock(mutex_);
+  started_ = false;
+}
+
+// --- the tree ---------------------------------------------------------------------------------
+
+std::vector<int> ControlPlane::expected_children() const {
+  std::vector<int> live;
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    if (rank == options_.rank || lives(rank)) live.push_back(rank);
+  }
+  const auto self = std::find(live.begin(), live.end(), options_.rank) - live.begin();
+  const auto first = static_cast<std::size_t>(self * options_.fanout + 1);
+  const std::size_t last = std::min(live.size(), first + static_cast<std::size_t>(options_.fanout));
+  if (first >= last) return {};
+  return {live.begin() + static_cast<std::ptrdiff_t>(first),
+          live.begin() + static_cast<std::ptrdiff_t>(last)};
+}
+
+// The parent among those that live, as far as is known here. A new one is told everything.
+void ControlPlane::refresh_tree() {
+  if (!started_) return;
+  std::vector<int> live;
+  for (int rank = 0; rank <= options_.rank; ++rank) {
+    if (rank == options_.rank || lives(rank)) live.push_back(rank);
+  }
+  const int place = static_cast<int>(live.size()) - 1;
+  const int parent =
+      place == 0 ? -1 : live[static_cast<std::size_t>((place - 1) / options_.fanout)];
+  if (parent == parent_) return;
+  const int old = std::exchange(parent_, parent);
+  announced_ = acknowledged_ = false;
+  if (old >= 0 && lives(old)) wire_.hang_up(old);
+  if (parent_ >= 0) say_hello();
+  // What the last root was told may be lost with it.
+  for (const auto& [key, pending] : pending_) contribute(key, pending);
+}
+
+void ControlPlane::say_hello() {
+  wire_.send(parent_, message(Kind::hello).take() + all_facts());
+  for (const GatherKey& key : result_order_) wire_.send(parent_, results_[key]);
+}
+
+std::string ControlPlane::all_facts() const {
+  Packer packer;
+  packer.value(static_cast<std::uint32_t>(dead_.size()));
+  for (const auto& [rank, how] : dead_) packer.value(rank).text(how);
+  packer.numbers({left_.begin(), left_.end()});
+  packer.value(static_cast<std::uint32_t>(revoked_.size()));
+  for (const auto& [comm, error] : revoked_) {
+    packer.value(comm);
+    pack(packer, error);
+  }
+  packer.value(static_cast<std::uint32_t>(gone_.size()));
+  for (const auto& [comm, ranks] : gone_) packer.value(comm).numbers({ranks.begin(), ranks.end()});
+  return packer.take();
+}
+
+void ControlPlane::hear_facts(Unpacker& in, int from) {
+  const auto deaths = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < deaths && in.whole(); ++i) {
+    const int rank = in.value<int>();
+    note_dead(rank, in.text(), from);
+  }
+  for (const int rank : in.numbers()) note_left(rank, from);
+  const auto revocations = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < revocations && in.whole(); ++i) {
+    const auto comm = in.value<CommKey>();
+    note_revoked(comm, unpack_error(in), from);
+  }
+  const auto gone = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < gone && in.whole(); ++i) {
+    const auto comm = in.value<CommKey>();
+    for (const int rank : in.numbers()) note_gone(comm, rank);
+  }
+}
+
+// To all neighbours but the one it came from.
+void ControlPlane::spread(const std::string& text, int except) {
+  if (parent_ >= 0 && parent_ != except) wire_.send(parent_, text);
+  for (const int child : children_) {
+    if (child != except) wire_.send(child, text);
+  }
+}
+
+// To the root, which may be this rank.
+void ControlPlane::send_up(const std::string& text) {
+  if (is_root()) {
+    hear(options_.rank, text);
+  } else {
+    wire_.send(parent_, text);
+  }
+}
+
+void ControlPlane::send_down(const std::string& text) {
+  for (const int child : children_) wire_.send(child, text);
+}
+
+// --- facts ------------------------------------------------------------------------------------
+
+void ControlPlane::note_dead(int rank, std::string_view how, int from) {
+  if (rank < 0 || rank >= options_.ranks || dead_.contains(rank)) return;
+  if (rank == options_.rank) how = "the other ranks could not reach it";
+  dead_.emplace(rank, how);
+  if (rank == options_.rank) give_up();
+  children_.erase(rank);
+  spread(message(Kind::dead).value(rank).text(how).take(), from);
+  refresh_tree();
+}
+
+// The others go on without this rank: what it waits for will not come.
+void ControlPlane::give_up() {
+  GatherResult result;
+  result.error = Error(Code::remote, "the other ranks could not reach this one");
+  for (auto& [key, pending] : pending_) {
+    ready_.emplace_back(key.comm, [done = std::move(pending.done), result] { done(result); });
+  }
+  pending_.clear();
+}
+
+void ControlPlane::note_left(int rank, int from) {
+  if (rank < 0 || rank >= options_.ranks || rank == options_.rank) return;
+  if (from == rank) wire_.send(rank, message(Kind::farewell).take());
+  if (!left_.insert(rank).second) return;
+  spread(message(Kind::left).value(rank).take(), from);
+  children_.erase(rank);
+  refresh_tree();
+}
+
+// Only the root needs to know; those on the way keep it for the next one.
+void ControlPlane::note_gone(CommKey comm, int rank) {
+  if (!gone_[comm].insert(rank).second) return;
+  if (started_ && !is_root())
+    wire_.send(parent_, message(Kind::gone).value(comm).value(rank).take());
+}
+
+void ControlPlane::note_revoked(CommKey comm, const Error& error, int from) {
+  if (!error || !revoked_.emplace(comm, error).second) return;
+  Packer packer = message(Kind::revoked);
+  packer.value(comm);
+  pack(packer, error);
+  spread(packer.take(), from);
+}
+
+void ControlPlane::on_lost(int rank, std::string_view how) {
+  const std::lock_guard lock(mutex_);
+  if (!left_.contains(rank)) note_dead(rank, how, -1);
+}
+
+// --- communicators ----------------------------------------------------------------------------
+
+void ControlPlane::add(CommKey comm, std::vector<int> members, CommWatcher& watcher) {
+  const std::lock_guard lock(mutex_);
+  Member member;
+  member.ranks = std::move(members);
+  member.watcher = &watcher;
+  members_.insert_or_assign(comm, std::move(member));
+}
+
+void ControlPlane::remove(CommKey comm) {
+  const std::lock_guard calling(calling_);
+  const std::lock_guard lock(mutex_);
+  if (members_.erase(comm) == 0) return;
+  std::erase_if(pending_, [&](const auto& entry) { return entry.first.comm == comm; });
+  std::erase_if(ready_, [&](const auto& entry) { return entry.first == comm; });
+  note_gone(comm, options_.rank);
+}
+
+void ControlPlane::revoke(CommKey comm, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  const auto found = members_.find(comm);
+  if (found != members_.end()) found->second.told = true;  // it comes from there
+  note_revoked(comm, error, -1);
+}
+
+void ControlPlane::tell_watchers() {
+  for (auto& [comm, member] : members_) {
+    if (member.told) continue;
+    Error error;
+    if (const auto found = revoked_.find(comm); found != revoked_.end()) error = found->second;
+    for (const auto& [rank, how] : dead_) {
+      const int place = place_of(member.ranks, rank);
+      if (place < 0 || error) continue;
+      error = Error(Code::remote, fmt::format("rank {}: {}", place, how), place);
+    }
+    if (!error) continue;
+    member.told = true;
+    ready_.emplace_back(comm, [watcher = member.watcher, error] { watcher->on_revoked(error); });
+  }
+}
+
+std::vector<int> ControlPlane::dead() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (const auto& [rank, how] : dead_) ranks.push_back(rank);
+  return ranks;
+}
+
+std::string ControlPlane::cause_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = dead_.find(rank);
+  return found == dead_.end() ? std::string() : found->second;
+}
+
+int ControlPlane::parent() const {
+  const std::lock_guard lock(mutex_);
+  return parent_;
+}
+
+// --- messages ---------------------------------------------------------------------------------
+
+void ControlPlane::on_message(int from, std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (!started_) return;
+  if (!dead_.contains(from)) return hear(from, text);
+  // Given up by all others: whatever it says, it is told so, and nothing else.
+  if (Unpacker(text).value<Kind>() != Kind::hello) return;
+  wire_.send(from, message(Kind::facts).take() + all_facts());
+}
+
+void ControlPlane::hear(int from, std::string_view text) {
+  Unpacker in(text);
+  switch (in.value<Kind>()) {
+    case Kind::hello:
+      children_.insert(from);
+      hear_facts(in, from);
+      wire_.send(from, message(Kind::facts).take() + all_facts());
+      break;
+    case Kind::facts:
+      hear_facts(in, from);
+      break;
+    case Kind::dead: {
+      const int rank = in.value<int>();
+      note_dead(rank, in.text(), from);
+      break;
+    }
+    case Kind::left:
+      note_left(in.value<int>(), from);
+      break;
+    case Kind::farewell:
+      acknowledged_ |= from == parent_;
+      break;
+    case Kind::gone: {
+      const auto comm = in.value<CommKey>();
+      note_gone(comm, in.value<int>());
+      break;
+    }
+    case Kind::revoked: {
+      const auto comm = in.value<CommKey>();
+      note_revoked(comm, unpack_error(in), from);
+      break;
+    }
+    case Kind::contribution:
+      hear_contribution(in, std::string(text));
+      break;
+    case Kind::stall:
+      hear_stall(in, std::string(text));
+      break;
+    case Kind::answer:
+      hear_answer(in, std::string(text));
+      break;
+    case Kind::result:
+      hear_result(in, std::string(text), from);
+      break;
+    case Kind::question:
+      hear_question(in, std::string(text));
+      break;
+  }
+}
+
+// --- agreement --------------------------------------------------------------------------------
+
+void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int>& participants,
+                          std::string blob, Done done) {
+  const std::lock_guard lock(mutex_);
+  Pending& pending = pending_[key];
+  pending = {need, participants, std::move(blob), std::move(done)};
+  contribute(key, pending);
+}
+
+void ControlPlane::contribute(const GatherKey& key, const Pending& pending) {
+  Packer packer = message(Kind::contribution);
+  packer.value(key.comm).value(key.round).value(pending.need).numbers(pending.participants);
+  packer.value(options_.rank).text(pending.blob);
+  send_up(packer.take());
+}
+
+void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole) {
+  if (!is_root()) return send_up(whole);
+  const auto comm = in.value<CommKey>();
+  const GatherKey key{comm, in.value<std::uint32_t>()};
+  // It has been decided: the way back was cut.
+  if (const auto known = results_.find(key); known != results_.end()) {
+    return send_down(known->second);
+  }
+  const auto need = in.value<Need>();
+  const std::vector<int> participants = in.numbers();
+  const int rank = in.value<int>();
+  const std::string blob(in.text());
+  if (!in.whole()) return;
+  Collecting& collecting = collecting_[key];
+  if (collecting.participants.empty()) {
+    collecting.need = need;
+    collecting.participants = participants;
+    collecting.since_ns = now_ns_;
+  }
+  collecting.blobs[rank] = blob;
+}
+
+// What can be decided by now; a decision takes its entry out of the table.
+void ControlPlane::decide_all() {
+  if (!is_root()) {
+    collecting_.clear();  // it is another's now; those who wait contribute there
+    return;
+  }
+  for (auto entry = collecting_.begin(); entry != collecting_.end();) {
+    const auto next = std::next(entry);
+    decide(entry->first, entry->second);
+    entry = next;
+  }
+}
+
+void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
+  const auto gone = gone_.find(key.comm);
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < collecting.participants.size(); ++i) {
+    const int rank = collecting.participants[i];
+    const int place = static_cast<int>(i);
+    const bool let_go = gone != gone_.end() && gone->second.contains(rank);
+    if (lives(rank) && !let_go) {
+      if (!collecting.blobs.contains(rank)) missing.push_back(place);
+    } else if (collecting.need == Need::all && !collecting.blobs.contains(rank)) {
+      const auto how = dead_.find(rank);
+      const std::string why = how == dead_.end() ? "it has left" : how->second;
+      const Error error(Code::remote, fmt::format("rank {}: {}", place, why), place);
+      return conclude(key, error, {});
+    }
+  }
+  if (collecting.need == Need::all) {
+    if (const auto cause = revoked_.find(key.comm); cause != revoked_.end()) {
+      return conclude(key, cause->second, {});
+    }
+  }
+  if (missing.empty()) return conclude(key, {}, collecting.blobs);
+  const double waited = static_cast<double>(now_ns_ - collecting.since_ns) / second_ns;
+  if (options_.timeout_s == 0 || waited < options_.timeout_s) return;
+  conclude(key,
+           Error(Code::remote,
+                 fmt::format("{} did not take part within {} s", list(missing), options_.timeout_s),
+                 missing.front()),
+           {});
+}
+
+void ControlPlane::conclude(GatherKey key, const Error& error,
+                            const std::map<int, std::string>& blobs) {
+  Packer packer = message(Kind::result);
+  packer.value(key.comm).value(key.round);
+  pack(packer, error);
+  std::vector<int> dead;
+  for (const auto& [rank, how] : dead_) dead.push_back(rank);
+  packer.numbers(dead);
+  packer.value(static_cast<std::uint32_t>(blobs.size()));
+  for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
+  const std::string whole = packer.take();
+  Unpacker in(whole);
+  in.value<Kind>();
+  hear_result(in, whole, -1);
+}
+
+void ControlPlane::keep_result(const GatherKey& key, std::string_view packed) {
+  results_.emplace(key, packed);
+  result_order_.push_back(key);
+  if (result_order_.size() <= results_kept) return;
+  results_.erase(result_order_.front());
+  result_order_.erase(result_order_.begin());
+}
+
+void ControlPlane::hear_result(Unpacker& in, const std::string& whole, int from) {
+  const auto comm = in.value<CommKey>();
+  const GatherKey key{comm, in.value<std::uint32_t>()};
+  if (results_.contains(key)) return;
+  GatherResult result;
+  result.error = unpack_error(in);
+  result.dead = in.numbers();
+  const auto count = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
+    const int rank = in.value<int>();
+    result.blobs.emplace(rank, in.text());
+  }
+  if (!in.whole()) return;
+  keep_result(key, whole);
+  collecting_.erase(key);
+  // Up as well: a new root may hear from somebody who has it before it decides itself.
+  spread(whole, from);
+  const auto found = pending_.find(key);
+  if (found == pending_.end()) return;
+  ready_.emplace_back(
+      comm, [done = std::move(found->second.done), result = std::move(result)] { done(result); });
+  pending_.erase(found);
+}
+
+// --- calls that get no further ----------------------------------------------------------------
+
+// Without the lock: watchers may use what they like. remove() waits for the end of the turn.
+ControlPlane::Stalls ControlPlane::look_for_stalls(std::uint64_t now_ns) {
+  std::vector<std::pair<CommKey, CommWatcher*>> watchers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [comm, member] : members_) watchers.emplace_back(comm, member.watcher);
+  }
+  Stalls stalls;
+  for (const auto& [comm, watcher] : watchers) {
+    std::optional<Stall> stall = watcher->look(now_ns);
+    if (stall && stall->seconds >= options_.report_s) stalls.emplace(comm, std::move(*stall));
+  }
+  return stalls;
+}
+
+void ControlPlane::report(const Stalls& stalls) {
+  for (const auto& [comm, stall] : stalls) {
+    const auto found = members_.find(comm);
+    if (found == members_.end() || found->second.told) continue;
+    Member& member = found->second;
+    if (now_ns_ - member.reported_ns >= report_again_ns) {
+      member.reported_ns = now_ns_;
+      report(comm, member, stall);
+    }
+    if (stall.seconds >= options_.warn_s && member.warned_call != stall.call.number) {
+      member.warned_call = stall.call.number;
+      ready_.emplace_back(
+          comm, [watcher = member.watcher, stall = stall] { watcher->on_stalled(stall); });
+    }
+  }
+}
+
+void ControlPlane::suspect(CommKey comm, const CallNote& call) {
+  const std::lock_guard lock(mutex_);
+  const auto found = members_.find(comm);
+  if (found == members_.end() || !started_) return;
+  Stall stall;
+  stall.call = call;
+  report(comm, found->second, stall);
+}
+
+void ControlPlane::report(CommKey comm, const Member& member, const Stall& stall) {
+  Packer packer = message(Kind::stall);
+  packer.value(comm).numbers(member.ranks).value(options_.rank);
+  pack(packer, stall.call);
+  packer.value(stall.seconds).value(stall.waits_for);
+  send_up(packer.take());
+}
+
+void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
+  if (!is_root()) return send_up(whole);
+  const auto comm = in.value<CommKey>();
+  const std::vector<int> members = in.numbers();
+  const int rank = in.value<int>();
+  Stall stall;
+  stall.call = unpack_call(in);
+  stall.seconds = in.value<double>();
+  stall.waits_for = in.value<int>();
+  if (!in.whole() || revoked_.contains(comm)) return;
+
+  const InquiryKey key{comm, stall.call.number};
+  const auto [entry, fresh] = inquiries_.try_emplace(key);
+  Inquiry& inquiry = entry->second;
+  inquiry.members = members;
+  inquiry.notes[rank] = stall.call;
+  if (!fresh && options_.timeout_s > 0 && stall.seconds >= options_.timeout_s) {
+    return note_revoked(comm, blame(key, inquiry, place_of(members, rank), stall), -1);
+  }
+  const std::string question = message(Kind::question).value(comm).value(stall.call.number).take();
+  inquiry.asked_ns = now_ns_;
+  Unpacker asked(question);
+  asked.value<Kind>();
+  hear_question(asked, question);
+}
+
+void ControlPlane::hear_question(Unpacker& in, const std::string& whole) {
+  send_down(whole);
+  const auto comm = in.value<CommKey>();
+  const auto number = in.value<std::uint32_t>();
+  const auto member = members_.find(comm);
+  if (member == members_.end()) return;
+  const std::optional<CallNote> call = member->second.watcher->find_call(number);
+  if (!call) return;
+  Packer packer = message(Kind::answer);
+  packer.value(comm).value(options_.rank);
+  pack(packer, *call);
+  send_up(packer.take());
+}
+
+void ControlPlane::hear_answer(Unpacker& in, const std::string& whole) {
+  if (!is_root()) return send_up(whole);
+  const auto comm = in.value<CommKey>();
+  const int rank = in.value<int>();
+  const CallNote call = unpack_call(in);
+  const auto found = inquiries_.find({comm, call.number});
+  if (!in.whole() || found == inquiries_.end()) return;
+  found->second.notes[rank] = call;
+  compare(found->first, found->second);
+}
+
+// Ranks are compared with the lowest one that has begun the call.
+void ControlPlane::compare(const InquiryKey& key, const Inquiry& inquiry) {
+  const auto& [first, expected] = *inquiry.notes.begin();
+  for (const auto& [rank, call] : inquiry.notes) {
+    if (call.digest == expected.digest) continue;
+    const int one = place_of(inquiry.members, first);
+    const int other = place_of(inquiry.members, rank);
+    note_revoked(key.first,
+                 Error(Code::invalid_usage,
+                       fmt::format("ranks disagree on call {} of this communicator: rank {} called "
+                                   "{}, rank {} called {}",
+                                   key.second, one, expected.text, other, call.text),
+                       other),
+                 -1);
+    return;
+  }
+}
+
+// Who keeps a call from getting on: ranks that have not called it, else the one waited for.
+Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int reporter,
+                          const Stall& stall) const {
+  std::vector<int> absent;
+  for (std::size_t i = 0; i < inquiry.members.size(); ++i) {
+    const int rank = inquiry.members[i];
+    if (!inquiry.notes.contains(rank)) absent.push_back(static_cast<int>(i));
+  }
+  const std::string call = fmt::format("call {} ({})", key.second, stall.call.text);
+  if (!absent.empty()) {
+    return {Code::remote,
+            fmt::format("{} did not call {} within {} s, or has stopped", list(absent), call,
+                        options_.timeout_s),
+            absent.front()};
+  }
+  return {Code::remote,
+          fmt::format("rank {} has waited {:.0f} s for rank {} in {}", reporter, stall.seconds,
+                      stall.waits_for, call),
+          stall.waits_for};
+}
+
+// --- time -------------------------------------------------------------------------------------
+
+void ControlPlane::turn(std::uint64_t now_ns) {
+  const std::lock_guard calling(calling_);
+  const Stalls stalls = look_for_stalls(now_ns);
+  std::vector<std::pair<CommKey, std::function<void()>>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    now_ns_ = now_ns;
+    if (started_) {
+      decide_all();
+      report(stalls);
+      std::erase_if(inquiries_, [&](const auto& entry) {
+        return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;
+      });
+    }
+    tell_watchers();
+    calls.swap(ready_);
+  }
+  for (const auto& [comm, call] : calls) call();
+}
+
+}  // namespace pith

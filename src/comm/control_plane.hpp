@@ -1,0 +1,232 @@
+// The control plane: what the ranks of a job tell each other besides data. Who has died, which
+// communicators are revoked and why, agreement, and why a call does not get on.
+//
+// Ranks form a tree: those that live, in the order of their numbers, as a heap of `fanout`. The
+// lowest live rank is its root. What is known spreads as facts, which only ever grow in number, so
+// that ranks with different knowledge may build different trees for a while: whoever learns of a
+// death computes its parent anew and tells it all it knows, whoever hears something new passes it
+// on, and once nothing is new all have the same facts and hence the same tree.
+//
+// Agreement is a gather: every participant contributes a blob, the root decides when all that must
+// have contributed, and the result goes to all. When the root dies, participants contribute to the
+// next one, or tell it the result if they have it; it cannot decide again before it has heard from
+// all that live, so no two live ranks ever see different results.
+//
+// Handlers instead of coroutines: facts have no order, so there is nothing to await. The same code
+// runs on sockets, between threads, and in virtual time; it never waits and has no thread of its
+// own. Thread-safe; watchers are called by whoever calls turn(), without the lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/control_wire.hpp"
+#include "comm/packing.hpp"
+#include "core/error.hpp"
+
+namespace pith {
+
+// Names a communicator among all of the job.
+using CommKey = std::uint64_t;
+
+// A call of a communicator as one rank sees it. Two ranks disagree where digests differ.
+struct CallNote {
+  std::uint32_t number = 0;
+  std::uint64_t digest = 0;
+  std::string text;  // "pithAllReduce of 10 float32, sum"
+};
+
+// A call that gets no further.
+struct Stall {
+  CallNote call;
+  double seconds = 0;  // without progress
+  int waits_for = -1;  // rank of the communicator, where known
+};
+
+// A communicator, as the control plane needs it. No function may wait. All but find_call may use
+// the control plane.
+class CommWatcher {
+ public:
+  // Once: no operation can succeed any more. `rank` of the error is one of the communicator.
+  virtual void on_revoked(const Error& error) = 0;
+  // The call of this number, if it has begun here and is not forgotten yet.
+  virtual std::optional<CallNote> find_call(std::uint32_t number) = 0;
+  // Every turn; tells of a call that does not get on.
+  virtual std::optional<Stall> look(std::uint64_t now_ns) = 0;
+  // A stall has lasted so long that whoever reads the log should know.
+  virtual void on_stalled(const Stall& stall) = 0;
+
+ protected:
+  ~CommWatcher() = default;
+};
+
+struct GatherKey {
+  CommKey comm = 0;
+  std::uint32_t round = 0;
+  auto operator<=>(const GatherKey&) const = default;
+};
+
+// What all participants get alike.
+struct GatherResult {
+  Error error;
+  std::vector<int> dead;             // ranks of the job that were dead when it was decided
+  std::map<int, std::string> blobs;  // by rank of the job
+};
+
+struct ControlOptions {
+  int rank = 0;
+  int ranks = 1;
+  int fanout = 32;
+  double timeout_s = 300;  // 0: never
+  double report_s = 0.25;  // without progress, before the root hears of a call
+  double warn_s = 10;      // and before there is a line in the log
+};
+
+class ControlPlane final : public ControlEars {
+ public:
+  ControlPlane(const ControlOptions& options, ControlWire& wire);
+
+  // Joins the tree. The wire must be ready to send.
+  void start(std::uint64_t now_ns);
+  // Calls watchers and callbacks, and does what time demands: call it about every 100 ms, and soon
+  // after anything has arrived.
+  void turn(std::uint64_t now_ns);
+  // This rank will leave in order, so that nobody takes its end for a death: it waits for those
+  // who are about to call it, tells its neighbours, and hears from its parent that it has passed it
+  // on. True: it may go now. Ask again after a turn.
+  bool try_to_leave();
+  // Whatever comes is not heard any more.
+  void close();
+
+  void on_message(int from, std::string_view message) override;
+  void on_lost(int rank, std::string_view how) override;
+
+  // `members`: ranks of the job, by rank of the communicator. A communicator that was revoked
+  // before hears of it in the next turn. After remove() the watcher is not called any more.
+  void add(CommKey comm, std::vector<int> members, CommWatcher& watcher);
+  void remove(CommKey comm);
+  // Here and at all members. The first cause counts.
+  void revoke(CommKey comm, const Error& error);
+  // A message showed that ranks disagree about this call: the root compares and revokes.
+  void suspect(CommKey comm, const CallNote& call);
+
+  enum class Need {
+    all,   // every participant; a death or a revoked communicator is an error
+    live,  // those participants that live and still hold the communicator
+  };
+  // Collective over the participants (ranks of the job), in the same order of keys. `done` is
+  // called from turn().
+  using Done = std::function<void(const GatherResult&)>;
+  void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
+              std::string blob, Done done);
+
+  // Ranks of the job that are known to be dead.
+  std::vector<int> dead() const;
+  // Why, or empty.
+  std::string cause_of(int rank) const;
+  int parent() const;
+
+ private:
+  struct Member {
+    std::vector<int> ranks;
+    CommWatcher* watcher = nullptr;
+    bool told = false;              // the watcher knows that it is revoked
+    std::uint64_t reported_ns = 0;  // the last report of a stall
+    std::uint32_t warned_call = 0;
+  };
+  struct Pending {
+    Need need;
+    std::vector<int> participants;
+    std::string blob;
+    Done done;
+  };
+  // At the root.
+  struct Collecting {
+    Need need = Need::all;
+    std::vector<int> participants;
+    std::map<int, std::string> blobs;
+    std::uint64_t since_ns = 0;
+  };
+  struct Inquiry {
+    std::vector<int> members;
+    std::map<int, CallNote> notes;  // by rank of the job
+    std::uint64_t asked_ns = 0;
+  };
+  using InquiryKey = std::pair<CommKey, std::uint32_t>;
+  enum class Kind : std::uint8_t;
+
+  bool lives(int rank) const { return !dead_.contains(rank) && !left_.contains(rank); }
+  bool is_root() const { return parent_ < 0; }
+  static Packer message(Kind kind);
+
+  void refresh_tree();
+  void say_hello();
+  std::string all_facts() const;
+  void hear_facts(Unpacker& in, int from);
+  void spread(const std::string& message, int except);
+  void send_up(const std::string& message);
+  void send_down(const std::string& message);
+
+  void note_dead(int rank, std::string_view how, int from);
+  void give_up();
+  void note_left(int rank, int from);
+  std::vector<int> expected_children() const;
+  void announce_departure();
+  void note_gone(CommKey comm, int rank);
+  void note_revoked(CommKey comm, const Error& error, int from);
+  void tell_watchers();
+
+  void hear(int from, std::string_view text);
+  void hear_contribution(Unpacker& in, const std::string& whole);
+  void hear_result(Unpacker& in, const std::string& whole, int from);
+  void contribute(const GatherKey& key, const Pending& pending);
+  void decide_all();
+  void decide(GatherKey key, const Collecting& collecting);
+  void conclude(GatherKey key, const Error& error, const std::map<int, std::string>& blobs);
+  void keep_result(const GatherKey& key, std::string_view packed);
+
+  using Stalls = std::map<CommKey, Stall>;
+  Stalls look_for_stalls(std::uint64_t now_ns);
+  void report(const Stalls& stalls);
+  void report(CommKey comm, const Member& member, const Stall& stall);
+  void hear_stall(Unpacker& in, const std::string& whole);
+  void hear_question(Unpacker& in, const std::string& whole);
+  void hear_answer(Unpacker& in, const std::string& whole);
+  void compare(const InquiryKey& key, const Inquiry& inquiry);
+  Error blame(const InquiryKey& key, const Inquiry& inquiry, int reporter,
+              const Stall& stall) const;
+
+  const ControlOptions options_;
+  ControlWire& wire_;
+  mutable std::mutex mutex_;
+  std::mutex calling_;  // held while watchers are called; remove() waits for it
+  std::uint64_t now_ns_ = 0;
+
+  // facts
+  std::map<int, std::string> dead_;  // rank of the job: why
+  std::set<int> left_;
+  std::map<CommKey, Error> revoked_;
+  std::map<CommKey, std::set<int>> gone_;  // ranks that let go of a communicator, for the root
+
+  bool started_ = false;
+  bool leaving_ = false;
+  bool announced_ = false;     // to the present neighbours
+  bool acknowledged_ = false;  // by the present parent
+  int parent_ = -1;
+  std::set<int> children_;  // that have said hello
+  std::map<CommKey, Member> members_;
+  std::map<GatherKey, Pending> pending_;
+  std::map<GatherKey, std::string> results_;
+  std::vector<GatherKey> result_order_;
+  std::map<GatherKey, Collecting> collecting_;
+  std::map<InquiryKey, Inquiry> inquiries_;
+  std::vector<std::pair<CommKey, std::function<void()>>> ready_;  // for this turn, unlocked
+};
+
+}  // namespace pith

@@ -1,0 +1,199 @@
+#include "comm/control_seat.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "comm/control_tcp.hpp"
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint64_t goodbye_ns = 1'000'000'000;
+
+ControlOptions options_of(int rank, int ranks, const Settings& settings) {
+  ControlOptions options;
+  options.rank = rank;
+  options.ranks = ranks;
+  options.timeout_s = settings.timeout;
+  return options;
+}
+
+// Where ranks have died, the others may be waiting for each other in vain.
+void depart(ControlSeat& seat, ControlPlane& plane) {
+  const std::uint64_t patience = plane.dead().empty() ? goodbye_ns : goodbye_ns / 4;
+  const std::uint64_t until = monotonic_ns() + patience;
+  while (!plane.try_to_leave() && monotonic_ns() < until) {
+    ControlThread::instance().wake();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  ControlThread::instance().remove(seat);
+  plane.close();
+}
+
+// Between processes.
+class TcpSeat final : public ControlSeat {
+ public:
+  TcpSeat(int rank, int ranks, const Secret& secret, const Settings& settings)
+      : ControlSeat(options_of(rank, ranks, settings), wire_, secret),
+        wire_({rank, ranks, secret, settings.heartbeat, {}}) {}
+  ~TcpSeat() override {
+    if (running_) depart(*this, plane_);
+    wire_.close(monotonic_ns() + goodbye_ns);
+  }
+
+  Error start(Gatherer& bootstrap, const std::string& host) {
+    Expected<std::string> address = wire_.listen(host);
+    if (!address) return address.error();
+    Expected<std::vector<std::string>> addresses = bootstrap.gather(*address);
+    if (!addresses) return addresses.error();
+    wire_.set_addresses(std::move(*addresses));
+    plane_.start(monotonic_ns());
+    running_ = true;
+    ControlThread::instance().add(*this);
+    return {};
+  }
+  void turn(std::uint64_t now_ns) override {
+    wire_.progress(plane_);
+    plane_.turn(now_ns);
+  }
+  int descriptor() const override { return wire_.descriptor(); }
+
+ private:
+  ControlTcp wire_;
+  bool running_ = false;
+};
+
+// Messages between ranks of one process.
+class ThreadHub {
+ public:
+  explicit ThreadHub(int ranks) : inboxes_(static_cast<std::size_t>(ranks)) {}
+  using Message = std::pair<int, std::string>;
+
+  void post(int from, int to, std::string message) {
+    {
+      const std::lock_guard lock(mutex_);
+      inboxes_[static_cast<std::size_t>(to)].emplace_back(from, std::move(message));
+    }
+    ControlThread::instance().wake();
+  }
+  std::deque<Message> take(int rank) {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(inboxes_[static_cast<std::size_t>(rank)], {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::deque<Message>> inboxes_;
+};
+
+class ThreadWire final : public ControlWire {
+ public:
+  ThreadWire(std::shared_ptr<ThreadHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  void send(int to, std::string message) override { hub_->post(rank_, to, std::move(message)); }
+  void hang_up(int) override {}
+  void progress(ControlEars& ears) {
+    for (const auto& [from, text] : hub_->take(rank_)) ears.on_message(from, text);
+  }
+
+ private:
+  const std::shared_ptr<ThreadHub> hub_;
+  const int rank_;
+};
+
+class ThreadSeat final : public ControlSeat {
+ public:
+  ThreadSeat(std::shared_ptr<ThreadHub> hub, int rank, int ranks, const Settings& settings)
+      : ControlSeat(options_of(rank, ranks, settings), wire_, Secret{}),
+        wire_(std::move(hub), rank) {
+    plane_.start(monotonic_ns());
+    ControlThread::instance().add(*this);
+  }
+  ~ThreadSeat() override { depart(*this, plane_); }
+  void turn(std::uint64_t now_ns) override {
+    wire_.progress(plane_);
+    plane_.turn(now_ns);
+  }
+  int descriptor() const override { return -1; }
+
+ private:
+  ThreadWire wire_;
+};
+
+}  // namespace
+
+Expected<std::shared_ptr<ControlSeat>> ControlSeat::over_tcp(Gatherer& bootstrap, int rank,
+                                                             int ranks, const Secret& secret,
+                                                             const Settings& settings) {
+  auto seat = std::make_shared<TcpSeat>(rank, ranks, secret, settings);
+  if (Error error = seat->start(bootstrap, settings.host)) return error;
+  return std::shared_ptr<ControlSeat>(std::move(seat));
+}
+
+std::vector<std::shared_ptr<ControlSeat>> ControlSeat::among_threads(int ranks,
+                                                                     const Settings& settings) {
+  const auto hub = std::make_shared<ThreadHub>(ranks);
+  std::vector<std::shared_ptr<ControlSeat>> seats;
+  for (int rank = 0; rank < ranks; ++rank) {
+    seats.push_back(std::make_shared<ThreadSeat>(hub, rank, ranks, settings));
+  }
+  return seats;
+}
+
+void ControlSeat::revoke(CommKey comm, const Error& error) {
+  plane_.revoke(comm, error);
+  ControlThread::instance().wake();
+}
+
+void ControlSeat::suspect(CommKey comm, const CallNote& call) {
+  plane_.suspect(comm, call);
+  ControlThread::instance().wake();
+}
+
+void ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
+                         const std::vector<int>& participants, std::string blob,
+                         ControlPlane::Done done) {
+  plane_.gather(key, need, participants, std::move(blob), std::move(done));
+  ControlThread::instance().wake();
+}
+
+GatherResult ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
+                                 const std::vector<int>& participants, std::string blob) {
+  auto promise = std::make_shared<std::promise<GatherResult>>();
+  std::future<GatherResult> result = promise->get_future();
+  gather(key, need, participants, std::move(blob),
+         [promise](const GatherResult& decided) { promise->set_value(decided); });
+  return result.get();
+}
+
+ControlGatherer::ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members,
+                                 double timeout_s)
+    : Gatherer(timeout_s), seat_(seat), comm_(comm), members_(std::move(members)) {}
+
+Error ControlGatherer::failure() const {
+  for (const int rank : seat_.plane().dead()) {
+    const auto found = std::find(members_.begin(), members_.end(), rank);
+    if (found == members_.end()) continue;
+    const auto place = static_cast<int>(found - members_.begin());
+    return {Code::remote, fmt::format("rank {}: {}", place, seat_.plane().cause_of(rank)), place};
+  }
+  return {};
+}
+
+Expected<std::vector<std::string>> ControlGatherer::gather(const std::string& mine) {
+  const GatherResult result =
+      seat_.gather({comm_, round_++}, ControlPlane::Need::all, members_, mine);
+  if (result.error) return result.error;
+  std::vector<std::string> blobs;
+  for (const int member : members_) blobs.push_back(result.blobs.at(member));
+  return blobs;
+}
+
+}  // namespace pith

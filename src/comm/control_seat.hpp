@@ -1,0 +1,65 @@
+// One rank's place at the control plane of its job: the plane, the wire below it, and the thread
+// that turns them. Shared by all communicators that descend from the rank's first one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap.hpp"
+#include "comm/control_plane.hpp"
+#include "comm/control_thread.hpp"
+#include "comm/unique_id.hpp"
+#include "core/settings.hpp"
+
+namespace pith {
+
+class ControlSeat : public Controlled {
+ public:
+  // Leaves the job in order.
+  ~ControlSeat() override = default;
+  ControlSeat(const ControlSeat&) = delete;
+  ControlSeat& operator=(const ControlSeat&) = delete;
+
+  // Collective over the ranks that hold the id, which meet at `bootstrap`.
+  static Expected<std::shared_ptr<ControlSeat>> over_tcp(Gatherer& bootstrap, int rank, int ranks,
+                                                         const Secret& secret,
+                                                         const Settings& settings);
+  // One for each of `ranks` ranks of this process.
+  static std::vector<std::shared_ptr<ControlSeat>> among_threads(int ranks,
+                                                                 const Settings& settings);
+
+  ControlPlane& plane() { return plane_; }
+  const Secret& secret() const { return secret_; }
+  // The same, and the thread looks at once.
+  void revoke(CommKey comm, const Error& error);
+  void suspect(CommKey comm, const CallNote& call);
+  void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
+              std::string blob, ControlPlane::Done done);
+  // Waits for the result. Not from a watcher.
+  GatherResult gather(const GatherKey& key, ControlPlane::Need need,
+                      const std::vector<int>& participants, std::string blob);
+
+ protected:
+  ControlSeat(const ControlOptions& options, ControlWire& wire, const Secret& secret)
+      : plane_(options, wire), secret_(secret) {}
+
+  ControlPlane plane_;
+  const Secret secret_;
+};
+
+// Start-up of a communicator whose ranks have a control plane already.
+class ControlGatherer final : public Gatherer {
+ public:
+  ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members, double timeout_s);
+  Expected<std::vector<std::string>> gather(const std::string& mine) override;
+  Error failure() const override;
+
+ private:
+  ControlSeat& seat_;
+  const CommKey comm_;
+  const std::vector<int> members_;  // ranks of the job
+  std::uint32_t round_ = 0;
+};
+
+}  // namespace pith

@@ -1,0 +1,253 @@
+#include "comm/control_tcp.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "comm/blob.hpp"
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr const char* purpose = "control";
+constexpr std::uint64_t handshake_ns = 10'000'000'000;
+constexpr std::size_t most_strangers = 256;
+// A message of no bytes says that its sender leaves; what follows it is the end.
+constexpr std::uint32_t goodbye = 0;
+constexpr const char* in_order = "in order";
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+void append_frame(std::string& out, std::string_view message) {
+  const auto size = static_cast<std::uint32_t>(message.size());
+  out.append(reinterpret_cast<const char*>(&size), sizeof size);
+  out.append(message);
+}
+
+// After so long without an answer of the other kernel the connection breaks.
+void keep_watch(int fd, double heartbeat_s) {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof value);
+  };
+  const int third = std::max(1, static_cast<int>(heartbeat_s / 3));
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, third);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, third);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(heartbeat_s * 1000));
+}
+
+}  // namespace
+
+Expected<std::string> ControlTcp::listen(const std::string& host) {
+  Expected<Descriptor> listener = listen_on(host, options_.ports);
+  if (!listener) return listener.error();
+  const Expected<Address> address = local_address(listener->get());
+  if (!address) return address.error();
+  listener_ = std::move(*listener);
+  events_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!events_) return system_error("create an epoll descriptor", errno);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) {
+    return system_error("watch the control listener", errno);
+  }
+  return format_address(*address);
+}
+
+void ControlTcp::watch(Link& link, bool added) {
+  const bool wanted = link.state == State::connecting || link.out_done < link.out.size();
+  if (!added && wanted == link.writing) return;
+  link.writing = wanted;
+  epoll_event event{};
+  event.events = static_cast<std::uint32_t>(wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  ::epoll_ctl(events_.get(), added ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, link.fd.get(), &event);
+}
+
+void ControlTcp::send(int to, std::string message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(links_.begin(), links_.end(), [to](const Link& link) {
+    return link.rank == to && !link.leaving && link.ended.empty();
+  });
+  if (found == links_.end()) return dial(to, std::move(message));
+  append_frame(found->out, message);
+  if (found->state == State::open) write(*found);
+  watch(*found, false);
+}
+
+void ControlTcp::dial(int rank, std::string first) {
+  if (rank > options_.rank) return;  // it calls us
+  const auto fail = [&](const Error& error) { late_.push_back({rank, true, error.message()}); };
+  const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(rank)]);
+  if (!address) return fail(address.error());
+  Expected<Descriptor> socket = begin_connect(*address);
+  if (!socket) return fail(socket.error());
+  Link& link = links_.emplace_back();
+  link.rank = rank;
+  link.fd = std::move(*socket);
+  link.state = State::connecting;
+  link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  link.handshake =
+      Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, 0});
+  append_frame(link.out, first);
+  keep_watch(link.fd.get(), options_.heartbeat_s);
+  watch(link, true);
+}
+
+void ControlTcp::hang_up(int rank) {
+  const std::lock_guard lock(mutex_);
+  for (Link& link : links_) {
+    if (link.rank != rank || link.leaving) continue;
+    append_frame(link.out, {});
+    link.leaving = true;
+    if (link.state == State::open) write(link);
+    watch(link, false);
+  }
+}
+
+void ControlTcp::welcome() {
+  while (strangers_.size() < most_strangers) {
+    Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted || !*accepted) return;
+    Link& link = strangers_.emplace_back();
+    link.fd = std::move(*accepted);
+    link.deadline_ns = monotonic_ns() + handshake_ns;
+    link.handshake = Handshake::acceptor(
+        options_.secret, {purpose, Greeting::any, options_.rank, options_.ranks, 0});
+    watch(link, true);
+  }
+}
+
+// A second call of a rank replaces its first: it would not call again if that one were any good.
+void ControlTcp::adopt(std::list<Link>::iterator stranger) {
+  stranger->rank = stranger->handshake.greeting().from;
+  links_.remove_if([&](const Link& link) { return link.rank == stranger->rank; });
+  keep_watch(stranger->fd.get(), options_.heartbeat_s);
+  links_.splice(links_.end(), strangers_, stranger);
+}
+
+void ControlTcp::shake(Link& link) {
+  if (link.state == State::connecting) {
+    pollfd ready{link.fd.get(), POLLOUT, 0};
+    if (::poll(&ready, 1, 0) == 0) return;
+    int cause = 0;
+    socklen_t size = sizeof cause;
+    ::getsockopt(link.fd.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
+    if (cause != 0) return end(link, fmt::format("cannot be reached ({})", std::strerror(cause)));
+    link.state = State::shaking;
+  }
+  const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
+  if (!want) return end(link, want.error().message());
+  if (*want == Handshake::Want::done) link.state = State::open;
+}
+
+void ControlTcp::read(Link& link, std::vector<News>& news) {
+  char buffer[16384];
+  while (link.ended.empty()) {
+    const ssize_t got = ::recv(link.fd.get(), buffer, sizeof buffer, 0);
+    if (got == 0) return end(link, "its process has ended");
+    if (got < 0) {
+      if (would_block(errno)) return;
+      const bool vanished = errno == ETIMEDOUT || errno == EHOSTUNREACH;
+      return end(link, vanished ? "its host does not answer"
+                                : fmt::format("its process has ended ({})", std::strerror(errno)));
+    }
+    link.in.append(buffer, static_cast<std::size_t>(got));
+    std::size_t begin = 0;
+    while (link.in.size() - begin >= sizeof(std::uint32_t)) {
+      std::uint32_t size = 0;
+      std::memcpy(&size, link.in.data() + begin, sizeof size);
+      if (size == goodbye) return end(link, in_order);
+      if (size > blob_bytes_max) return end(link, "it sent a control message that is too long");
+      if (link.in.size() - begin - sizeof size < size) break;
+      news.push_back({link.rank, false, link.in.substr(begin + sizeof size, size)});
+      begin += sizeof size + size;
+    }
+    link.in.erase(0, begin);
+  }
+}
+
+// False where the connection is broken; reading tells why.
+bool ControlTcp::write(Link& link) {
+  while (link.out_done < link.out.size()) {
+    const ssize_t sent = ::send(link.fd.get(), link.out.data() + link.out_done,
+                                link.out.size() - link.out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return would_block(errno);
+    link.out_done += static_cast<std::size_t>(sent);
+  }
+  link.out.clear();
+  link.out_done = 0;
+  return true;
+}
+
+void ControlTcp::step(Link& link, std::vector<News>& news) {
+  if (link.state != State::open) shake(link);
+  if (link.state != State::open) {
+    if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+  } else if (link.rank >= 0) {
+    read(link, news);
+    if (link.ended.empty()) write(link);
+  }
+  if (!link.ended.empty()) return;
+  if (link.leaving && link.out.empty()) return end(link, in_order);
+  watch(link, false);
+}
+
+void ControlTcp::progress(ControlEars& ears) {
+  std::vector<News> news;
+  {
+    const std::lock_guard lock(mutex_);
+    news.swap(late_);
+    welcome();
+    for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+      const auto next = std::next(stranger);
+      step(*stranger, news);
+      if (!stranger->ended.empty()) {
+        strangers_.erase(stranger);
+      } else if (stranger->state == State::open) {
+        adopt(stranger);
+      }
+      stranger = next;
+    }
+    for (Link& link : links_) {
+      step(link, news);
+      if (link.ended.empty() || link.ended == in_order || link.leaving) continue;
+      news.push_back({link.rank, true, link.ended});
+    }
+    links_.remove_if([](const Link& link) { return !link.ended.empty(); });
+  }
+  for (const News& item : news) {
+    if (item.lost) {
+      ears.on_lost(item.rank, item.text);
+    } else {
+      ears.on_message(item.rank, item.text);
+    }
+  }
+}
+
+void ControlTcp::close(std::uint64_t deadline_ns) {
+  const std::lock_guard lock(mutex_);
+  for (Link& link : links_) {
+    append_frame(link.out, {});
+    while (link.state == State::open && write(link) && !link.out.empty()) {
+      if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
+    }
+    // What lies unread when a socket closes makes the kernel drop what is still to be sent.
+    char unread[4096];
+    while (::recv(link.fd.get(), unread, sizeof unread, MSG_DONTWAIT) > 0) {
+    }
+  }
+  links_.clear();
+  strangers_.clear();
+  listener_.reset();
+}
+
+}  // namespace pith

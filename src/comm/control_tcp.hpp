@@ -1,0 +1,89 @@
+// The control plane's wire between processes: one authenticated connection for each edge of the
+// tree, made when it is first needed.
+//
+// The kernels at both ends watch the connection (keep-alive, TCP_USER_TIMEOUT): the end of a
+// process is seen at once, a host that no longer answers after `heartbeat_s`, while a process that
+// is merely stopped still has a kernel that answers. Thread-safe.
+#pragma once
+
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/control_wire.hpp"
+#include "transport/handshake.hpp"
+#include "transport/socket.hpp"
+
+namespace pith {
+
+struct ControlTcpOptions {
+  int rank = 0;
+  int ranks = 1;
+  Secret secret{};
+  double heartbeat_s = 10;
+  PortRange ports;
+};
+
+class ControlTcp final : public ControlWire {
+ public:
+  explicit ControlTcp(const ControlTcpOptions& options) : options_(options) {}
+
+  // The address for the other ranks.
+  Expected<std::string> listen(const std::string& host);
+  // By rank. Before anything is sent.
+  void set_addresses(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
+
+  void send(int to, std::string message) override;
+  void hang_up(int rank) override;
+
+  // Moves what can be moved without waiting and tells `ears` what has come.
+  void progress(ControlEars& ears);
+  // Says goodbye to everybody and writes what is left, as far as the deadline allows.
+  void close(std::uint64_t deadline_ns);
+  // Readable when progress() has something to do.
+  int descriptor() const { return events_.get(); }
+
+ private:
+  enum class State : std::uint8_t { connecting, shaking, open };
+  struct Link {
+    int rank = -1;  // -1: a stranger as yet
+    Descriptor fd;
+    Handshake handshake;
+    State state = State::shaking;
+    std::uint64_t deadline_ns = 0;  // until it must be open
+    std::string in;
+    std::string out;
+    std::size_t out_done = 0;
+    bool writing = false;  // watched for room
+    bool leaving = false;  // goodbye follows what is in `out`
+    std::string ended;     // why it is over; empty while it is not
+  };
+  struct News {
+    int rank;
+    bool lost;
+    std::string text;
+  };
+
+  void dial(int rank, std::string first);
+  void welcome();
+  void step(Link& link, std::vector<News>& news);
+  void shake(Link& link);
+  void read(Link& link, std::vector<News>& news);
+  bool write(Link& link);
+  void end(Link& link, std::string how) { link.ended = std::move(how); }
+  void watch(Link& link, bool added);
+  void adopt(std::list<Link>::iterator stranger);
+
+  const ControlTcpOptions options_;
+  std::vector<std::string> addresses_;
+  Descriptor listener_;
+  Descriptor events_;
+  std::mutex mutex_;
+  std::list<Link> links_;      // with ranks
+  std::list<Link> strangers_;  // that have not proved themselves
+  std::vector<News> late_;     // came up while no progress() was under way
+};
+
+}  // namespace pith

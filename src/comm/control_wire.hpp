@@ -1,0 +1,32 @@
+// The seam below the control plane: short messages between ranks that know each other's address,
+// apart from the data path. Sockets, threads of one process, and virtual time implement it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pith {
+
+// Who hears what a wire has to tell.
+class ControlEars {
+ public:
+  virtual void on_message(int from, std::string_view message) = 0;
+  // The rank cannot be reached any more: its process has ended, or its host does not answer.
+  virtual void on_lost(int rank, std::string_view how) = 0;
+
+ protected:
+  ~ControlEars() = default;
+};
+
+class ControlWire {
+ public:
+  virtual ~ControlWire() = default;
+
+  // Never waits. Connects where there is no connection yet; only the higher rank of a pair does
+  // that, and the lower one sends to those that have called it. Messages of a pair stay in order.
+  virtual void send(int to, std::string message) = 0;
+  // Lets go of a connection once what was sent has left; neither end takes that for a loss.
+  virtual void hang_up(int rank) = 0;
+};
+
+}  // namespace pith

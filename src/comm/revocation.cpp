@@ -1,0 +1,246 @@
+// The end of a communicator: who revokes it, who hears of it, and when its calls may return.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "comm/communicator.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint64_t ms = 1'000'000;
+// What the ranks disagree about is found out in a few messages; then what is known here must do.
+constexpr std::uint64_t dispute_ns = 500 * ms;
+// A rank that has stopped in the middle of a copy cannot say that it has let go of our buffers.
+constexpr std::uint64_t settle_ns = 700 * ms;
+constexpr std::uint64_t confirm_ns = 250 * ms;
+
+// Apart from the rounds of splits and shrinks.
+constexpr std::uint32_t settle_round = 0xffffffff;
+
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
+
+}  // namespace
+
+// Here, by whoever drives the engine; all other ranks hear of it by the control plane.
+void Communicator::revoke(const Error& error) {
+  if (state_.revoked) return;
+  state_.revoked = error;
+  is_revoked_.store(true, std::memory_order_release);
+  log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()));
+  engine_->mailbox().quiesce(state_, error);
+  for (const auto& transport : transports_) transport->quiesce(state_, error);
+  if (control_) control_->revoke(key_, error);
+  settle();
+}
+
+// From elsewhere. Whoever drives the engine ends the running calls; if nobody does, this thread.
+void Communicator::on_revoked(const Error& error) {
+  const bool ours = error.code() == Code::invalid_usage || error.code() == Code::remote;
+  {
+    const std::lock_guard lock(hearsay_mutex_);
+    heard_ = ours ? error : Error(Code::remote, error.message(), error.rank());
+  }
+  is_revoked_.store(true, std::memory_order_release);
+  if (heard_posted_.exchange(true)) return;
+  heard_work_.run = [](Work& work) {
+    auto* self = static_cast<Communicator*>(work.context);
+    Error heard;
+    {
+      const std::lock_guard lock(self->hearsay_mutex_);
+      heard = self->heard_;
+    }
+    self->revoke(heard);
+  };
+  heard_work_.context = this;
+  engine_->post(heard_work_);
+  drive_if_idle();
+}
+
+void Communicator::drive_if_idle() {
+  if (!engine_->try_own()) return;
+  engine_->progress();
+  engine_->disown();
+}
+
+// What revoked the communicator, if anything did. Precondition: the token is held.
+Error Communicator::revoked_now() {
+  if (is_revoked_.load(std::memory_order_relaxed) && !state_.revoked) engine_->progress();
+  return state_.revoked;
+}
+
+void Communicator::abort() {
+  engine_->own();
+  revoke(Error(Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()));
+  engine_->progress();
+  engine_->disown();
+}
+
+Error Communicator::error() {
+  if (!is_revoked_.load(std::memory_order_acquire)) return {};
+  engine_->own();
+  Error error = revoked_now();
+  engine_->disown();
+  return error;
+}
+
+std::vector<int> Communicator::failed() {
+  const Error cause = error();
+  const std::uint64_t until = monotonic_ns() + confirm_ns;
+  while (true) {
+    std::vector<int> failed;
+    const std::vector<int> dead = control_ ? control_->plane().dead() : std::vector<int>();
+    for (std::size_t r = 0; r < members_.size(); ++r) {
+      if (std::binary_search(dead.begin(), dead.end(), members_[r])) {
+        failed.push_back(static_cast<int>(r));
+      }
+    }
+    const bool names_one = cause.code() == Code::remote && cause.rank() >= 0;
+    if (!names_one || std::binary_search(failed.begin(), failed.end(), cause.rank()) ||
+        monotonic_ns() > until) {
+      return failed;
+    }
+    nap();
+  }
+}
+
+// --- disagreement -----------------------------------------------------------------------------
+
+void Communicator::dispute(int peer, std::uint32_t call) {
+  {
+    const std::lock_guard lock(dispute_mutex_);
+    if (dispute_.error) return;
+    dispute_.error = Mailbox::another_call(peer, call);
+  }
+  if (const std::optional<CallNote> note = recorder_.find(call)) control_->suspect(key_, *note);
+}
+
+// Messages of calls that have ended here show a peer that was in another one. Precondition: the
+// token is held.
+Error Communicator::check_left_over(std::uint32_t call) {
+  const Mailbox::LeftOver left = engine_->mailbox().find_left_over(state_.id, call);
+  if (left.peer < 0) [[likely]]
+    return {};
+  dispute(left.peer, left.call);
+  const std::uint64_t until = monotonic_ns() + 2 * dispute_ns;
+  engine_->drive_until([&] { return state_.revoked || monotonic_ns() > until; });
+  return state_.revoked;
+}
+
+// Nobody could tell more within the time.
+void Communicator::look_at_dispute(std::uint64_t now_ns) {
+  Error error;
+  {
+    const std::lock_guard lock(dispute_mutex_);
+    if (!dispute_.error) return;
+    if (dispute_.since_ns == 0) dispute_.since_ns = now_ns;
+    if (now_ns - dispute_.since_ns < dispute_ns) return;
+    error = dispute_.error;
+  }
+  on_revoked(error);
+}
+
+// --- the last touch ---------------------------------------------------------------------------
+//
+// Peers that reach our memory may be in the middle of a copy when the communicator is revoked, so
+// our calls return only when all of them have ended their own: a gather over those that live. One
+// that has been stopped does not answer, so there is a limit.
+
+// Precondition: the token is held.
+void Communicator::settle() {
+  if (!state_.revoked || active_.load(std::memory_order_relaxed) > 0) return;
+  if (settling_.exchange(true)) return;
+  settling_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  if (!context_.views || !control_) {
+    all_settled_.store(true, std::memory_order_release);
+    return;
+  }
+  control_->gather({key_, settle_round}, ControlPlane::Need::live, members_, "",
+                   [this](const GatherResult&) {
+                     all_settled_.store(true, std::memory_order_release);
+                     finish_settled(monotonic_ns());
+                   });
+}
+
+bool Communicator::settled(std::uint64_t now_ns) const {
+  if (all_settled_.load(std::memory_order_acquire)) return true;
+  const std::uint64_t since = settling_since_ns_.load(std::memory_order_relaxed);
+  return since != 0 && now_ns - since > settle_ns;
+}
+
+void Communicator::wait_until_settled() {
+  const std::uint64_t until = monotonic_ns() + settle_ns;
+  while (!settled(monotonic_ns()) && monotonic_ns() < until) nap();
+}
+
+// A background call has ended. Its owner may free what belongs to it once it knows.
+void Communicator::finish(CallGroup& group, const Error& error) {
+  if (!error || !state_.exposed || settled(monotonic_ns())) return group.finish_one(error);
+  const std::lock_guard lock(unsettled_mutex_);
+  unsettled_.emplace_back(&group, error);
+}
+
+void Communicator::finish_settled(std::uint64_t now_ns) {
+  if (!settled(now_ns)) return;
+  std::vector<std::pair<CallGroup*, Error>> ended;
+  {
+    const std::lock_guard lock(unsettled_mutex_);
+    ended.swap(unsettled_);
+  }
+  for (const auto& [group, error] : ended) group->finish_one(error);
+}
+
+// --- calls that get no further ----------------------------------------------------------------
+
+std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
+  if (is_revoked_.load(std::memory_order_acquire)) {
+    drive_if_idle();
+    finish_settled(now_ns);
+    return std::nullopt;
+  }
+  look_at_dispute(now_ns);
+  const std::optional<CallNote> call = recorder_.oldest_unfinished();
+  const std::uint32_t moves = engine_->moves();
+  if (!call || call->number != watched_.call || moves != watched_.moves) {
+    watched_ = {call ? call->number : 0, moves, now_ns};
+    return std::nullopt;
+  }
+  Stall stall;
+  stall.call = *call;
+  stall.seconds = static_cast<double>(now_ns - watched_.since_ns) / 1e9;
+  stall.waits_for = waits_for_.load(std::memory_order_relaxed);
+  if (now_ns - watched_.since_ns > 150 * ms) look_who_is_waited_for();
+  return stall;
+}
+
+// Known to the engine only; the answer is there at the next look.
+void Communicator::look_who_is_waited_for() {
+  if (look_posted_.exchange(true)) return;
+  look_work_.context = this;
+  look_work_.run = [](Work& work) {
+    auto* self = static_cast<Communicator*>(work.context);
+    int peer = -1;
+    self->engine_->mailbox().for_each_waiting([&](int from, const Tag&) {
+      if (peer < 0) peer = from;
+    });
+    self->waits_for_.store(peer, std::memory_order_relaxed);
+    self->look_posted_.store(false, std::memory_order_release);
+  };
+  engine_->post(look_work_);
+}
+
+void Communicator::on_stalled(const Stall& stall) {
+  std::string text =
+      fmt::format("rank {} has waited {:.0f} s for rank {} in call {} ({})", rank(), stall.seconds,
+                  stall.waits_for, stall.call.number, stall.call.text);
+  text += "; its last calls:";
+  for (const std::string& line : recorder_.lines()) text += "\n  " + line;
+  log(LogLevel::warn, text);
+}
+
+}  // namespace pith
