@@ -36,6 +36,12 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
   return bootstrap;
 }
 
+Expected<std::string> Bootstrap::host() const {
+  const Expected<Address> address = local_address(connection_.get());
+  if (!address) return address.error();
+  return format_host(*address);
+}
+
 Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
   std::string message;
   append_blob(message, mine);

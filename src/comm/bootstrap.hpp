@@ -20,6 +20,8 @@ class Bootstrap {
   // Collective: every rank's blob, by rank. Fails on all ranks where one is missing.
   Expected<std::vector<std::string>> gather(const std::string& mine);
 
+  // This end of the connection: an address of ours on the root's network.
+  Expected<std::string> host() const;
   std::uint64_t deadline_ns() const { return deadline_ns_; }
 
  private:

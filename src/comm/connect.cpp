@@ -70,9 +70,8 @@ Error Communicator::connect(const UniqueId& id, const Settings& settings) {
   Meeting meeting(*engine_, rank(), size(), id, settings);
   if (Error error = meeting.hold()) return error;
   set_views(meeting.all_share_memory, meeting.any_share_memory);
-  const bool loopback = settings.host.starts_with("127.") || settings.host == "::1";
   const auto ranks = static_cast<std::size_t>(size());
-  engine_->set_oversubscribed(oversubscribed(loopback ? ranks : meeting.local_ranks));
+  engine_->set_oversubscribed(oversubscribed(meeting.host_ranks));
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     Transport* transport = meeting.shm.get();
@@ -100,7 +99,7 @@ Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int 
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
   if (!allows(*settings, "local")) {
     // The transports between processes also serve ranks of one process, each started by a thread.
-    const Expected<UniqueId> id = Rendezvous::open(settings->host, settings->init_timeout);
+    const Expected<UniqueId> id = Rendezvous::open(*settings);
     if (!id) return id.error();
     std::vector<Error> errors(made.size());
     std::vector<std::thread> threads;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/blob.hpp"
+#include "comm/listen_host.hpp"
 
 namespace pith {
 
@@ -23,6 +24,11 @@ struct Introduction {
     return {strings[0], strings[1], strings[2]};
   }
 };
+
+// Of "host:port"; empty for a rank without TCP, and such ranks share memory or do not start.
+std::string_view host_part(std::string_view address) {
+  return address.substr(0, std::min(address.size(), address.rfind(':')));
+}
 
 std::string flags_of(const std::vector<bool>& flags) {
   std::string text;
@@ -67,6 +73,7 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const UniqueId& id, const 
       settings_(settings) {
   TcpOptions options;
   options.streams = settings.streams;
+  options.ports = {settings.port_first, settings.port_last};
   shm =
       std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, id.secret);
   tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, id.secret,
@@ -92,7 +99,11 @@ Error Meeting::introduce() {
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
   }
   if (allows(settings_, "tcp")) {
-    Expected<std::string> address = tcp->listen(settings_.host);
+    const Expected<std::string> own_end = bootstrap_.host();
+    if (!own_end) return own_end.error();
+    const Expected<std::string> host = rank_host(settings_, *own_end);
+    if (!host) return host.error();
+    Expected<std::string> address = tcp->listen(*host);
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
@@ -105,6 +116,11 @@ Error Meeting::introduce() {
     names_.push_back(one.shm_name);
     addresses_.push_back(one.tcp_address);
   }
+  const auto is_here = [host = host_part(mine.tcp_address)](const std::string& address) {
+    return host_part(address) == host;
+  };
+  host_ranks =
+      static_cast<std::size_t>(std::count_if(addresses_.begin(), addresses_.end(), is_here));
   return {};
 }
 

@@ -27,7 +27,8 @@ class Meeting {
   std::vector<std::uint8_t> by_tcp;  // by rank: reached by TCP, else by shared memory
   bool all_share_memory = true;      // every two ranks; the same on all
   bool any_share_memory = false;
-  std::size_t local_ranks = 1;
+  std::size_t local_ranks = 1;  // that share our memory
+  std::size_t host_ranks = 1;   // that have our address too
 
  private:
   Error introduce();

@@ -229,17 +229,18 @@ def program(name):
 
 class Lab:
     """See the top of this file. `offload=False` cuts TCP into packets before the switch, so that
-    loss strikes packets and not frames of up to 64 KiB; `seed` is that of loss and jitter."""
+    loss strikes packets and not frames of up to 64 KiB; `seed` is that of loss and jitter;
+    `prepare(host)` is called before a host gets its eth0."""
 
     def __init__(self, hosts, link="switch", rate=0, delay=0, mtu=1500, offload=True, seed=1,
-                 ipv4=True, ipv6=True):
+                 ipv4=True, ipv6=True, prepare=None):
         if link not in ("switch", "veth"):
             raise ValueError(f"link is '{link}', expected switch or veth")
         self.prefix = f"{PREFIX}-{os.getpid()}-{next(numbers)}"
         self.hosts = [Host(self, number) for number in range(hosts)]
         self.processes = []
         self.network = None
-        self.plan = (link, rate, delay, mtu, offload, seed, ipv4, ipv6)
+        self.plan = (link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare)
 
     def __getitem__(self, number):
         return self.hosts[number]
@@ -258,9 +259,11 @@ class Lab:
             raise
         return self
 
-    def build(self, link, rate, delay, mtu, offload, seed, ipv4, ipv6):
+    def build(self, link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare):
         for host in self.hosts:
             run("ip", "netns", "add", host.namespace)
+            if prepare:
+                prepare(host)
         if link == "veth":
             self.network = VethNetwork(self, mtu)
         else:

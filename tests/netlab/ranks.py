@@ -20,7 +20,8 @@ class RankError(Exception):
 
 
 class Ranks:
-    """Rank r runs on host `placement[r]`; one a host where that is not given.
+    """Rank r runs on host `placement[r]`; one a host where that is not given. `environment` is
+    that of all, or a function of the rank.
 
     Only TCP is between them: the laboratory's hosts share this machine's memory."""
 
@@ -28,9 +29,10 @@ class Ranks:
         self.placement = list(range(len(lab))) if placement is None else list(placement)
         size = len(self.placement)
         self.processes = []
+        self.id = b""
         for rank, host in enumerate(self.placement):
-            settings = {"PITH_TRANSPORT": "tcp", "PITH_HOST": lab[host].address,
-                        **(environment or {})}
+            own = environment(rank) if callable(environment) else environment or {}
+            settings = {"PITH_TRANSPORT": "tcp", **own}
             self.processes.append(lab[host].start(
                 [program("netlab_rank"), rank, size], settings, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE))
@@ -39,12 +41,14 @@ class Ranks:
         answer = self.answer(0, START_LIMIT_S)
         if "id" not in answer:
             raise RankError(f"rank 0: {answer}")
+        self.id = bytes.fromhex(answer["id"])
         for rank in range(1, len(self.processes)):
             self.tell(rank, answer["id"])
-        for rank in range(len(self.processes)):
-            answer = self.answer(rank, START_LIMIT_S)
-            if "ready" not in answer:
-                raise RankError(f"rank {rank}: {answer}")
+        answers = self.end(START_LIMIT_S)
+        failures = [f"rank {rank}: {answer['error']}" for rank, answer in answers.items()
+                    if "ready" not in answer]
+        if failures:
+            raise RankError("; ".join(failures))
         return self
 
     def __exit__(self, kind, *_):
