@@ -59,10 +59,13 @@ Error set_transport(const std::string& text, Settings& settings) {
 Error set_host(const std::string& text, Settings& settings) {
   // A link-local IPv6 address names its interface after a percent sign.
   const std::string number = text.substr(0, text.find('%'));
-  in6_addr address;
-  if (inet_pton(AF_INET, text.c_str(), &address) != 1 &&
-      inet_pton(AF_INET6, number.c_str(), &address) != 1) {
-    return bad_value("HOST", text, "an IPv4 or IPv6 address, in numbers");
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = inet_pton(AF_INET, text.c_str(), &four) == 1;
+  const bool is_six = inet_pton(AF_INET6, number.c_str(), &six) == 1;
+  const bool is_any = is_four ? four.s_addr == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&six);
+  if ((!is_four && !is_six) || is_any) {
+    return bad_value("HOST", text, "one IPv4 or IPv6 address of this host, in numbers");
   }
   settings.host = text;
   return {};

@@ -43,17 +43,37 @@ TEST_CASE("settings: defaults and values", "[settings]") {
 }
 
 TEST_CASE("settings: what is refused", "[settings]") {
-  const std::pair<const char*, const char*> bad[] = {
-      {"CHUNK", "many"},       {"CHUNK", "1e3"},          {"CHUNK", "4096x"},
-      {"CHUNK", "-4096"},      {"CHUNK", " 4096"},        {"LANES", "0"},
-      {"LANES", "9"},          {"STREAMS", "17"},         {"STREAMS", "1.5"},
-      {"INIT_TIMEOUT", "0"},   {"INIT_TIMEOUT", "x"},     {"INIT_TIMEOUT", "nan"},
-      {"LOG", "loud"},         {"TRANSPORT", "pigeon"},   {"TRANSPORT", "shm,"},
-      {"TRANSPORT", "shmtcp"}, {"HOST", "localhost"},     {"HOST", "1.2.3"},
-      {"HOST", "[::1]"},       {"IFNAME", "^"},           {"IFNAME", "^="},
-      {"IFNAME", ","},         {"SOCKET_FAMILY", "ipv6"}, {"PORT_RANGE", "5000"},
-      {"PORT_RANGE", "0-5"},   {"PORT_RANGE", "6-5"},     {"PORT_RANGE", "1-65536"},
-      {"PORT_RANGE", "1-2-3"}, {"PORT_RANGE", "-"}};
+  const std::pair<const char*, const char*> bad[] = {{"CHUNK", "many"},
+                                                     {"CHUNK", "1e3"},
+                                                     {"CHUNK", "4096x"},
+                                                     {"CHUNK", "-4096"},
+                                                     {"CHUNK", " 4096"},
+                                                     {"LANES", "0"},
+                                                     {"LANES", "9"},
+                                                     {"STREAMS", "17"},
+                                                     {"STREAMS", "1.5"},
+                                                     {"INIT_TIMEOUT", "0"},
+                                                     {"INIT_TIMEOUT", "x"},
+                                                     {"INIT_TIMEOUT", "nan"},
+                                                     {"LOG", "loud"},
+                                                     {"TRANSPORT", "pigeon"},
+                                                     {"TRANSPORT", "shm,"},
+                                                     {"TRANSPORT", "shmtcp"},
+                                                     {"HOST", "localhost"},
+                                                     {"HOST", "1.2.3"},
+                                                     {"HOST", "0.0.0.0"},
+                                                     {"HOST", "::"},
+                                                     {"HOST", "[::1]"},
+                                                     {"IFNAME", "^"},
+                                                     {"IFNAME", "^="},
+                                                     {"IFNAME", ","},
+                                                     {"SOCKET_FAMILY", "ipv6"},
+                                                     {"PORT_RANGE", "5000"},
+                                                     {"PORT_RANGE", "0-5"},
+                                                     {"PORT_RANGE", "6-5"},
+                                                     {"PORT_RANGE", "1-65536"},
+                                                     {"PORT_RANGE", "1-2-3"},
+                                                     {"PORT_RANGE", "-"}};
   for (const auto& [name, value] : bad) {
     const Variable variable(std::string("PITH_") + name, value);
     const Expected<Settings> settings = settings_from_environment();

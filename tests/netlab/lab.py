@@ -32,6 +32,8 @@ PATIENCE_S = 10
 BURST_BYTES_MIN = 128 * 1024
 QUEUE_BYTES = 1024 * 1024
 
+HAS_IPV6 = os.path.exists("/proc/net/if_inet6")
+
 numbers = itertools.count()
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -114,7 +116,7 @@ class Host:
         self.ip("link", "set", "lo", "up")
         if ipv4:
             self.ip("addr", "add", f"{self.address}/24", "dev", "eth0")
-        if ipv6:
+        if ipv6 and HAS_IPV6:
             # Without duplicate detection an address can be used at once.
             self.ip("addr", "add", f"{self.address6}/64", "dev", "eth0", "nodad")
         self.ip("link", "set", "eth0", "up")

@@ -68,14 +68,16 @@ class Rank {
   bool join() {
     pithUniqueId id{};
     if (rank_ == 0) {
-      if (pithGetUniqueId(&id) != pithSuccess) return report_failure();
+      const pithResult_t made = pithGetUniqueId(&id);
+      if (made != pithSuccess) return report_failure(made);
       print({{"id", to_hex(id)}});
     } else {
       std::string text;
       std::getline(std::cin, text);
       id = from_hex(text);
     }
-    if (pithCommInitRank(&comm_, size_, id, rank_) != pithSuccess) return report_failure();
+    const pithResult_t joined = pithCommInitRank(&comm_, size_, id, rank_);
+    if (joined != pithSuccess) return report_failure(joined);
     print({{"ready", true}});
     return true;
   }
@@ -108,8 +110,8 @@ class Rank {
   }
 
  private:
-  static bool report_failure() {
-    print({{"code", static_cast<int>(pithSystemError)}, {"error", pithGetLastError(nullptr)}});
+  static bool report_failure(pithResult_t result) {
+    print({{"code", static_cast<int>(result)}, {"error", pithGetLastError(nullptr)}});
     return false;
   }
 

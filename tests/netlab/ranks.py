@@ -11,6 +11,7 @@ from lab import program
 
 START_LIMIT_S = 60
 CALL_LIMIT_S = 60
+LEAVE_LIMIT_S = 20
 # The code of a lost peer in pith.h.
 REMOTE_ERROR = 6
 
@@ -45,8 +46,8 @@ class Ranks:
         for rank in range(1, len(self.processes)):
             self.tell(rank, answer["id"])
         answers = self.end(START_LIMIT_S)
-        failures = [f"rank {rank}: {answer['error']}" for rank, answer in answers.items()
-                    if "ready" not in answer]
+        failures = [f"rank {rank}: code {answer['code']}: {answer['error']}"
+                    for rank, answer in answers.items() if "ready" not in answer]
         if failures:
             raise RankError("; ".join(failures))
         return self
@@ -54,11 +55,13 @@ class Ranks:
     def __exit__(self, kind, *_):
         for process in self.processes:
             process.stdin.close()
-        for process in self.processes:
+        for rank, process in enumerate(self.processes):
             try:
-                process.wait(0 if kind else START_LIMIT_S)
+                process.wait(0 if kind else LEAVE_LIMIT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
+                if not kind:
+                    raise RankError(f"rank {rank} did not leave within {LEAVE_LIMIT_S} s")
 
     def __len__(self):
         return len(self.processes)

@@ -6,7 +6,7 @@ import unittest
 
 import case
 from lab import Lab, program
-from ranks import REMOTE_ERROR, Ranks
+from ranks import REMOTE_ERROR, RankError, Ranks
 
 HEARTBEAT_S = 3
 SLACK_S = 2  # for a busy machine
@@ -41,6 +41,21 @@ class Death(FailureCase):
             with self.subTest(lost=lost):
                 self.check(lambda lab, ranks: ranks.processes[lost].send_signal(signal.SIGKILL),
                            lost, 1)
+
+
+class Start(unittest.TestCase):
+    def test_a_host_is_not_there(self):
+        with Lab(3) as lab:
+            lab.silence(2)
+            with self.assertRaises(RankError) as caught:
+                with Ranks(lab, environment={"PITH_INIT_TIMEOUT": "1"}):
+                    pass
+        failures = str(caught.exception).split("; ")
+        for rank, words in enumerate(("rank 2 did not join", "rank 2 did not join",
+                                      lab[0].address)):
+            self.assertTrue(failures[rank].startswith(f"rank {rank}: code {REMOTE_ERROR}"),
+                            failures[rank])
+            self.assertIn(words, failures[rank])
 
 
 @unittest.skipUnless(has_heartbeat(), "no PITH_HEARTBEAT yet: a vanished host is not noticed")

@@ -13,7 +13,7 @@ import unittest
 
 import case
 from case import MBIT
-from lab import BURST_BYTES_MIN, Lab, program
+from lab import BURST_BYTES_MIN, HAS_IPV6, Lab, program
 from namespaces import OURS, LabError, is_alive, namespaces, sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -92,9 +92,10 @@ class Paths(unittest.TestCase):
     def test_delay_and_its_change(self):
         with Lab(3, delay=0.010) as lab:
             start_echo(lab[1])
-            start_echo(lab[1], lab[1].address6)
             self.check_delay(lab, 0.020)
-            self.check_delay(lab, 0.020, lab[1].address6)
+            if HAS_IPV6:
+                start_echo(lab[1], lab[1].address6)
+                self.check_delay(lab, 0.020, lab[1].address6)
             lab.set_delay(0.030, 0, 1)
             self.check_delay(lab, 0.060)
             lab.set_delay(0.001, 2)
@@ -113,9 +114,9 @@ class Paths(unittest.TestCase):
             start_echo(lab[1])
             ping(lab, 1)  # neighbours know each other
             lab.set_loss(0.2)
-            back = int(lab[0].run([*PROBE, "flood", lab[1].address, PORT, 1000]))
-            self.assertGreater(back, 540)  # 640 each way through, less 6 standard deviations
-            self.assertLess(back, 740)
+            back = int(lab[0].run([*PROBE, "flood", lab[1].address, PORT, 500]))
+            self.assertGreater(back, 256)  # 320 both ways through, less 6 standard deviations
+            self.assertLess(back, 384)
             lab.set_loss(0)
             self.assertEqual(len(ping(lab, 20)), 20)
 
@@ -155,7 +156,7 @@ class Hosts(unittest.TestCase):
         with Lab(2) as lab:
             self.assertEqual(lab[1].run(["uname", "-n"]).strip(), "host1")
             self.assertIn(lab[1].address, lab[1].ip("addr"))
-            self.assertIn(lab[1].address6, lab[1].ip("addr"))
+            self.assertEqual(lab[1].address6 in lab[1].ip("addr"), HAS_IPV6)
             self.assertNotIn(lab[1].address, subprocess.run(
                 ["ip", "addr"], capture_output=True, text=True).stdout)
 
@@ -183,9 +184,15 @@ class Removal(unittest.TestCase):
         driver = subprocess.Popen([sys.executable, "-B", "-c",
                                    DRIVER.format(here=HERE, link=link, then=then)],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.addCleanup(driver.stdout.close)
+        self.addCleanup(self.stop, driver)
         prefix, *pids = driver.stdout.readline().split()
         return driver, prefix, [int(pid) for pid in pids]
+
+    @staticmethod
+    def stop(driver):
+        driver.terminate()
+        driver.wait(30)
+        driver.stdout.close()
 
     def left_of(self, prefix):
         return [name for name in namespaces() if name.startswith(prefix)]
