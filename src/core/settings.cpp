@@ -81,7 +81,7 @@ Error set_ifname(const std::string& text, Settings& settings) {
 }
 
 Error set_port_range(const std::string& text, Settings& settings) {
-  const Error wrong =
+  Error wrong =
       bad_value("PORT_RANGE", text, "first-last, two ports from 1 to 65535 in this order");
   std::uint16_t ends[2] = {};
   const std::size_t dash = text.find('-');

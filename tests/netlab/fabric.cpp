@@ -1,6 +1,7 @@
 #include "fabric.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace netlab {
@@ -38,8 +39,8 @@ std::optional<std::uint64_t> Fabric::occupy(Link& link, std::size_t bytes, std::
     ++dropped;
     return std::nullopt;
   }
-  link.free_ns =
-      start_ns + static_cast<std::uint64_t>(static_cast<double>(bytes) / bytes_per_ns + 0.5);
+  link.free_ns = start_ns + static_cast<std::uint64_t>(
+                                std::llround(static_cast<double>(bytes) / bytes_per_ns));
   return start_ns;
 }
 
