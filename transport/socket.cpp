@@ -90,6 +90,13 @@ std::string format_address(const Address& address) {
   return six ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
+std::string format_host(const Address& address) {
+  char host[NI_MAXHOST];
+  const int status =
+      ::getnameinfo(raw(address), address.length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return status == 0 ? host : "an unknown address";
+}
+
 Expected<Address> local_address(int fd) {
   Address address;
   address.length = sizeof address.storage;
@@ -125,9 +132,10 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
     last_errno = errno;
     if (last_errno != EADDRINUSE && last_errno != EACCES) break;
   }
-  return system_error(fmt::format("listen on {}, ports {} to {}", host, ports.first,
-                                  std::max(ports.first, ports.last)),
-                      last_errno);
+  const std::string where =
+      ports.first == 0 ? "any port"
+                       : fmt::format("all of PITH_PORT_RANGE={}-{}", ports.first, ports.last);
+  return system_error(fmt::format("listen on {}, {}", host, where), last_errno);
 }
 
 Expected<Descriptor> accept_one(int listener) {

@@ -52,6 +52,7 @@ struct PortRange {
 // "127.0.0.1:5000" or "[::1]:5000"; numbers only, so that nothing waits for a name server.
 Expected<Address> parse_address(std::string_view text);
 std::string format_address(const Address& address);
+std::string format_host(const Address& address);  // without brackets and port
 // Where a socket is bound, and who is at its other end.
 Expected<Address> local_address(int fd);
 std::string peer_name(int fd);

@@ -189,7 +189,7 @@ pithResult_t pithGetUniqueId(pithUniqueId* id) {
     if (Error error = check_pointer("pithGetUniqueId", "id", id)) return error;
     const Expected<Settings> settings = settings_from_environment();
     if (!settings) return settings.error();
-    const Expected<UniqueId> made = Rendezvous::open(settings->host, settings->init_timeout);
+    const Expected<UniqueId> made = Rendezvous::open(*settings);
     if (!made) return made.error();
     made->store(id->internal);
     return Error();

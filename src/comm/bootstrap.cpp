@@ -54,6 +54,12 @@ Error Bootstrap::failure() const {
   return {Code::remote, std::string(said.text, length)};
 }
 
+Expected<std::string> Bootstrap::host() const {
+  const Expected<Address> address = local_address(connection_.get());
+  if (!address) return address.error();
+  return format_host(*address);
+}
+
 Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
   std::string message;
   append_blob(message, mine);

@@ -40,6 +40,9 @@ class Bootstrap final : public Gatherer {
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
 
+  // This end of the connection: an address of ours on the root's network.
+  Expected<std::string> host() const;
+
  private:
   Descriptor connection_;
 };

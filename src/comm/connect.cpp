@@ -99,12 +99,11 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
 
 Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   if (Error error = read_forced(settings.algo)) return error;
-  Meeting meeting(*engine_, rank(), size(), control_->secret(), gatherer, settings);
+  Meeting meeting(*engine_, rank(), size(), *control_, gatherer, settings);
   if (Error error = meeting.hold()) return error;
   set_views(meeting.all_share_memory, meeting.any_share_memory);
-  const bool loopback = settings.host.starts_with("127.") || settings.host == "::1";
   const auto ranks = static_cast<std::size_t>(size());
-  engine_->set_oversubscribed(oversubscribed(loopback ? ranks : meeting.local_ranks));
+  engine_->set_oversubscribed(oversubscribed(meeting.host_ranks));
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     Transport* transport = meeting.shm.get();
@@ -189,7 +188,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
 
 // The transports between processes also serve ranks of one process, each started by a thread.
 Communicator::All Communicator::init_by_meeting(int ranks, const Settings& settings) {
-  const Expected<UniqueId> id = Rendezvous::open(settings.host, settings.init_timeout);
+  const Expected<UniqueId> id = Rendezvous::open(settings);
   if (!id) return id.error();
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
   std::vector<Error> errors(made.size());

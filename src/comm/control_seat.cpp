@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/control_tcp.hpp"
+#include "comm/listen_host.hpp"
 #include "core/clock.hpp"
 
 namespace pith {
@@ -41,16 +42,17 @@ void depart(ControlSeat& seat, ControlPlane& plane) {
 // Between processes.
 class TcpSeat final : public ControlSeat {
  public:
-  TcpSeat(int rank, int ranks, const Secret& secret, const Settings& settings)
-      : ControlSeat(options_of(rank, ranks, settings), wire_, secret),
-        wire_({rank, ranks, secret, settings.heartbeat, {}}) {}
+  TcpSeat(int rank, int ranks, const Secret& secret, std::string host, const Settings& settings)
+      : ControlSeat(options_of(rank, ranks, settings), wire_, secret, std::move(host)),
+        wire_(
+            {rank, ranks, secret, settings.heartbeat, {settings.port_first, settings.port_last}}) {}
   ~TcpSeat() override {
     if (running_) depart(*this, plane_);
     wire_.close(monotonic_ns() + goodbye_ns);
   }
 
-  Error start(Gatherer& bootstrap, const std::string& host) {
-    Expected<std::string> address = wire_.listen(host);
+  Error start(Gatherer& bootstrap) {
+    Expected<std::string> address = wire_.listen(host_);
     if (!address) return address.error();
     Expected<std::vector<std::string>> addresses = bootstrap.gather(*address);
     if (!addresses) return addresses.error();
@@ -111,7 +113,7 @@ class ThreadWire final : public ControlWire {
 class ThreadSeat final : public ControlSeat {
  public:
   ThreadSeat(std::shared_ptr<ThreadHub> hub, int rank, int ranks, const Settings& settings)
-      : ControlSeat(options_of(rank, ranks, settings), wire_, Secret{}),
+      : ControlSeat(options_of(rank, ranks, settings), wire_, Secret{}, ""),
         wire_(std::move(hub), rank) {
     plane_.start(monotonic_ns());
     ControlThread::instance().add(*this);
@@ -129,11 +131,15 @@ class ThreadSeat final : public ControlSeat {
 
 }  // namespace
 
-Expected<std::shared_ptr<ControlSeat>> ControlSeat::over_tcp(Gatherer& bootstrap, int rank,
+Expected<std::shared_ptr<ControlSeat>> ControlSeat::over_tcp(Bootstrap& bootstrap, int rank,
                                                              int ranks, const Secret& secret,
                                                              const Settings& settings) {
-  auto seat = std::make_shared<TcpSeat>(rank, ranks, secret, settings);
-  if (Error error = seat->start(bootstrap, settings.host)) return error;
+  const Expected<std::string> own_end = bootstrap.host();
+  if (!own_end) return own_end.error();
+  Expected<std::string> host = rank_host(settings, *own_end);
+  if (!host) return host.error();
+  auto seat = std::make_shared<TcpSeat>(rank, ranks, secret, std::move(*host), settings);
+  if (Error error = seat->start(bootstrap)) return error;
   return std::shared_ptr<ControlSeat>(std::move(seat));
 }
 

@@ -22,7 +22,7 @@ class ControlSeat : public Controlled {
   ControlSeat& operator=(const ControlSeat&) = delete;
 
   // Collective over the ranks that hold the id, which meet at `bootstrap`.
-  static Expected<std::shared_ptr<ControlSeat>> over_tcp(Gatherer& bootstrap, int rank, int ranks,
+  static Expected<std::shared_ptr<ControlSeat>> over_tcp(Bootstrap& bootstrap, int rank, int ranks,
                                                          const Secret& secret,
                                                          const Settings& settings);
   // One for each of `ranks` ranks of this process.
@@ -31,6 +31,8 @@ class ControlSeat : public Controlled {
 
   ControlPlane& plane() { return plane_; }
   const Secret& secret() const { return secret_; }
+  // Where this rank listens.
+  const std::string& host() const { return host_; }
   // The same, and the thread looks at once.
   void revoke(CommKey comm, const Error& error);
   void suspect(CommKey comm, const CallNote& call);
@@ -41,11 +43,13 @@ class ControlSeat : public Controlled {
                       const std::vector<int>& participants, std::string blob);
 
  protected:
-  ControlSeat(const ControlOptions& options, ControlWire& wire, const Secret& secret)
-      : plane_(options, wire), secret_(secret) {}
+  ControlSeat(const ControlOptions& options, ControlWire& wire, const Secret& secret,
+              std::string host)
+      : plane_(options, wire), secret_(secret), host_(std::move(host)) {}
 
   ControlPlane plane_;
   const Secret secret_;
+  const std::string host_;
 };
 
 // Start-up of a communicator whose ranks have a control plane already.

@@ -24,6 +24,11 @@ struct Introduction {
   }
 };
 
+// Of "host:port"; empty for a rank without TCP, and such ranks share memory or do not start.
+std::string_view host_part(std::string_view address) {
+  return address.substr(0, std::min(address.size(), address.rfind(':')));
+}
+
 std::string flags_of(const std::vector<bool>& flags) {
   std::string text;
   for (const bool flag : flags) text += flag ? '1' : '0';
@@ -59,18 +64,21 @@ bool allows(const Settings& settings, std::string_view transport) {
   return settings.transport.empty() || settings.transport.find(transport) != std::string::npos;
 }
 
-Meeting::Meeting(Engine& engine, int rank, int ranks, const Secret& secret, Gatherer& gatherer,
+Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
                  const Settings& settings)
     : by_tcp(static_cast<std::size_t>(ranks), 0),
       rank_(rank),
       ranks_(static_cast<std::size_t>(ranks)),
+      host_(seat.host()),
       gatherer_(gatherer),
       settings_(settings) {
   TcpOptions options;
   options.streams = settings.streams;
-  shm = std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, secret);
-  tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks, secret,
-                                       options);
+  options.ports = {settings.port_first, settings.port_last};
+  shm = std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks,
+                                       seat.secret());
+  tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks,
+                                       seat.secret(), options);
 }
 
 Error Meeting::hold() {
@@ -86,7 +94,7 @@ Error Meeting::introduce() {
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
   }
   if (allows(settings_, "tcp")) {
-    Expected<std::string> address = tcp->listen(settings_.host);
+    Expected<std::string> address = tcp->listen(host_);
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
@@ -99,6 +107,11 @@ Error Meeting::introduce() {
     names_.push_back(one.shm_name);
     addresses_.push_back(one.tcp_address);
   }
+  const auto is_here = [host = host_part(mine.tcp_address)](const std::string& address) {
+    return host_part(address) == host;
+  };
+  host_ranks =
+      static_cast<std::size_t>(std::count_if(addresses_.begin(), addresses_.end(), is_here));
   return {};
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap.hpp"
+#include "comm/control_seat.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "transport/shm.hpp"
@@ -16,7 +16,7 @@ namespace pith {
 
 class Meeting {
  public:
-  Meeting(Engine& engine, int rank, int ranks, const Secret& secret, Gatherer& gatherer,
+  Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
           const Settings& settings);
 
   // Collective; the deadline is the gatherer's. After an error the transports are of no use.
@@ -28,7 +28,8 @@ class Meeting {
   std::vector<std::uint8_t> by_tcp;  // by rank: reached by TCP, else by shared memory
   bool all_share_memory = true;      // every two ranks; the same on all
   bool any_share_memory = false;
-  std::size_t local_ranks = 1;
+  std::size_t local_ranks = 1;  // that share our memory
+  std::size_t host_ranks = 1;   // that have our address too
 
  private:
   Error introduce();
@@ -37,6 +38,7 @@ class Meeting {
 
   const int rank_;
   const std::size_t ranks_;
+  const std::string host_;
   Gatherer& gatherer_;
   const Settings& settings_;
   std::vector<std::string> names_;      // of the ranks' shared memory

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "comm/blob.hpp"
+#include "comm/listen_host.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/per_process.hpp"
-#include "transport/socket.hpp"
 
 namespace pith {
 
@@ -256,8 +256,14 @@ class Servers {
 
 }  // namespace
 
-Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s) {
-  Expected<Descriptor> listener = listen_on(host);
+Expected<UniqueId> Rendezvous::open(const Settings& settings) {
+  const Expected<std::string> host = root_host(settings);
+  if (!host) return host.error();
+  return open(*host, settings.init_timeout, {settings.port_first, settings.port_last});
+}
+
+Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, PortRange ports) {
+  Expected<Descriptor> listener = listen_on(host, ports);
   if (!listener) return listener.error();
   const Expected<Address> address = local_address(listener->get());
   if (!address) return address.error();

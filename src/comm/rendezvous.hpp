@@ -6,14 +6,18 @@
 #include <string>
 
 #include "comm/unique_id.hpp"
+#include "core/settings.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
 
 class Rendezvous {
  public:
+  // Where the settings say.
+  static Expected<UniqueId> open(const Settings& settings);
   // Listens on `host` and serves in the background until all ranks have gone or the process ends.
   // `timeout_s`: how long the first rank waits for the last one.
-  static Expected<UniqueId> open(const std::string& host, double timeout_s);
+  static Expected<UniqueId> open(const std::string& host, double timeout_s, PortRange ports = {});
 };
 
 }  // namespace pith

@@ -1,5 +1,6 @@
 #include "core/settings.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -55,6 +56,48 @@ Error set_transport(const std::string& text, Settings& settings) {
   return {};
 }
 
+Error set_host(const std::string& text, Settings& settings) {
+  // A link-local IPv6 address names its interface after a percent sign.
+  const std::string number = text.substr(0, text.find('%'));
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = inet_pton(AF_INET, text.c_str(), &four) == 1;
+  const bool is_six = inet_pton(AF_INET6, number.c_str(), &six) == 1;
+  const bool is_any = is_four ? four.s_addr == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&six);
+  if ((!is_four && !is_six) || is_any) {
+    return bad_value("HOST", text, "one IPv4 or IPv6 address of this host, in numbers");
+  }
+  settings.host = text;
+  return {};
+}
+
+Error set_ifname(const std::string& text, Settings& settings) {
+  const std::size_t names = text.find_first_not_of("^=");
+  if (names == std::string::npos || text.find_first_not_of(',', names) == std::string::npos) {
+    return bad_value("IFNAME", text, "interfaces, as eth,ib or =eth0,eth1 or ^docker or ^=eth1");
+  }
+  settings.ifname = text;
+  return {};
+}
+
+Error set_port_range(const std::string& text, Settings& settings) {
+  Error wrong =
+      bad_value("PORT_RANGE", text, "first-last, two ports from 1 to 65535 in this order");
+  std::uint16_t ends[2] = {};
+  const std::size_t dash = text.find('-');
+  if (dash == std::string::npos) return wrong;
+  const std::string parts[2] = {text.substr(0, dash), text.substr(dash + 1)};
+  for (int i = 0; i < 2; ++i) {
+    constexpr std::uint16_t least = 1;
+    constexpr std::uint16_t most = 65535;
+    if (set_integer("PORT_RANGE", parts[i], least, most, ends[i])) return wrong;
+  }
+  if (ends[0] > ends[1]) return wrong;
+  settings.port_first = ends[0];
+  settings.port_last = ends[1];
+  return {};
+}
+
 constexpr std::array table{
     SettingInfo{"ALGO", Scope::agreed, "algorithms to use, as collective:name[,...]",
                 [](const Settings& s) { return s.algo; },
@@ -80,12 +123,28 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("STREAMS", text, 1, 16, s.streams);
                 }},
-    SettingInfo{"HOST", Scope::local, "address by which other ranks reach this process",
+    SettingInfo{"HOST", Scope::local,
+                "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },
+                [](Settings& s, const std::string& text) { return set_host(text, s); }},
+    SettingInfo{"IFNAME", Scope::local,
+                "network interfaces: prefixes, or =names; ^ before the list: all others",
+                [](const Settings& s) { return s.ifname; },
+                [](Settings& s, const std::string& text) { return set_ifname(text, s); }},
+    SettingInfo{"SOCKET_FAMILY", Scope::local, "AF_INET or AF_INET6",
+                [](const Settings& s) { return s.socket_family; },
                 [](Settings& s, const std::string& text) {
-                  s.host = text;
+                  if (text != "AF_INET" && text != "AF_INET6") {
+                    return bad_value("SOCKET_FAMILY", text, "AF_INET or AF_INET6");
+                  }
+                  s.socket_family = text;
                   return Error();
                 }},
+    SettingInfo{"PORT_RANGE", Scope::local, "ports to listen on, as first-last; else any",
+                [](const Settings& s) {
+                  return s.port_first == 0 ? "" : fmt::format("{}-{}", s.port_first, s.port_last);
+                },
+                [](Settings& s, const std::string& text) { return set_port_range(text, s); }},
     SettingInfo{"INIT_TIMEOUT", Scope::local, "seconds to wait for all ranks at start-up",
                 [](const Settings& s) { return fmt::format("{}", s.init_timeout); },
                 [](Settings& s, const std::string& text) {

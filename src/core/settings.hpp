@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +18,11 @@ struct Settings {
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
   int streams = 4;
-  std::string host = "127.0.0.1";
+  std::string host;              // empty: by ifname and socket_family
+  std::string ifname;            // NCCL's syntax; empty: no wish
+  std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
+  std::uint16_t port_first = 0;  // 0: any free port
+  std::uint16_t port_last = 0;
   double init_timeout = 120;
   double timeout = 300;  // 0: never
   double heartbeat = 10;

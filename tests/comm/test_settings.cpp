@@ -39,15 +39,41 @@ TEST_CASE("settings: defaults and values", "[settings]") {
   CHECK(set->chunk == 4096);
   CHECK(set->lanes == 2);
   CHECK(set->init_timeout == 1.5);
-  CHECK(set->host == "127.0.0.1");
+  CHECK(set->host.empty());
 }
 
 TEST_CASE("settings: what is refused", "[settings]") {
-  const std::pair<const char*, const char*> bad[] = {
-      {"CHUNK", "many"},  {"CHUNK", "1e3"},        {"CHUNK", "4096x"},    {"CHUNK", "-4096"},
-      {"CHUNK", " 4096"}, {"LANES", "0"},          {"LANES", "9"},        {"STREAMS", "17"},
-      {"STREAMS", "1.5"}, {"INIT_TIMEOUT", "0"},   {"INIT_TIMEOUT", "x"}, {"INIT_TIMEOUT", "nan"},
-      {"LOG", "loud"},    {"TRANSPORT", "pigeon"}, {"TRANSPORT", "shm,"}, {"TRANSPORT", "shmtcp"}};
+  const std::pair<const char*, const char*> bad[] = {{"CHUNK", "many"},
+                                                     {"CHUNK", "1e3"},
+                                                     {"CHUNK", "4096x"},
+                                                     {"CHUNK", "-4096"},
+                                                     {"CHUNK", " 4096"},
+                                                     {"LANES", "0"},
+                                                     {"LANES", "9"},
+                                                     {"STREAMS", "17"},
+                                                     {"STREAMS", "1.5"},
+                                                     {"INIT_TIMEOUT", "0"},
+                                                     {"INIT_TIMEOUT", "x"},
+                                                     {"INIT_TIMEOUT", "nan"},
+                                                     {"LOG", "loud"},
+                                                     {"TRANSPORT", "pigeon"},
+                                                     {"TRANSPORT", "shm,"},
+                                                     {"TRANSPORT", "shmtcp"},
+                                                     {"HOST", "localhost"},
+                                                     {"HOST", "1.2.3"},
+                                                     {"HOST", "0.0.0.0"},
+                                                     {"HOST", "::"},
+                                                     {"HOST", "[::1]"},
+                                                     {"IFNAME", "^"},
+                                                     {"IFNAME", "^="},
+                                                     {"IFNAME", ","},
+                                                     {"SOCKET_FAMILY", "ipv6"},
+                                                     {"PORT_RANGE", "5000"},
+                                                     {"PORT_RANGE", "0-5"},
+                                                     {"PORT_RANGE", "6-5"},
+                                                     {"PORT_RANGE", "1-65536"},
+                                                     {"PORT_RANGE", "1-2-3"},
+                                                     {"PORT_RANGE", "-"}};
   for (const auto& [name, value] : bad) {
     const Variable variable(std::string("PITH_") + name, value);
     const Expected<Settings> settings = settings_from_environment();
@@ -59,6 +85,28 @@ TEST_CASE("settings: what is refused", "[settings]") {
     CHECK(text.find(std::string("\"") + value + "\"") != std::string::npos);
     CHECK(text.find("expected") != std::string::npos);
   }
+}
+
+TEST_CASE("settings: where to listen", "[settings]") {
+  for (const char* text : {"10.0.0.1", "::1", "fe80::1%eth0"}) {
+    const Variable host("PITH_HOST", text);
+    const Expected<Settings> settings = settings_from_environment();
+    REQUIRE(settings);
+    CHECK(settings->host == text);
+  }
+  for (const char* text : {"eth", "eth0,ib", "=eth0", "^docker,lo", "^=eth1", "eth0,"}) {
+    const Variable names("PITH_IFNAME", text);
+    const Expected<Settings> settings = settings_from_environment();
+    REQUIRE(settings);
+    CHECK(settings->ifname == text);
+  }
+  const Variable ports("PITH_PORT_RANGE", "5000-5010");
+  const Variable family("PITH_SOCKET_FAMILY", "AF_INET6");
+  const Expected<Settings> settings = settings_from_environment();
+  REQUIRE(settings);
+  CHECK(settings->port_first == 5000);
+  CHECK(settings->port_last == 5010);
+  CHECK(settings->socket_family == "AF_INET6");
 }
 
 TEST_CASE("settings: the table is whole", "[settings]") {

@@ -46,6 +46,16 @@ Descriptor call_root(const UniqueId& id) {
   return std::move(*connection);
 }
 
+// Below the ports that the system gives to connections, so that it stays free for a while.
+int free_port() {
+  const auto least = static_cast<std::uint16_t>(20'000 + getpid() % 9'000);
+  const Expected<Descriptor> probe =
+      listen_on("127.0.0.1", {least, static_cast<std::uint16_t>(least + 500)});
+  REQUIRE(probe);
+  const std::string own = format_address(*local_address(probe->get()));
+  return std::stoi(own.substr(own.find(':') + 1));
+}
+
 // Strangers at the port: silent ones, noisy ones, slow ones, and one with another secret.
 class Strangers {
  public:
@@ -129,6 +139,60 @@ TEST_CASE("ranks start by processes and threads", "[startup]") {
     setup.way = Way::all;
     CHECK(run(4, setup, start_and_sum) == "");
   }
+}
+
+TEST_CASE("ranks start over IPv6", "[startup]") {
+  if (!listen_on("::1")) {
+    WARN("no IPv6 here: not tested");
+    return;
+  }
+  Setup setup;
+  setup.transport = "tcp";
+  for (const auto& environment :
+       {std::pair("PITH_SOCKET_FAMILY", "AF_INET6"), std::pair("PITH_HOST", "::1")}) {
+    setup.environment = {environment};
+    CHECK(run(3, setup, [](Rank& self) {
+            const pithUniqueId id = self.id();
+            ensure(UniqueId::load(id.internal)->address.starts_with("[::1]:"), "no IPv6 root");
+            start_and_sum(self);
+          }) == "");
+  }
+}
+
+TEST_CASE("ports are taken from the range alone", "[startup]") {
+  const int first = free_port();
+  const auto ports = [&](int count) {
+    return std::pair<std::string, std::string>(
+        "PITH_PORT_RANGE", std::to_string(first) + "-" + std::to_string(first + count - 1));
+  };
+  Setup setup;
+  setup.transport = "tcp";
+  setup.environment = {ports(20)};
+  CHECK(run(3, setup, [&](Rank& self) {
+          const pithUniqueId id = self.id();
+          const std::string root = UniqueId::load(id.internal)->address;
+          const int port = std::stoi(root.substr(root.find(':') + 1));
+          ensure(port >= first && port < first + 20, root);
+          start_and_sum(self);
+        }) == "");
+  setup.way = Way::alone;
+  setup.environment = {ports(1)};
+  const std::string range = setup.environment[0].second;
+  CHECK(run(1, setup, [&](Rank&) {
+          pithUniqueId id{};
+          ok(pithGetUniqueId(&id));
+          fails(pithGetUniqueId(&id), pithSystemError, {"PITH_PORT_RANGE=" + range, "127.0.0.1"});
+        }) == "");
+}
+
+TEST_CASE("an interface that is not there is named", "[startup]") {
+  Setup setup = alone();
+  setup.environment = {{"PITH_IFNAME", "=nowhere7"}};
+  CHECK(run(1, setup, [](Rank&) {
+          pithUniqueId id{};
+          fails(pithGetUniqueId(&id), pithInvalidUsage,
+                {"PITH_IFNAME is \"=nowhere7\"", "lo (127.0.0.1)"});
+        }) == "");
 }
 
 TEST_CASE("32 ranks start", "[startup]") {

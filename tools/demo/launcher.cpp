@@ -68,6 +68,7 @@ bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 
 }  // namespace
 
 RankProcesses::RankProcesses(const Options& options, const Board& board) {
+  setenv("PITH_IFNAME", "lo", 0);  // all ranks are here: nothing is opened to a network
   processes_.reserve(static_cast<std::size_t>(options.ranks));
   try {
     for (int rank = 0; rank < options.ranks; ++rank) start(options, board, rank);

@@ -1,0 +1,96 @@
+"""Pith between hosts: right everywhere, as fast as the links, and at a new speed when they change.
+
+Times have sharp limits below and wide ones above: see test_lab.py."""
+import os
+import unittest
+
+import case
+from case import MBIT
+from lab import BURST_BYTES_MIN, Lab
+from ranks import Ranks
+
+LINKS = ("switch", "veth")
+COLLECTIVES = ("allreduce", "broadcast", "allgather")
+FULL = bool(os.environ.get("PITH_TEST_FULL"))
+SLACK = 1.5  # of the time that the link allows, for headers, start-up of streams and a busy machine
+
+
+class Correctness(unittest.TestCase):
+    def test_hosts_and_sizes(self):
+        sizes = [4, 4096, 100_000, 1 << 20] + ([16 << 20] if FULL else [])
+        for link in LINKS:
+            for hosts in (2, 3, 4):
+                with Lab(hosts, link) as lab, Ranks(lab) as ranks:
+                    for collective in COLLECTIVES:
+                        for size in sizes:
+                            with self.subTest(link=link, hosts=hosts, call=collective, size=size):
+                                ranks.seconds(collective, size, times=2)
+
+    def test_several_ranks_a_host(self):
+        with Lab(2) as lab, Ranks(lab, placement=[0, 1, 0, 1]) as ranks:
+            for collective in COLLECTIVES:
+                ranks.seconds(collective, 100_000, times=2)
+
+    def test_a_bad_network(self):
+        with Lab(3, delay=0.005, rate=200 * MBIT, offload=False) as lab, Ranks(lab) as ranks:
+            lab.set_jitter(0.002)
+            lab.set_loss(0.005)
+            for collective in COLLECTIVES:
+                ranks.seconds(collective, 100_000, times=2)
+
+    def test_data_cross_the_network(self):
+        size = 1 << 20
+        with Lab(2) as lab, Ranks(lab) as ranks:
+            before = lab.sent_bytes(0)
+            ranks.seconds("broadcast", size)
+            self.assertGreater(lab.sent_bytes(0) - before, size)
+
+
+class Rates(unittest.TestCase):
+    def check(self, ranks, collective, size, wire_bytes, rate):
+        """Some call takes about what `wire_bytes` take on a link, and none takes less.
+
+        The first calls may find streams that still believe in an older rate."""
+        least = (wire_bytes - 2 * BURST_BYTES_MIN) * 8 / rate
+        most = SLACK * wire_bytes * 8 / rate
+        seconds = []
+        for _ in range(10):
+            seconds += ranks.seconds(collective, size)
+            self.assertGreater(seconds[-1], least)
+            if seconds[-1] < most:
+                return
+        self.fail(f"{collective} of {size} bytes at {rate / MBIT} Mbit/s took {seconds} s, "
+                  f"expected {least} to {most} s")
+
+    def test_calls_take_as_long_as_the_link(self):
+        size = 2_000_000
+        for link in LINKS:
+            with Lab(2, link, rate=100 * MBIT) as lab, Ranks(lab) as ranks:
+                for collective in COLLECTIVES:
+                    with self.subTest(link=link, call=collective):
+                        self.check(ranks, collective, size, size, 100 * MBIT)
+
+    def test_a_ring_uses_every_link_once(self):
+        size = 2_000_000
+        with Lab(4, "veth", rate=100 * MBIT) as lab:
+            with Ranks(lab, environment={"PITH_ALGO": "allreduce:ring"}) as ranks:
+                self.check(ranks, "allreduce", size, 2 * 3 * size // 4, 100 * MBIT)
+
+    def test_a_change_is_followed(self):
+        size = 2_000_000
+        for link in LINKS:
+            with self.subTest(link=link):
+                with Lab(2, link, rate=200 * MBIT) as lab, Ranks(lab) as ranks:
+                    for rate in (200 * MBIT, 40 * MBIT, 200 * MBIT):
+                        lab.set_rate(rate)
+                        self.check(ranks, "broadcast", size, size, rate)
+
+    def test_delay_is_paid(self):
+        with Lab(2, delay=0.020) as lab, Ranks(lab) as ranks:
+            seconds = ranks.seconds("allreduce", 4, times=5)
+            self.assertGreater(min(seconds), 0.020)
+            self.assertLess(min(seconds), 0.100)
+
+
+if __name__ == "__main__":
+    case.main()
