@@ -11,6 +11,7 @@
 // vector adds 2 beta a byte. In place at the root; nobody else's recv is used.
 #include <cmath>
 
+#include "collectives/tree_cost.hpp"
 #include "collectives/typed_span.hpp"
 
 namespace pith {
@@ -98,24 +99,6 @@ Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
   co_return co_await when_all(std::span(strands).first(tree.lanes));
 }
 
-namespace {
-
-// When a rank has the sum of its subtree: its children's vectors come through one port.
-double sum_time(int rank, int ranks, const LinkCost& link, double bytes) {
-  std::array<double, 2> arrivals{};
-  std::size_t children = 0;
-  for (const int child : heap_tree(rank, ranks).children) {
-    if (child >= 0) arrivals[children++] = sum_time(child, ranks, link, bytes) + link.alpha;
-  }
-  if (children == 0) return 0;
-  const double wire = link.beta * bytes;
-  const auto [first, last] = std::minmax(arrivals[0], arrivals[children - 1]);
-  const double port = children == 2 ? std::max(last, first + wire) : first;
-  return port + wire + static_cast<double>(children) * link.gamma * bytes;
-}
-
-}  // namespace
-
 double reduce_tree_cost(const Shape& shape, const LinkCost& link) {
   if (shape.bytes == 0) return 0;  // no chunk, no message
   const auto n = static_cast<double>(shape.bytes);
@@ -126,7 +109,7 @@ double reduce_tree_cost(const Shape& shape, const LinkCost& link) {
   // One strand alone reduces, then sends: only a root with its children's chunks at hand does not.
   const bool alone = shape.tuning.lanes == 1 && shape.ranks > 3;
   const double rest = alone ? std::max(wire, work + link.beta * (n - chunk)) : std::max(wire, work);
-  return sum_time(0, shape.ranks, link, chunk) + rest;
+  return sum_time(heap_tree, 0, shape.ranks, link, chunk) + rest;
 }
 
 }  // namespace pith
