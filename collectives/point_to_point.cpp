@@ -86,6 +86,10 @@ Error check_own(std::span<const Message> messages, int rank) {
 
 Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
                               std::size_t chunk_bytes) {
+  if (messages.size() == 1 && messages[0].peer != call.rank()) {
+    Task<Error> alone = move_message(call, messages[0], chunk_bytes);
+    co_return co_await std::move(alone);
+  }
   const Fence copied = copy_own(call, messages);
   std::vector<Task<Error>> strands;
   strands.reserve(messages.size());
