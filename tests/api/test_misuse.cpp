@@ -67,6 +67,100 @@ void bad_arguments(Rank& self) {
   ensure(b[3] == 4.0f * static_cast<float>(self.size), "a wrong sum after refused calls");
 }
 
+// The collectives with a root or one block a rank.
+void bad_moves(Rank& self) {
+  const Comm comm(self.join());
+  constexpr auto bad = pithInvalidArgument;
+  constexpr auto f32 = pithFloat32;
+  float a[16] = {1, 2, 3, 4};
+  float b[16] = {};
+  const auto wild_type = static_cast<pithDataType_t>(wild_types.back());
+  const auto wild_op = static_cast<pithRedOp_t>(wild_ops.front());
+  const int me = self.rank;
+  const int out = self.size;
+  fails(pithReduce(nullptr, b, 4, f32, pithSum, 0, comm, nullptr), bad, {"pithReduce", "send is"});
+  fails(pithReduce(a, nullptr, 4, f32, pithSum, me, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithReduce(a, b, 4, f32, wild_op, 0, comm, nullptr), bad,
+        {"op is", "expected 0 to 4", "pithRedOpCreatePreMulSum"});
+  fails(pithReduce(a, b, 4, f32, pithSum, out, comm, nullptr), bad, {"root is", "expected 0 to"});
+  fails(pithReduce(a, b, most, f32, pithSum, 0, comm, nullptr), bad, {"count is"});
+  fails(pithReduceScatter(nullptr, b, 4, f32, pithSum, comm, nullptr), bad,
+        {"pithReduceScatter", "send is NULL"});
+  fails(pithReduceScatter(a, nullptr, 4, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithReduceScatter(a, b, most / 8, f32, pithSum, comm, nullptr), bad, {"recvcount is"});
+  fails(pithReduceScatter(a, b, 4, wild_type, pithSum, comm, nullptr), bad, {"type is"});
+  fails(pithBcast(nullptr, 4, f32, 0, comm, nullptr), bad, {"pithBcast", "buffer is NULL"});
+  fails(pithBcast(a, 4, f32, -1, comm, nullptr), bad, {"root is -1"});
+  fails(pithAlltoAll(a, nullptr, 4, f32, comm, nullptr), bad, {"pithAlltoAll", "recv is NULL"});
+  fails(pithAlltoAll(a, a, 4, f32, comm, nullptr), bad, {"recv is send", "another buffer"});
+  fails(pithAlltoAll(a, b, most / 8, f32, comm, nullptr), bad, {"count is"});
+  fails(pithGather(nullptr, b, 4, f32, 0, comm, nullptr), bad, {"pithGather", "send is NULL"});
+  fails(pithGather(a, nullptr, 4, f32, me, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithGather(a, b, 4, f32, out, comm, nullptr), bad, {"root is"});
+  fails(pithGather(a, b, most / 8, f32, 0, comm, nullptr), bad, {"sendcount is"});
+  fails(pithScatter(nullptr, b, 4, f32, me, comm, nullptr), bad, {"pithScatter", "send is NULL"});
+  fails(pithScatter(a, nullptr, 4, f32, 0, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithScatter(a, b, most / 8, f32, 0, comm, nullptr), bad, {"recvcount is"});
+  fails(pithScatter(a, b, 4, f32, 0, nullptr, nullptr), bad, {"comm is NULL"});
+  fails(pithScatter(a, b, 4, f32, 0, comm, a), bad, {"stream is 0x"});
+
+  // Nothing was sent and nothing changed: all ranks go on.
+  ok(pithReduce(a, b, 4, f32, pithSum, 0, comm, nullptr));
+  ensure(me != 0 || b[3] == 4.0f * static_cast<float>(out), "a wrong sum after refused calls");
+}
+
+void bad_operations(Rank& self) {
+  const Comm comm(self.join());
+  const Comm other([&] {
+    pithComm_t made = nullptr;
+    ok(pithCommInitRank(&made, self.size, self.id(1), self.rank));
+    return made;
+  }());
+  constexpr auto bad = pithInvalidArgument;
+  float two = 2;
+  float a[4] = {1, 2, 3, 4};
+  pithRedOp_t op = pithSum;
+  const auto create = [&](pithRedOp_t* made, void* scalar, int residence, pithComm_t on) {
+    return pithRedOpCreatePreMulSum(made, scalar, pithFloat32,
+                                    static_cast<pithScalarResidence_t>(residence), on);
+  };
+  fails(create(nullptr, &two, 1, comm), bad, {"pithRedOpCreatePreMulSum", "op is NULL"});
+  fails(create(&op, nullptr, 1, comm), bad, {"scalar is NULL"});
+  fails(create(&op, &two, 1, nullptr), bad, {"comm is NULL"});
+#if !defined(__SANITIZE_ADDRESS__)
+  fails(create(&op, &two, 2, comm), bad, {"residence is 2", "pithScalarHostImmediate"});
+#endif
+  ensure(op == pithSum, "a refused call made a handle");
+  ok(create(&op, &two, 1, comm));
+  fails(pithAllReduce(a, a, 4, pithFloat64, op, comm, nullptr), bad,
+        {"op ", "made for type float", "type double"});
+  fails(pithAllReduce(a, a, 4, pithFloat32, op, other, nullptr), bad, {"op is", "communicator"});
+  fails(pithRedOpDestroy(op, other), bad, {"op is", "pithRedOpCreatePreMulSum"});
+  fails(pithRedOpDestroy(pithMax, comm), bad, {"op is 2"});
+  fails(pithRedOpDestroy(op, nullptr), bad, {"comm is NULL"});
+  ok(pithAllReduce(a, a, 4, pithFloat32, op, comm, nullptr));
+  ensure(a[3] == 8.0f * static_cast<float>(self.size), "a wrong sum after refused calls");
+  ok(pithRedOpDestroy(op, comm));
+  fails(pithAllReduce(a, a, 4, pithFloat32, op, comm, nullptr), bad, {"op is"});
+  fails(pithRedOpDestroy(op, comm), bad, {"op is"});
+
+  void* handle = nullptr;
+  fails(pithCommRegister(comm, nullptr, 4, &handle), bad, {"pithCommRegister", "buffer is NULL"});
+  fails(pithCommRegister(comm, a, 0, &handle), bad, {"bytes is 0"});
+  fails(pithCommRegister(comm, a, 4, nullptr), bad, {"handle is NULL"});
+  fails(pithCommRegister(nullptr, a, 4, &handle), bad, {"comm is NULL"});
+  ok(pithCommRegister(comm, a, sizeof a, &handle));
+  fails(pithCommDeregister(other, handle), bad, {"pithCommDeregister", "handle is 0x"});
+  fails(pithCommDeregister(nullptr, handle), bad, {"comm is NULL"});
+  ok(pithBarrier(comm, nullptr));
+
+  // On a communicator that is no more, what was made can still be given back.
+  ok(create(&op, &two, 1, other));
+  ok(pithCommFinalize(other));
+  ok(pithRedOpDestroy(op, other));
+  ok(pithCommDeregister(comm, handle));
+}
+
 void bad_creation(Rank&) {
   constexpr auto bad = pithInvalidArgument;
   fails(pithGetVersion(nullptr), bad, {"version is NULL"});
@@ -206,13 +300,68 @@ Call broadcast(std::size_t count, int root) {
   };
 }
 
+Call reduce_scatter(std::size_t count, pithRedOp_t op) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count);
+    return pithReduceScatter(send.data(), recv.data(), count, pithInt8, op, comm, nullptr);
+  };
+}
+
+Call alltoall(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count * 3);
+    return pithAlltoAll(send.data(), recv.data(), count, pithInt8, comm, nullptr);
+  };
+}
+
+Call gather(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count);
+    std::vector<char> recv(count * 3);
+    return pithGather(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+  };
+}
+
+Call scatter(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count);
+    return pithScatter(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+  };
+}
+
+Call reduce(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count);
+    std::vector<char> recv(count);
+    return pithReduce(send.data(), recv.data(), count, pithInt8, pithSum, 0, comm, nullptr);
+  };
+}
+
+Call premultiplied(std::size_t count) {
+  return [=](pithComm_t comm) {
+    char two = 2;
+    pithRedOp_t op = pithSum;
+    ok(pithRedOpCreatePreMulSum(&op, &two, pithInt8, pithScalarHostImmediate, comm));
+    std::vector<char> values(count);
+    return pithAllReduce(values.data(), values.data(), count, pithInt8, op, comm, nullptr);
+  };
+}
+
 }  // namespace
 
 TEST_CASE("bad arguments of collectives", "[misuse]") {
   for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
     CHECK(run(2, setup, bad_arguments) == "");
+    CHECK(run(2, setup, bad_moves) == "");
   }
+}
+
+TEST_CASE("bad operations and registrations", "[misuse]") {
+  CHECK(run(2, Setup(), bad_operations) == "");
 }
 
 TEST_CASE("bad arguments alone", "[misuse]") {
@@ -303,4 +452,16 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
   }
   SECTION("collective") { disagree(allreduce(8, pithInt8, pithSum), broadcast(8, 0)); }
   SECTION("root") { disagree(broadcast(1000, 0), broadcast(1000, 1)); }
+  SECTION("blocks") {
+    disagree(reduce_scatter(100, pithSum), reduce_scatter(101, pithSum));
+    disagree(alltoall(100), alltoall(101));
+    disagree(gather(100), gather(101));
+    disagree(scatter(100), scatter(101));
+    disagree(reduce(100), reduce(101));
+  }
+  SECTION("algorithms that they choose") {
+    disagree(reduce_scatter(100, pithSum), reduce_scatter(100'000, pithSum));
+    disagree(reduce_scatter(100, pithSum), alltoall(100));
+  }
+  SECTION("a factor") { disagree(premultiplied(100), allreduce(100, pithInt8, pithSum)); }
 }
