@@ -264,6 +264,7 @@ void disagree(const Call& even, const Call& odd) {
   const auto body = [&](Rank& self) {
     const Comm comm(self.join());
     ok(pithBarrier(comm, nullptr));
+    self.meet();  // or a rank that is still in the barrier hears of the mismatch there
     const double start = now_s();
     pithResult_t result = (self.rank % 2 ? odd : even)(comm);
     // An eager rank may have returned; it hears of it in its next call.
