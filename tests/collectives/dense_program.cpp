@@ -75,9 +75,8 @@ void DenseProgram::lay_out(int rank, bool registered) {
 
 // Where blocks of all ranks lie on one side, the other side is the own block of them.
 void DenseProgram::lay_out_in_place(Buffer& buffer, int rank) const {
-  const std::size_t own = static_cast<std::size_t>(rank) * block_bytes();
-  if (extent().recv > extent().send) buffer.send += own;
-  if (extent().send > extent().recv) buffer.recv += own;
+  if (extent().recv > extent().send) buffer.send += block_of(rank);
+  if (extent().send > extent().recv) buffer.recv += block_of(rank);
   buffer.size = 2 * margin + case_.shift + std::max(send_bytes(), recv_bytes());
 }
 
@@ -175,14 +174,14 @@ std::string DenseProgram::check_equal(int rank, std::span<const std::byte> expec
 
 // Every operation rounds once, and so does the division: N + 1 roundings of at most the sum of the
 // magnitudes. Factors are near 1, where the product itself is that bound.
-std::string DenseProgram::check_floats(const Inputs& inputs, int rank) const {
+std::string DenseProgram::check_floats(const Inputs& inputs, int rank, std::size_t own) const {
   const Precision precision = precision_of(case_.type);
   const bool exact = case_.op == Op::max || case_.op == Op::min;
   for (std::size_t i = 0; i < case_.count; ++i) {
     long double expected = 0;
     long double size = 0;
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      const long double x = load_float(case_.type, inputs[r].data() + i * element());
+      const long double x = load_float(case_.type, inputs[r].data() + own + i * element());
       expected = r == 0 ? x : combine_floats(case_.op, expected, x);
       size = case_.op == Op::prod ? expected * 1.5L : size + std::fabs(x);
     }
@@ -199,46 +198,43 @@ std::string DenseProgram::check_floats(const Inputs& inputs, int rank) const {
   return {};
 }
 
-std::string DenseProgram::check_integers(const Inputs& inputs, int rank) const {
-  std::vector<std::byte> expected(recv_bytes());
-  for (std::size_t i = 0; i < case_.count; ++i) {
-    std::uint64_t value = load_integer(case_.type, inputs[0].data() + i * element());
+std::vector<std::byte> DenseProgram::reduce_integers(const Inputs& inputs) const {
+  std::vector<std::byte> result(send_bytes());
+  for (std::size_t at = 0; at < result.size(); at += element()) {
+    std::uint64_t value = load_integer(case_.type, inputs[0].data() + at);
     for (std::size_t r = 1; r < inputs.size(); ++r) {
       value = combine_integers(case_.type, case_.op, value,
-                               load_integer(case_.type, inputs[r].data() + i * element()));
+                               load_integer(case_.type, inputs[r].data() + at));
     }
     if (case_.op == Op::avg) value = divide_integer(case_.type, value, case_.ranks);
-    std::memcpy(expected.data() + i * element(), &value, element());
+    std::memcpy(result.data() + at, &value, element());
   }
-  return check_equal(rank, expected);
+  return result;
 }
 
 std::string DenseProgram::check_reduced() const {
   const Collective collective = case_.algorithm->collective;
   Inputs inputs;
   for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
+  std::vector<std::byte> whole;
+  if (!is_float(case_.type)) whole = reduce_integers(inputs);
   std::string failure;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
-    if (buffer(rank).has_recv) {
-      failure = is_float(case_.type) ? check_floats(inputs, rank) : check_integers(inputs, rank);
-    }
-    if (failure.empty() && collective == Collective::allreduce) {
+    if (!buffer(rank).has_recv) continue;
+    const std::size_t own = collective == Collective::reduce_scatter ? block_of(rank) : 0;
+    if (!is_float(case_.type)) {
+      failure = check_equal(rank, std::span(whole).subspan(own, recv_bytes()));
+    } else if (rank > 0 && collective == Collective::allreduce) {
       failure = check_equal(rank, {recv(0), recv_bytes()});
+    } else {
+      failure = check_floats(inputs, rank, own);
     }
-    // The next rank's results come of the next block.
-    if (collective != Collective::reduce_scatter) continue;
-    const auto block = static_cast<std::ptrdiff_t>(block_bytes());
-    for (auto& one : inputs) one.erase(one.begin(), one.begin() + block);
   }
   return failure;
 }
 
 // Of collectives that move.
 std::vector<std::byte> DenseProgram::expected(const Inputs& inputs, int rank) const {
-  const auto block_of = [&](int from, int which) {
-    return std::span(inputs[static_cast<std::size_t>(from)])
-        .subspan(static_cast<std::size_t>(which) * block_bytes(), block_bytes());
-  };
   const Collective collective = case_.algorithm->collective;
   const bool of_root = collective == Collective::broadcast || collective == Collective::scatter;
   const int which =
@@ -246,7 +242,8 @@ std::vector<std::byte> DenseProgram::expected(const Inputs& inputs, int rank) co
   std::vector<std::byte> all;
   for (int from = 0; from < case_.ranks; ++from) {
     if (of_root && from != case_.root) continue;
-    const auto one = block_of(from, which);
+    const auto one =
+        std::span(inputs[static_cast<std::size_t>(from)]).subspan(block_of(which), block_bytes());
     all.insert(all.end(), one.begin(), one.end());
   }
   return all;

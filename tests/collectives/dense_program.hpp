@@ -79,6 +79,7 @@ class DenseProgram final : public Program {
  private:
   std::size_t element() const { return size_of(case_.type); }
   std::size_t block_bytes() const { return case_.count * element(); }
+  std::size_t block_of(int rank) const { return static_cast<std::size_t>(rank) * block_bytes(); }
   Extent extent() const { return extent_of(case_.algorithm->collective, case_.ranks); }
   std::size_t send_bytes() const { return block_bytes() * extent().send; }
   std::size_t recv_bytes() const { return block_bytes() * extent().recv; }
@@ -92,8 +93,9 @@ class DenseProgram final : public Program {
   std::string check_around(int rank, std::span<const std::byte> sent) const;
   std::string check_equal(int rank, std::span<const std::byte> expected) const;
   using Inputs = std::vector<std::vector<std::byte>>;  // by rank
-  std::string check_floats(const Inputs& inputs, int rank) const;
-  std::string check_integers(const Inputs& inputs, int rank) const;
+  // `own`: where in the inputs the rank's results come from.
+  std::string check_floats(const Inputs& inputs, int rank, std::size_t own) const;
+  std::vector<std::byte> reduce_integers(const Inputs& inputs) const;
   std::string check_reduced() const;
   std::vector<std::byte> expected(const Inputs& inputs, int rank) const;
 

@@ -30,6 +30,7 @@ DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
   c.op = which % 2 == 0 ? Op::sum : Op::avg;
   c.root = ranks - 1;
   c.in_place = which >= 2;
+  c.premultiplied = which == 2 && reduces(algorithm.collective);
   return c;
 }
 
