@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 
@@ -50,6 +51,53 @@ constexpr int floor_power_of_two(int n) {
 
 constexpr int ceil_log2(int n) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(n) - 1));
+}
+
+// Binomial tree over 0, 1, ... with root 0: the bit that distinguishes a rank from its parent, for
+// the root the tree's height. A rank's subtree is itself and the ranks up to that bit above it.
+constexpr int binomial_bit(int rank, int ranks) {
+  return rank == 0 ? 1 << ceil_log2(ranks) : rank & -rank;
+}
+constexpr int binomial_subtree(int rank, int ranks) {
+  return std::min(binomial_bit(rank, ranks), ranks - rank);
+}
+
+// A rank's place in a tree; -1 where there is none.
+struct TreeNode {
+  int parent = -1;
+  std::array<int, 2> children{-1, -1};
+};
+
+// The binary tree with root 0 that is filled level by level.
+constexpr TreeNode heap_tree(int rank, int ranks) {
+  const auto child = [ranks](int c) { return c < ranks ? c : -1; };
+  return {rank == 0 ? -1 : (rank - 1) / 2, {child(2 * rank + 1), child(2 * rank + 2)}};
+}
+
+// The binary tree whose ranks, read from left to right, are 1, 2, ... below the root 0, which has
+// one child. Odd ranks are leaves; an inner one's subtree reaches equally far to both sides.
+constexpr TreeNode in_order_tree(int rank, int ranks) {
+  if (rank == 0) return {-1, {ranks > 1 ? floor_power_of_two(ranks - 1) : -1, -1}};
+  const int bit = rank & -rank;
+  const int up = (rank ^ bit) | (bit << 1);
+  TreeNode node{up < ranks ? up : rank ^ bit, {bit > 1 ? rank - bit / 2 : -1, -1}};
+  for (int step = bit / 2; step > 0 && node.children[1] < 0; step /= 2) {
+    if (rank + step < ranks) node.children[1] = rank + step;
+  }
+  return node;
+}
+
+// The same tree with its ranks turned round, or for an odd number of them shifted by one, so that
+// leaves and inner ranks change their roles.
+constexpr TreeNode turned_tree(int rank, int ranks) {
+  const bool even = ranks % 2 == 0;
+  const auto turned = [=](int r) { return even ? ranks - 1 - r : wrap(r + 1, ranks); };
+  const auto back = [=](int r) { return even ? ranks - 1 - r : wrap(r - 1, ranks); };
+  TreeNode node = in_order_tree(turned(rank), ranks);
+  for (int* other : {&node.parent, &node.children[0], &node.children[1]}) {
+    if (*other >= 0) *other = back(*other);
+  }
+  return node;
 }
 
 }  // namespace pith

@@ -3,6 +3,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/offers.hpp"
+#include "collectives/patterns.hpp"
 
 namespace pith {
 
@@ -14,10 +15,18 @@ PITH_ALGORITHM(allreduce_recursive_doubling)
 PITH_ALGORITHM(allreduce_one_shot)
 PITH_ALGORITHM(allreduce_two_shot)
 PITH_ALGORITHM(allreduce_ring)
+PITH_ALGORITHM(allreduce_rabenseifner)
+PITH_ALGORITHM(allreduce_double_tree)
 PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
 PITH_ALGORITHM(allgather_ring)
 PITH_ALGORITHM(barrier_dissemination)
+PITH_ALGORITHM(reduce_tree)
+PITH_ALGORITHM(reduce_scatter_ring)
+PITH_ALGORITHM(reduce_scatter_recursive_halving)
+PITH_ALGORITHM(alltoall_pairwise)
+PITH_ALGORITHM(gather_binomial)
+PITH_ALGORITHM(scatter_binomial)
 #undef PITH_ALGORITHM
 
 namespace {
@@ -30,11 +39,22 @@ constexpr std::array table{
     Algorithm{"two_shot", Collective::allreduce, allreduce_two_shot, allreduce_two_shot_cost,
               most_view_ranks},
     Algorithm{"ring", Collective::allreduce, allreduce_ring, allreduce_ring_cost},
+    Algorithm{"rabenseifner", Collective::allreduce, allreduce_rabenseifner,
+              allreduce_rabenseifner_cost},
+    Algorithm{"double_tree", Collective::allreduce, allreduce_double_tree,
+              allreduce_double_tree_cost},
     Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
+    Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
+    Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost},
+    Algorithm{"recursive_halving", Collective::reduce_scatter, reduce_scatter_recursive_halving,
+              reduce_scatter_recursive_halving_cost},
+    Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost},
+    Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
+    Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
 };
 
 // Resolved by the compiler: the choice is made in every call.
@@ -47,20 +67,33 @@ consteval const Algorithm& entry(Collective collective, std::string_view name) {
 
 constexpr std::size_t KiB = 1024;
 
+bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
+
 const Algorithm& default_allreduce(const Shape& shape) {
   const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
   const int few_ranks = shape.views ? 8 : 4;
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= short_bytes) return entry(Collective::allreduce, "recursive_doubling");
   if (shape.ranks <= few_ranks) return entry(Collective::allreduce, "two_shot");
-  return bytes_a_rank >= 16 * KiB ? entry(Collective::allreduce, "ring")
-                                  : entry(Collective::allreduce, "recursive_doubling");
+  if (bytes_a_rank >= 16 * KiB) return entry(Collective::allreduce, "ring");
+  if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
+  return shape.bytes >= 4 * short_bytes ? entry(Collective::allreduce, "double_tree")
+                                        : entry(Collective::allreduce, "recursive_doubling");
+}
+
+const Algorithm& default_reduce_scatter(const Shape& shape) {
+  const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
+  return shape.bytes * static_cast<std::size_t>(shape.ranks) <= short_bytes
+             ? entry(Collective::reduce_scatter, "recursive_halving")
+             : entry(Collective::reduce_scatter, "ring");
 }
 
 }  // namespace
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast", "allgather", "barrier", "split"};
+  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
+                                        "reduce",    "reduce_scatter", "alltoall",  "gather",
+                                        "scatter",   "split",          "point_to_point"};
   return names[static_cast<int>(collective)];
 }
 
@@ -78,7 +111,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              shot up to 8 ranks (in place over views), else ring from 16 KiB a rank on;
 //              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
 //              on it), two-shot up to 4 ranks, ring as above.
+//              In between, among many ranks, the ring's 2(P-1) messages cost more than its bytes
+//              save: Rabenseifner, whose 2 log P messages carry as little, for P a power of two;
+//              else the double tree, from four times the short size on, where its 2n beat the
+//              log P vectors of recursive doubling.
 //   broadcast  binomial up to one chunk, or among two ranks; chain above.
+//   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
+//   reduce, allgather, alltoall, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -91,8 +130,19 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
       return entry(Collective::allgather, "ring");
     case Collective::barrier:
       return entry(Collective::barrier, "dissemination");
+    case Collective::reduce:
+      return entry(Collective::reduce, "tree");
+    case Collective::reduce_scatter:
+      return default_reduce_scatter(shape);
+    case Collective::alltoall:
+      return entry(Collective::alltoall, "pairwise");
+    case Collective::gather:
+      return entry(Collective::gather, "binomial");
+    case Collective::scatter:
+      return entry(Collective::scatter, "binomial");
     case Collective::split:
-      break;  // the control plane's
+    case Collective::point_to_point:
+      break;
   }
   return table.front();
 }

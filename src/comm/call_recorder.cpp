@@ -22,8 +22,9 @@ void unpack(std::uint32_t what, CollectiveArgs& args) {
 }  // namespace
 
 std::string describe(const CollectiveArgs& args) {
-  if (args.collective == Collective::barrier) return "barrier";
-  if (args.collective == Collective::split) return "split";
+  if (args.collective == Collective::barrier || args.collective == Collective::split) {
+    return std::string(name_of(args.collective));
+  }
   std::string text =
       fmt::format("{} of {} {}", name_of(args.collective), args.count, name_of(args.type));
   if (reduces(args.collective)) text += fmt::format(", {}", name_of(args.op));
@@ -32,6 +33,10 @@ std::string describe(const CollectiveArgs& args) {
 }
 
 void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
+  if (number == 0) {
+    pairs_running_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   Entry& e = entry(number);
   e.number.store(0, std::memory_order_relaxed);
   // Readers that see new words behind an old number look at the number again, and see 0.
@@ -45,6 +50,10 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {
+  if (number == 0) {
+    pairs_running_.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   Entry& e = entry(number);
   if (e.number.load(std::memory_order_relaxed) != number) return;
   e.state.store(well ? ended_well : failed, std::memory_order_release);
@@ -75,6 +84,7 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
 }
 
 std::optional<CallNote> CallRecorder::find(std::uint32_t number) const {
+  if (number == 0) return std::nullopt;
   std::optional<Read> found = read(entries_[number % kept]);
   if (!found || found->note.number != number) return std::nullopt;
   return std::move(found->note);
@@ -86,6 +96,9 @@ std::optional<CallNote> CallRecorder::oldest_unfinished() const {
     std::optional<Read> found = read(e);
     if (!found || found->state != running) continue;
     if (!oldest || found->note.number < oldest->number) oldest = std::move(found->note);
+  }
+  if (!oldest && pairs_running_.load(std::memory_order_relaxed) > 0) {
+    oldest = CallNote{0, 0, "send or recv"};
   }
   return oldest;
 }

@@ -19,6 +19,7 @@ namespace pith {
 
 class CallRecorder {
  public:
+  // Number 0: messages between pairs, which do not count among the calls.
   void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
   void end(std::uint32_t number, bool well);
 
@@ -50,6 +51,7 @@ class CallRecorder {
 
   std::array<Entry, kept> entries_;
   std::atomic<std::uint32_t> completed_{0};
+  std::atomic<int> pairs_running_{0};
 };
 
 // "allreduce of 10 float, sum" or "broadcast of 10 float from root 3".

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
 #include "core/log.hpp"
@@ -29,7 +30,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 std::uint64_t Communicator::digest_of(const CollectiveArgs& args) {
   std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
   hash = mix(hash, args.count);
-  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
+  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op) |
+                       (args.factor.used ? 0x80u : 0u));
   return mix(hash, static_cast<std::uint64_t>(args.root));
 }
 
@@ -61,6 +63,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
                            CommKey key, std::vector<int> members, int rank)
     : engine_(std::make_unique<Engine>(static_cast<int>(members.size()))),
       routes_(members.size()),
+      pairs_(members.size()),
       control_(std::move(control)),
       key_(key),
       members_(std::move(members)) {
@@ -114,18 +117,33 @@ void Communicator::set_views(bool all, bool any) {
 
 CollectiveArgs Communicator::complete(CollectiveArgs args) const {
   const std::size_t bytes = args.count * size_of(args.type);
-  const bool gathers = args.collective == Collective::allgather;
-  args.send.size = bytes;
-  args.recv.size = gathers ? bytes * static_cast<std::size_t>(size()) : bytes;
+  const Extent extent = extent_of(args.collective, size());
+  args.send.size = bytes * extent.send;
+  args.recv.size = bytes * extent.recv;
   args.tuning = tuning_;
   return args;
 }
 
 Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
+  if (args.collective == Collective::point_to_point) {
+    return exchange_messages(call, args.messages, args.tuning.chunk_bytes);
+  }
+  if (args.factor.used) return run_premultiplied(call, args, choose(args));
   return choose(args).run(call, args);
 }
 
-// Every collective of one rank is a copy.
+// Messages of pairs do not count among the calls: other ranks may know nothing of them.
+std::uint32_t Communicator::number(const CollectiveArgs& args) {
+  if (args.collective != Collective::point_to_point) return take_number();
+  pairs_.take(args.messages);
+  return 0;
+}
+
+bool Communicator::is_alone(const CollectiveArgs& args) const {
+  return size() == 1 && args.collective != Collective::point_to_point && !args.factor.used;
+}
+
+// Every collective of one rank is a copy, but for one with a factor.
 Error Communicator::run_alone(const CollectiveArgs& args) {
   if (args.recv.data != args.send.data && args.send.size > 0) {
     std::memmove(args.recv.data, args.send.data, args.send.size);
@@ -135,21 +153,22 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 
 Error Communicator::run(const CollectiveArgs& given) {
   const CollectiveArgs args = complete(given);
-  const std::uint32_t number = take_number();
-  if (size() == 1) return run_alone(args);
+  const std::uint32_t call_number = number(args);
+  if (is_alone(args)) return run_alone(args);
   active_.fetch_add(1, std::memory_order_relaxed);
   engine_->own();
   Error result = revoked_now();
   if (!result) {
     const std::uint64_t digest = digest_of(args);
-    recorder_.begin(number, digest, args);
-    Call call(context_, number, digest);
+    recorder_.begin(call_number, digest, args);
+    Call call(context_, call_number, digest);
     Task<Error> task = start(call, args);
     task.handle().resume();
     engine_->drive_until([&] { return task.done(); });
     result = task.take();
-    recorder_.end(number, !result);
-    if (!result && active_.load(std::memory_order_relaxed) == 1) result = check_left_over(number);
+    recorder_.end(call_number, !result);
+    const bool last = call_number != 0 && active_.load(std::memory_order_relaxed) == 1;
+    if (!result && last) result = check_left_over(call_number);
   }
   active_.fetch_sub(1, std::memory_order_release);
   if (result) settle();
@@ -160,9 +179,9 @@ Error Communicator::run(const CollectiveArgs& given) {
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
   call.args_ = complete(call.args_);
-  call.number_ = take_number();
+  call.number_ = number(call.args_);
   call.driven_ = driven;
-  if (size() == 1) return call.group_.finish_one(run_alone(call.args_));
+  if (is_alone(call.args_)) return call.group_.finish_one(run_alone(call.args_));
   active_.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
     auto& posted = static_cast<BackgroundCall&>(self);
@@ -184,7 +203,9 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) 
   return streams_->enqueue(args, stream);
 }
 
+// Messages of pairs start at once: what they wait for may be behind any number of calls.
 void Communicator::enqueue(BackgroundCall& call) {
+  if (call.is_paired()) return begin(call);
   queued_.push_back(&call);
   start_queued();
 }
@@ -194,12 +215,16 @@ void Communicator::start_queued() {
     BackgroundCall& call = *queued_.front();
     queued_.erase(queued_.begin());
     ++running_;
-    const std::uint64_t digest = digest_of(call.args_);
-    recorder_.begin(call.number_, digest, call.args_);
-    call.call_.emplace(context_, call.number_, digest);
-    call.task_ = call.run_and_report();
-    call.task_.handle().resume();
+    begin(call);
   }
+}
+
+void Communicator::begin(BackgroundCall& call) {
+  const std::uint64_t digest = digest_of(call.args_);
+  recorder_.begin(call.number_, digest, call.args_);
+  call.call_.emplace(context_, call.number_, digest);
+  call.task_ = call.run_and_report();
+  call.task_.handle().resume();
 }
 
 void Communicator::reap(BackgroundCall& call) {
@@ -207,7 +232,7 @@ void Communicator::reap(BackgroundCall& call) {
   recorder_.end(call.number_, !error);
   call.task_ = Task<Error>();
   call.call_.reset();
-  --running_;
+  if (!call.is_paired()) --running_;
   const bool driven = call.driven_;
   CallGroup& group = call.group_;
   start_queued();

@@ -15,6 +15,7 @@
 #include "collectives/algorithm.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/control_seat.hpp"
+#include "comm/pair_numbers.hpp"
 #include "comm/unique_id.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -53,6 +54,7 @@ class BackgroundCall : public Work {
  private:
   friend class Communicator;
   Task<Error> run_and_report();
+  bool is_paired() const { return args_.collective == Collective::point_to_point; }
 
   Communicator& communicator_;
   CollectiveArgs args_;
@@ -136,6 +138,8 @@ class Communicator : private CommWatcher {
   const Algorithm& choose(const CollectiveArgs& args) const;
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
   Error run_alone(const CollectiveArgs& args);
+  bool is_alone(const CollectiveArgs& args) const;
+  std::uint32_t number(const CollectiveArgs& args);
   CollectiveArgs complete(CollectiveArgs args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   // The upper half of the numbers belongs to captured calls.
@@ -145,6 +149,7 @@ class Communicator : private CommWatcher {
 
   void enqueue(BackgroundCall& call);
   void start_queued();
+  void begin(BackgroundCall& call);
   void reap(BackgroundCall& call);
 
   void revoke(const Error& error);
@@ -178,11 +183,12 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
-  std::array<const Algorithm*, 4> forced_{};
+  std::array<const Algorithm*, collective_count> forced_{};
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::atomic<std::uint32_t> next_call_{1};
+  PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;
@@ -219,6 +225,7 @@ class Communicator : private CommWatcher {
   std::vector<std::pair<CallGroup*, Error>> unsettled_;
 
   struct {
+    bool any = false;
     std::uint32_t call = 0;
     std::uint32_t moves = 0;
     std::uint64_t since_ns = 0;

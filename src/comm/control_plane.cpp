@@ -632,8 +632,10 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
     const int rank = inquiry.members[i];
     if (!inquiry.notes.contains(rank)) absent.push_back(static_cast<int>(i));
   }
-  const std::string call = fmt::format("call {} ({})", key.second, stall.call.text);
-  if (!absent.empty()) {
+  const std::string call =
+      key.second == 0 ? stall.call.text : fmt::format("call {} ({})", key.second, stall.call.text);
+  // Calls without a number concern pairs: others need not have called anything.
+  if (!absent.empty() && key.second != 0) {
     return {Code::remote,
             fmt::format("{} did not call {} within {} s, or has stopped", list(absent), call,
                         options_.timeout_s),

@@ -37,7 +37,7 @@ using CommKey = std::uint64_t;
 
 // A call of a communicator as one rank sees it. Two ranks disagree where digests differ.
 struct CallNote {
-  std::uint32_t number = 0;
+  std::uint32_t number = 0;  // 0: not a call of all ranks
   std::uint64_t digest = 0;
   std::string text;  // "pithAllReduce of 10 float32, sum"
 };

@@ -206,8 +206,8 @@ std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
   look_at_dispute(now_ns);
   const std::optional<CallNote> call = recorder_.oldest_unfinished();
   const std::uint32_t moves = engine_->moves();
-  if (!call || call->number != watched_.call || moves != watched_.moves) {
-    watched_ = {call ? call->number : 0, moves, now_ns};
+  if (!call || call->number != watched_.call || moves != watched_.moves || !watched_.any) {
+    watched_ = {call.has_value(), call ? call->number : 0, moves, now_ns};
     return std::nullopt;
   }
   Stall stall;

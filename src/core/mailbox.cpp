@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/copy.hpp"
+#include "core/pair_message.hpp"
 
 namespace pith {
 
@@ -61,6 +62,15 @@ namespace {
 
 std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
 std::byte* slot_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
+
+Error another_length(int peer, std::uint64_t sent, std::uint64_t expected) {
+  const PairDigest theirs = PairDigest::decode(sent);
+  const PairDigest ours = PairDigest::decode(expected);
+  return {Code::invalid_usage,
+          fmt::format("rank {} sent {} elements of type {} where {} of type {} were to be received",
+                      peer, theirs.count, name_of(theirs.type), ours.count, name_of(ours.type)),
+          peer};
+}
 
 template <class Node, class Match>
 Node* unlink(Node*& head, Node*& tail, Match match) {
@@ -149,7 +159,7 @@ Receive* Mailbox::take_waiting(int peer, const Header& header) {
   Operation* found = unlink(waiting_[b], waiting_tail_[b], [&](Operation& operation) {
     const auto& receive = static_cast<Receive&>(operation);
     return receive.peer == peer && receive.tag == tag &&
-           (receive.digest == header.digest || !on_dispute);
+           (receive.digest == header.digest || tag.lane == pair_lane || !on_dispute);
   });
   if (!found) return nullptr;
   --state(peer).waiting;
@@ -162,7 +172,8 @@ Mailbox::Stored* Mailbox::take_stored(const Receive& receive) {
   if (!stored_[b]) return nullptr;
   return unlink(stored_[b], stored_tail_[b], [&](Stored& stored) {
     return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
-           (stored.header.digest == receive.digest || !on_dispute);
+           (stored.header.digest == receive.digest || receive.tag.lane == pair_lane ||
+            !on_dispute);
   });
 }
 
@@ -199,7 +210,9 @@ void Mailbox::free_stored(Stored* stored) {
 // Sets receive.error and returns false where the message is not the one the receiver means.
 bool Mailbox::check(Receive& receive, const Header& header) {
   if (receive.digest != header.digest) {
-    receive.error = another_call(receive.peer, header.call);
+    receive.error = header.lane == pair_lane
+                        ? another_length(receive.peer, header.digest, receive.digest)
+                        : another_call(receive.peer, header.call);
     return false;
   }
   if (header.length > receive.room) {
@@ -413,7 +426,7 @@ Mailbox::LeftOver Mailbox::find_left_over(std::uint32_t comm, std::uint32_t call
       // Numbers of 31 bits that wrap around; the top bit tells two sequences apart.
       const bool same_sequence = ((header.call ^ call) >> 31) == 0;
       const bool later = static_cast<std::int32_t>((header.call - call) << 1) > 0;
-      if (header.comm != comm || !same_sequence || later) continue;
+      if (header.comm != comm || !same_sequence || later || header.lane == pair_lane) continue;
       return {stored->peer, header.call};
     }
   }
@@ -427,7 +440,8 @@ bool Mailbox::dispute_mismatched() {
     for (; head; head = head->next) {
       const Header header = head->header;
       const int peer = head->peer;
-      if (state(peer).waiting != 0) found |= dispute(peer, header);
+      if (state(peer).waiting == 0 || header.lane == pair_lane) continue;
+      found |= dispute(peer, header);
     }
   }
   return found;
@@ -438,7 +452,8 @@ bool Mailbox::dispute(int peer, const Header& header) {
   const auto mismatched = [&](const Operation& operation) {
     const auto& receive = static_cast<const Receive&>(operation);
     return receive.peer == peer && receive.tag.comm == header.comm &&
-           receive.tag.call == header.call && receive.digest != header.digest;
+           receive.tag.call == header.call && receive.tag.lane != pair_lane &&
+           receive.digest != header.digest;
   };
   bool found = false;
   for (std::size_t b = 0; b < buckets; ++b) {

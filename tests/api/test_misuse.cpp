@@ -208,6 +208,56 @@ Call broadcast(std::size_t count, int root) {
   };
 }
 
+Call reduce_scatter(std::size_t count, pithRedOp_t op) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count);
+    return pithReduceScatter(send.data(), recv.data(), count, pithInt8, op, comm, nullptr);
+  };
+}
+
+Call alltoall(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count * 3);
+    return pithAlltoAll(send.data(), recv.data(), count, pithInt8, comm, nullptr);
+  };
+}
+
+Call gather(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count);
+    std::vector<char> recv(count * 3);
+    return pithGather(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+  };
+}
+
+Call scatter(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count * 3);
+    std::vector<char> recv(count);
+    return pithScatter(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+  };
+}
+
+Call reduce(std::size_t count) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count);
+    std::vector<char> recv(count);
+    return pithReduce(send.data(), recv.data(), count, pithInt8, pithSum, 0, comm, nullptr);
+  };
+}
+
+Call premultiplied(std::size_t count) {
+  return [=](pithComm_t comm) {
+    char two = 2;
+    pithRedOp_t op = pithSum;
+    ok(pithRedOpCreatePreMulSum(&op, &two, pithInt8, pithScalarHostImmediate, comm));
+    std::vector<char> values(count);
+    return pithAllReduce(values.data(), values.data(), count, pithInt8, op, comm, nullptr);
+  };
+}
+
 }  // namespace
 
 TEST_CASE("bad arguments of collectives", "[misuse]") {
@@ -305,4 +355,16 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
   }
   SECTION("collective") { disagree(allreduce(8, pithInt8, pithSum), broadcast(8, 0)); }
   SECTION("root") { disagree(broadcast(1000, 0), broadcast(1000, 1)); }
+  SECTION("blocks") {
+    disagree(reduce_scatter(100, pithSum), reduce_scatter(101, pithSum));
+    disagree(alltoall(100), alltoall(101));
+    disagree(gather(100), gather(101));
+    disagree(scatter(100), scatter(101));
+    disagree(reduce(100), reduce(101));
+  }
+  SECTION("algorithms that they choose") {
+    disagree(reduce_scatter(100, pithSum), reduce_scatter(100'000, pithSum));
+    disagree(reduce_scatter(100, pithSum), alltoall(100));
+  }
+  SECTION("a factor") { disagree(premultiplied(100), allreduce(100, pithInt8, pithSum)); }
 }

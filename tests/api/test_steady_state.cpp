@@ -78,10 +78,32 @@ void reduce(pithComm_t comm, const Buffer& send, const Buffer& recv, std::size_t
   }
 }
 
+// Everything else that a rank may call again and again; blocks of the same bytes in all.
+void move(pithComm_t comm, int rank, int size, const Buffer& send, const Buffer& recv,
+          std::size_t bytes, int calls) {
+  const std::size_t count = bytes / 4 / static_cast<std::size_t>(size);
+  for (int i = 0; i < calls; ++i) {
+    const int root = i % size;
+    ok(pithReduce(send.data(), recv.data(), count, pithFloat32, pithSum, root, comm, nullptr));
+    ok(pithReduceScatter(send.data(), recv.data(), count, pithFloat32, pithSum, comm, nullptr));
+    ok(pithAlltoAll(send.data(), recv.data(), count, pithFloat32, comm, nullptr));
+    ok(pithGather(send.data(), recv.data(), count, pithFloat32, root, comm, nullptr));
+    ok(pithScatter(send.data(), recv.data(), count, pithFloat32, root, comm, nullptr));
+    if (rank > 1) continue;
+    if (rank == 0) ok(pithSend(send.data(), count, pithFloat32, 1, comm, nullptr));
+    ok(pithRecv(recv.data(), count, pithFloat32, 1 - rank, comm, nullptr));
+    if (rank == 1) ok(pithSend(send.data(), count, pithFloat32, 0, comm, nullptr));
+  }
+}
+
 int calls_of(std::size_t bytes) { return bytes > (64 << 10) ? 200 : 1000; }
 
-void allocates_nothing(Rank& self, bool registered) {
+void allocates_nothing(Rank& self, bool registered, bool moves) {
   const Comm comm(self.join());
+  const auto call = [&](const Buffer& send, const Buffer& recv, std::size_t bytes, int calls) {
+    if (moves) return move(comm, self.rank, self.size, send, recv, bytes, calls / 10);
+    reduce(comm, send, recv, bytes, calls);
+  };
   for (const std::size_t bytes : sizes) {
     const Buffer send(bytes, registered);
     const Buffer recv(bytes, registered);
@@ -89,12 +111,12 @@ void allocates_nothing(Rank& self, bool registered) {
     // time, and from then on nothing may be allocated.
     constexpr int most_windows = 8;
     for (int i = 0; i < most_windows; ++i) {
-      reduce(comm, send, recv, bytes, 200);
+      call(send, recv, bytes, 200);
       self.meet();
       allocations = 0;
       self.meet();
       window = true;
-      reduce(comm, send, recv, bytes, calls_of(bytes));
+      call(send, recv, bytes, calls_of(bytes));
       window = false;
       self.slot(self.rank) = static_cast<std::uint64_t>(allocations);
       self.meet();
@@ -165,7 +187,17 @@ TEST_CASE("no allocation in steady state", "[steady]") {
     const bool registered = setup.transport != "tcp";
     for (const int size : {2, 3}) {
       INFO(name_of(setup) << ", " << size << " ranks");
-      CHECK(run(size, setup, [&](Rank& self) { allocates_nothing(self, registered); }) == "");
+      CHECK(run(size, setup, [&](Rank& self) { allocates_nothing(self, registered, false); }) ==
+            "");
+    }
+  }
+}
+
+TEST_CASE("no allocation of the other collectives and messages", "[steady]") {
+  for (const Setup& setup : every_link()) {
+    for (const int size : {2, 3}) {
+      INFO(name_of(setup) << ", " << size << " ranks");
+      CHECK(run(size, setup, [&](Rank& self) { allocates_nothing(self, false, true); }) == "");
     }
   }
 }

@@ -19,7 +19,7 @@ SimConfig simulator(int ranks, int which) {
   return config;
 }
 
-// Three chunks a block over two lanes; broadcast and allgather: six chunks.
+// Three chunks a block over two lanes; where the count is that of a block: six chunks.
 DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
   DenseCase c;
   c.algorithm = &algorithm;
@@ -30,6 +30,7 @@ DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
   c.op = which % 2 == 0 ? Op::sum : Op::avg;
   c.root = ranks - 1;
   c.in_place = which >= 2;
+  c.premultiplied = which == 2 && reduces(algorithm.collective);
   return c;
 }
 

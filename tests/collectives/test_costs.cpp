@@ -24,15 +24,14 @@ constexpr LinkCost busy_core{2e-6, 1e-9, 4e-9};
 constexpr LinkCost only_latency{2e-6, 0, 0};
 
 double simulated(const Algorithm& algorithm, const Shape& shape, const LinkCost& link) {
-  const auto ranks = static_cast<std::size_t>(shape.ranks);
-  const bool gathers = algorithm.collective == Collective::allgather;
+  const Extent extent = extent_of(algorithm.collective, shape.ranks);
   CollectiveArgs args;
   args.collective = algorithm.collective;
   args.count = shape.bytes;
   args.type = DType::u8;
   args.tuning = shape.tuning;
-  std::vector<std::byte> send(shape.bytes);
-  std::vector<std::byte> recv(gathers ? shape.bytes * ranks : shape.bytes);
+  std::vector<std::byte> send(shape.bytes * extent.send);
+  std::vector<std::byte> recv(shape.bytes * extent.recv);
   args.send = {send.data(), send.size()};
   args.recv = {recv.data(), recv.size()};  // of all ranks: nobody looks at the results
 
@@ -58,19 +57,27 @@ std::string name(const Algorithm& algorithm, const Shape& shape) {
                      shape.tuning.chunk_bytes, shape.tuning.lanes);
 }
 
+// Where the two trees of a double tree meet on a port, and where ranks fold into a power of two,
+// costs are estimates.
+bool is_exact(const Algorithm& algorithm, int ranks) {
+  if (algorithm.name == "double_tree") return false;
+  const bool folds = algorithm.name.starts_with("recursive") || algorithm.name == "rabenseifner";
+  return !folds || floor_power_of_two(ranks) == ranks;
+}
+
 }  // namespace
 
-// Allreduce: a multiple of P bytes, and one chunk holds a block; recursive doubling: P a power of
-// two, else it is an estimate.
+// Allreduce: a multiple of P bytes, and one chunk holds a block.
 TEST_CASE("costs are exact where a block is one chunk", "[collectives][cost]") {
   for (const Algorithm& algorithm : algorithms()) {
     for (int ranks = 2; ranks <= 17; ++ranks) {
-      if (algorithm.name == "recursive_doubling" && floor_power_of_two(ranks) != ranks) continue;
+      if (!is_exact(algorithm, ranks)) continue;
       for (const std::size_t block : {std::size_t{1}, std::size_t{96}, std::size_t{4096}}) {
         for (const LinkCost& link : {usual, busy_core, only_latency}) {
           const bool reduces = algorithm.collective == Collective::allreduce;
           const std::size_t bytes = reduces ? block * static_cast<std::size_t>(ranks) : block;
-          const Shape shape{ranks, bytes, {4096, 4}};
+          // Algorithms that cut a vector of blocks into columns do not cut this one either.
+          const Shape shape{ranks, bytes, {std::size_t{4096} * 17, 4}};
           INFO(name(algorithm, shape));
           CHECK(std::fabs(shortfall(algorithm, shape, link)) < 1e-9);
         }
@@ -103,8 +110,10 @@ struct Extremes {
 
 // Blocks of up to 16 chunks, the last one shorter, 1 to 4 lanes.
 TEST_CASE("costs of pipelined shapes are estimates", "[collectives][cost]") {
-  constexpr double bound = 0.3;
   for (const Algorithm& algorithm : algorithms()) {
+    // Halving and doubling wait for partners whose strands contend for ports and cores.
+    const bool halves = algorithm.name == "rabenseifner" || algorithm.name == "recursive_halving";
+    const double bound = halves ? 0.35 : 0.3;
     const bool reduces = algorithm.collective == Collective::allreduce;
     Extremes found;
     for (int ranks = 2; ranks <= 17; ++ranks) {

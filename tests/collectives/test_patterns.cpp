@@ -112,4 +112,67 @@ TEST_CASE("powers of two", "[patterns]") {
   }
 }
 
+namespace {
+
+int children_of(const TreeNode& node) {
+  return (node.children[0] >= 0 ? 1 : 0) + (node.children[1] >= 0 ? 1 : 0);
+}
+
+// One root, everybody else a child of its parent, nobody further from the root than `height`.
+void check_tree(TreeNode (*tree)(int, int), int ranks, int height) {
+  int roots = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const TreeNode node = tree(rank, ranks);
+    roots += node.parent < 0 ? 1 : 0;
+    REQUIRE((node.children[0] >= 0 || node.children[1] < 0));
+    for (const int child : node.children) {
+      if (child >= 0) REQUIRE(tree(child, ranks).parent == rank);
+    }
+    int steps = 0;
+    for (int at = rank; tree(at, ranks).parent >= 0; at = tree(at, ranks).parent) {
+      const TreeNode parent = tree(tree(at, ranks).parent, ranks);
+      REQUIRE((parent.children[0] == at || parent.children[1] == at));
+      REQUIRE(++steps <= height);
+    }
+  }
+  REQUIRE(roots == 1);
+}
+
+}  // namespace
+
+TEST_CASE("trees reach everybody in few steps", "[patterns]") {
+  for (int ranks = 1; ranks <= 130; ++ranks) {
+    check_tree(heap_tree, ranks, ceil_log2(ranks + 1));
+    check_tree(in_order_tree, ranks, ceil_log2(ranks) + 1);
+    check_tree(turned_tree, ranks, ceil_log2(ranks) + 1);
+  }
+}
+
+TEST_CASE("inner ranks of one of the two trees are leaves of the other", "[patterns]") {
+  for (int ranks = 2; ranks <= 130; ++ranks) {
+    int busy = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int children =
+          children_of(in_order_tree(rank, ranks)) + children_of(turned_tree(rank, ranks));
+      REQUIRE(children <= 3);
+      busy += children > 2 ? 1 : 0;
+    }
+    REQUIRE(busy <= ranks % 2);
+  }
+}
+
+TEST_CASE("binomial subtrees cover what follows their root", "[patterns]") {
+  for (int ranks = 1; ranks <= 70; ++ranks) {
+    REQUIRE(binomial_subtree(0, ranks) == ranks);
+    for (int rank = 1; rank < ranks; ++rank) {
+      int held = 1;
+      for (int child = 1; child < binomial_bit(rank, ranks) && rank + child < ranks; child *= 2) {
+        REQUIRE(binomial_bit(rank + child, ranks) == child);
+        held += binomial_subtree(rank + child, ranks);
+      }
+      REQUIRE(binomial_subtree(rank, ranks) == held);
+    }
+  }
+}
+
 }  // namespace pith::test

@@ -1,5 +1,5 @@
-// Many ranks: a ring of 1,024 and recursive doubling of 4,096. How long they take is measured by
-// perf/sim_bench; here the results must be right, at a cost in memory that leaves room.
+// Many ranks: a ring of 1,024, recursive doubling of 4,096, trees of 1,000. How long they take is
+// measured by perf/sim_bench; here the results must be right, at a cost in memory that leaves room.
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 
@@ -13,9 +13,10 @@ constexpr int reduction = 8;
 constexpr int reduction = 1;
 #endif
 
-std::string run_at_scale(std::string_view name, int ranks, std::size_t count) {
+std::string run_at_scale(std::string_view name, int ranks, std::size_t count,
+                         Collective collective = Collective::allreduce) {
   DenseCase c;
-  c.algorithm = find_algorithm(Collective::allreduce, name);
+  c.algorithm = find_algorithm(collective, name);
   c.ranks = ranks / reduction;
   c.count = count;
   c.tuning = {};
@@ -31,6 +32,15 @@ TEST_CASE("a ring of 1,024 ranks", "[collectives][scale]") {
 TEST_CASE("recursive doubling of 4,096 ranks and of 4,095", "[collectives][scale]") {
   CHECK(run_at_scale("recursive_doubling", 4096, 16) == "");
   CHECK(run_at_scale("recursive_doubling", 4095, 16) == "");
+}
+
+TEST_CASE("trees and halving of 1,000 ranks and of 1,024", "[collectives][scale]") {
+  CHECK(run_at_scale("double_tree", 1000, 100) == "");
+  CHECK(run_at_scale("rabenseifner", 1024, 1024) == "");
+  CHECK(run_at_scale("tree", 1000, 100, Collective::reduce) == "");
+  CHECK(run_at_scale("recursive_halving", 1000, 1, Collective::reduce_scatter) == "");
+  CHECK(run_at_scale("binomial", 1000, 4, Collective::gather) == "");
+  CHECK(run_at_scale("binomial", 1000, 4, Collective::scatter) == "");
 }
 
 }  // namespace pith::test

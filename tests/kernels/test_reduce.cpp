@@ -195,6 +195,26 @@ TEST_CASE("finish_avg equals the scalar twin") {
   });
 }
 
+TEST_CASE("scale is the product with one factor, in place too") {
+  for (const DType type : all_types) {
+    INFO("type " << name_of(type));
+    for (const std::size_t count : {0u, 1u, 7u, 511u, 512u, 513u, 4096u, 10'001u}) {
+      const std::size_t offset = count % 5;
+      Pair pair(type, count, offset, 0);
+      const Bytes factor = random_elements(type, 1, 3, static_cast<unsigned>(count));
+      for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(pair.at_b() + i * size_of(type), factor.data() + 3, size_of(type));
+      }
+      const Bytes expected = pair.expected(offset, Op::prod);
+      Bytes out = pair.output(offset);
+      scale(out.data() + offset, pair.at_a(), factor.data() + 3, count, type);
+      CHECK(first_difference(out, expected) < 0);
+      scale(pair.at_a(), pair.at_a(), factor.data() + 3, count, type);
+      CHECK(std::memcmp(pair.at_a(), expected.data() + offset, count * size_of(type)) == 0);
+    }
+  }
+}
+
 TEST_CASE("copy, cached and streaming") {
   for_each_target([] {
     for (const std::size_t bytes : {0, 1, 31, 32, 33, 64, 100, 4097}) {

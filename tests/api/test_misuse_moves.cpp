@@ -1,0 +1,118 @@
+// Bad arguments of the collectives with a root or one block a rank, of operations and
+// registrations.
+#include <limits>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+constexpr auto most = std::numeric_limits<std::size_t>::max();
+
+void bad_moves(Rank& self) {
+  const Comm comm(self.join());
+  constexpr auto bad = pithInvalidArgument;
+  constexpr auto f32 = pithFloat32;
+  float a[16] = {1, 2, 3, 4};
+  float b[16] = {};
+  const auto wild_type = static_cast<pithDataType_t>(wild_types.back());
+  const auto wild_op = static_cast<pithRedOp_t>(wild_ops.front());
+  const int me = self.rank;
+  const int out = self.size;
+  fails(pithReduce(nullptr, b, 4, f32, pithSum, 0, comm, nullptr), bad, {"pithReduce", "send is"});
+  fails(pithReduce(a, nullptr, 4, f32, pithSum, me, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithReduce(a, b, 4, f32, wild_op, 0, comm, nullptr), bad,
+        {"op is", "expected 0 to 4", "pithRedOpCreatePreMulSum"});
+  fails(pithReduce(a, b, 4, f32, pithSum, out, comm, nullptr), bad, {"root is", "expected 0 to"});
+  fails(pithReduce(a, b, most, f32, pithSum, 0, comm, nullptr), bad, {"count is"});
+  fails(pithReduceScatter(nullptr, b, 4, f32, pithSum, comm, nullptr), bad,
+        {"pithReduceScatter", "send is NULL"});
+  fails(pithReduceScatter(a, nullptr, 4, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithReduceScatter(a, b, most / 8, f32, pithSum, comm, nullptr), bad, {"recvcount is"});
+  fails(pithReduceScatter(a, b, 4, wild_type, pithSum, comm, nullptr), bad, {"type is"});
+  fails(pithBcast(nullptr, 4, f32, 0, comm, nullptr), bad, {"pithBcast", "buffer is NULL"});
+  fails(pithBcast(a, 4, f32, -1, comm, nullptr), bad, {"root is -1"});
+  fails(pithAlltoAll(a, nullptr, 4, f32, comm, nullptr), bad, {"pithAlltoAll", "recv is NULL"});
+  fails(pithAlltoAll(a, a, 4, f32, comm, nullptr), bad, {"recv is send", "another buffer"});
+  fails(pithAlltoAll(a, b, most / 8, f32, comm, nullptr), bad, {"count is"});
+  fails(pithGather(nullptr, b, 4, f32, 0, comm, nullptr), bad, {"pithGather", "send is NULL"});
+  fails(pithGather(a, nullptr, 4, f32, me, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithGather(a, b, 4, f32, out, comm, nullptr), bad, {"root is"});
+  fails(pithGather(a, b, most / 8, f32, 0, comm, nullptr), bad, {"sendcount is"});
+  fails(pithScatter(nullptr, b, 4, f32, me, comm, nullptr), bad, {"pithScatter", "send is NULL"});
+  fails(pithScatter(a, nullptr, 4, f32, 0, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithScatter(a, b, most / 8, f32, 0, comm, nullptr), bad, {"recvcount is"});
+  fails(pithScatter(a, b, 4, f32, 0, nullptr, nullptr), bad, {"comm is NULL"});
+  fails(pithScatter(a, b, 4, f32, 0, comm, a), bad, {"stream is 0x"});
+
+  // Nothing was sent and nothing changed: all ranks go on.
+  ok(pithReduce(a, b, 4, f32, pithSum, 0, comm, nullptr));
+  ensure(me != 0 || b[3] == 4.0f * static_cast<float>(out), "a wrong sum after refused calls");
+}
+
+void bad_operations(Rank& self) {
+  const Comm comm(self.join());
+  const Comm other([&] {
+    pithComm_t made = nullptr;
+    ok(pithCommInitRank(&made, self.size, self.id(1), self.rank));
+    return made;
+  }());
+  constexpr auto bad = pithInvalidArgument;
+  float two = 2;
+  float a[4] = {1, 2, 3, 4};
+  pithRedOp_t op = pithSum;
+  const auto create = [&](pithRedOp_t* made, void* scalar, int residence, pithComm_t on) {
+    return pithRedOpCreatePreMulSum(made, scalar, pithFloat32,
+                                    static_cast<pithScalarResidence_t>(residence), on);
+  };
+  fails(create(nullptr, &two, 1, comm), bad, {"pithRedOpCreatePreMulSum", "op is NULL"});
+  fails(create(&op, nullptr, 1, comm), bad, {"scalar is NULL"});
+  fails(create(&op, &two, 1, nullptr), bad, {"comm is NULL"});
+#if !defined(__SANITIZE_ADDRESS__)
+  fails(create(&op, &two, 2, comm), bad, {"residence is 2", "pithScalarHostImmediate"});
+#endif
+  ensure(op == pithSum, "a refused call made a handle");
+  ok(create(&op, &two, 1, comm));
+  fails(pithAllReduce(a, a, 4, pithFloat64, op, comm, nullptr), bad,
+        {"op ", "made for type float", "type double"});
+  fails(pithAllReduce(a, a, 4, pithFloat32, op, other, nullptr), bad, {"op is", "communicator"});
+  fails(pithRedOpDestroy(op, other), bad, {"op is", "pithRedOpCreatePreMulSum"});
+  fails(pithRedOpDestroy(pithMax, comm), bad, {"op is 2"});
+  fails(pithRedOpDestroy(op, nullptr), bad, {"comm is NULL"});
+  ok(pithAllReduce(a, a, 4, pithFloat32, op, comm, nullptr));
+  ensure(a[3] == 8.0f * static_cast<float>(self.size), "a wrong sum after refused calls");
+  ok(pithRedOpDestroy(op, comm));
+  fails(pithAllReduce(a, a, 4, pithFloat32, op, comm, nullptr), bad, {"op is"});
+  fails(pithRedOpDestroy(op, comm), bad, {"op is"});
+
+  void* handle = nullptr;
+  fails(pithCommRegister(comm, nullptr, 4, &handle), bad, {"pithCommRegister", "buffer is NULL"});
+  fails(pithCommRegister(comm, a, 0, &handle), bad, {"bytes is 0"});
+  fails(pithCommRegister(comm, a, 4, nullptr), bad, {"handle is NULL"});
+  fails(pithCommRegister(nullptr, a, 4, &handle), bad, {"comm is NULL"});
+  ok(pithCommRegister(comm, a, sizeof a, &handle));
+  fails(pithCommDeregister(other, handle), bad, {"pithCommDeregister", "handle is 0x"});
+  fails(pithCommDeregister(nullptr, handle), bad, {"comm is NULL"});
+  ok(pithBarrier(comm, nullptr));
+
+  // On a communicator that is no more, what was made can still be given back.
+  ok(create(&op, &two, 1, other));
+  ok(pithCommFinalize(other));
+  ok(pithRedOpDestroy(op, other));
+  ok(pithCommDeregister(comm, handle));
+}
+
+}  // namespace
+
+TEST_CASE("bad arguments of moves", "[misuse]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, bad_moves) == "");
+  }
+}
+
+TEST_CASE("bad operations and registrations", "[misuse]") {
+  CHECK(run(2, Setup(), bad_operations) == "");
+}
