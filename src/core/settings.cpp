@@ -126,6 +126,11 @@ Expected<Settings> settings_from_environment() {
   return settings;
 }
 
+bool in_environment(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text && *text;
+}
+
 std::string agreed_text(const Settings& settings) {
   std::string text;
   for (const SettingInfo& info : table) {

@@ -39,6 +39,10 @@ std::span<const SettingInfo> setting_table();
 // From the environment, anew at every call: communicators read them when they are created.
 Expected<Settings> settings_from_environment();
 
+// Whether the environment sets a variable of this whole name: settings of libraries that we use are
+// the user's first.
+bool in_environment(const std::string& name);
+
 // "name=value" lines of the agreed settings, and what differs between two such texts: empty, or
 // "PITH_CHUNK is 65536 there and 4096 here".
 std::string agreed_text(const Settings& settings);
