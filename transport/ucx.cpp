@@ -26,6 +26,9 @@ Expected<std::unique_ptr<UcxTransport>> UcxTransport::create(Scheduler& schedule
                                                              const UcxOptions& options) {
   Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(is_loopback(options.host));
   if (!worker) return worker.error();
+  if (options.rdma_only && !(*worker)->rdma()) {
+    return Error(Code::system, "UCX finds no RDMA device");
+  }
   std::unique_ptr<UcxTransport> made = std::make_unique<UcxRanks>(
       scheduler, mailbox, rank, ranks, secret, options, std::move(*worker));
   return made;

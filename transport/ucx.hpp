@@ -27,6 +27,7 @@ struct UcxOptions {
   std::string host;  // a loopback address keeps UCX off the network; see HOST in the settings
   // Bytes on their way to one peer, or waiting there, that it has not taken; the same on all ranks.
   std::size_t window_bytes = std::size_t{512} << 10;
+  bool rdma_only = false;  // an error where UCX finds no RDMA
   // Pieces of this size and more go by rendezvous; 0: where there is RDMA, from 32 KiB on.
   std::size_t rendezvous_bytes = 0;
 };

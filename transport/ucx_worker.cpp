@@ -33,13 +33,13 @@ struct Preference {
   const char* value;
 };
 constexpr Preference preferences[] = {
-    // A peer that dies must be noticed within a second, also in shared memory.
-    {"KEEPALIVE_INTERVAL", "400ms"},
     // No registration cache, and so no hooks that watch the user's munmap: UCX sees nothing but
     // our pools.
     {"RCACHE_ENABLE", "n"},
 };
 constexpr Preference rdma_preferences[] = {{"IB_REG_METHODS", "direct"}};
+// UCX takes a socket that is full for a peer that is dead. The kernel knows better.
+constexpr Preference socket_preferences[] = {{"KEEPALIVE_INTERVAL", "inf"}};
 
 void prefer(const UcxLibrary& ucx, ucp_config_t* config, std::span<const Preference> wanted) {
   for (const Preference& preference : wanted) {
@@ -76,7 +76,11 @@ Error UcxWorker::init(bool loopback) {
   ucs_status_t status = ucx_.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return ucx_error(ucx_, "the UCX_... settings", status);
   prefer(ucx_, config, preferences);
-  if (host_has_rdma()) prefer(ucx_, config, rdma_preferences);
+  if (host_has_rdma()) {
+    prefer(ucx_, config, rdma_preferences);
+  } else {
+    prefer(ucx_, config, socket_preferences);
+  }
   if (loopback && !in_environment("UCX_NET_DEVICES")) {
     ucx_.config_modify(config, "NET_DEVICES", "lo");
   }

@@ -75,15 +75,18 @@ Error Communicator::connect(const UniqueId& id, const Settings& settings) {
   engine_->set_oversubscribed(oversubscribed(loopback ? ranks : meeting.local_ranks));
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
-    Transport* transport = meeting.shm.get();
-    if (meeting.by_tcp[r]) transport = meeting.tcp.get();
-    routes_[r] = {transport, static_cast<int>(r)};
+    routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
   const auto lost = [this](int, const Error& error) { revoke(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
     closers_.push_back([shm = meeting.shm.get()] { shm->close(); });
     add_transport(std::move(meeting.shm));
+  }
+  if (meeting.ucx) {
+    meeting.ucx->on_peer_lost = lost;
+    closers_.push_back([ucx = meeting.ucx.get()] { ucx->close(monotonic_ns() + goodbye_ns); });
+    add_transport(std::move(meeting.ucx));
   }
   if (meeting.tcp) {
     meeting.tcp->on_peer_lost = lost;
@@ -98,7 +101,8 @@ Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int 
   if (!settings) return settings.error();
   set_log_level(settings->log);
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
-  if (!allows(*settings, "local")) {
+  const TransportRule rule(settings->transport);
+  if (rule.order().empty() || rule.order().front() != "local") {
     // The transports between processes also serve ranks of one process, each started by a thread.
     const Expected<UniqueId> id = Rendezvous::open(settings->host, settings->init_timeout);
     if (!id) return id.error();

@@ -99,7 +99,7 @@ constexpr std::uint32_t flood_count = 6000;
 constexpr std::size_t flood_bytes = 10000;
 
 // Sixty megabytes to a rank that does not want them yet.
-void flood(UcxRank& self, const UcxOptions& options) {
+void flood(UcxRank& self, const UcxOptions& options, std::atomic<bool>& seen) {
   std::vector<SendOp*> sent;
   ReceiveOp& word = self.receive(1, 2, 1);
   for (std::uint32_t i = 0; i < flood_count; ++i) {
@@ -113,17 +113,17 @@ void flood(UcxRank& self, const UcxOptions& options) {
   const std::size_t bound = self.mailbox.backlog_limit + 2 * options.window_bytes;
   must(static_cast<std::size_t>(gone) * flood_bytes < bound, std::to_string(gone) + " went");
   must(gone > 10, "hardly anything went");
+  seen = true;
   self.send(1, 3, pattern(1, 0));
   for (SendOp* op : sent) self.wait(*op);
   leave(self);
 }
 
 // Drives its transport, but waits for nothing at first.
-void take_late(UcxRank& self) {
+void take_late(UcxRank& self, const std::atomic<bool>& seen) {
   for (int i = 0; i < 20000; ++i) self.ucx->progress();
   self.send(0, 2, pattern(1, 0));
-  const std::uint64_t until = monotonic_ns() + second_ns / 4;
-  while (monotonic_ns() < until) self.turn();
+  self.until([&] { return seen.load(); }, "the other rank's look");
   for (std::uint32_t i = 0; i < flood_count; ++i) {
     ReceiveOp& got = self.receive(0, 100 + i, flood_bytes);
     self.wait(got);
@@ -218,10 +218,11 @@ TEST_CASE("ucx: a rank that takes nothing is not flooded", "[ucx]") {
   const Ways set("tcp");
   UcxOptions options;
   options.rendezvous_bytes = GENERATE(std::size_t{0}, std::size_t{5000});
-  CHECK(run_threads([options](int rank, const Names& names) {
+  std::atomic<bool> seen{false};
+  CHECK(run_threads([&](int rank, const Names& names) {
           UcxRank self(rank, names, options);
           self.must_be_connected();
-          rank == 0 ? flood(self, options) : take_late(self);
+          rank == 0 ? flood(self, options, seen) : take_late(self, seen);
         }) == "");
 }
 
