@@ -15,6 +15,9 @@ namespace {
 constexpr std::size_t rdma_rendezvous_bytes = std::size_t{32} << 10;
 // Rounds of UCX's progress in one of ours, so that a burst is taken in one turn.
 constexpr int rounds_per_turn = 8;
+// UCX may use a connection of its own for each direction: what the peer said last, its goodbye, can
+// come after the news that the other one has ended.
+constexpr std::uint64_t last_words_ns = 100'000'000;
 
 bool is_loopback(std::string_view host) { return host.starts_with("127.") || host == "::1"; }
 
@@ -156,7 +159,9 @@ void UcxRanks::heed(Peer& peer, UcxKind kind) {
 // What follows from it is done by progress(): UCX is in the middle of something here.
 void UcxRanks::endpoint_broke(void* arg, ucp_ep_h, ucs_status_t status) {
   auto& peer = *static_cast<Peer*>(arg);
-  if (peer.broken == UCS_OK) peer.broken = status;
+  if (peer.broken != UCS_OK) return;
+  peer.broken = status;
+  peer.broken_ns = monotonic_ns();
 }
 
 void UcxRanks::fetch_done(void* request, ucs_status_t status, std::size_t, void* arg) {
@@ -195,12 +200,14 @@ bool UcxRanks::pump(Peer& peer) {
 // Whether the peer is still there.
 bool UcxRanks::check_peer(Peer& peer) {
   if (peer.broken != UCS_OK && peer.live) {
-    if (!peer.said_goodbye) {
-      lose(peer, worker_->ucx().status_string(peer.broken));
+    // After a goodbye it has closed in order; what it sent before may still wait here.
+    if (peer.said_goodbye) {
+      let_go(peer);
+    } else if (monotonic_ns() - peer.broken_ns > last_words_ns) {
+      lose(peer, fmt::format("its connection has ended (UCX: {})",
+                             worker_->ucx().status_string(peer.broken)));
       return true;
     }
-    // It has closed in order; what it sent before may still wait here.
-    if (peer.endpoint) let_go(peer);
   }
   if (peer.live && peer.inbox.left()) {
     leave_in_order(peer);

@@ -56,6 +56,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
     bool said_hello = false;
     bool greeted = false;  // it has heard our hello
     ucs_status_t broken = UCS_OK;
+    std::uint64_t broken_ns = 0;  // since when
   };
 
   static ucs_status_t message_came(void* self, const void* head, std::size_t head_bytes, void* data,
