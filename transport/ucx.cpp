@@ -140,9 +140,9 @@ void UcxRanks::heed(Peer& peer, UcxKind kind) {
   switch (kind) {
     case UcxKind::hello:
       peer.said_hello = true;
-      return peer.outbox.say(UcxKind::greeted);
-    case UcxKind::greeted:
-      peer.greeted = true;
+      return;
+    case UcxKind::ready:
+      peer.is_ready = true;
       return;
     case UcxKind::goodbye:
       peer.said_goodbye = true;

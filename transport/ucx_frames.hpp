@@ -25,7 +25,7 @@ enum class UcxKind : std::uint8_t {
   goodbye = 2,   // in the same order: the sender leaves, nothing follows
   credit = 3,    // nothing but what every header says: how much was taken
   hello = 4,     // at start-up
-  greeted = 5,   // answers a hello
+  ready = 5,     // at start-up, once UCX has connected the sender's side
   farewell = 6,  // answers a goodbye
 };
 

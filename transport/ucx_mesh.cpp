@@ -1,4 +1,4 @@
-// How UcxTransport starts and ends: hello and its answer, goodbye and its answer.
+// How UcxTransport starts and ends: hello and ready, goodbye and its answer.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -70,27 +70,38 @@ void UcxRanks::turn(std::uint64_t deadline_ns) {
   wait_for(descriptor(), POLLIN, std::min(deadline_ns, monotonic_ns() + nap_ns));
 }
 
+// UCX connects on demand, and needs both sides driven for that: nobody leaves before all others are
+// connected to it. The last word, `ready`, goes over a connection that is whole.
 Error UcxRanks::await_greetings(std::uint64_t deadline_ns) {
-  const auto met = [](const Peer* peer) {
-    return peer->said_hello && peer->greeted && !peer->outbox.saying();
+  begin_flush();
+  bool flushed = false;
+  const auto met = [&](const Peer* peer) {
+    return flushed && peer->said_hello && peer->is_ready && !peer->outbox.saying();
   };
   for (;;) {
-    const auto missing = std::find_if_not(peers_.begin(), peers_.end(), met);
-    if (missing == peers_.end()) break;
-    const Peer& peer = **missing;
-    if (peer.error) return peer.error;
-    if (monotonic_ns() >= deadline_ns) {
-      return {Code::remote, fmt::format("rank {} has not answered over UCX in time", peer.rank),
-              peer.rank};
+    if (!flushed && flushing_ == 0) {
+      flushed = true;
+      for (Peer* peer : peers_) peer->outbox.say(UcxKind::ready);
     }
+    const auto missing = std::find_if_not(peers_.begin(), peers_.end(), met);
+    if (missing == peers_.end()) return {};
+    const auto lost = std::find_if(peers_.begin(), peers_.end(),
+                                   [](const Peer* peer) { return static_cast<bool>(peer->error); });
+    if (lost != peers_.end()) return (*lost)->error;
+    if (monotonic_ns() >= deadline_ns) return silent(**missing);
     turn(deadline_ns);
   }
-  flush(deadline_ns);
-  return {};
 }
 
-// Until UCX has passed on everything of ours.
-void UcxRanks::flush(std::uint64_t deadline_ns) {
+Error UcxRanks::silent(const Peer& suspect) const {
+  // Whoever has said nothing at all is a likelier cause than the one that waits for it too.
+  const auto mute = std::find_if(peers_.begin(), peers_.end(),
+                                 [](const Peer* peer) { return !peer->said_hello; });
+  const int rank = mute == peers_.end() ? suspect.rank : (*mute)->rank;
+  return {Code::remote, fmt::format("rank {} has not answered over UCX in time", rank), rank};
+}
+
+void UcxRanks::begin_flush() {
   const auto count_down = [](void* request, ucs_status_t, void* pending) {
     --*static_cast<int*>(pending);
     ucx_library().request_free(request);
@@ -100,6 +111,11 @@ void UcxRanks::flush(std::uint64_t deadline_ns) {
     ++flushing_;
     if (!UCS_PTR_IS_PTR(worker_->flush(peer->endpoint, count_down, &flushing_))) --flushing_;
   }
+}
+
+// Until UCX has passed on everything of ours.
+void UcxRanks::flush(std::uint64_t deadline_ns) {
+  begin_flush();
   while (flushing_ != 0 && monotonic_ns() < deadline_ns) turn(deadline_ns);
 }
 

@@ -54,7 +54,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
     bool said_goodbye = false;  // it has, though messages before that may still wait
     bool said_farewell = false;
     bool said_hello = false;
-    bool greeted = false;  // it has heard our hello
+    bool is_ready = false;
     ucs_status_t broken = UCS_OK;
     std::uint64_t broken_ns = 0;  // since when
   };
@@ -78,7 +78,9 @@ class UcxRanks final : public UcxTransport, private UcxData {
 
   Error meet(const UcxAddress& theirs, int rank);
   Error await_greetings(std::uint64_t deadline_ns);
+  Error silent(const Peer& suspect) const;
   void turn(std::uint64_t deadline_ns);
+  void begin_flush();
   void flush(std::uint64_t deadline_ns);
   void await_farewells(std::uint64_t deadline_ns);
 

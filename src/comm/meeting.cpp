@@ -181,9 +181,9 @@ Error Meeting::connect() {
   for (std::size_t r = 0; r < ranks_; ++r) {
     if (r == static_cast<std::size_t>(rank_) || links_[r] != Link::none) continue;
     return {Code::system,
-            fmt::format("rank {} and rank {} have no transport in common: they share no memory, "
-                        "and PITH_TRANSPORT={} allows nothing else",
-                        rank_, r, settings_.transport),
+            fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
+                        "\"{}\", known are {}",
+                        rank_, r, settings_.transport, fmt::join(TransportRule::known, ", ")),
             static_cast<int>(r)};
   }
   const std::vector<std::uint8_t> by_ucx = reached_by(Link::ucx);

@@ -5,6 +5,7 @@
 #include "comm/blob.hpp"
 #include "comm/unique_id.hpp"
 #include "core/settings.hpp"
+#include "core/transport_rule.hpp"
 
 using namespace pith;
 
@@ -44,10 +45,13 @@ TEST_CASE("settings: defaults and values", "[settings]") {
 
 TEST_CASE("settings: what is refused", "[settings]") {
   const std::pair<const char*, const char*> bad[] = {
-      {"CHUNK", "many"},  {"CHUNK", "1e3"},        {"CHUNK", "4096x"},    {"CHUNK", "-4096"},
-      {"CHUNK", " 4096"}, {"LANES", "0"},          {"LANES", "9"},        {"STREAMS", "17"},
-      {"STREAMS", "1.5"}, {"INIT_TIMEOUT", "0"},   {"INIT_TIMEOUT", "x"}, {"INIT_TIMEOUT", "nan"},
-      {"LOG", "loud"},    {"TRANSPORT", "pigeon"}, {"TRANSPORT", "shm,"}, {"TRANSPORT", "shmtcp"}};
+      {"CHUNK", "many"},        {"CHUNK", "1e3"},        {"CHUNK", "4096x"},
+      {"CHUNK", "-4096"},       {"CHUNK", " 4096"},      {"LANES", "0"},
+      {"LANES", "9"},           {"STREAMS", "17"},       {"STREAMS", "1.5"},
+      {"INIT_TIMEOUT", "0"},    {"INIT_TIMEOUT", "x"},   {"INIT_TIMEOUT", "nan"},
+      {"LOG", "loud"},          {"TRANSPORT", "pigeon"}, {"TRANSPORT", "shm,"},
+      {"TRANSPORT", "shmtcp"},  {"TRANSPORT", "^"},      {"TRANSPORT", "^pigeon"},
+      {"TRANSPORT", "tcp,^ucx"}};
   for (const auto& [name, value] : bad) {
     const Variable variable(std::string("PITH_") + name, value);
     const Expected<Settings> settings = settings_from_environment();
@@ -59,6 +63,18 @@ TEST_CASE("settings: what is refused", "[settings]") {
     CHECK(text.find(std::string("\"") + value + "\"") != std::string::npos);
     CHECK(text.find("expected") != std::string::npos);
   }
+}
+
+TEST_CASE("settings: transports are ordered, or forbidden", "[settings]") {
+  using Names = std::vector<std::string_view>;
+  CHECK(TransportRule("").order() == Names{"local", "shm", "ucx", "tcp"});
+  CHECK(TransportRule("^ucx,local").order() == Names{"shm", "tcp"});
+  CHECK(TransportRule("tcp,shm,tcp").order() == Names{"tcp", "shm"});
+  CHECK(TransportRule("ucx").names("ucx"));
+  CHECK_FALSE(TransportRule("").names("ucx"));
+  CHECK_FALSE(TransportRule("^shm").names("ucx"));
+  CHECK(TransportRule("^shm").allows("ucx"));
+  CHECK_FALSE(TransportRule("shm").allows("ucx"));
 }
 
 TEST_CASE("settings: the table is whole", "[settings]") {

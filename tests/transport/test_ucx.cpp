@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <iostream>
 
 #include "catch.hpp"
 #include "transport/ring_support.hpp"
@@ -37,7 +36,7 @@ class Ways {
 
 bool absent() {
   const pith::UcxSupport support = pith::ucx_support("127.0.0.1");
-  if (support.why_not) std::cout << "skipped: " << support.why_not.message() << "\n";
+  if (support.why_not) WARN("skipped: " << support.why_not.message());
   return static_cast<bool>(support.why_not);
 }
 
