@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "core/settings.hpp"
 
 namespace pith {
@@ -63,9 +65,34 @@ void calm_down(Loader& loader, void* ucs) {
   if (set_option && !in_environment("UCX_LOG_LEVEL")) set_option("LOG_LEVEL", "fatal");
 }
 
+// While it is loaded, UCX 1.13 patches the code of mmap, munmap and their kin, to keep
+// registrations of memory that its user may free. Nothing that we give it goes away while it has
+// it. What it asks at that moment is the environment alone; this is once in a process, in the first
+// use of UCX.
+class NoHooks {
+ public:
+  NoHooks() {
+    // Who loaded UCX before us keeps what it has.
+    void* loaded = dlopen("libucs.so.0", RTLD_NOLOAD | RTLD_LAZY);
+    if (loaded) dlclose(loaded);
+    ours_ = !loaded && !in_environment(variable);
+    if (ours_) setenv(variable, "n", 1);
+  }
+  ~NoHooks() {
+    if (ours_) unsetenv(variable);
+  }
+  NoHooks(const NoHooks&) = delete;
+  NoHooks& operator=(const NoHooks&) = delete;
+
+ private:
+  static constexpr const char* variable = "UCX_MEM_EVENTS";
+  bool ours_ = false;
+};
+
 UcxLibrary load() {
   UcxLibrary ucx;
   Loader loader(ucx.why_not);
+  const NoHooks no_hooks;
   void* ucs = loader.open("libucs.so.0");
   void* ucp = ucs ? loader.open("libucp.so.0") : nullptr;
   if (!ucp) return ucx;

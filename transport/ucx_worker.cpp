@@ -27,26 +27,8 @@ Error ucx_error(const UcxLibrary& ucx, std::string_view what, ucs_status_t statu
   return {Code::system, fmt::format("UCX: {}: {}", what, ucx.status_string(status))};
 }
 
-// What Pith wants other than UCX does; the user's own UCX_... settings go first.
-struct Preference {
-  const char* name;
-  const char* value;
-};
-constexpr Preference preferences[] = {
-    // No registration cache, and so no hooks that watch the user's munmap: UCX sees nothing but
-    // our pools.
-    {"RCACHE_ENABLE", "n"},
-};
-constexpr Preference rdma_preferences[] = {{"IB_REG_METHODS", "direct"}};
-// UCX takes a socket that is full for a peer that is dead. The kernel knows better.
-constexpr Preference socket_preferences[] = {{"KEEPALIVE_INTERVAL", "inf"}};
-
-void prefer(const UcxLibrary& ucx, ucp_config_t* config, std::span<const Preference> wanted) {
-  for (const Preference& preference : wanted) {
-    if (in_environment(fmt::format("UCX_{}", preference.name))) continue;
-    ucx.config_modify(config, preference.name, preference.value);
-  }
-}
+// With sockets the kernel tells at once that a peer is dead; with RDMA somebody has to ask.
+constexpr const char* rdma_keepalive = "1s";
 
 bool is_loopback(std::string_view host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
@@ -71,19 +53,17 @@ Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(bool loopback) {
   return worker;
 }
 
+// The user's own UCX_... settings go first.
+void UcxWorker::prefer(ucp_config_t* config, const char* name, const char* value) const {
+  if (!in_environment(fmt::format("UCX_{}", name))) ucx_.config_modify(config, name, value);
+}
+
 Error UcxWorker::init(bool loopback) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx_.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return ucx_error(ucx_, "the UCX_... settings", status);
-  prefer(ucx_, config, preferences);
-  if (host_has_rdma()) {
-    prefer(ucx_, config, rdma_preferences);
-  } else {
-    prefer(ucx_, config, socket_preferences);
-  }
-  if (loopback && !in_environment("UCX_NET_DEVICES")) {
-    ucx_.config_modify(config, "NET_DEVICES", "lo");
-  }
+  if (host_has_rdma()) prefer(config, "KEEPALIVE_INTERVAL", rdma_keepalive);
+  if (loopback) prefer(config, "NET_DEVICES", "lo");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

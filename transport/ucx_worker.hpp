@@ -50,6 +50,7 @@ class UcxWorker {
  private:
   explicit UcxWorker(const UcxLibrary& ucx) : ucx_(ucx) {}
   Error init(bool loopback);
+  void prefer(ucp_config_t* config, const char* name, const char* value) const;
   Error read_devices();
   void reap_closing();
 

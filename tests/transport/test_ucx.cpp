@@ -1,6 +1,9 @@
 // UcxTransport over what UCX can use on any host: sockets on lo. UCX 1.13's shared memory does not
 // notice a dead peer, and is refused.
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 
@@ -33,6 +36,14 @@ class Ways {
   Ways(const Ways&) = delete;
   Ways& operator=(const Ways&) = delete;
 };
+
+// The first instructions of a function as they are now.
+std::array<unsigned char, 16> code_of(const char* function) {
+  std::array<unsigned char, 16> code{};
+  std::memcpy(code.data(), dlsym(RTLD_DEFAULT, function), code.size());
+  return code;
+}
+const auto munmap_at_start = code_of("munmap");
 
 bool absent() {
   const pith::UcxSupport support = pith::ucx_support("127.0.0.1");
@@ -261,6 +272,28 @@ TEST_CASE("ucx: a killed peer ends everything that waits for it", "[ucx]") {
   CHECK(WIFSIGNALED(status));
 }
 
+TEST_CASE("ucx: a rank that computes for long is not lost", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  setenv("UCX_KEEPALIVE_INTERVAL", "50ms", 1);
+  const std::string outcome = run_threads([](int rank, const Names& names) {
+    UcxRank self(rank, names);
+    self.must_be_connected();
+    const std::vector<std::byte> data = pattern(std::size_t{8} << 20, 1);
+    if (rank == 1) {
+      poll(nullptr, 0, 1000);
+      ReceiveOp& got = self.receive(0, 1, data.size());
+      self.wait(got);
+      must(got.data == data, "contents differ");
+    } else {
+      self.wait(self.send(1, 1, data));
+    }
+    leave(self);
+  });
+  unsetenv("UCX_KEEPALIVE_INTERVAL");
+  CHECK(outcome == "");
+}
+
 TEST_CASE("ucx: a peer that leaves in order is missed only where something waits", "[ucx]") {
   if (absent()) return;
   const Ways set("tcp");
@@ -302,6 +335,12 @@ TEST_CASE("ucx: strangers are dropped", "[ucx]") {
           must(self.connected.rank() == 1 - rank, "names another rank");
           must(self.ucx->strangers() != 0, "heard nobody");
         }) == "");
+}
+
+TEST_CASE("ucx: nobody patches munmap", "[ucx]") {
+  if (absent()) return;
+  CHECK(code_of("munmap") == munmap_at_start);
+  CHECK(std::getenv("UCX_MEM_EVENTS") == nullptr);
 }
 
 TEST_CASE("ucx: what cannot be used says why", "[ucx]") {
