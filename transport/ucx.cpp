@@ -202,6 +202,7 @@ bool UcxRanks::check_peer(Peer& peer) {
   if (peer.broken != UCS_OK && peer.live) {
     // After a goodbye it has closed in order; what it sent before may still wait here.
     if (peer.said_goodbye) {
+      peer.outbox.peer_left();
       let_go(peer);
     } else if (monotonic_ns() - peer.broken_ns > last_words_ns) {
       lose(peer, fmt::format("its connection has ended (UCX: {})",
@@ -221,6 +222,7 @@ bool UcxRanks::check_peer(Peer& peer) {
 }
 
 void UcxRanks::leave_in_order(Peer& peer) {
+  peer.outbox.peer_left();
   if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, "it has left");
   peer.live = false;
 }

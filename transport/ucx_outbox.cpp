@@ -199,6 +199,12 @@ void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
   });
 }
 
+void UcxOutbox::peer_left() {
+  for (UcxOutgoing* outgoing : posted_) {
+    if (outgoing->send) wire_.scheduler->complete(*std::exchange(outgoing->send, nullptr));
+  }
+}
+
 void UcxOutbox::fail(const Error& error) {
   endpoint_ = nullptr;
   const auto end = [&](UcxOutgoing& outgoing) {

@@ -51,6 +51,9 @@ class UcxOutbox {
   // Everything ends: sends that somebody waits for with the error.
   void fail(const Error& error);
 
+  // The peer has left in order. What UCX has, it took or did not need: nobody waits for that.
+  void peer_left();
+
   // True: complete at once.
   bool start(Send& send);
   // Posts what there is room for; true when anything moved.
