@@ -19,15 +19,13 @@ constexpr int rounds_per_turn = 8;
 // come after the news that the other one has ended.
 constexpr std::uint64_t last_words_ns = 100'000'000;
 
-bool is_loopback(std::string_view host) { return host.starts_with("127.") || host == "::1"; }
-
 }  // namespace
 
 Expected<std::unique_ptr<UcxTransport>> UcxTransport::create(Scheduler& scheduler, Mailbox& mailbox,
                                                              int rank, int ranks,
                                                              const Secret& secret,
                                                              const UcxOptions& options) {
-  Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(is_loopback(options.host));
+  Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(options.host);
   if (!worker) return worker.error();
   if (options.rdma_only && !(*worker)->rdma()) {
     return Error(Code::system, "UCX finds no RDMA device");

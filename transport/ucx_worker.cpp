@@ -43,12 +43,12 @@ bool is_rdma(std::string_view device) {
 
 }  // namespace
 
-Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(bool loopback) {
+Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
   const UcxLibrary& ucx = ucx_library();
   if (ucx.why_not) return ucx.why_not;
   std::unique_ptr<UcxWorker> worker(new UcxWorker(ucx));
   const std::lock_guard lock(init_mutex());
-  if (Error error = worker->init(loopback)) return error;
+  if (Error error = worker->init(is_loopback(host))) return error;
   if (Error error = worker->read_devices()) return error;
   return worker;
 }
@@ -204,7 +204,7 @@ ucs_status_ptr_t UcxWorker::fetch(void* message, std::byte* into, std::size_t by
 
 UcxSupport ucx_support(const std::string& host) {
   UcxSupport support;
-  const Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(is_loopback(host));
+  const Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(host);
   if (!worker) {
     support.why_not = worker.error();
     return support;

@@ -14,8 +14,9 @@ namespace pith {
 
 class UcxWorker {
  public:
-  // `loopback`: no network devices but lo, unless the user says otherwise by UCX_NET_DEVICES.
-  static Expected<std::unique_ptr<UcxWorker>> create(bool loopback);
+  // Where `host` is a loopback address: no network devices but lo, unless the user says otherwise
+  // by UCX_NET_DEVICES.
+  static Expected<std::unique_ptr<UcxWorker>> create(std::string_view host);
   // What was in flight ends with errors, through its callbacks.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
