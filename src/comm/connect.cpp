@@ -11,6 +11,7 @@
 #include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/transport_rule.hpp"
 #include "transport/local.hpp"
 
 namespace pith {
@@ -106,9 +107,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   engine_->set_oversubscribed(oversubscribed(meeting.host_ranks));
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
-    Transport* transport = meeting.shm.get();
-    if (meeting.by_tcp[r]) transport = meeting.tcp.get();
-    routes_[r] = {transport, static_cast<int>(r)};
+    routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const GatherResult connected =
@@ -119,6 +118,11 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
     meeting.shm->on_peer_lost = lost;
     closers_.push_back([shm = meeting.shm.get()] { shm->close(); });
     add_transport(std::move(meeting.shm));
+  }
+  if (meeting.ucx) {
+    meeting.ucx->on_peer_lost = lost;
+    closers_.push_back([ucx = meeting.ucx.get()] { ucx->close(monotonic_ns() + goodbye_ns); });
+    add_transport(std::move(meeting.ucx));
   }
   if (meeting.tcp) {
     meeting.tcp->on_peer_lost = lost;
@@ -167,8 +171,10 @@ Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int 
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
-  return allows(*settings, "local") ? init_threads(ranks, *settings)
-                                    : init_by_meeting(ranks, *settings);
+  const TransportRule rule(settings->transport);
+  const auto& order = rule.order();
+  return !order.empty() && order.front() == "local" ? init_threads(ranks, *settings)
+                                                    : init_by_meeting(ranks, *settings);
 }
 
 Communicator::All Communicator::init_threads(int ranks, const Settings& settings) {

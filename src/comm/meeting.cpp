@@ -10,20 +10,6 @@ namespace pith {
 
 namespace {
 
-// What a rank tells the others before they attach.
-struct Introduction {
-  std::string settings;
-  std::string shm_name;
-  std::string tcp_address;
-
-  std::string pack() const { return join_strings({settings, shm_name, tcp_address}); }
-  static Introduction unpack(std::string_view blob) {
-    std::vector<std::string> strings = split_strings(blob);
-    strings.resize(3);
-    return {strings[0], strings[1], strings[2]};
-  }
-};
-
 // Of "host:port"; empty for a rank without TCP, and such ranks share memory or do not start.
 std::string_view host_part(std::string_view address) {
   return address.substr(0, std::min(address.size(), address.rfind(':')));
@@ -33,19 +19,6 @@ std::string flags_of(const std::vector<bool>& flags) {
   std::string text;
   for (const bool flag : flags) text += flag ? '1' : '0';
   return text;
-}
-
-Error check_settings(const std::vector<Introduction>& all, int rank) {
-  const std::string& ours = all[static_cast<std::size_t>(rank)].settings;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    const std::string differs = difference(all[r].settings, ours);
-    if (differs.empty()) continue;
-    return {Code::invalid_usage,
-            fmt::format("rank {} and rank {} disagree on a setting that all must share: {}", r,
-                        rank, differs),
-            static_cast<int>(r)};
-  }
-  return {};
 }
 
 // matrix[a][b] == '1': rank a has attached rank b.
@@ -60,18 +33,39 @@ bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
 
 }  // namespace
 
-bool allows(const Settings& settings, std::string_view transport) {
-  return settings.transport.empty() || settings.transport.find(transport) != std::string::npos;
+std::string Meeting::Introduction::pack() const {
+  return join_strings({settings, shm_name, ucx_address, tcp_address});
+}
+
+Meeting::Introduction Meeting::Introduction::unpack(std::string_view blob) {
+  std::vector<std::string> strings = split_strings(blob);
+  strings.resize(4);
+  return {strings[0], strings[1], strings[2], strings[3]};
+}
+
+Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
+  const std::string& ours = all[static_cast<std::size_t>(rank)].settings;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const std::string differs = difference(all[r].settings, ours);
+    if (differs.empty()) continue;
+    return {Code::invalid_usage,
+            fmt::format("rank {} and rank {} disagree on a setting that all must share: {}", r,
+                        rank, differs),
+            static_cast<int>(r)};
+  }
+  return {};
 }
 
 Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
                  const Settings& settings)
-    : by_tcp(static_cast<std::size_t>(ranks), 0),
-      rank_(rank),
+    : rank_(rank),
       ranks_(static_cast<std::size_t>(ranks)),
-      host_(seat.host()),
+      seat_(seat),
       gatherer_(gatherer),
-      settings_(settings) {
+      settings_(settings),
+      rule_(settings.transport),
+      links_(static_cast<std::size_t>(ranks), Link::none),
+      engine_(engine) {
   TcpOptions options;
   options.streams = settings.streams;
   options.ports = {settings.port_first, settings.port_last};
@@ -87,79 +81,151 @@ Error Meeting::hold() {
   return connect();
 }
 
+// Asked for by name it must be there; else it is worth its start-up only where there is RDMA.
+Error Meeting::offer_ucx() {
+  const bool named = rule_.names("ucx");
+  if (!named && !(rule_.allows("ucx") && host_has_rdma())) return {};
+  UcxOptions options;
+  options.host = seat_.host();
+  options.rdma_only = !named;
+  Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
+      engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_), seat_.secret(), options);
+  if (!made && !named) return {};
+  if (!made) {
+    return {Code::invalid_argument,
+            fmt::format("PITH_TRANSPORT is \"{}\", and ucx is not available to rank {}: {}; known "
+                        "are {}",
+                        settings_.transport, rank_, made.error().message(),
+                        fmt::join(TransportRule::known, ", "))};
+  }
+  ucx = std::move(*made);
+  return {};
+}
+
 Error Meeting::introduce() {
-  Introduction mine{agreed_text(settings_), {}, {}};
-  if (allows(settings_, "shm")) {
+  Introduction mine;
+  mine.settings = agreed_text(settings_);
+  if (rule_.allows("shm")) {
     // A host that forbids memory files still has sockets.
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
   }
-  if (allows(settings_, "tcp")) {
-    Expected<std::string> address = tcp->listen(host_);
+  if (Error error = offer_ucx()) return error;
+  if (ucx) {
+    Expected<std::string> address = ucx->listen();
+    if (!address) return address.error();
+    mine.ucx_address = *address;
+  }
+  if (rule_.allows("tcp")) {
+    Expected<std::string> address = tcp->listen(seat_.host());
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
-  std::vector<Introduction> all;
-  for (const std::string& blob : *blobs) all.push_back(Introduction::unpack(blob));
-  if (Error error = check_settings(all, rank_)) return error;
-  for (const Introduction& one : all) {
-    names_.push_back(one.shm_name);
-    addresses_.push_back(one.tcp_address);
-  }
-  const auto is_here = [host = host_part(mine.tcp_address)](const std::string& address) {
-    return host_part(address) == host;
+  for (const std::string& blob : *blobs) all_.push_back(Introduction::unpack(blob));
+  const auto is_here = [here = host_part(mine.tcp_address)](const Introduction& one) {
+    return host_part(one.tcp_address) == here;
   };
-  host_ranks =
-      static_cast<std::size_t>(std::count_if(addresses_.begin(), addresses_.end(), is_here));
-  return {};
+  host_ranks = static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_here));
+  return check_settings(all_, rank_);
+}
+
+std::vector<std::string> Meeting::all_of(std::string Introduction::*field) const {
+  std::vector<std::string> texts;
+  for (const Introduction& one : all_) texts.push_back(one.*field);
+  return texts;
+}
+
+Meeting::Link Meeting::choose(std::size_t a, std::size_t b, bool share_memory) const {
+  const auto both = [&](std::string Introduction::*field) {
+    return !(all_[a].*field).empty() && !(all_[b].*field).empty();
+  };
+  for (const std::string_view name : rule_.order()) {
+    if (name == "shm" && share_memory) return Link::shm;
+    if (name == "ucx" && both(&Introduction::ucx_address)) return Link::ucx;
+    if (name == "tcp" && both(&Introduction::tcp_address)) return Link::tcp;
+  }
+  return Link::none;
 }
 
 Error Meeting::attach() {
   std::vector<bool> attached(ranks_, false);
-  if (!names_[static_cast<std::size_t>(rank_)].empty()) {
-    if (Error error = shm->attach(names_, attached, gatherer_.patience())) return error;
+  const auto self = static_cast<std::size_t>(rank_);
+  if (!all_[self].shm_name.empty()) {
+    const std::vector<std::string> names = all_of(&Introduction::shm_name);
+    if (Error error = shm->attach(names, attached, gatherer_.patience())) return error;
   }
   // The deadline may fall between the two ends of a pair: only what both have counts.
   Expected<Matrix> matrix = gatherer_.gather(flags_of(attached));
   if (!matrix) return matrix.error();
+  bool uses_shm = false;
   for (std::size_t a = 0; a < ranks_; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
       const bool shared = attach_each_other(*matrix, a, b);
-      all_share_memory = all_share_memory && shared;
-      any_share_memory = any_share_memory || shared;
+      const Link link = choose(a, b, shared);
+      all_share_memory = all_share_memory && link == Link::shm;
+      any_share_memory = any_share_memory || link == Link::shm;
+      if (a != self && b != self) continue;
+      const std::size_t other = a == self ? b : a;
+      links_[other] = link;
+      local_ranks += shared;
+      uses_shm = uses_shm || link == Link::shm;
+      if (attached[other] && link != Link::shm) shm->drop(static_cast<int>(other));
     }
   }
-  const auto self = static_cast<std::size_t>(rank_);
-  for (std::size_t r = 0; r < ranks_; ++r) {
-    if (r == self) continue;
-    const bool shared = attach_each_other(*matrix, r, self);
-    if (attached[r] && !shared) shm->drop(static_cast<int>(r));
-    by_tcp[r] = !shared;
-    local_ranks += shared;
-  }
-  if (local_ranks == 1) shm.reset();
+  if (!uses_shm) shm.reset();
   return {};
 }
 
+std::vector<std::uint8_t> Meeting::reached_by(Link link) const {
+  std::vector<std::uint8_t> reached(ranks_, 0);
+  for (std::size_t r = 0; r < ranks_; ++r) reached[r] = links_[r] == link;
+  return reached;
+}
+
 Error Meeting::connect() {
-  const auto first = std::find(by_tcp.begin(), by_tcp.end(), 1);
-  if (first == by_tcp.end()) {
-    tcp.reset();
-    return {};
-  }
-  if (!allows(settings_, "tcp")) {
-    const auto other = static_cast<int>(first - by_tcp.begin());
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (r == static_cast<std::size_t>(rank_) || links_[r] != Link::none) continue;
     return {Code::system,
-            fmt::format("rank {} and rank {} share no memory, and PITH_TRANSPORT={} allows nothing "
-                        "else",
-                        rank_, other, settings_.transport),
-            other};
+            fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
+                        "\"{}\", known are {}",
+                        rank_, r, settings_.transport, fmt::join(TransportRule::known, ", ")),
+            static_cast<int>(r)};
   }
-  const Error error = tcp->connect(addresses_, by_tcp, gatherer_.patience());
-  if (!error) return {};
-  const Error cause = gatherer_.failure();
+  const std::vector<std::uint8_t> by_ucx = reached_by(Link::ucx);
+  const std::vector<std::uint8_t> by_tcp = reached_by(Link::tcp);
+  const auto any = [](const std::vector<std::uint8_t>& use) {
+    return std::find(use.begin(), use.end(), 1) != use.end();
+  };
+  if (!any(by_ucx)) ucx.reset();
+  if (!any(by_tcp)) tcp.reset();
+  // Ranks that use both do this in the same order.
+  if (ucx) {
+    const std::vector<std::string> addresses = all_of(&Introduction::ucx_address);
+    if (Error error = ucx->connect(addresses, by_ucx, gatherer_.patience())) return first(error);
+  }
+  if (!tcp) return {};
+  return first(tcp->connect(all_of(&Introduction::tcp_address), by_tcp, gatherer_.patience()));
+}
+
+// What has failed elsewhere explains more than what it has led to here.
+Error Meeting::first(const Error& error) const {
+  const Error cause = error ? gatherer_.failure() : Error();
   return cause ? cause : error;
+}
+
+Transport* Meeting::route_to(std::size_t rank) const {
+  switch (links_[rank]) {
+    case Link::shm:
+      return shm.get();
+    case Link::ucx:
+      return ucx.get();
+    case Link::tcp:
+      return tcp.get();
+    case Link::none:
+      break;
+  }
+  return nullptr;
 }
 
 }  // namespace pith

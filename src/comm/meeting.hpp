@@ -1,5 +1,5 @@
 // How the ranks of a communicator find each other: introduce themselves at the bootstrap root,
-// attach over shared memory where that works, connect by TCP everywhere else.
+// attach over shared memory where that works, connect by UCX or TCP everywhere else.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,10 @@
 #include "comm/control_seat.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
+#include "core/transport_rule.hpp"
 #include "transport/shm.hpp"
 #include "transport/tcp.hpp"
+#include "transport/ucx.hpp"
 
 namespace pith {
 
@@ -24,28 +26,49 @@ class Meeting {
 
   // What came of it. A transport that reaches nobody is null.
   std::unique_ptr<ShmTransport> shm;
+  std::unique_ptr<UcxTransport> ucx;
   std::unique_ptr<TcpTransport> tcp;
-  std::vector<std::uint8_t> by_tcp;  // by rank: reached by TCP, else by shared memory
-  bool all_share_memory = true;      // every two ranks; the same on all
+  // How this rank reaches another one; null: not at all.
+  Transport* route_to(std::size_t rank) const;
+  bool all_share_memory = true;  // every two ranks; the same on all
   bool any_share_memory = false;
   std::size_t local_ranks = 1;  // that share our memory
   std::size_t host_ranks = 1;   // that have our address too
 
  private:
+  // Two ranks choose the same, each by itself: the first transport in order that both have.
+  enum class Link : std::uint8_t { none, shm, ucx, tcp };
+
   Error introduce();
+  Error offer_ucx();
   Error attach();
   Error connect();
+  Error first(const Error& error) const;
+  Link choose(std::size_t a, std::size_t b, bool share_memory) const;
+  std::vector<std::uint8_t> reached_by(Link link) const;
 
   const int rank_;
   const std::size_t ranks_;
-  const std::string host_;
+  const ControlSeat& seat_;
   Gatherer& gatherer_;
   const Settings& settings_;
-  std::vector<std::string> names_;      // of the ranks' shared memory
-  std::vector<std::string> addresses_;  // of their sockets
-};
+  const TransportRule rule_;
+  // What a rank tells the others before they attach. Empty: it does not have that transport.
+  struct Introduction {
+    std::string settings;
+    std::string shm_name;
+    std::string ucx_address;
+    std::string tcp_address;
 
-// Whether the setting allows a transport of this name.
-bool allows(const Settings& settings, std::string_view transport);
+    std::string pack() const;
+    static Introduction unpack(std::string_view blob);
+  };
+  static Error check_settings(const std::vector<Introduction>& all, int rank);
+  std::vector<std::string> all_of(std::string Introduction::*field) const;
+
+  std::vector<Introduction> all_;  // by rank
+  std::vector<Link> links_;        // to each rank
+  Engine& engine_;
+};
 
 }  // namespace pith

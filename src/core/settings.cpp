@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "core/transport_rule.hpp"
+
 namespace pith {
 
 namespace {
@@ -43,14 +45,10 @@ Error set_integer(std::string_view name, const std::string& text, Integer least,
 }
 
 Error set_transport(const std::string& text, Settings& settings) {
-  for (std::string_view rest = text;;) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view name = rest.substr(0, comma);
-    if (name != "shm" && name != "tcp" && name != "local") {
-      return bad_value("TRANSPORT", text, "a comma list of shm, tcp, local");
-    }
-    if (comma == std::string_view::npos) break;
-    rest.remove_prefix(comma + 1);
+  if (!TransportRule::valid(text)) {
+    return bad_value("TRANSPORT", text,
+                     fmt::format("a comma list of {}, or ^ and a list of those not to use",
+                                 fmt::join(TransportRule::known, ", ")));
   }
   settings.transport = text;
   return {};
@@ -105,7 +103,8 @@ constexpr std::array table{
                   s.algo = text;
                   return Error();
                 }},
-    SettingInfo{"TRANSPORT", Scope::agreed, "transports to use, of shm, tcp, local; in any order",
+    SettingInfo{"TRANSPORT", Scope::agreed,
+                "transports to use, of local, shm, ucx, tcp, best first; or ^ and those not to use",
                 [](const Settings& s) { return s.transport; },
                 [](Settings& s, const std::string& text) { return set_transport(text, s); }},
     SettingInfo{"CHUNK", Scope::agreed, "bytes of a chunk in pipelined algorithms; 0: by transport",
@@ -195,6 +194,11 @@ Expected<Settings> settings_from_environment() {
     if (Error error = info.set(settings, text)) return error;
   }
   return settings;
+}
+
+bool in_environment(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text && *text;
 }
 
 std::string agreed_text(const Settings& settings) {

@@ -14,7 +14,7 @@ namespace pith {
 
 struct Settings {
   std::string algo;       // "allreduce:ring,broadcast:chain"; empty: the library chooses
-  std::string transport;  // comma list of shm, tcp, local; empty: the best that works
+  std::string transport;  // see core/transport_rule.hpp; empty: the best that works
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
   int streams = 4;
@@ -45,6 +45,10 @@ std::span<const SettingInfo> setting_table();
 
 // From the environment, anew at every call: communicators read them when they are created.
 Expected<Settings> settings_from_environment();
+
+// Whether the environment sets a variable of this whole name: settings of libraries that we use are
+// the user's first.
+bool in_environment(const std::string& name);
 
 // "name=value" lines of the agreed settings, and what differs between two such texts: empty, or
 // "PITH_CHUNK is 65536 there and 4096 here".

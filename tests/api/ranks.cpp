@@ -128,6 +128,9 @@ std::vector<Setup> every_link() {
   setups[1].transport = "tcp";
   setups[2].way = Way::all;
   setups[2].transport = "local";
+#if defined(PITH_UCX)
+  setups.emplace_back().transport = "ucx";
+#endif
   return setups;
 }
 

@@ -34,7 +34,8 @@ struct Setup {
   bool may_be_killed = false;  // SIGKILL is not a failure of the run
 };
 
-// The set-ups that every collective must work on: shm and tcp between processes, local.
+// The set-ups that every collective must work on: shm, tcp and, where it was built, ucx between
+// processes, local.
 std::vector<Setup> every_link();
 std::string name_of(const Setup& setup);
 

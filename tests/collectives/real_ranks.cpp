@@ -23,14 +23,15 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   engine_.own();
   context_.rank = rank;
   context_.size = meeting.ranks;
-  context_.views = kind != RealKind::tcp;
+  context_.views = kind == RealKind::local || kind == RealKind::shm;
   comm_.id = 1;
   if (kind == RealKind::local) {
     transport_ =
         std::make_unique<LocalTransport>(engine_.scheduler(), engine_.mailbox(), rank, meeting.hub);
-  } else {
-    transport_ = kind == RealKind::shm ? connect_shm() : connect_tcp();
   }
+  if (kind == RealKind::shm) transport_ = connect_shm();
+  if (kind == RealKind::tcp) transport_ = connect_tcp();
+  if (kind == RealKind::ucx) transport_ = connect_ucx();
   engine_.add(*transport_);
   for (int peer = 0; peer < size(); ++peer) {
     routes_.push_back({peer == rank ? nullptr : transport_.get(), peer});
@@ -79,10 +80,28 @@ std::unique_ptr<Transport> RealRank::connect_tcp() {
   return tcp;
 }
 
+std::unique_ptr<Transport> RealRank::connect_ucx() {
+  UcxOptions options;
+  options.host = "127.0.0.1";
+  auto ucx =
+      UcxTransport::create(engine_.scheduler(), engine_.mailbox(), rank(), size(), secret, options);
+  expect(ucx.error());
+  Expected<std::string> address = (*ucx)->listen();
+  expect(address.error());
+  meeting_.names[static_cast<std::size_t>(rank())] = *address;
+  meet();
+  std::vector<std::uint8_t> use(static_cast<std::size_t>(size()), 1);
+  expect((*ucx)->connect(meeting_.names, use, monotonic_ns() + patience_ns));
+  return std::move(*ucx);
+}
+
 void RealRank::leave() {
   if (auto* shm = dynamic_cast<ShmTransport*>(transport_.get())) shm->close();
   if (auto* tcp = dynamic_cast<TcpTransport*>(transport_.get())) {
     tcp->close(monotonic_ns() + patience_ns);
+  }
+  if (auto* ucx = dynamic_cast<UcxTransport*>(transport_.get())) {
+    ucx->close(monotonic_ns() + patience_ns);
   }
 }
 

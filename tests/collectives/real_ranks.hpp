@@ -15,10 +15,11 @@
 #include "transport/local.hpp"
 #include "transport/shm.hpp"
 #include "transport/tcp.hpp"
+#include "transport/ucx.hpp"
 
 namespace pith::test {
 
-enum class RealKind { local, shm, tcp };
+enum class RealKind { local, shm, tcp, ucx };
 
 // What the threads share.
 struct Meeting {
@@ -50,6 +51,7 @@ class RealRank {
   void revoke(const Error& error);
   std::unique_ptr<Transport> connect_shm();
   std::unique_ptr<Transport> connect_tcp();
+  std::unique_ptr<Transport> connect_ucx();
 
   Meeting& meeting_;
   Engine engine_;

@@ -107,4 +107,13 @@ TEST_CASE("every algorithm over tcp", "[transports]") {
   for (const int ranks : rank_counts) CHECK(run_all(RealKind::tcp, ranks) == "");
 }
 
+TEST_CASE("every algorithm over ucx", "[transports]") {
+  const UcxSupport support = ucx_support("127.0.0.1");
+  if (support.why_not) {
+    WARN("skipped: " << support.why_not.message());
+    return;
+  }
+  for (const int ranks : rank_counts) CHECK(run_all(RealKind::ucx, ranks) == "");
+}
+
 }  // namespace pith::test

@@ -5,6 +5,7 @@
 #include "comm/blob.hpp"
 #include "comm/unique_id.hpp"
 #include "core/settings.hpp"
+#include "core/transport_rule.hpp"
 
 using namespace pith;
 
@@ -73,7 +74,10 @@ TEST_CASE("settings: what is refused", "[settings]") {
                                                      {"PORT_RANGE", "6-5"},
                                                      {"PORT_RANGE", "1-65536"},
                                                      {"PORT_RANGE", "1-2-3"},
-                                                     {"PORT_RANGE", "-"}};
+                                                     {"PORT_RANGE", "-"},
+                                                     {"TRANSPORT", "^"},
+                                                     {"TRANSPORT", "^pigeon"},
+                                                     {"TRANSPORT", "tcp,^ucx"}};
   for (const auto& [name, value] : bad) {
     const Variable variable(std::string("PITH_") + name, value);
     const Expected<Settings> settings = settings_from_environment();
@@ -107,6 +111,18 @@ TEST_CASE("settings: where to listen", "[settings]") {
   CHECK(settings->port_first == 5000);
   CHECK(settings->port_last == 5010);
   CHECK(settings->socket_family == "AF_INET6");
+}
+
+TEST_CASE("settings: transports are ordered, or forbidden", "[settings]") {
+  using Names = std::vector<std::string_view>;
+  CHECK(TransportRule("").order() == Names{"local", "shm", "ucx", "tcp"});
+  CHECK(TransportRule("^ucx,local").order() == Names{"shm", "tcp"});
+  CHECK(TransportRule("tcp,shm,tcp").order() == Names{"tcp", "shm"});
+  CHECK(TransportRule("ucx").names("ucx"));
+  CHECK_FALSE(TransportRule("").names("ucx"));
+  CHECK_FALSE(TransportRule("^shm").names("ucx"));
+  CHECK(TransportRule("^shm").allows("ucx"));
+  CHECK_FALSE(TransportRule("shm").allows("ucx"));
 }
 
 TEST_CASE("settings: the table is whole", "[settings]") {

@@ -128,7 +128,11 @@ TEST_CASE("strangers do not disturb the start", "[startup]") {
 }
 
 TEST_CASE("ranks start by processes and threads", "[startup]") {
-  for (const char* transport : {"shm", "tcp", "shm,tcp", ""}) {
+  std::vector<std::string> transports = {"shm", "tcp", "shm,tcp", "tcp,shm", "^shm", ""};
+#if defined(PITH_UCX)
+  transports.insert(transports.end(), {"ucx", "ucx,tcp", "shm,ucx", "^ucx"});
+#endif
+  for (const std::string& transport : transports) {
     Setup setup;
     setup.transport = transport;
     setup.limit_s = 60;
@@ -192,6 +196,25 @@ TEST_CASE("an interface that is not there is named", "[startup]") {
           pithUniqueId id{};
           fails(pithGetUniqueId(&id), pithInvalidUsage,
                 {"PITH_IFNAME is \"=nowhere7\"", "lo (127.0.0.1)"});
+        }) == "");
+}
+
+TEST_CASE("a transport that is asked for and not there", "[startup]") {
+  Setup setup;
+  setup.transport = "shm,ucx";
+  setup.environment = {{"UCX_TLS", "no_such_way"}};
+  CHECK(run(2, setup, [](Rank& self) {
+          const pithUniqueId id = self.id();
+          pithComm_t comm = nullptr;
+          const pithResult_t result = pithCommInitRank(&comm, 2, id, self.rank);
+          const std::string text = pithGetLastError(nullptr);
+          ensure(result != pithSuccess, "started without ucx");
+          // The rank that comes second may hear of the first one's end only.
+          if (result == pithRemoteError) return;
+          for (const char* word : {"PITH_TRANSPORT is \"shm,ucx\"", "ucx is not available to rank",
+                                   "known are local, shm, ucx, tcp"}) {
+            ensure(text.find(word) != std::string::npos, text);
+          }
         }) == "");
 }
 

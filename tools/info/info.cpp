@@ -5,6 +5,10 @@
 
 #include "collectives/algorithm.hpp"
 #include "core/settings.hpp"
+#include "core/transport_rule.hpp"
+#include "transport/shm.hpp"
+#include "transport/tcp.hpp"
+#include "transport/ucx.hpp"
 
 namespace {
 
@@ -32,15 +36,65 @@ void print_algorithms() {
   }
 }
 
+// A rank that only looks whether it could begin.
+struct Trial {
+  pith::Scheduler scheduler;
+  pith::Mailbox mailbox{scheduler, 2};
+
+  std::string shm() {
+    pith::ShmTransport transport(scheduler, mailbox, 0, 2, {});
+    const auto name = transport.listen();
+    return name ? "usable: ranks of one host, through memory files"
+                : fmt::format("not usable: {}", name.error().message());
+  }
+  std::string tcp(const std::string& host) {
+    pith::TcpTransport transport(scheduler, mailbox, 0, 2, {});
+    const auto address = transport.listen(host);
+    return address ? fmt::format("usable: sockets at {} (PITH_HOST)", host)
+                   : fmt::format("not usable: {}", address.error().message());
+  }
+};
+
+std::string describe_ucx(const std::string& host) {
+  const pith::UcxSupport support = pith::ucx_support(host);
+  if (support.why_not) return fmt::format("not usable: {}", support.why_not.message());
+  const std::string when = support.rdma ? "before tcp" : "only where PITH_TRANSPORT names it";
+  return fmt::format("usable: UCX {} finds {}RDMA, so it is used {}; devices: {}", support.version,
+                     support.rdma ? "" : "no ", when, fmt::join(support.devices, ", "));
+}
+
+int print_transports() {
+  const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
+  if (!settings) {
+    fmt::print(stderr, "pith-info: {}\n", settings.error().message());
+    return 1;
+  }
+  const pith::TransportRule rule(settings->transport);
+  Trial trial;
+  for (const std::string_view name : pith::TransportRule::known) {
+    std::string text = "usable: ranks that are threads of one process";
+    if (name == "shm") text = trial.shm();
+    if (name == "ucx") text = describe_ucx(settings->host);
+    if (name == "tcp") text = trial.tcp(settings->host);
+    if (!rule.allows(name))
+      text += fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
+    fmt::print("{:<6} {}\n", name, text);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("What this build of Pith can do and how it is set.");
   bool settings = false;
   bool algorithms = false;
+  bool transports = false;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
+  app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
   CLI11_PARSE(app, argc, argv);
   if (algorithms) print_algorithms();
-  return settings || !algorithms ? print_settings() : 0;
+  if (transports && print_transports() != 0) return 1;
+  return settings || !(algorithms || transports) ? print_settings() : 0;
 }

@@ -1,0 +1,360 @@
+// UcxTransport over what UCX can use on any host: sockets on lo. UCX 1.13's shared memory does not
+// notice a dead peer, and is refused.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "catch.hpp"
+#include "transport/ring_support.hpp"
+#include "transport/two_ranks.hpp"
+#include "transport/ucx.hpp"
+
+namespace {
+
+using namespace pith_test;
+using pith::Expected;
+using pith::Secret;
+using pith::UcxOptions;
+using pith::UcxTransport;
+
+constexpr std::uint64_t second_ns = 1000000000;
+
+// UCX's own settings, for as long as it lives. UCX reads them when a transport is made.
+class Ways {
+ public:
+  explicit Ways(const char* names) {
+    setenv("UCX_TLS", names, 1);
+    setenv("UCX_NET_DEVICES", "lo", 1);
+  }
+  ~Ways() {
+    unsetenv("UCX_TLS");
+    unsetenv("UCX_NET_DEVICES");
+  }
+  Ways(const Ways&) = delete;
+  Ways& operator=(const Ways&) = delete;
+};
+
+// The first instructions of a function as they are now.
+std::array<unsigned char, 16> code_of(const char* function) {
+  std::array<unsigned char, 16> code{};
+  std::memcpy(code.data(), dlsym(RTLD_DEFAULT, function), code.size());
+  return code;
+}
+const auto munmap_at_start = code_of("munmap");
+
+bool absent() {
+  const pith::UcxSupport support = pith::ucx_support("127.0.0.1");
+  if (support.why_not) WARN("skipped: " << support.why_not.message());
+  return static_cast<bool>(support.why_not);
+}
+
+Secret secret_of(std::byte byte) {
+  Secret secret{};
+  secret.fill(byte);
+  return secret;
+}
+
+std::unique_ptr<UcxTransport> make(Rank& self, int ranks, const UcxOptions& options,
+                                   std::byte secret_byte = {}) {
+  Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
+      self.scheduler, self.mailbox, self.rank(), ranks, secret_of(secret_byte), options);
+  must(static_cast<bool>(made), made.error().message());
+  return std::move(*made);
+}
+
+// A rank of two; `secret_byte` differs in the test of strangers.
+struct UcxRank : Rank {
+  UcxRank(int rank, const Names& names, const UcxOptions& options = {}, std::byte secret_byte = {},
+          std::uint64_t patience_ns = 20 * second_ns)
+      : Rank(rank, 2), ucx(make(*this, 2, options, secret_byte)) {
+    transport = ucx.get();
+    ucx->on_peer_lost = [this](int, const Error& loss) {
+      ++losses;
+      lost = loss;
+    };
+    const Expected<std::string> mine = ucx->listen();
+    must(static_cast<bool>(mine), mine.error().message());
+    const auto peer = static_cast<std::size_t>(1 - rank);
+    std::vector<std::string> all(2);
+    all[peer] = names.swap(rank, *mine);
+    std::vector<std::uint8_t> use(2, 0);
+    use[peer] = 1;
+    connected = ucx->connect(all, use, monotonic_ns() + patience_ns);
+  }
+  void must_be_connected() const { must(!connected, connected.message()); }
+
+  std::unique_ptr<UcxTransport> ucx;
+  Error connected;
+  Error lost;
+  int losses = 0;
+};
+
+void leave(UcxRank& self) {
+  self.meet(1 - self.rank(), 50000);
+  self.ucx->close(monotonic_ns() + 10 * second_ns);
+  must(self.losses == 0, self.lost.message());
+}
+
+void walk_every_path(int rank, const Names& names, const UcxOptions& options, std::size_t longest) {
+  UcxRank self(rank, names, options);
+  self.must_be_connected();
+  check_all(self, longest);
+  leave(self);
+}
+
+constexpr std::uint32_t flood_count = 6000;
+constexpr std::size_t flood_bytes = 10000;
+
+// Sixty megabytes to a rank that does not want them yet.
+void flood(UcxRank& self, const UcxOptions& options, std::atomic<bool>& seen) {
+  std::vector<SendOp*> sent;
+  ReceiveOp& word = self.receive(1, 2, 1);
+  for (std::uint32_t i = 0; i < flood_count; ++i) {
+    sent.push_back(&self.send(1, 100 + i, pattern(flood_bytes, i)));
+  }
+  self.wait(word);
+  for (int i = 0; i < 2000; ++i) self.turn();
+  const auto gone =
+      std::count_if(sent.begin(), sent.end(), [](SendOp* op) { return op->remaining == 0; });
+  // The mailbox's backlog and the window.
+  const std::size_t bound = self.mailbox.backlog_limit + 2 * options.window_bytes;
+  must(static_cast<std::size_t>(gone) * flood_bytes < bound, std::to_string(gone) + " went");
+  must(gone > 10, "hardly anything went");
+  seen = true;
+  self.send(1, 3, pattern(1, 0));
+  for (SendOp* op : sent) self.wait(*op);
+  leave(self);
+}
+
+// Drives its transport, but waits for nothing at first.
+void take_late(UcxRank& self, const std::atomic<bool>& seen) {
+  for (int i = 0; i < 20000; ++i) self.ucx->progress();
+  self.send(0, 2, pattern(1, 0));
+  self.until([&] { return seen.load(); }, "the other rank's look");
+  for (std::uint32_t i = 0; i < flood_count; ++i) {
+    ReceiveOp& got = self.receive(0, 100 + i, flood_bytes);
+    self.wait(got);
+    must(got.data == pattern(flood_bytes, i), "contents differ");
+    got.data = {};
+  }
+  self.wait(self.receive(0, 3, 1));
+  leave(self);
+}
+
+}  // namespace
+
+TEST_CASE("ucx: two threads, every path", "[ucx]") {
+  if (absent()) return;
+  for (const char* ways : {"tcp", "all"}) {
+    const Ways set(ways);
+    INFO("UCX_TLS=" << ways);
+    CHECK(run_threads([](int rank, const Names& names) {
+            walk_every_path(rank, names, {}, std::size_t{8} << 20);
+          }) == "");
+  }
+}
+
+TEST_CASE("ucx: two processes, every path, by rendezvous too", "[ucx]") {
+  if (absent()) return;
+  for (const char* ways : {"tcp", "all"}) {
+    const Ways set(ways);
+    for (const std::size_t rendezvous : {std::size_t{0}, std::size_t{1000}}) {
+      INFO("UCX_TLS=" << ways << ", rendezvous from " << rendezvous);
+      CHECK(run_forked([rendezvous](int rank, const Names& names) {
+              UcxOptions options;
+              options.rendezvous_bytes = rendezvous;
+              walk_every_path(rank, names, options, std::size_t{3} << 20);
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("ucx: five ranks, everyone to everyone", "[ucx]") {
+  if (absent()) return;
+  constexpr int ranks = 5;
+  const Ways set("all");
+  std::vector<std::string> addresses(ranks);
+  std::vector<std::string> failures(ranks);
+  std::atomic<int> there{0};
+  std::atomic<int> done{0};
+  const auto live = [&](Rank& self) {
+    const auto me = static_cast<std::size_t>(self.rank());
+    const std::unique_ptr<UcxTransport> ucx = make(self, ranks, {});
+    self.transport = ucx.get();
+    addresses[me] = *ucx->listen();
+    ++there;
+    while (there < ranks) sched_yield();
+    std::vector<std::uint8_t> use(ranks, 1);
+    const Error connected = ucx->connect(addresses, use, monotonic_ns() + 20 * second_ns);
+    must(!connected, connected.message());
+    std::vector<SendOp*> sent;
+    std::vector<ReceiveOp*> got;
+    for (std::uint32_t call = 0; call < 40; ++call) {
+      for (int peer = 0; peer < ranks; ++peer) {
+        if (peer == self.rank()) continue;
+        const std::size_t bytes = call * call * 97 % 90001;
+        sent.push_back(&self.send(peer, call, pattern(bytes, static_cast<unsigned>(self.rank()))));
+        got.push_back(&self.receive(peer, call, bytes));
+      }
+    }
+    for (ReceiveOp* op : got) {
+      self.wait(*op);
+      const auto from = static_cast<unsigned>(op->receive.peer);
+      must(op->data == pattern(op->data.size(), from), "contents differ");
+    }
+    for (SendOp* op : sent) self.wait(*op);
+    ++done;
+    self.until([&] { return done == ranks; }, "the others");
+    ucx->close(monotonic_ns() + 5 * second_ns);
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      failures[static_cast<std::size_t>(rank)] = guarded([&] {
+        Rank self(rank, ranks);
+        live(self);
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& failure : failures) CHECK(failure == "");
+}
+
+TEST_CASE("ucx: a rank that takes nothing is not flooded", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  UcxOptions options;
+  options.rendezvous_bytes = GENERATE(std::size_t{0}, std::size_t{5000});
+  std::atomic<bool> seen{false};
+  CHECK(run_threads([&](int rank, const Names& names) {
+          UcxRank self(rank, names, options);
+          self.must_be_connected();
+          rank == 0 ? flood(self, options, seen) : take_late(self, seen);
+        }) == "");
+}
+
+TEST_CASE("ucx: a killed peer ends everything that waits for it", "[ucx]") {
+  if (absent()) return;
+  const Ways set("all");
+  const auto body = [](int rank, const Names& names) {
+    UcxRank self(rank, names);
+    self.must_be_connected();
+    if (rank == 1) {
+      self.meet(0, 2);
+      kill(getpid(), SIGKILL);
+    }
+    self.meet(1, 2);
+    SendOp& pending = self.send(1, 3, pattern(std::size_t{64} << 20, 1));
+    ReceiveOp& never = self.receive(1, 4, 10);
+    self.until([&] { return static_cast<bool>(self.lost); }, "loss");
+    must(self.lost.rank() == 1 && self.lost.code() == Code::remote, self.lost.message());
+    must(std::string(self.lost.message()).starts_with("rank 1 is lost: "), self.lost.message());
+    must(pending.remaining == 0 && pending.send.error.rank() == 1, "sent to the dead");
+    must(never.remaining == 1, "the mailbox is its owner's");
+    SendOp& later = self.send(1, 5, pattern(10, 1));
+    must(later.remaining == 0 && later.send.error.rank() == 1, "a later send waits for ever");
+    for (int i = 0; i < 1000; ++i) self.turn();
+    must(self.losses == 1, "not reported once");
+  };
+  Names names;
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    guarded([&] { body(1, names); });
+    _exit(1);
+  }
+  CHECK(guarded([&] { body(0, names); }) == "");
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("ucx: a rank that computes for long is not lost", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  setenv("UCX_KEEPALIVE_INTERVAL", "50ms", 1);
+  const std::string outcome = run_threads([](int rank, const Names& names) {
+    UcxRank self(rank, names);
+    self.must_be_connected();
+    const std::vector<std::byte> data = pattern(std::size_t{8} << 20, 1);
+    if (rank == 1) {
+      poll(nullptr, 0, 1000);
+      ReceiveOp& got = self.receive(0, 1, data.size());
+      self.wait(got);
+      must(got.data == data, "contents differ");
+    } else {
+      self.wait(self.send(1, 1, data));
+    }
+    leave(self);
+  });
+  unsetenv("UCX_KEEPALIVE_INTERVAL");
+  CHECK(outcome == "");
+}
+
+TEST_CASE("ucx: a peer that leaves in order is missed only where something waits", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  CHECK(run_threads([](int rank, const Names& names) {
+          UcxRank self(rank, names);
+          self.must_be_connected();
+          if (rank == 1) {
+            // More than the mailbox keeps of a peer unasked: the goodbye waits behind it.
+            std::vector<SendOp*> sent;
+            for (std::uint32_t i = 0; i < 70; ++i) {
+              sent.push_back(&self.send(0, 10 + i, pattern(20000, i)));
+            }
+            for (SendOp* op : sent) self.wait(*op);
+            return self.ucx->close(monotonic_ns() + second_ns);
+          }
+          const std::uint64_t until = monotonic_ns() + second_ns / 2;
+          while (monotonic_ns() < until) self.turn();
+          must(self.losses == 0, "an orderly end was taken for a loss");
+          for (std::uint32_t i = 0; i < 70; ++i) {
+            ReceiveOp& got = self.receive(1, 10 + i, 20000);
+            self.wait(got);
+            must(got.data == pattern(20000, i), "contents differ");
+          }
+          for (int i = 0; i < 1000; ++i) self.turn();
+          must(self.losses == 0, "an orderly end was taken for a loss");
+          self.receive(1, 99, 10);
+          self.until([&] { return self.losses != 0; }, "loss");
+          must(self.losses == 1 && self.lost.rank() == 1, self.lost.message());
+        }) == "");
+}
+
+TEST_CASE("ucx: strangers are dropped", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  CHECK(run_threads([](int rank, const Names& names) {
+          UcxRank self(rank, names, {}, static_cast<std::byte>(rank), second_ns / 2);
+          // The one that gives up last may see the other one go.
+          must(static_cast<bool>(self.connected), "talked to a stranger");
+          must(self.connected.rank() == 1 - rank, "names another rank");
+          must(self.ucx->strangers() != 0, "heard nobody");
+        }) == "");
+}
+
+TEST_CASE("ucx: nobody patches munmap", "[ucx]") {
+  if (absent()) return;
+  CHECK(code_of("munmap") == munmap_at_start);
+  CHECK(std::getenv("UCX_MEM_EVENTS") == nullptr);
+}
+
+TEST_CASE("ucx: what cannot be used says why", "[ucx]") {
+  if (absent()) return;
+  Rank alone(0, 2);
+  const Ways none("no_such_way");
+  const auto made = UcxTransport::create(alone.scheduler, alone.mailbox, 0, 2, {}, {});
+  REQUIRE_FALSE(made);
+  CHECK(std::string(made.error().message()).find("UCX_TLS") != std::string::npos);
+  CHECK(pith::ucx_support("127.0.0.1").why_not);
+  const Ways memory("self,posix");
+  CHECK(run_threads([](int rank, const Names& names) {
+          UcxRank self(rank, names, {}, {}, second_ns / 2);
+          must(std::string(self.connected.message()).find("UCX_TLS") != std::string::npos,
+               self.connected.message());
+        }) == "");
+}

@@ -1,0 +1,285 @@
+#include "transport/ucx.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "transport/ucx_ranks.hpp"
+
+namespace pith {
+namespace {
+
+// With RDMA a piece of this size is fetched by the receiver's hardware out of our slot.
+constexpr std::size_t rdma_rendezvous_bytes = std::size_t{32} << 10;
+// Rounds of UCX's progress in one of ours, so that a burst is taken in one turn.
+constexpr int rounds_per_turn = 8;
+// UCX may use a connection of its own for each direction: what the peer said last, its goodbye, can
+// come after the news that the other one has ended.
+constexpr std::uint64_t last_words_ns = 100'000'000;
+
+}  // namespace
+
+Expected<std::unique_ptr<UcxTransport>> UcxTransport::create(Scheduler& scheduler, Mailbox& mailbox,
+                                                             int rank, int ranks,
+                                                             const Secret& secret,
+                                                             const UcxOptions& options) {
+  Expected<std::unique_ptr<UcxWorker>> worker = UcxWorker::create(options.host);
+  if (!worker) return worker.error();
+  if (options.rdma_only && !(*worker)->rdma()) {
+    return Error(Code::system, "UCX finds no RDMA device");
+  }
+  std::unique_ptr<UcxTransport> made = std::make_unique<UcxRanks>(
+      scheduler, mailbox, rank, ranks, secret, options, std::move(*worker));
+  return made;
+}
+
+UcxRanks::UcxRanks(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
+                   const Secret& secret, const UcxOptions& options,
+                   std::unique_ptr<UcxWorker> worker)
+    : scheduler_(scheduler),
+      mailbox_(mailbox),
+      rank_(rank),
+      ranks_(ranks),
+      secret_(secret),
+      by_rank_(static_cast<std::size_t>(ranks)),
+      worker_(std::move(worker)) {
+  const bool rdma = worker_->rdma();
+  wire_.worker = worker_.get();
+  wire_.scheduler = &scheduler_;
+  wire_.slots = &slots_;
+  wire_.from = static_cast<std::uint32_t>(rank);
+  wire_.window_bytes = std::max<std::uint64_t>(options.window_bytes, 4 * ucx_cost(ucx_piece_max));
+  wire_.rendezvous_bytes = rdma ? rdma_rendezvous_bytes : ucx_piece_max + 1;
+  if (options.rendezvous_bytes != 0) wire_.rendezvous_bytes = options.rendezvous_bytes;
+  wire_.flush = !rdma;
+  worker_->on_message(&UcxRanks::message_came, this);
+}
+
+UcxRanks::~UcxRanks() {
+  const Error gone(Code::invalid_usage, "this rank has closed its connections");
+  for (Peer* peer : peers_) {
+    peer->outbox.fail(gone);
+    let_go(*peer);
+    peer->inbox.abandon(gone);
+  }
+  worker_.reset();
+}
+
+bool UcxRanks::start(Send& send) {
+  Peer* peer = by_rank_[static_cast<std::size_t>(send.peer)].get();
+  if (!peer) {
+    send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
+    return true;
+  }
+  if (!peer->live) {
+    if (!peer->error) lose(*peer, "it has left");
+    send.error = peer->error;
+    return true;
+  }
+  if (!peer->endpoint) {
+    send.error = Error(Code::remote, fmt::format("rank {} has left", send.peer), send.peer);
+    return true;
+  }
+  send.header.sent_us = static_cast<std::uint32_t>(monotonic_ns() / 1000);
+  return peer->outbox.start(send);
+}
+
+// Null for whoever does not prove that it is a rank of this job.
+UcxRanks::Peer* UcxRanks::sender_of(const UcxHead& head) {
+  if (head.version != wire_version || head.from >= by_rank_.size()) return nullptr;
+  Peer* peer = by_rank_[head.from].get();
+  return peer && peer->token == head.token ? peer : nullptr;
+}
+
+ucs_status_t UcxRanks::message_came(void* self, const void* head, std::size_t head_bytes,
+                                    void* data, std::size_t bytes,
+                                    const ucp_am_recv_param_t* param) {
+  auto& ranks = *static_cast<UcxRanks*>(self);
+  UcxArrival arrival;
+  Peer* peer = nullptr;
+  if (head_bytes == sizeof arrival.head) {
+    std::memcpy(&arrival.head, head, sizeof arrival.head);
+    peer = ranks.sender_of(arrival.head);
+  }
+  if (!peer) {
+    ++ranks.strangers_;
+    return UCS_OK;
+  }
+  if (!peer->live) return UCS_OK;
+  if (const char* fault = fault_of(arrival.head, bytes)) {
+    ranks.lose(*peer, fmt::format("it sent {}", fault));
+    return UCS_OK;
+  }
+  peer->outbox.credited(arrival.head.taken);
+  arrival.rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+  arrival.may_keep = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
+  arrival.data = arrival.rendezvous ? nullptr : static_cast<const std::byte*>(data);
+  arrival.bytes = bytes;
+  arrival.message = data;
+  return ranks.take(*peer, arrival);
+}
+
+ucs_status_t UcxRanks::take(Peer& peer, const UcxArrival& arrival) {
+  heed(peer, arrival.head.kind);
+  if (!is_sequenced(arrival.head.kind)) return UCS_OK;
+  const UcxInbox::Outcome outcome = peer.inbox.arrive(arrival);
+  if (outcome.fault) {
+    lose(peer, fmt::format("it sent {}", outcome.fault));
+  } else if (peer.live) {
+    peer.outbox.took(peer.inbox.take_cost());
+  }
+  return outcome.kept ? UCS_INPROGRESS : UCS_OK;
+}
+
+// What a message says at once, whatever waits before it.
+void UcxRanks::heed(Peer& peer, UcxKind kind) {
+  switch (kind) {
+    case UcxKind::hello:
+      peer.said_hello = true;
+      return;
+    case UcxKind::ready:
+      peer.is_ready = true;
+      return;
+    case UcxKind::goodbye:
+      peer.said_goodbye = true;
+      return peer.outbox.say(UcxKind::farewell);
+    case UcxKind::farewell:
+      peer.said_farewell = true;
+      return;
+    case UcxKind::piece:
+    case UcxKind::credit:
+      return;
+  }
+}
+
+// What follows from it is done by progress(): UCX is in the middle of something here.
+void UcxRanks::endpoint_broke(void* arg, ucp_ep_h, ucs_status_t status) {
+  auto& peer = *static_cast<Peer*>(arg);
+  if (peer.broken != UCS_OK) return;
+  peer.broken = status;
+  peer.broken_ns = monotonic_ns();
+}
+
+void UcxRanks::fetch_done(void* request, ucs_status_t status, std::size_t, void* arg) {
+  auto& held = *static_cast<UcxInbox::Held*>(arg);
+  ucx_library().request_free(request);
+  UcxInbox::fetched(held, status == UCS_OK);
+}
+
+bool UcxRanks::fetch(Peer& peer) {
+  bool moved = false;
+  void* message = nullptr;
+  while (UcxInbox::Held* held = peer.inbox.next_fetch(message)) {
+    std::byte* into = held->slot->data.get();
+    const ucs_status_ptr_t request =
+        worker_->fetch(message, into, held->bytes, &UcxRanks::fetch_done, held);
+    moved = true;
+    if (UCS_PTR_IS_PTR(request)) continue;
+    UcxInbox::fetched(*held, request == nullptr);
+  }
+  return moved;
+}
+
+bool UcxRanks::pump(Peer& peer) {
+  bool moved = peer.inbox.wants_fetch() && fetch(peer);
+  const char* fault = nullptr;
+  if (peer.inbox.can_pump()) moved |= peer.inbox.pump(fault);
+  if (fault) {
+    lose(peer, fmt::format("it sent {}", fault));
+    return true;
+  }
+  if (const std::uint64_t cost = peer.inbox.take_cost()) peer.outbox.took(cost);
+  if (peer.outbox.can_post()) moved |= peer.outbox.pump();
+  return moved;
+}
+
+// Whether the peer is still there.
+bool UcxRanks::check_peer(Peer& peer) {
+  if (peer.broken != UCS_OK && peer.live) {
+    // After a goodbye it has closed in order; what it sent before may still wait here.
+    if (peer.said_goodbye) {
+      peer.outbox.peer_left();
+      let_go(peer);
+    } else if (monotonic_ns() - peer.broken_ns > last_words_ns) {
+      lose(peer, fmt::format("its connection has ended (UCX: {})",
+                             worker_->ucx().status_string(peer.broken)));
+      return true;
+    }
+  }
+  if (peer.live && peer.inbox.left()) {
+    leave_in_order(peer);
+    return true;
+  }
+  if (!peer.live && !peer.error && mailbox_.awaited(peer.rank)) {
+    lose(peer, "it has left");
+    return true;
+  }
+  return false;
+}
+
+void UcxRanks::leave_in_order(Peer& peer) {
+  peer.outbox.peer_left();
+  if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, "it has left");
+  peer.live = false;
+}
+
+void UcxRanks::lose(Peer& peer, std::string_view how) {
+  if (peer.error) return;
+  peer.error = Error(Code::remote, fmt::format("rank {} is lost: {}", peer.rank, how), peer.rank);
+  peer.live = false;
+  peer.outbox.fail(peer.error);
+  unreported_.push_back(&peer);
+}
+
+// UCX forgets the peer; what it still has of ours ends.
+void UcxRanks::let_go(Peer& peer) {
+  if (!peer.endpoint) return;
+  peer.outbox.fail(Error(Code::remote, fmt::format("rank {} has left", peer.rank), peer.rank));
+  worker_->close(std::exchange(peer.endpoint, nullptr));
+}
+
+// Last in progress(): the owner may call back into this transport.
+void UcxRanks::report_lost() {
+  while (!unreported_.empty()) {
+    Peer& peer = *unreported_.back();
+    unreported_.pop_back();
+    peer.inbox.abandon(peer.error);
+    let_go(peer);
+    if (on_peer_lost) on_peer_lost(peer.rank, peer.error);
+  }
+}
+
+bool UcxRanks::progress() {
+  bool moved = false;
+  for (int round = 0; round < rounds_per_turn && worker_->progress(); ++round) moved = true;
+  for (Peer* peer : peers_) {
+    if (peer->live) moved |= pump(*peer);
+    moved |= check_peer(*peer);
+  }
+  if (unreported_.empty()) return moved;
+  report_lost();
+  return true;
+}
+
+bool UcxRanks::busy() const {
+  return mailbox_.waiting() != 0 || std::any_of(peers_.begin(), peers_.end(), [](const Peer* peer) {
+           return !peer->outbox.empty() || peer->inbox.wants_fetch();
+         });
+}
+
+bool UcxRanks::arm() {
+  if (!unreported_.empty()) return false;
+  for (const Peer* peer : peers_) {
+    if (peer->live && (peer->inbox.can_pump() || peer->outbox.can_post())) return false;
+    if (!peer->live && !peer->error && mailbox_.awaited(peer->rank)) return false;
+  }
+  return worker_->arm();
+}
+
+void UcxRanks::quiesce(const CommState& comm, const Error& error) {
+  for (Peer* peer : peers_) peer->outbox.quiesce(comm, error);
+}
+
+}  // namespace pith

@@ -1,0 +1,68 @@
+// Ranks connected by UCX: active messages over whatever UCX finds (InfiniBand, RoCE, shared memory,
+// sockets). Header and payload of a message are ours to read before a receive is posted.
+//
+// UCX sees no memory but our own pooled buffers: nothing of the user's is registered, so nothing
+// has to watch the user's munmap, and an abort leaves no bytes of the user's with the hardware.
+// Flow control is ours too (see UcxOutbox), for UCX takes whatever comes.
+//
+// Order of use: listen, exchange addresses over an authenticated channel, connect, then the seam's
+// functions, at last close. Leases must be given back before the transport is destroyed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/mailbox.hpp"
+#include "core/scheduler.hpp"
+#include "transport/handshake.hpp"
+#include "transport/transport.hpp"
+
+namespace pith {
+
+struct UcxOptions {
+  std::string host;  // a loopback address keeps UCX off the network; see HOST in the settings
+  // Bytes on their way to one peer, or waiting there, that it has not taken; the same on all ranks.
+  std::size_t window_bytes = std::size_t{512} << 10;
+  bool rdma_only = false;  // an error where UCX finds no RDMA
+  // Pieces of this size and more go by rendezvous; 0: where there is RDMA, from 32 KiB on.
+  std::size_t rendezvous_bytes = 0;
+};
+
+// What UCX could do for this process.
+struct UcxSupport {
+  Error why_not;  // null: it can be used
+  std::string version;
+  std::vector<std::string> devices;  // "tcp/eth0", "rc_mlx5/mlx5_0:1"
+  bool rdma = false;
+};
+UcxSupport ucx_support(const std::string& host);
+// False where no device of this host could make UCX faster than sockets. Does not load UCX.
+bool host_has_rdma();
+
+class UcxTransport : public Transport {
+ public:
+  // Peers are numbered by rank. An error where UCX cannot be used.
+  static Expected<std::unique_ptr<UcxTransport>> create(Scheduler& scheduler, Mailbox& mailbox,
+                                                        int rank, int ranks, const Secret& secret,
+                                                        const UcxOptions& options = {});
+
+  // The address for the other ranks: bytes, not text.
+  virtual Expected<std::string> listen() = 0;
+  // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
+  virtual Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
+                        const Patience& patience) = 0;
+  // Leaves in order: what is on its way is sent, as far as the deadline allows.
+  virtual void close(std::uint64_t deadline_ns) = 0;
+  // Messages that were dropped because they did not prove the job's secret.
+  virtual std::uint64_t strangers() const = 0;
+
+  // Called from progress(), once per peer: it is lost, or has left while something waits for it.
+  std::function<void(int peer, const Error& error)> on_peer_lost;
+};
+
+}  // namespace pith

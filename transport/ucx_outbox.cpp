@@ -1,0 +1,227 @@
+#include "transport/ucx_outbox.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/copy.hpp"
+
+namespace pith {
+
+void UcxOutbox::open(ucp_ep_h endpoint, std::uint64_t token) {
+  endpoint_ = endpoint;
+  token_ = token;
+}
+
+UcxOutgoing& UcxOutbox::take_outgoing(Send& send) {
+  if (spare_.empty()) {
+    all_.push_back(std::make_unique<UcxOutgoing>());
+    spare_.reserve(all_.size());
+    spare_.push_back(all_.back().get());
+  }
+  UcxOutgoing& outgoing = *spare_.back();
+  spare_.pop_back();
+  outgoing.send = &send;
+  outgoing.header = send.header;
+  outgoing.data = send.data;
+  outgoing.posted = 0;
+  outgoing.begun = false;
+  outgoing.pending = 0;
+  outgoing.outbox = this;
+  return outgoing;
+}
+
+UcxHead UcxOutbox::head_of(UcxKind kind) {
+  UcxHead head;
+  head.kind = kind;
+  head.from = wire_.from;
+  head.token = token_;
+  head.taken = told_ = taken_;
+  if (is_sequenced(kind)) head.sequence = sequence_++;
+  return head;
+}
+
+std::size_t UcxOutbox::next_bytes(const UcxOutgoing& outgoing) const {
+  return std::min<std::size_t>(outgoing.header.length - outgoing.posted, ucx_piece_max);
+}
+
+bool UcxOutbox::has_room(const UcxOutgoing& outgoing) const {
+  return spent_ - credited_ + ucx_cost(next_bytes(outgoing)) <= wire_.window_bytes;
+}
+
+bool UcxOutbox::start(Send& send) {
+  UcxOutgoing& outgoing = take_outgoing(send);
+  queue_.push_back(&outgoing);
+  starting_ = &outgoing;
+  started_done_ = false;
+  pump();
+  starting_ = nullptr;
+  return started_done_;
+}
+
+bool UcxOutbox::pump() {
+  bool moved = false;
+  while (!queue_.empty() && has_room(*queue_.front())) {
+    UcxOutgoing& outgoing = *queue_.front();
+    post_piece(outgoing);
+    moved = true;
+    if (!outgoing.all_posted()) continue;
+    queue_.erase(queue_.begin());
+    posted_.push_back(&outgoing);
+    flush_after(outgoing);
+  }
+  return moved;
+}
+
+void UcxOutbox::post_piece(UcxOutgoing& outgoing) {
+  const std::size_t bytes = next_bytes(outgoing);
+  UcxSlot& slot = wire_.slots->take(bytes);
+  slot.head = head_of(UcxKind::piece);
+  slot.head.header = outgoing.header;
+  slot.head.offset = static_cast<std::uint32_t>(outgoing.posted);
+  copy_bytes(slot.data.get(), outgoing.data + outgoing.posted, bytes);
+  slot.outgoing = &outgoing;
+  outgoing.begun = true;
+  outgoing.posted += bytes;
+  ++outgoing.pending;
+  spent_ += ucx_cost(bytes);
+  const bool large = bytes >= wire_.rendezvous_bytes;
+  if (post(slot, large ? UcxWorker::Way::rendezvous : UcxWorker::Way::eager)) --outgoing.pending;
+}
+
+// True when UCX has no more use for the slot. An error is no use either: the endpoint is broken,
+// and its error handler says so to all.
+bool UcxOutbox::post(UcxSlot& slot, UcxWorker::Way way) {
+  slot.outbox = this;
+  const std::span<const std::byte> head = std::as_bytes(std::span(&slot.head, 1));
+  const std::span<const std::byte> data(slot.data.get(), slot.bytes);
+  const ucs_status_ptr_t request =
+      wire_.worker->send(endpoint_, head, data, way, &UcxOutbox::slot_sent, &slot);
+  if (UCS_PTR_IS_PTR(request)) return false;
+  wire_.slots->give(slot);
+  return true;
+}
+
+void UcxOutbox::slot_sent(void* request, ucs_status_t, void* arg) {
+  auto& slot = *static_cast<UcxSlot*>(arg);
+  UcxOutbox& outbox = *slot.outbox;
+  UcxOutgoing* outgoing = slot.outgoing;
+  outbox.wire_.worker->ucx().request_free(request);
+  outbox.wire_.slots->give(slot);
+  if (outgoing) {
+    outbox.piece_done(*outgoing);
+  } else {
+    --outbox.saying_;
+  }
+}
+
+void UcxOutbox::flush_after(UcxOutgoing& outgoing) {
+  ++outgoing.pending;
+  if (wire_.flush) {
+    const ucs_status_ptr_t request = wire_.worker->flush(endpoint_, &UcxOutbox::flushed, &outgoing);
+    if (UCS_PTR_IS_PTR(request)) return;
+  }
+  piece_done(outgoing);
+}
+
+void UcxOutbox::flushed(void* request, ucs_status_t, void* arg) {
+  auto& outgoing = *static_cast<UcxOutgoing*>(arg);
+  outgoing.outbox->wire_.worker->ucx().request_free(request);
+  outgoing.outbox->piece_done(outgoing);
+}
+
+void UcxOutbox::piece_done(UcxOutgoing& outgoing) {
+  if (--outgoing.pending == 0 && outgoing.all_posted()) finish(outgoing);
+}
+
+void UcxOutbox::finish(UcxOutgoing& outgoing) {
+  std::erase(posted_, &outgoing);
+  outgoing.copy.reset();
+  spare_.push_back(&outgoing);
+  Send* send = std::exchange(outgoing.send, nullptr);
+  if (!send) return;
+  if (&outgoing == starting_) {
+    started_done_ = true;
+  } else {
+    wire_.scheduler->complete(*send);
+  }
+}
+
+void UcxOutbox::credited(std::uint64_t taken) {
+  if (taken > credited_ && taken <= spent_) credited_ = taken;
+}
+
+void UcxOutbox::took(std::uint64_t cost) {
+  taken_ += cost;
+  // Early enough that the sender does not run dry, seldom enough to cost nothing.
+  if (endpoint_ && taken_ - told_ >= wire_.window_bytes / 4) say(UcxKind::credit);
+}
+
+void UcxOutbox::say(UcxKind kind) {
+  if (!endpoint_) return;
+  UcxSlot& slot = wire_.slots->take(0);
+  slot.head = head_of(kind);
+  slot.outgoing = nullptr;
+  ++saying_;
+  if (post(slot, UcxWorker::Way::eager)) --saying_;
+}
+
+bool UcxOutbox::awaited() const {
+  const auto is_awaited = [](const UcxOutgoing* outgoing) { return outgoing->send != nullptr; };
+  return std::any_of(queue_.begin(), queue_.end(), is_awaited) ||
+         std::any_of(posted_.begin(), posted_.end(), is_awaited);
+}
+
+void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
+  const auto end = [&](UcxOutgoing& outgoing) {
+    outgoing.send->error = error;
+    wire_.scheduler->complete(*std::exchange(outgoing.send, nullptr));
+  };
+  const auto meant = [&](const UcxOutgoing& outgoing) {
+    return outgoing.send && outgoing.send->comm == &comm;
+  };
+  for (UcxOutgoing* outgoing : posted_) {
+    if (meant(*outgoing)) end(*outgoing);
+  }
+  std::erase_if(queue_, [&](UcxOutgoing* outgoing) {
+    if (!meant(*outgoing)) return false;
+    if (outgoing->begun) {
+      const std::size_t rest = outgoing->header.length - outgoing->posted;
+      outgoing->copy = std::make_unique_for_overwrite<std::byte[]>(outgoing->header.length);
+      std::memcpy(outgoing->copy.get() + outgoing->posted, outgoing->data + outgoing->posted, rest);
+      outgoing->data = outgoing->copy.get();
+      end(*outgoing);
+      return false;
+    }
+    end(*outgoing);
+    spare_.push_back(outgoing);
+    return true;
+  });
+}
+
+void UcxOutbox::peer_left() {
+  for (UcxOutgoing* outgoing : posted_) {
+    if (outgoing->send) wire_.scheduler->complete(*std::exchange(outgoing->send, nullptr));
+  }
+}
+
+void UcxOutbox::fail(const Error& error) {
+  endpoint_ = nullptr;
+  const auto end = [&](UcxOutgoing& outgoing) {
+    if (!outgoing.send) return;
+    outgoing.send->error = error;
+    wire_.scheduler->complete(*std::exchange(outgoing.send, nullptr));
+  };
+  for (UcxOutgoing* outgoing : posted_) end(*outgoing);
+  for (UcxOutgoing* outgoing : queue_) {
+    end(*outgoing);
+    outgoing->copy.reset();
+    // What UCX still has of it ends with the endpoint.
+    outgoing->begun = true;
+    outgoing->posted = outgoing->header.length;
+    (outgoing->pending == 0 ? spare_ : posted_).push_back(outgoing);
+  }
+  queue_.clear();
+}
+
+}  // namespace pith
