@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bench_common.hpp"
+#include "processes.hpp"
 
 namespace {
 

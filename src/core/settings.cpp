@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -41,12 +42,15 @@ Error set_integer(std::string_view name, const std::string& text, Integer least,
   return {};
 }
 
+constexpr std::array<std::string_view, 3> transports = {"shm", "tcp", "local"};
+
 Error set_transport(const std::string& text, Settings& settings) {
   for (std::string_view rest = text;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view name = rest.substr(0, comma);
-    if (name != "shm" && name != "tcp" && name != "local") {
-      return bad_value("TRANSPORT", text, "a comma list of shm, tcp, local");
+    if (std::find(transports.begin(), transports.end(), name) == transports.end()) {
+      return bad_value("TRANSPORT", text,
+                       fmt::format("a comma list of {}", fmt::join(transports, ", ")));
     }
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
@@ -115,6 +119,8 @@ std::string_view next_line(std::string_view& text) {
 }  // namespace
 
 std::span<const SettingInfo> setting_table() { return table; }
+
+std::span<const std::string_view> transport_names() { return transports; }
 
 Expected<Settings> settings_from_environment() {
   Settings settings;

@@ -35,6 +35,8 @@ struct SettingInfo {
 };
 
 std::span<const SettingInfo> setting_table();
+// What PITH_TRANSPORT knows.
+std::span<const std::string_view> transport_names();
 
 // From the environment, anew at every call: communicators read them when they are created.
 Expected<Settings> settings_from_environment();

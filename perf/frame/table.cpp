@@ -1,0 +1,109 @@
+#include "frame/table.hpp"
+
+#include <fmt/format.h>
+
+#include <ctime>
+
+namespace pith_perf {
+
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields = {};
+  localtime_r(&now, &fields);
+  char text[32];
+  const std::size_t length = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &fields);
+  return {text, length};
+}
+
+std::string number(double value, int width) {
+  for (const int decimals : {2, 1, 0}) {
+    std::string text = fmt::format("{:{}.{}f}", value, width, decimals);
+    if (text.size() <= static_cast<std::size_t>(width)) return text;
+  }
+  return fmt::format("{:{}.{}e}", value, width, width >= 7 ? 1 : 0);
+}
+
+std::string heading(const Options& options, std::string_view program, int version) {
+  const bool factor = options.step_factor > 1;
+  std::string text = fmt::format(
+      "# nccl-tests version pith-{}.{}.{} nccl-headers={} nccl-library={}\n"
+      "# Collective test starting: {}\n"
+      "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg "
+      "iters: {} validation: {} graph: 0 unalign: {}\n",
+      PITH_MAJOR, PITH_MINOR, PITH_PATCH, PITH_VERSION_CODE, version, program, options.threads,
+      options.ranks_per_thread, options.min_bytes, options.max_bytes,
+      factor ? options.step_factor : options.step_bytes, factor ? "factor" : "bytes",
+      options.warmup_iters, options.iters, options.agg_iters, options.check_iters, options.unalign);
+  switch (options.blocking) {
+    case Blocking::none:
+      break;
+    case Blocking::barrier:
+      text += "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n";
+      break;
+    case Blocking::wait:
+      text += "# Blocking Enabled: wait after each inner iteration (-m), no barrier \n";
+      break;
+    case Blocking::barrier_apart:
+      text +=
+          "# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes "
+          "barrier \n";
+      break;
+  }
+  if (options.parallel_init) text += "# Parallel Init Enabled: threads join concurrently \n";
+  return text + fmt::format("# Memory: host, {}; transport: {}; algorithm: {}\n#\n",
+                            options.registered ? "registered" : "private",
+                            options.transport.empty() ? "own choice" : options.transport,
+                            options.algo.empty() ? "own choice" : options.algo);
+}
+
+std::string rank_lines(std::span<const RankInfo> ranks) {
+  std::string text = "# Using devices\n";
+  for (const RankInfo& info : ranks) {
+    text += fmt::format("#  Rank {:2} Group {:2} Pid {:6} on {:>10} device {:2} [0000:00:00] {}\n",
+                        info.rank, 0, info.process_id, info.host, info.core, info.cpu);
+  }
+  return text;
+}
+
+std::string column_names(const Options& options) {
+  const auto names = [](auto... columns) {
+    return fmt::format(
+        "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  "
+        "{:>6} {:>{}}\n",
+        columns...);
+  };
+  const std::string_view time = options.report_cputime ? "cputime" : "time";
+  const bool stamps = options.report_timestamps;
+  const int width = stamps ? 19 : 0;
+  return fmt::format(
+             "#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place              "
+             "         in-place          \n",
+             "", "", "", "", "") +
+         names("size", "count", "type", "redop", "root", time, "algbw", "busbw", "#wrong", time,
+               "algbw", "busbw", "#wrong", stamps ? "timestamp" : "", width) +
+         names("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
+               "(GB/s)", "", stamps ? "%Y-%m-%d %H:%M:%S" : "", width);
+}
+
+std::string beginning(const Line& line) {
+  return fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}", line.bytes, line.count, line.type, line.op,
+                     line.root);
+}
+
+std::string half(const Measured& measured) {
+  const std::string wrong =
+      measured.wrong ? fmt::format("{:6g}", static_cast<double>(*measured.wrong)) : "   N/A";
+  return fmt::format("  {}  {}  {}  {}", number(measured.time_us, 7),
+                     number(measured.algorithm_bandwidth, 6), number(measured.bus_bandwidth, 6),
+                     wrong);
+}
+
+std::string footer(const Summary& summary, std::string_view program) {
+  const char* const fast = summary.fast_enough() ? "OK" : "FAILED";
+  return fmt::format(
+      "# {:<20} : {} {}\n# {:<20} : {:g} {}\n#\n# Collective test concluded: {}\n#\n",
+      "Out of bounds values", summary.out_of_bounds, summary.out_of_bounds > 0 ? "FAILED" : "OK",
+      "Avg bus bandwidth", summary.bus_bandwidth, summary.min_bandwidth < 0 ? "" : fast, program);
+}
+
+}  // namespace pith_perf
