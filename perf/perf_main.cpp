@@ -21,6 +21,7 @@
 #include "frame/meeting_point.hpp"
 #include "frame/options.hpp"
 #include "frame/reporter.hpp"
+#include "frame/resources.hpp"
 #include "frame/team.hpp"
 #include "frame/timing.hpp"
 #include "frame/watchdog.hpp"
@@ -59,7 +60,7 @@ RankInfo info_of(int rank) {
 }
 
 // One thread's part of the run, on communicators that it owns from here on.
-Summary run_team(const Program& program, Team& team) {
+Summary run_team(const Program& program, Team& team, std::int64_t resident_before) {
   std::vector<RankInfo> mine;
   for (int local = 0; local < team.size(); ++local) {
     mine.push_back(info_of(team.first_rank() + local));
@@ -73,8 +74,9 @@ Summary run_team(const Program& program, Team& team) {
   Timing timing(program.options, program.collective, team, reporter ? &*reporter : nullptr);
   const Summary summary = timing.run();
   Watchdog::rearm();
+  const std::vector<Usage> usage = timing.usage(resident_before);
   team.close();
-  if (reporter) reporter->finish(summary);
+  if (reporter) reporter->finish(summary, usage);
   return summary;
 }
 
@@ -88,11 +90,12 @@ int run_thread(const Program& program, const Start& start, int thread,
     if (options.ranks * options.threads <= pith_bench::core_count() && options.ranks > 0) {
       pith_bench::pin_to_core(number);
     }
+    const std::int64_t resident_before = resident_bytes();
     if (comms.empty()) {
       comms = join(start.id, first, options.ranks_per_thread, ranks_of(options, start));
     }
     Team team(std::move(comms), first, ranks_of(options, start));
-    const Summary summary = run_team(program, team);
+    const Summary summary = run_team(program, team, resident_before);
     const bool good = summary.out_of_bounds == 0 && summary.fast_enough();
     return first == 0 && !good ? 1 : 0;
   } catch (const std::exception& error) {

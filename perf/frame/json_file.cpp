@@ -113,6 +113,19 @@ void JsonFile::end(int iters) {
   results_.push_back(line_);
 }
 
+void JsonFile::resources(std::span<const Usage> usage, int ranks) {
+  const auto known = [](auto value) { return value < 0 ? Json() : Json(value); };
+  for (std::size_t i = 0; i < usage.size(); ++i) {
+    const Usage& line = usage[i];
+    resources_.push_back({{"size", line.bytes},
+                          {"rank", i % static_cast<std::size_t>(ranks)},
+                          {"allocations_per_call", known(line.allocations)},
+                          {"system_calls_per_call", known(line.system_calls)},
+                          {"waiting_calls_per_call", known(line.waiting_calls)},
+                          {"scratch_bytes", known(line.scratch_bytes)}});
+  }
+}
+
 void JsonFile::finish(const Summary& summary) {
   document_["results"] = results_;
   document_["out_of_bounds"] = {{"count", summary.out_of_bounds},
@@ -120,6 +133,7 @@ void JsonFile::finish(const Summary& summary) {
   const char* const okay = summary.min_bandwidth < 0 ? "unchecked" : text_of(summary.fast_enough());
   document_["average_bus_bandwidth"] = {{"bandwidth", number_of(summary.bus_bandwidth)},
                                         {"okay", okay}};
+  if (!resources_.empty()) document_["resources"] = resources_;
   document_["errors"] = Json::array();
   document_["end_time"] = time_stamp();
   const std::string text = document_.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

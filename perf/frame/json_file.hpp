@@ -9,6 +9,7 @@
 
 #include "frame/options.hpp"
 #include "frame/report.hpp"
+#include "frame/resources.hpp"
 
 namespace pith_perf {
 
@@ -23,6 +24,8 @@ class JsonFile {
   void begin(const Line& line);
   void half(const Measured& measured, bool in_place, bool cputime);
   void end(int iters);
+  // A rank after the other, line after line.
+  void resources(std::span<const Usage> usage, int ranks);
   // Writes everything. Throws std::runtime_error where that fails.
   void finish(const Summary& summary);
 
@@ -35,6 +38,7 @@ class JsonFile {
   Json document_;
   Json results_ = Json::array();
   Json line_;
+  Json resources_;
 };
 
 }  // namespace pith_perf

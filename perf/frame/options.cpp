@@ -131,6 +131,8 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
       ->check(CLI::Range(0, 2));
   app.add_option("--algo", options.algo, "algorithm, as PITH_ALGO takes it; list: print them");
   app.add_option("--transport", options.transport, "as PITH_TRANSPORT takes it; list: print them");
+  app.add_flag("--resources", options.resources,
+               "also report allocations, system calls and scratch memory of each rank");
   app.add_option("--compress", "a compressor's specification")->check(not_in_this_version);
 }
 
@@ -190,6 +192,10 @@ void finish_options(Options& options, const RawOptions& raw) {
   options.average = static_cast<Average>(raw.average);
   options.blocking = static_cast<Blocking>(raw.blocking);
   options.registered = raw.memory == "registered" || raw.local_register != 0;
+  if (options.resources && options.threads > 1) {
+    refuse("--nthreads", std::to_string(options.threads),
+           "1 with --resources: a process is a rank");
+  }
   const std::size_t all = std::size_t{1} * static_cast<std::size_t>(options.threads) *
                           static_cast<std::size_t>(options.ranks_per_thread) *
                           static_cast<std::size_t>(std::max(options.ranks, 1));

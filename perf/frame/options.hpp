@@ -43,6 +43,7 @@ struct Options {
   std::string json_path;
   double min_bandwidth = -1;  // GB/s; negative: not checked
   bool registered = false;
+  bool resources = false;
   std::string algo;
   std::string transport;
 };

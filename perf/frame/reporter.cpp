@@ -27,6 +27,7 @@ Reporter::Reporter(const Options& options, std::string_view program,
 }
 
 void Reporter::start(std::span<const RankInfo> ranks) {
+  ranks_ = static_cast<int>(ranks.size());
   print(heading(options_, program_, version_) + rank_lines(ranks) + column_names(options_));
   if (json_) json_->configuration(options_, ranks);
 }
@@ -46,9 +47,11 @@ void Reporter::end() {
   if (json_) json_->end(options_.iters);
 }
 
-void Reporter::finish(const Summary& summary) {
-  print(footer(summary, program_) + '\n');
-  if (json_) json_->finish(summary);
+void Reporter::finish(const Summary& summary, std::span<const Usage> usage) {
+  print(resource_lines(usage, ranks_) + footer(summary, program_) + '\n');
+  if (!json_) return;
+  json_->resources(usage, ranks_);
+  json_->finish(summary);
 }
 
 }  // namespace pith_perf

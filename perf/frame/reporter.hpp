@@ -7,6 +7,7 @@
 #include "frame/json_file.hpp"
 #include "frame/options.hpp"
 #include "frame/report.hpp"
+#include "frame/resources.hpp"
 
 namespace pith_perf {
 
@@ -19,12 +20,14 @@ class Reporter {
   void begin(const Line& line);
   void half(const Measured& measured, bool in_place);
   void end();
-  void finish(const Summary& summary);
+  // `usage`: a rank after the other, line after line; empty without --resources.
+  void finish(const Summary& summary, std::span<const Usage> usage);
 
  private:
   const Options& options_;
   std::string_view program_;
   int version_ = 0;
+  int ranks_ = 0;
   std::optional<JsonFile> json_;
 };
 

@@ -98,6 +98,25 @@ std::string half(const Measured& measured) {
                      wrong);
 }
 
+std::string resource_lines(std::span<const Usage> usage, int ranks) {
+  if (usage.empty()) return {};
+  const auto text_of = [](double value) {
+    return value < 0 ? std::string("N/A") : fmt::format("{:.2f}", value);
+  };
+  std::string text = fmt::format("# {:>10}  {:>6}  {:>12}  {:>12}  {:>12}  {:>12}\n", "size",
+                                 "rank", "allocations", "syscalls", "waiting", "scratch");
+  text += fmt::format("# {:>10}  {:>6}  {:>12}  {:>12}  {:>12}  {:>12}\n", "(B)", "", "(a call)",
+                      "(a call)", "(a call)", "(B)");
+  for (std::size_t i = 0; i < usage.size(); ++i) {
+    const Usage& line = usage[i];
+    text += fmt::format("# {:10}  {:6}  {:>12}  {:>12}  {:>12}  {:>12}\n", line.bytes,
+                        i % static_cast<std::size_t>(ranks), text_of(line.allocations),
+                        text_of(line.system_calls), text_of(line.waiting_calls),
+                        line.scratch_bytes < 0 ? "N/A" : std::to_string(line.scratch_bytes));
+  }
+  return text;
+}
+
 std::string footer(const Summary& summary, std::string_view program) {
   const char* const fast = summary.fast_enough() ? "OK" : "FAILED";
   return fmt::format(

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -48,10 +49,12 @@ Timing::Timing(const Options& options, const Collective& collective, const Team&
   constexpr std::size_t largest_element = 8;
   const std::size_t bytes =
       options.max_bytes + slack_bytes + static_cast<std::size_t>(options.unalign) * largest_element;
+  buffer_bytes_ = -resident_bytes();
   for (int local = 0; local < team.size(); ++local) {
     send_.emplace_back(bytes, options.registered);
     recv_.emplace_back(bytes, options.registered);
   }
+  buffer_bytes_ += resident_bytes();
 }
 
 Summary Timing::run() {
@@ -99,6 +102,7 @@ void Timing::run_sizes(Case& at) {
         if (reporter_ != nullptr) reporter_->half(measured, in_place);
       }
       if (reporter_ != nullptr) reporter_->end();
+      if (options_.resources) count_resources(at);
     }
   }
 }
@@ -163,6 +167,37 @@ std::optional<std::int64_t> Timing::check(const Case& at, bool in_place) {
     out_of_bounds_ += team_.sum(mine > 0 ? 1 : 0);
   }
   return wrong;
+}
+
+void Timing::count_resources(const Case& at) {
+  Watchdog::rearm();
+  team_.barrier();
+  int iteration = 0;
+  Usage usage = usage_of(options_.iters, [&] { call(at, false, iteration++); });
+  usage.bytes = at.bytes;
+  usage.scratch_bytes = resident_bytes();
+  const double ranks = team_.size();
+  for (double* value : {&usage.allocations, &usage.system_calls, &usage.waiting_calls}) {
+    if (*value > 0) *value /= ranks;
+  }
+  usage_.push_back(usage);
+}
+
+std::vector<Usage> Timing::usage(std::int64_t resident_before) const {
+  std::vector<Usage> all;
+  for (Usage line : usage_) {
+    const bool known = line.scratch_bytes >= 0 && resident_before >= 0;
+    const std::int64_t taken = line.scratch_bytes - resident_before - buffer_bytes_;
+    // The kernel splits a shared page evenly among those who have touched it, whoever needs it, so
+    // that only the sum over all ranks means something.
+    const auto ranks = static_cast<std::int64_t>(team_.ranks());
+    const std::int64_t all_taken = team_.sum(known ? taken : std::numeric_limits<int>::min());
+    line.scratch_bytes = all_taken < 0 ? -1 : all_taken / ranks;
+    const std::vector<Usage> mine(static_cast<std::size_t>(team_.size()), line);
+    const std::vector<Usage> lines = team_.gather(std::span<const Usage>(mine));
+    all.insert(all.end(), lines.begin(), lines.end());
+  }
+  return all;
 }
 
 void Timing::call(const Case& at, bool in_place, int iteration) {

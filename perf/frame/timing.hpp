@@ -12,6 +12,7 @@
 #include "frame/options.hpp"
 #include "frame/report.hpp"
 #include "frame/reporter.hpp"
+#include "frame/resources.hpp"
 #include "frame/team.hpp"
 
 namespace pith_perf {
@@ -38,6 +39,9 @@ class Timing {
 
   // Every size, type, operation and root; the same summary on every thread.
   Summary run();
+  // Of every rank and line, with --resources. `resident_before`: before the communicators were
+  // made.
+  std::vector<Usage> usage(std::int64_t resident_before) const;
 
  private:
   // What one line of the table is about.
@@ -54,6 +58,7 @@ class Timing {
   Measured measure(const Case& at, bool in_place);
   double time_iterations(const Case& at, bool in_place);
   std::optional<std::int64_t> check(const Case& at, bool in_place);
+  void count_resources(const Case& at);
   void call(const Case& at, bool in_place, int iteration);
   void fill_buffers(const Case& at, bool in_place, unsigned number);
   std::int64_t count_wrong(const Case& at, bool in_place, unsigned number) const;
@@ -72,6 +77,8 @@ class Timing {
   std::int64_t out_of_bounds_ = 0;  // checks that found something, of all threads
   double bandwidth_sum_ = 0;
   std::int64_t bandwidths_ = 0;
+  std::int64_t buffer_bytes_ = 0;  // resident
+  std::vector<Usage> usage_;       // of this thread's ranks, a line each
 };
 
 }  // namespace pith_perf

@@ -158,6 +158,33 @@ class Json(unittest.TestCase):
                 self.assertAlmostEqual(half["bus_bw"], factor(3) * half["alg_bw"], msg=program)
 
 
+class Resources(unittest.TestCase):
+    def test_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "64", "-e", "256", "-f", "4",
+                       "--resources", "-J", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = [line.split()[1:] for line in done.stdout.splitlines()
+                     if re.match(r"# +\d+ +\d ", line)]
+            self.assertEqual([line[:2] for line in lines],
+                             [["64", "0"], ["64", "1"], ["256", "0"], ["256", "1"]])
+            with open(path, encoding="utf-8") as file:
+                records = json.load(file)["resources"]
+        self.assertEqual([(record["size"], record["rank"]) for record in records],
+                         [(64, 0), (64, 1), (256, 0), (256, 1)])
+        for record in records:
+            self.assertLess(record["allocations_per_call"], 5)
+            for name in ("system_calls_per_call", "waiting_calls_per_call", "scratch_bytes"):
+                # A container may forbid tracing, and old kernels do not tell the memory.
+                self.assertTrue(record[name] is None or record[name] >= 0, record)
+
+    def test_threads_are_refused(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-t", "2", "--resources")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--nthreads", done.stderr)
+
+
 class ExitStatus(unittest.TestCase):
     def test_wrong_data(self):
         done = run("faulty_perf", "--ranks", "2", "-b", "8", "-e", "16", "-i", "8", "-n", "1")
