@@ -73,8 +73,8 @@ void JsonFile::configuration(const Options& options, std::span<const RankInfo> r
   config["validation"] = options.check_iters;
   config["graph"] = 0;
   config["blocking_collectives"] = text_of(options.blocking != Blocking::none);
-  config["per_iter_timing"] = text_of(false);
-  config["per_iter_skip"] = 0;
+  config["per_iter_timing"] = text_of(options.per_iter_timing);
+  config["per_iter_skip"] = options.per_iter_skip;
   config["parallel_init"] = text_of(options.parallel_init);
   config["memory"] = options.registered ? "registered" : "private";
   config["algo"] = options.algo;
@@ -105,6 +105,22 @@ void JsonFile::half(const Measured& measured, bool in_place, bool cputime) {
   body["alg_bw"] = number_of(measured.algorithm_bandwidth);
   body["bus_bw"] = number_of(measured.bus_bandwidth);
   body["nwrong"] = measured.wrong ? Json(static_cast<double>(*measured.wrong)) : Json();
+  if (measured.iterations) iterations(*measured.iterations, in_place);
+}
+
+void JsonFile::iterations(const IterationTimes& times, bool in_place) {
+  Json& body = line_[in_place ? "in_place_per_iter" : "out_of_place_per_iter"];
+  body["skipped_iterations"] = times.skipped;
+  body["min_us"] = times.min;
+  body["max_us"] = times.max;
+  body["avg_us"] = times.mean;
+  body["p50_us"] = times.p50;
+  body["p95_us"] = times.p95;
+  body["p99_us"] = times.p99;
+  body["stdev_us"] = times.deviation;
+  body["cv_pct"] = times.deviation_percent();
+  body["times_us"] = times.each;
+  if (times.threads.size() > 1) body["per_process_max_times_us"] = times.threads;
 }
 
 void JsonFile::end(int iters) {

@@ -33,6 +33,8 @@ class JsonFile {
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   using Json = nlohmann::ordered_json;
 
+  void iterations(const IterationTimes& times, bool in_place);
+
   std::string path_;
   File file_;
   Json document_;

@@ -96,6 +96,10 @@ void add_timing(CLI::App& app, Options& options, RawOptions& raw) {
       ->capture_default_str();
   app.add_option("-C,--report_cputime", options.report_cputime, "report the time of the calls");
   app.add_option("-S,--report_timestamps", options.report_timestamps, "end lines with the time");
+  app.add_option("-I,--per_iter_timing", options.per_iter_timing,
+                 "also report the times of single iterations");
+  app.add_option("-K,--per_iter_skip", options.per_iter_skip, "iterations that -I leaves out first")
+      ->check(CLI::Range(0, any));
   app.add_option("-T,--timeout", options.timeout_s, "seconds after which a stuck test ends; 0: off")
       ->check(CLI::Range(0, any));
   app.add_option("--min_bw", options.min_bandwidth, "GB/s below 90 % of which the run has failed")
@@ -185,6 +189,10 @@ void finish_options(Options& options, const RawOptions& raw) {
   if (!moves && options.min_bytes < options.max_bytes) {
     refuse(options.step_factor > 1 ? "--minbytes" : "--stepbytes", "0",
            "more, or the sizes never come to --maxbytes");
+  }
+  if (options.per_iter_skip >= options.iters) {
+    refuse("--per_iter_skip", std::to_string(options.per_iter_skip),
+           fmt::format("less than --iters, {}", options.iters));
   }
   options.ops = named<pithRedOp_t>("--op", raw.op, op_names);
   options.types = named<pithDataType_t>("--datatype", raw.type, type_names);

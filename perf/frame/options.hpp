@@ -44,6 +44,8 @@ struct Options {
   double min_bandwidth = -1;  // GB/s; negative: not checked
   bool registered = false;
   bool resources = false;
+  bool per_iter_timing = false;
+  int per_iter_skip = 0;
   std::string algo;
   std::string transport;
 };

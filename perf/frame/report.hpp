@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "frame/iterations.hpp"
+
 namespace pith_perf {
 
 // One rank, as the table and the file name it. Crosses ranks as bytes.
@@ -33,6 +35,7 @@ struct Measured {
   double algorithm_bandwidth = 0;  // GB/s, as the next
   double bus_bandwidth = 0;
   std::optional<std::int64_t> wrong;  // elements; nothing: not checked
+  std::optional<IterationTimes> iterations = std::nullopt;
 };
 
 struct Summary {

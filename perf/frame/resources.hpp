@@ -9,10 +9,10 @@ namespace pith_perf {
 
 // One rank, one size. Negative: could not be counted. Crosses ranks as bytes.
 struct Usage {
-  std::uint64_t bytes = 0;    // of the call
-  double allocations = -1;    // a call
-  double system_calls = -1;   // a call, besides the next
-  double waiting_calls = -1;  // a call: those that wait, yield or wake
+  std::uint64_t bytes = 0;          // of the call
+  double allocations = -1;          // a call
+  double system_calls = -1;         // a call, besides the next
+  double waiting_calls = -1;        // a call: those that wait, yield or wake
   std::int64_t scratch_bytes = -1;  // mean over the ranks
 };
 

@@ -2,9 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <ctime>
+#include <vector>
 
 namespace pith_perf {
+namespace {
+
+// The names or units of the columns: of a line's beginning, then twice those of its halves.
+std::string column_line(const std::array<std::string_view, 5>& first,
+                        std::span<const std::string> half, std::string_view stamp) {
+  std::string text = fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", first[0], first[1],
+                                 first[2], first[3], first[4]);
+  for (int halves = 0; halves < 2; ++halves) {
+    for (std::size_t i = 0; i < half.size(); ++i) {
+      text += fmt::format("  {:>{}}", half[i], i >= 1 && i <= 3 ? 6 : 7);
+    }
+  }
+  return text + fmt::format(" {:>{}}\n", stamp, stamp.empty() ? 0 : 19);
+}
+
+}  // namespace
 
 std::string time_stamp() {
   const std::time_t now = std::time(nullptr);
@@ -49,6 +67,13 @@ std::string heading(const Options& options, std::string_view program, int versio
           "barrier \n";
       break;
   }
+  if (options.per_iter_timing) {
+    text += "# Per-Iteration Report: i_* uses max over threads";
+    if (options.per_iter_skip > 0) {
+      text += fmt::format("; summary skips first {} iterations", options.per_iter_skip);
+    }
+    text += " \n";
+  }
   if (options.parallel_init) text += "# Parallel Init Enabled: threads join concurrently \n";
   return text + fmt::format("# Memory: host, {}; transport: {}; algorithm: {}\n#\n",
                             options.registered ? "registered" : "private",
@@ -66,23 +91,21 @@ std::string rank_lines(std::span<const RankInfo> ranks) {
 }
 
 std::string column_names(const Options& options) {
-  const auto names = [](auto... columns) {
-    return fmt::format(
-        "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  "
-        "{:>6} {:>{}}\n",
-        columns...);
-  };
-  const std::string_view time = options.report_cputime ? "cputime" : "time";
   const bool stamps = options.report_timestamps;
-  const int width = stamps ? 19 : 0;
-  return fmt::format(
-             "#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place              "
-             "         in-place          \n",
-             "", "", "", "", "") +
-         names("size", "count", "type", "redop", "root", time, "algbw", "busbw", "#wrong", time,
-               "algbw", "busbw", "#wrong", stamps ? "timestamp" : "", width) +
-         names("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
-               "(GB/s)", "", stamps ? "%Y-%m-%d %H:%M:%S" : "", width);
+  const std::string time = options.report_cputime ? "cputime" : "time";
+  std::vector<std::string> names = {time, "algbw", "busbw", "#wrong"};
+  std::vector<std::string> units = {"(us)", "(GB/s)", "(GB/s)", ""};
+  std::string heads = "           out-of-place                       in-place          ";
+  if (options.per_iter_timing) {
+    names.insert(names.end(), {"i_min", "i_max", "i_p99", "i_cv%"});
+    units.insert(units.end(), {"(us)", "(us)", "(us)", "(%)"});
+    heads =
+        "              out-of-place (+ per-iteration)                                in-place (+ "
+        "per-iteration)";
+  }
+  return fmt::format("#\n# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}\n", "", "", "", "", "", heads) +
+         column_line({"size", "count", "type", "redop", "root"}, names, stamps ? "timestamp" : "") +
+         column_line({"(B)", "(elements)", "", "", ""}, units, stamps ? "%Y-%m-%d %H:%M:%S" : "");
 }
 
 std::string beginning(const Line& line) {
@@ -93,9 +116,15 @@ std::string beginning(const Line& line) {
 std::string half(const Measured& measured) {
   const std::string wrong =
       measured.wrong ? fmt::format("{:6g}", static_cast<double>(*measured.wrong)) : "   N/A";
-  return fmt::format("  {}  {}  {}  {}", number(measured.time_us, 7),
-                     number(measured.algorithm_bandwidth, 6), number(measured.bus_bandwidth, 6),
-                     wrong);
+  std::string text = fmt::format("  {}  {}  {}  {}", number(measured.time_us, 7),
+                                 number(measured.algorithm_bandwidth, 6),
+                                 number(measured.bus_bandwidth, 6), wrong);
+  if (!measured.iterations) return text;
+  const IterationTimes& times = *measured.iterations;
+  for (const double value : {times.min, times.max, times.p99, times.deviation_percent()}) {
+    text += "  " + number(value, 7);
+  }
+  return text;
 }
 
 std::string resource_lines(std::span<const Usage> usage, int ranks) {

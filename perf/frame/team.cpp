@@ -53,6 +53,23 @@ void Team::gather_bytes(const void* mine, void* all, std::size_t bytes) const {
   });
 }
 
+std::vector<double> Team::gather_values(std::span<const double> mine) const {
+  // Each rank of the thread sends them; those of its first are kept.
+  const auto here = static_cast<std::size_t>(size());
+  std::vector<double> sent;
+  for (std::size_t local = 0; local < here; ++local) {
+    sent.insert(sent.end(), mine.begin(), mine.end());
+  }
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(ranks_));
+  gather_bytes(sent.data(), all.data(), mine.size_bytes());
+  std::vector<double> kept;
+  for (std::size_t first = 0; first < all.size(); first += mine.size() * here) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+    kept.insert(kept.end(), begin, begin + static_cast<std::ptrdiff_t>(mine.size()));
+  }
+  return kept;
+}
+
 // One value a thread: every rank of it brings the same, and one is kept.
 template <class T>
 std::vector<T> Team::gather_same(const T& value) const {

@@ -51,6 +51,8 @@ class Team {
     gather_bytes(mine.data(), all.data(), sizeof(T));
     return all;
   }
+  // The same number of values from each thread, one thread after the other.
+  std::vector<double> gather_values(std::span<const double> mine) const;
   // The threads' values in one.
   double average(double value, Average how) const;
   std::int64_t sum(std::int64_t value) const;

@@ -126,6 +126,10 @@ Measured Timing::measure(const Case& at, bool in_place) {
   measured.time_us = seconds * 1e6;
   measured.algorithm_bandwidth = static_cast<double>(at.bytes) / 1e9 / seconds;
   measured.bus_bandwidth = measured.algorithm_bandwidth * collective_.bus_factor(team_.ranks());
+  if (options_.per_iter_timing) {
+    measured.iterations =
+        iteration_times(team_.gather_values(iteration_us_), options_.iters, options_.per_iter_skip);
+  }
   measured.wrong = check(at, in_place);
   bandwidth_sum_ += measured.bus_bandwidth;
   ++bandwidths_;
@@ -138,16 +142,23 @@ double Timing::time_iterations(const Case& at, bool in_place) {
   const bool apart = options_.blocking == Blocking::barrier_apart;
   double timed = 0;
   double start = seconds_now();
+  double last = start;
+  iteration_us_.clear();
   for (int iteration = 0; iteration < options_.iters; ++iteration) {
     if (options_.agg_iters > 1) must(pithGroupStart(), "pithGroupStart");
     for (int inner = 0; inner < options_.agg_iters; ++inner) {
       call(at, in_place, iteration * options_.agg_iters + inner);
     }
     if (options_.agg_iters > 1) must(pithGroupEnd(), "pithGroupEnd");
+    if (options_.per_iter_timing) {
+      const double now = seconds_now();
+      iteration_us_.push_back((now - last) * 1e6);
+      last = now;
+    }
     if (!apart) continue;
-    timed += seconds_now() - start;
+    timed += (options_.per_iter_timing ? last : seconds_now()) - start;
     team_.barrier();
-    start = seconds_now();
+    start = last = seconds_now();
   }
   if (!apart) timed = seconds_now() - start;
   return timed / options_.iters / options_.agg_iters;

@@ -77,8 +77,9 @@ class Timing {
   std::int64_t out_of_bounds_ = 0;  // checks that found something, of all threads
   double bandwidth_sum_ = 0;
   std::int64_t bandwidths_ = 0;
-  std::int64_t buffer_bytes_ = 0;  // resident
-  std::vector<Usage> usage_;       // of this thread's ranks, a line each
+  std::int64_t buffer_bytes_ = 0;     // resident
+  std::vector<double> iteration_us_;  // of the last time_iterations(), with --per_iter_timing
+  std::vector<Usage> usage_;          // of this thread's ranks, a line each
 };
 
 }  // namespace pith_perf

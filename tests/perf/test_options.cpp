@@ -121,5 +121,6 @@ TEST_CASE("a refusal names the flag and the value", "[perf]") {
   CHECK(has(refusal({"-b", "0", "-e", "8", "-f", "2"}), "--minbytes"));
   CHECK(has(refusal({"-b", "0", "-e", "8", "-i", "0"}), "--stepbytes"));
   CHECK(has(refusal({"--ranks", "512", "-t", "4"}), "2048"));
+  CHECK(has(refusal({"-n", "5", "-I", "1", "-K", "5"}), "--per_iter_skip"));
   CHECK_FALSE(refusal({"--no-such-flag"}).empty());
 }

@@ -112,6 +112,23 @@ class Table(unittest.TestCase):
         self.assertIn("cputime", done.stdout)
 
 
+    def test_iterations(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            for ranks in (["--ranks", "2"], ["--ranks", "1", "-t", "2", "-g", "2"]):
+                done = run("all_reduce_perf", *ranks, "-b", "8", "-e", "8", "-n", "4", "-I", "1",
+                           "-K", "1", "-J", path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(len(rows_of(done.stdout)[0]), 5 + 2 * 8)
+                with open(path, encoding="utf-8") as file:
+                    result = json.load(file)["results"][0]
+                os.remove(path)
+                times = result["in_place_per_iter"]
+                self.assertEqual(len(times["times_us"]), 4)
+                self.assertEqual([len(one) for one in times["per_process_max_times_us"]], [4, 4])
+                self.assertEqual(times["max_us"], max(times["times_us"][1:]))
+
+
 class Json(unittest.TestCase):
     def test_file(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,6 @@
 // The table's text: columns stay where nccl-tests has them.
+#include <cmath>
+
 #include "catch.hpp"
 #include "perf/frame/table.hpp"
 
@@ -19,6 +21,22 @@ TEST_CASE("a line of the table", "[perf]") {
   CHECK(line ==
         "       65536         16384     float     sum      -1    12.50    5.24    5.24       0"
         "    13.25    4.95    4.95     N/A");
+}
+
+TEST_CASE("times of iterations", "[perf]") {
+  const std::vector<double> us = {9, 1, 2, 3, 8, 3, 2, 1};  // of two threads
+  const IterationTimes times = iteration_times(us, 4, 1);
+  CHECK(times.each == std::vector<double>{9, 3, 2, 3});
+  CHECK(times.threads.size() == 2);
+  CHECK(times.min == 2);
+  CHECK(times.max == 3);
+  CHECK(times.p50 == 3);
+  CHECK(times.p99 == 3);
+  CHECK(std::abs(times.mean - 8.0 / 3) < 1e-6);
+  CHECK(std::abs(times.deviation_percent() - 17.677669) < 1e-4);
+  Measured measured = {12.5, 5.24, 5.24, 0};
+  measured.iterations = times;
+  CHECK(half(measured) == "    12.50    5.24    5.24       0     2.00     3.00     3.00    17.68");
 }
 
 TEST_CASE("the footer tells what failed", "[perf]") {
