@@ -7,11 +7,45 @@
 #include <string_view>
 
 #include "collectives/call.hpp"
+#include "collectives/point_to_point.hpp"
 
 namespace pith {
 
-enum class Collective : std::uint8_t { allreduce, broadcast, allgather, barrier };
+enum class Collective : std::uint8_t {
+  allreduce,
+  broadcast,
+  allgather,
+  barrier,
+  reduce,
+  reduce_scatter,
+  alltoall,
+  gather,
+  scatter,
+  point_to_point,  // messages of pairs: no algorithm, no number among the communicator's calls
+};
+inline constexpr std::size_t collective_count = 10;
 std::string_view name_of(Collective collective);
+
+// How many blocks of `count` elements the two buffers hold.
+struct Extent {
+  std::size_t send = 1;
+  std::size_t recv = 1;
+};
+constexpr Extent extent_of(Collective collective, int ranks) {
+  const auto p = static_cast<std::size_t>(ranks);
+  switch (collective) {
+    case Collective::allgather:
+    case Collective::gather:
+      return {1, p};
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return {p, 1};
+    case Collective::alltoall:
+      return {p, p};
+    default:
+      return {1, 1};
+  }
+}
 
 // Sizes in which algorithms cut their work. Part of what all ranks agree on; tests shrink them so
 // that small vectors walk the pipelined paths.
@@ -20,7 +54,16 @@ struct Tuning {
   int lanes = 4;  // chunks of one strand's sequence in flight
 };
 
-// The arguments of a dense collective. `count`: elements of send (allgather: per rank).
+// What every input of a sum is multiplied by first, where `used`: the element at `where` when the
+// call runs, or the one in `bits`.
+struct Factor {
+  std::uint64_t bits = 0;
+  const std::byte* where = nullptr;
+  bool used = false;
+};
+
+// The arguments of a dense collective. `count`: elements of send and recv, or of each of their
+// blocks. A buffer that this rank's role does not use has no data.
 struct CollectiveArgs {
   Collective collective = Collective::allreduce;
   Bytes send;
@@ -29,13 +72,15 @@ struct CollectiveArgs {
   DType type = DType::f32;
   Op op = Op::sum;
   int root = 0;
-  Tuning tuning;
+  Tuning tuning = {};
+  Factor factor = {};
+  std::span<Message> messages = {};  // of point_to_point, which uses nothing else
 };
 
 // What the choice and the cost may depend on: all of it agreed between the ranks.
 struct Shape {
   int ranks = 1;
-  std::size_t bytes = 0;  // of the vector; allgather: contributed per rank
+  std::size_t bytes = 0;  // count elements: the vector, or one block where buffers hold several
   Tuning tuning;
   bool views = false;  // every two ranks reach each other's memory, or at least may
 };

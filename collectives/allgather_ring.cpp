@@ -38,12 +38,9 @@ Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t la
 Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
   const std::size_t own = static_cast<std::size_t>(call.rank()) * args.send.size;
   const Fence copied = copy(call, args.recv.part(own, args.send.size), args.send);
-  constexpr std::size_t most_lanes = 8;
   std::array<Task<Error>, most_lanes> strands;
-  const std::size_t lanes = std::clamp<std::size_t>(
-      std::min(static_cast<std::size_t>(args.tuning.lanes),
-               chunks_in(args.count, chunk_elements(args.tuning, args.type))),
-      1, most_lanes);
+  const std::size_t lanes =
+      lanes_for(args.tuning, chunks_in(args.count, chunk_elements(args.tuning, args.type)));
   args.tuning.lanes = static_cast<int>(lanes);
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = gather_lane(call, args, static_cast<std::uint16_t>(l));

@@ -82,11 +82,9 @@ Task<Error> allreduce_ring(Call& call, CollectiveArgs args) {
   const Ring ring{wrap(call.rank() + 1, p), wrap(call.rank() - 1, p), blocks, chunk,
                   chunks_in(blocks[0].size, chunk)};
 
-  constexpr std::size_t most_lanes = 8;
   std::array<Task<Error>, most_lanes> strands;
-  const std::size_t lanes =
-      std::min({most_lanes, ring.chunks, static_cast<std::size_t>(args.tuning.lanes)});
-  args.tuning.lanes = static_cast<int>(std::max<std::size_t>(lanes, 1));
+  const std::size_t lanes = lanes_for(args.tuning, ring.chunks);
+  args.tuning.lanes = static_cast<int>(lanes);
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = ring_lane(call, args, ring, static_cast<std::uint16_t>(l));
   }

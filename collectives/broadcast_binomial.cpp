@@ -8,20 +8,10 @@
 
 namespace pith {
 
-namespace {
-
-// The bit that distinguishes a relative rank from its parent; for the root the tree's height.
-int parent_bit(int relative, int ranks) {
-  if (relative == 0) return 1 << ceil_log2(ranks);
-  return relative & -relative;
-}
-
-}  // namespace
-
 Task<Error> broadcast_binomial(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const int relative = wrap(call.rank() - args.root, p);
-  const int bit = parent_bit(relative, p);
+  const int bit = binomial_bit(relative, p);
   Bytes have = args.send;
   if (relative != 0) {
     const int parent = wrap(relative - bit + args.root, p);
@@ -49,7 +39,7 @@ double broadcast_binomial_cost(const Shape& shape, const LinkCost& link) {
       const int bit = below & -below;
       const int parent = below & (below - 1);
       int turn = 0;
-      for (int child = parent_bit(parent, p) >> 1; child >= bit; child >>= 1) {
+      for (int child = binomial_bit(parent, p) >> 1; child >= bit; child >>= 1) {
         turn += parent + child < p;
       }
       time += link.alpha + turn * bytes_time;

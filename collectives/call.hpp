@@ -66,6 +66,7 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  const CallContext& context() const { return context_; }
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
   bool views() const { return context_.views; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 
@@ -50,6 +51,27 @@ constexpr int floor_power_of_two(int n) {
 
 constexpr int ceil_log2(int n) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(n) - 1));
+}
+
+// Binomial tree over 0, 1, ... with root 0: the bit that distinguishes a rank from its parent, for
+// the root the tree's height. A rank's subtree is itself and the ranks up to that bit above it.
+constexpr int binomial_bit(int rank, int ranks) {
+  return rank == 0 ? 1 << ceil_log2(ranks) : rank & -rank;
+}
+constexpr int binomial_subtree(int rank, int ranks) {
+  return std::min(binomial_bit(rank, ranks), ranks - rank);
+}
+
+// A rank's place in a tree; -1 where there is none.
+struct TreeNode {
+  int parent = -1;
+  std::array<int, 2> children{-1, -1};
+};
+
+// The binary tree with root 0 that is filled level by level.
+constexpr TreeNode heap_tree(int rank, int ranks) {
+  const auto child = [ranks](int c) { return c < ranks ? c : -1; };
+  return {rank == 0 ? -1 : (rank - 1) / 2, {child(2 * rank + 1), child(2 * rank + 2)}};
 }
 
 }  // namespace pith

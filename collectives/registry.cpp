@@ -18,6 +18,11 @@ PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
 PITH_ALGORITHM(allgather_ring)
 PITH_ALGORITHM(barrier_dissemination)
+PITH_ALGORITHM(reduce_tree)
+PITH_ALGORITHM(reduce_scatter_ring)
+PITH_ALGORITHM(alltoall_pairwise)
+PITH_ALGORITHM(gather_binomial)
+PITH_ALGORITHM(scatter_binomial)
 #undef PITH_ALGORITHM
 
 namespace {
@@ -35,6 +40,11 @@ constexpr std::array table{
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
+    Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
+    Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost},
+    Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost},
+    Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
+    Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
 };
 
 // Resolved by the compiler: the choice is made in every call.
@@ -60,7 +70,9 @@ const Algorithm& default_allreduce(const Shape& shape) {
 }  // namespace
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast", "allgather", "barrier"};
+  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
+                                        "reduce",    "reduce_scatter", "alltoall",  "gather",
+                                        "scatter",   "point_to_point"};
   return names[static_cast<int>(collective)];
 }
 
@@ -91,6 +103,18 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
       return entry(Collective::allgather, "ring");
     case Collective::barrier:
       return entry(Collective::barrier, "dissemination");
+    case Collective::reduce:
+      return entry(Collective::reduce, "tree");
+    case Collective::reduce_scatter:
+      return entry(Collective::reduce_scatter, "ring");
+    case Collective::alltoall:
+      return entry(Collective::alltoall, "pairwise");
+    case Collective::gather:
+      return entry(Collective::gather, "binomial");
+    case Collective::scatter:
+      return entry(Collective::scatter, "binomial");
+    case Collective::point_to_point:
+      break;
   }
   return table.front();
 }

@@ -15,6 +15,12 @@ inline std::size_t chunk_elements(const Tuning& tuning, DType type) {
   return std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
 }
 
+// Strands that share the chunks of one sequence; none where there is no chunk.
+inline constexpr std::size_t most_lanes = 8;
+inline std::size_t lanes_for(const Tuning& tuning, std::size_t chunks) {
+  return std::min({most_lanes, chunks, static_cast<std::size_t>(std::max(1, tuning.lanes))});
+}
+
 // out = op(a, b); the operands in the order of their ranks.
 inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std::byte* a,
                     const std::byte* b) {

@@ -6,13 +6,16 @@
  *  2. Counts are in elements of `type`, never bytes. Buffers may start at any byte address.
  *  3. Buffers belong to the caller. On host memory the stream is NULL and a call outside a group
  *     returns when its result is there; the buffers may be freed right after that.
- *  4. In place: send == recv (AllReduce, Broadcast); send == recv + rank * sendcount (AllGather).
- *     Any other overlap of send and recv is the caller's error.
+ *  4. In place: send == recv (AllReduce, Broadcast, Reduce at the root); send == recv + rank *
+ *     sendcount (AllGather, Gather at the root); recv == send + rank * recvcount (ReduceScatter,
+ *     Scatter at the root). Any other overlap of send and recv is the caller's error.
  *  5. One communicator is driven by one thread at a time; different communicators may be driven
  *     by different threads. Abort and GetLastError may be called from any thread.
  *  6. Groups are per thread. Calls in a group start at the outermost pithGroupEnd.
  *  7. A refused call (pithInvalidArgument) sent nothing and changed nothing.
- *  8. No call terminates the process and no C++ exception leaves the library.
+ *  8. A buffer that a rank's role does not use may be NULL and is not looked at; so may any buffer
+ *     where the count is 0.
+ *  9. No call terminates the process and no C++ exception leaves the library.
  */
 #ifndef PITH_H
 #define PITH_H
@@ -76,7 +79,22 @@ typedef enum {
 /* Integer sums wrap; integer avg is the wrapped sum divided towards zero. 16- and 8-bit floats
  * accumulate each hop in float32; 8-bit floats saturate, 16-bit ones overflow to infinity.
  * max and min: a NaN wins, and -0 < +0. */
-typedef enum { pithSum = 0, pithProd = 1, pithMax = 2, pithMin = 3, pithAvg = 4 } pithRedOp_t;
+typedef enum {
+  pithSum = 0,
+  pithProd = 1,
+  pithMax = 2,
+  pithMin = 3,
+  pithAvg = 4,
+  pithNumOps = 5, /* handles of pithRedOpCreatePreMulSum begin here */
+  pithMaxRedOp = 0x7fffffff
+} pithRedOp_t;
+
+/* Where the scalar of pithRedOpCreatePreMulSum lies. */
+typedef enum {
+  pithScalarDevice = 0,       /* in memory that is read when a call runs: on device memory by the
+                                 device, on host memory by the CPU */
+  pithScalarHostImmediate = 1 /* in host memory, read before RedOpCreatePreMulSum returns */
+} pithScalarResidence_t;
 
 /* major * 10000 + minor * 100 + patch. */
 PITH_API pithResult_t pithGetVersion(int* version);
@@ -104,14 +122,56 @@ PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
 /* recv[i] = op over ranks of send[i]; the same bits on every rank. */
 PITH_API pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,
                                     pithRedOp_t op, pithComm_t comm, pithStream_t stream);
-/* recv = root's send. send may be NULL off root. */
+/* The same, in the root's recv only; recv is not used elsewhere. */
+PITH_API pithResult_t pithReduce(const void* send, void* recv, size_t count, pithDataType_t type,
+                                 pithRedOp_t op, int root, pithComm_t comm, pithStream_t stream);
+/* send holds nranks * recvcount elements; rank r's recv = op over ranks of send + r * recvcount. */
+PITH_API pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount,
+                                        pithDataType_t type, pithRedOp_t op, pithComm_t comm,
+                                        pithStream_t stream);
+/* recv = root's send. send is not used off root. */
 PITH_API pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
                                     int root, pithComm_t comm, pithStream_t stream);
+/* Broadcast in place. */
+PITH_API pithResult_t pithBcast(void* buffer, size_t count, pithDataType_t type, int root,
+                                pithComm_t comm, pithStream_t stream);
 /* recv holds nranks * sendcount elements: rank r's send at recv + r * sendcount. */
 PITH_API pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount,
                                     pithDataType_t type, pithComm_t comm, pithStream_t stream);
+/* Both buffers hold nranks * count elements: recv + r * count = rank r's send + rank * count. There
+ * is no in place. */
+PITH_API pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataType_t type,
+                                   pithComm_t comm, pithStream_t stream);
+/* The root's recv holds nranks * sendcount elements: rank r's send at recv + r * sendcount. recv is
+ * not used elsewhere. */
+PITH_API pithResult_t pithGather(const void* send, void* recv, size_t sendcount,
+                                 pithDataType_t type, int root, pithComm_t comm,
+                                 pithStream_t stream);
+/* The root's send holds nranks * recvcount elements: rank r's recv = send + r * recvcount. send is
+ * not used elsewhere. */
+PITH_API pithResult_t pithScatter(const void* send, void* recv, size_t recvcount,
+                                  pithDataType_t type, int root, pithComm_t comm,
+                                  pithStream_t stream);
+/* A message to, or from, one rank. Those of a pair are matched in the order of the calls, each
+ * direction by itself, whatever else the two ranks call; count and type must be the same at both
+ * ends, else the receiver gets pithInvalidUsage. Send returns when the buffer may be changed, which
+ * a long message is not before its Recv is called: calls that wait for each other belong in one
+ * group, where all of them are under way at once, as do Send and Recv of a rank with itself. A
+ * message of count 0 is one, too. */
+PITH_API pithResult_t pithSend(const void* send, size_t count, pithDataType_t type, int peer,
+                               pithComm_t comm, pithStream_t stream);
+PITH_API pithResult_t pithRecv(void* recv, size_t count, pithDataType_t type, int peer,
+                               pithComm_t comm, pithStream_t stream);
 /* Returns when every rank has called it. */
 PITH_API pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream);
+
+/* An operation for sums whose inputs are multiplied by the scalar first (product and sum are each
+ * rounded to `type`). Local: ranks may differ in the scalar, but all of them must use such an
+ * operation in a call. It serves calls of this type on this communicator; a call keeps what it
+ * needs, so that Destroy right after it is fine. */
+PITH_API pithResult_t pithRedOpCreatePreMulSum(pithRedOp_t* op, void* scalar, pithDataType_t type,
+                                               pithScalarResidence_t residence, pithComm_t comm);
+PITH_API pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm);
 
 /* Groups nest; only the outermost end starts the calls and returns when all results are there. */
 PITH_API pithResult_t pithGroupStart(void);
@@ -127,6 +187,10 @@ PITH_API pithResult_t pithWait(pithRequest_t request);
  * MemFree right after a call returns is fine; NULL is accepted. */
 PITH_API pithResult_t pithMemAlloc(void** pointer, size_t bytes);
 PITH_API pithResult_t pithMemFree(void* pointer);
+/* Announces a buffer that many calls will use. Local; never needed. A NULL handle is accepted by
+ * Deregister; what is left goes with the communicator. */
+PITH_API pithResult_t pithCommRegister(pithComm_t comm, void* buffer, size_t bytes, void** handle);
+PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
 
 #ifdef __cplusplus
 }

@@ -36,15 +36,27 @@ Error check_type(const char* function, pithDataType_t type) {
              fmt::format("type is {}, expected 0 to {}", static_cast<int>(type), dtype_count - 1));
 }
 
-Error check_op(const char* function, pithRedOp_t op) {
+Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type) {
   if (op >= 0 && op < op_count) return {};
-  return bad(function,
-             fmt::format("op is {}, expected 0 to {}", static_cast<int>(op), op_count - 1));
+  const ReductionOps::PreMulSum* made = comm->ops.find(op);
+  if (!made) {
+    return bad(function, fmt::format("op is {}, expected 0 to {} or what pithRedOpCreatePreMulSum "
+                                     "made for this communicator",
+                                     static_cast<int>(op), op_count - 1));
+  }
+  if (made->type == static_cast<DType>(type)) return {};
+  return bad(function, fmt::format("op {} was made for type {}, expected an operation for type {}",
+                                   static_cast<int>(op), name_of(made->type),
+                                   name_of(static_cast<DType>(type))));
 }
 
-Error check_root(const char* function, int root, int ranks) {
-  if (root >= 0 && root < ranks) return {};
-  return bad(function, fmt::format("root is {}, expected 0 to {}", root, ranks - 1));
+Error check_rank(const char* function, const char* argument, int rank, int ranks) {
+  if (rank >= 0 && rank < ranks) return {};
+  return bad(function, fmt::format("{} is {}, expected 0 to {}", argument, rank, ranks - 1));
+}
+
+Error check_memory(const char* function, const char* argument, const void* memory, size_t count) {
+  return count == 0 ? Error() : check_pointer(function, argument, memory);
 }
 
 Error check_stream(const char* function, pithStream_t stream) {

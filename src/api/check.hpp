@@ -12,8 +12,12 @@ namespace pith::api {
 Error check_pointer(const char* function, const char* argument, const void* pointer);
 Error check_communicator(const char* function, pithComm_t comm);
 Error check_type(const char* function, pithDataType_t type);
-Error check_op(const char* function, pithRedOp_t op);
-Error check_root(const char* function, int root, int ranks);
+// One of the five, or a handle of this communicator made for this type.
+Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);
+// `argument` names a rank: root or peer.
+Error check_rank(const char* function, const char* argument, int rank, int ranks);
+// Memory of count elements.
+Error check_memory(const char* function, const char* argument, const void* memory, size_t count);
 Error check_stream(const char* function, pithStream_t stream);
 // And that the stream suits the memory; NULL pointers are no memory.
 Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv);

@@ -15,8 +15,39 @@ Expected<bool> Group::end() {
   return --depth_ == 0;
 }
 
+void Group::add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream) {
+  const auto same = [&](const Batch& batch) {
+    return batch.communicator == communicator && batch.stream == stream;
+  };
+  auto batch = std::find_if(batches_.begin(), batches_.end(), same);
+  if (batch == batches_.end()) {
+    batch = batches_.insert(batch, {std::move(communicator), stream, {}});
+  }
+  batch->messages.push_back(message);
+}
+
+Error Group::check_messages() const {
+  for (const Batch& batch : batches_) {
+    if (Error error = check_own(batch.messages, batch.communicator->rank())) return error;
+  }
+  return {};
+}
+
+// Behind all collectives: on a stream, one rank's message must not hold up the collective that
+// another rank makes before its own end of the message.
+void Group::add_messages(std::deque<std::vector<Message>>& storage) {
+  for (Batch& batch : batches_) {
+    CollectiveArgs args;
+    args.collective = Collective::point_to_point;
+    args.messages = storage.emplace_back(std::move(batch.messages));
+    add(std::move(batch.communicator), args, batch.stream);
+  }
+  batches_.clear();
+}
+
 void Group::clear() {
   collectives_.clear();
+  batches_.clear();
   setups_.clear();
   error_ = Error();
 }
@@ -37,6 +68,7 @@ Error Group::run_setups() {
 
 std::unique_ptr<pithRequest> Group::issue(bool driven) {
   auto request = std::make_unique<pithRequest>();
+  add_messages(request->messages);
   const auto on_host = [](const Collected& one) { return !one.stream; };
   request->group = std::make_unique<CallGroup>(
       static_cast<int>(std::count_if(collectives_.begin(), collectives_.end(), on_host)));
@@ -68,10 +100,11 @@ void Group::issue_all(pithRequest& request, bool driven) {
 }
 
 Error Group::run() {
-  Error error = error_ ? error_ : run_setups();
-  if (!error && collectives_.size() == 1 && !collectives_[0].stream) {
+  Error error = error_ ? error_ : check_messages();
+  if (!error) error = run_setups();
+  if (!error && batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
     error = collectives_[0].communicator->run(collectives_[0].args);
-  } else if (!error && !collectives_.empty()) {
+  } else if (!error && !(collectives_.empty() && batches_.empty())) {
     const std::unique_ptr<pithRequest> request = issue(true);
     drive_engines(request->engines, [&] { return request->group->done(); });
     error = error_ ? error_ : request->group->error();
@@ -87,6 +120,7 @@ Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
                   "pithGroupEndAsync: communicators are created in groups that end with "
                   "pithGroupEnd");
   }
+  if (!error) error = check_messages();
   if (error) {
     clear();
     return error;

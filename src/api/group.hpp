@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "api/reduction_ops.hpp"
+#include "api/registrations.hpp"
 #include "comm/communicator.hpp"
 #include "pith/pith.h"
 
@@ -13,6 +15,8 @@
 struct pithComm {
   std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
   bool finalized = false;
+  pith::api::ReductionOps ops = {};
+  pith::api::Registrations registrations = {};
 };
 
 // A group in the background.
@@ -20,6 +24,7 @@ struct pithRequest {
   // An abort by another thread may drop the handles meanwhile; what the calls use stays.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::unique_ptr<pith::CallGroup> group;
+  std::deque<std::vector<pith::Message>> messages;  // what the calls' arguments point to
   std::deque<pith::BackgroundCall> calls;
   std::vector<pith::Engine*> engines;
 };
@@ -38,6 +43,7 @@ class Group {
   void add(std::shared_ptr<Communicator> communicator, const CollectiveArgs& args, void* stream) {
     collectives_.push_back({std::move(communicator), args, stream});
   }
+  void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
   // Collective set-up that blocks; the outermost end runs all of the group at once.
   void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
   // The group's result will be this error; nothing of it is started.
@@ -55,13 +61,22 @@ class Group {
     CollectiveArgs args;
     void* stream;  // null: the group's end waits for it
   };
+  // The messages between one communicator's ranks on one stream; they all move at once.
+  struct Batch {
+    std::shared_ptr<Communicator> communicator;
+    void* stream;
+    std::vector<Message> messages;
+  };
   void clear();
+  Error check_messages() const;
+  void add_messages(std::deque<std::vector<Message>>& storage);
   Error run_setups();
   std::unique_ptr<pithRequest> issue(bool driven);
   void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;
   std::vector<Collected> collectives_;
+  std::vector<Batch> batches_;
   std::vector<std::function<Error()>> setups_;
   Error error_;
 };

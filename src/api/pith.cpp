@@ -1,4 +1,5 @@
-// pith.h implemented: argument checks, then the communicator. No logic of its own.
+// pith.h implemented: communicators, groups and memory. Argument checks, no logic of its own;
+// the calls on communicators are in collectives.cpp.
 #include "pith/pith.h"
 
 #include <fmt/format.h>
@@ -13,35 +14,6 @@ using namespace pith;
 using namespace pith::api;
 
 namespace {
-
-Bytes bytes_at(const void* memory) {
-  // Algorithms never write to what they send; one span type keeps them simple.
-  return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
-}
-
-// Inside a group the call is remembered, else it runs.
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
-  Group& group = Group::of_this_thread();
-  if (group.open()) {
-    group.add(comm->communicator, args, stream);
-    return {};
-  }
-  // An abort by another thread may have freed `comm` when this returns.
-  return stream ? comm->communicator->enqueue_on_stream(args, stream)
-                : comm->communicator->run(args);
-}
-
-// A refused call inside a group is the group's result too.
-Error conclude(Error error) {
-  if (error && Group::of_this_thread().open()) Group::of_this_thread().fail(error);
-  return error;
-}
-
-Error check_memory(const char* function, const void* send, const void* recv, size_t count) {
-  if (count == 0) return {};
-  if (Error error = check_pointer(function, "send", send)) return error;
-  return check_pointer(function, "recv", recv);
-}
 
 Error init_rank(pithComm_t* comm, int nranks, const pithUniqueId& id, int rank) {
   constexpr const char* function = "pithCommInitRank";
@@ -59,7 +31,7 @@ Error init_rank(pithComm_t* comm, int nranks, const pithUniqueId& id, int rank) 
   const auto create = [comm, nranks, rank, unique = *loaded] {
     Expected<std::unique_ptr<Communicator>> made = Communicator::init_rank(unique, rank, nranks);
     if (!made) return made.error();
-    *comm = new pithComm{std::move(*made), false};
+    *comm = new pithComm{std::move(*made)};
     return Error();
   };
   Group& group = Group::of_this_thread();
@@ -145,7 +117,7 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
-      comms[r] = new pithComm{std::move((*made)[static_cast<std::size_t>(r)]), false};
+      comms[r] = new pithComm{std::move((*made)[static_cast<std::size_t>(r)])};
     }
     return Error();
   });
@@ -191,94 +163,6 @@ pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
     }
     *rank = comm->communicator->rank();
     return Error();
-  });
-}
-
-pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,
-                           pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
-  return guarded([&]() -> Error {
-    constexpr const char* function = "pithAllReduce";
-    Error error = check_communicator(function, comm);
-    if (!error) error = check_type(function, type);
-    if (!error) error = check_op(function, op);
-    if (!error) error = check_count(function, "count", count, type, 1);
-    if (!error) error = check_memory(function, send, recv, count);
-    if (!error) error = check_stream(function, stream, send, recv);
-    if (!error) {
-      const CollectiveArgs args{Collective::allreduce,
-                                bytes_at(send),
-                                bytes_at(recv),
-                                count,
-                                static_cast<DType>(type),
-                                static_cast<Op>(op),
-                                0,
-                                {}};
-      error = submit(comm, args, stream);
-    }
-    return conclude(std::move(error));
-  });
-}
-
-pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
-                           int root, pithComm_t comm, pithStream_t stream) {
-  return guarded([&]() -> Error {
-    constexpr const char* function = "pithBroadcast";
-    Error error = check_communicator(function, comm);
-    if (!error) error = check_type(function, type);
-    if (!error) error = check_root(function, root, comm->communicator->size());
-    if (!error) error = check_count(function, "count", count, type, 1);
-    if (!error && count > 0) error = check_pointer(function, "recv", recv);
-    const bool is_root = !error && comm->communicator->rank() == root;
-    if (is_root && count > 0) error = check_pointer(function, "send", send);
-    if (!error) error = check_stream(function, stream, is_root ? send : recv, recv);
-    if (!error) {
-      const CollectiveArgs args{Collective::broadcast,
-                                bytes_at(is_root ? send : recv),
-                                bytes_at(recv),
-                                count,
-                                static_cast<DType>(type),
-                                Op::sum,
-                                root,
-                                {}};
-      error = submit(comm, args, stream);
-    }
-    return conclude(std::move(error));
-  });
-}
-
-pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
-                           pithComm_t comm, pithStream_t stream) {
-  return guarded([&]() -> Error {
-    constexpr const char* function = "pithAllGather";
-    Error error = check_communicator(function, comm);
-    if (!error) error = check_type(function, type);
-    if (!error)
-      error = check_count(function, "sendcount", sendcount, type, comm->communicator->size());
-    if (!error) error = check_memory(function, send, recv, sendcount);
-    if (!error) error = check_stream(function, stream, send, recv);
-    if (!error) {
-      const CollectiveArgs args{Collective::allgather,
-                                bytes_at(send),
-                                bytes_at(recv),
-                                sendcount,
-                                static_cast<DType>(type),
-                                Op::sum,
-                                0,
-                                {}};
-      error = submit(comm, args, stream);
-    }
-    return conclude(std::move(error));
-  });
-}
-
-pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
-  return guarded([&]() -> Error {
-    constexpr const char* function = "pithBarrier";
-    Error error = check_communicator(function, comm);
-    if (!error) error = check_stream(function, stream);
-    if (!error)
-      error = submit(comm, {Collective::barrier, {}, {}, 0, DType::u8, Op::sum, 0, {}}, stream);
-    return conclude(std::move(error));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
 #include "core/log.hpp"
@@ -29,7 +30,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 std::uint64_t Communicator::digest_of(const CollectiveArgs& args) {
   std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
   hash = mix(hash, args.count);
-  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
+  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op) |
+                       (args.factor.used ? 0x80u : 0u));
   return mix(hash, static_cast<std::uint64_t>(args.root));
 }
 
@@ -64,7 +66,9 @@ Task<Error> BackgroundCall::run_and_report() {
 }
 
 Communicator::Communicator(int rank, int ranks, const Settings& settings)
-    : engine_(std::make_unique<Engine>(ranks)), routes_(static_cast<std::size_t>(ranks)) {
+    : engine_(std::make_unique<Engine>(ranks)),
+      routes_(static_cast<std::size_t>(ranks)),
+      pairs_(routes_.size()) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   context_.scheduler = &engine_->scheduler();
@@ -115,18 +119,33 @@ void Communicator::set_views(bool all, bool any) {
 
 CollectiveArgs Communicator::complete(CollectiveArgs args) const {
   const std::size_t bytes = args.count * size_of(args.type);
-  const bool gathers = args.collective == Collective::allgather;
-  args.send.size = bytes;
-  args.recv.size = gathers ? bytes * static_cast<std::size_t>(size()) : bytes;
+  const Extent extent = extent_of(args.collective, size());
+  args.send.size = bytes * extent.send;
+  args.recv.size = bytes * extent.recv;
   args.tuning = tuning_;
   return args;
 }
 
 Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
+  if (args.collective == Collective::point_to_point) {
+    return exchange_messages(call, args.messages, args.tuning.chunk_bytes);
+  }
+  if (args.factor.used) return run_premultiplied(call, args, choose(args));
   return choose(args).run(call, args);
 }
 
-// Every collective of one rank is a copy.
+// Messages of pairs do not count among the calls: other ranks may know nothing of them.
+std::uint32_t Communicator::number(const CollectiveArgs& args) {
+  if (args.collective != Collective::point_to_point) return take_number();
+  pairs_.take(args.messages);
+  return 0;
+}
+
+bool Communicator::is_alone(const CollectiveArgs& args) const {
+  return size() == 1 && args.collective != Collective::point_to_point && !args.factor.used;
+}
+
+// Every collective of one rank is a copy, but for one with a factor.
 Error Communicator::run_alone(const CollectiveArgs& args) {
   if (args.recv.data != args.send.data && args.send.size > 0) {
     std::memmove(args.recv.data, args.send.data, args.send.size);
@@ -136,19 +155,19 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 
 Error Communicator::run(const CollectiveArgs& given) {
   const CollectiveArgs args = complete(given);
-  const std::uint32_t number = take_number();
-  if (size() == 1) return run_alone(args);
+  const std::uint32_t call_number = number(args);
+  if (is_alone(args)) return run_alone(args);
   active_.fetch_add(1, std::memory_order_relaxed);
   engine_->own();
   Error result = state_.revoked;
   if (!result) {
-    Call call(context_, number, digest_of(args));
+    Call call(context_, call_number, digest_of(args));
     Task<Error> task = start(call, args);
     task.handle().resume();
     engine_->drive_until([&] { return task.done(); });
     result = task.take();
-    if (!result && active_.load(std::memory_order_relaxed) == 1) {
-      result = engine_->mailbox().check_left_over(state_.id, number);
+    if (!result && call_number != 0 && active_.load(std::memory_order_relaxed) == 1) {
+      result = engine_->mailbox().check_left_over(state_.id, call_number);
       if (result) revoke(result);
     }
   }
@@ -159,9 +178,9 @@ Error Communicator::run(const CollectiveArgs& given) {
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
   call.args_ = complete(call.args_);
-  call.number_ = take_number();
+  call.number_ = number(call.args_);
   call.driven_ = driven;
-  if (size() == 1) return call.group_.finish_one(run_alone(call.args_));
+  if (is_alone(call.args_)) return call.group_.finish_one(run_alone(call.args_));
   active_.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
     auto& posted = static_cast<BackgroundCall&>(self);
@@ -183,7 +202,9 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) 
   return streams_->enqueue(args, stream);
 }
 
+// Messages of pairs start at once: what they wait for may be behind any number of calls.
 void Communicator::enqueue(BackgroundCall& call) {
+  if (call.is_paired()) return begin(call);
   queued_.push_back(&call);
   start_queued();
 }
@@ -193,17 +214,21 @@ void Communicator::start_queued() {
     BackgroundCall& call = *queued_.front();
     queued_.erase(queued_.begin());
     ++running_;
-    call.call_.emplace(context_, call.number_, digest_of(call.args_));
-    call.task_ = call.run_and_report();
-    call.task_.handle().resume();
+    begin(call);
   }
+}
+
+void Communicator::begin(BackgroundCall& call) {
+  call.call_.emplace(context_, call.number_, digest_of(call.args_));
+  call.task_ = call.run_and_report();
+  call.task_.handle().resume();
 }
 
 void Communicator::reap(BackgroundCall& call) {
   const Error error = call.task_.take();
   call.task_ = Task<Error>();
   call.call_.reset();
-  --running_;
+  if (!call.is_paired()) --running_;
   const bool driven = call.driven_;
   CallGroup& group = call.group_;
   start_queued();

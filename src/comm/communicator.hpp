@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/pair_numbers.hpp"
 #include "comm/unique_id.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -50,6 +51,7 @@ class BackgroundCall : public Work {
  private:
   friend class Communicator;
   Task<Error> run_and_report();
+  bool is_paired() const { return args_.collective == Collective::point_to_point; }
 
   Communicator& communicator_;
   CollectiveArgs args_;
@@ -103,6 +105,8 @@ class Communicator {
   const Algorithm& choose(const CollectiveArgs& args) const;
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
   Error run_alone(const CollectiveArgs& args);
+  bool is_alone(const CollectiveArgs& args) const;
+  std::uint32_t number(const CollectiveArgs& args);
   CollectiveArgs complete(CollectiveArgs args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   // The upper half of the numbers belongs to captured calls.
@@ -112,6 +116,7 @@ class Communicator {
 
   void enqueue(BackgroundCall& call);
   void start_queued();
+  void begin(BackgroundCall& call);
   void reap(BackgroundCall& call);
 
   void revoke(const Error& error);
@@ -127,12 +132,13 @@ class Communicator {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
-  std::array<const Algorithm*, 4> forced_{};
+  std::array<const Algorithm*, collective_count> forced_{};
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::unique_ptr<Notices> notices_;
   std::atomic<std::uint32_t> next_call_{1};
+  PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls on any thread, for drain()
   std::vector<BackgroundCall*> queued_;

@@ -19,13 +19,38 @@ struct Need {
   std::size_t pinned;
 };
 
+// Each message of a pair is staged piece by piece.
+Need need_of_messages(const CollectiveArgs& args) {
+  Need need{0, 0};
+  for (const Message& message : args.messages) {
+    need.pinned += 2 * std::min(message.data.size, args.tuning.chunk_bytes);
+  }
+  return need;
+}
+
 Need need_of(const CollectiveArgs& args, int ranks) {
+  if (args.collective == Collective::point_to_point) return need_of_messages(args);
   constexpr std::size_t short_bytes = std::size_t{1} << 20;
   constexpr std::size_t strands = 16;
   const auto p = static_cast<std::size_t>(ranks);
-  const std::size_t chunk = std::min(args.recv.size, args.tuning.chunk_bytes);
-  const std::size_t whole = std::min(args.recv.size, short_bytes);
-  return {2 * ((p + strands) * chunk + (p + 1) * whole), 2 * (strands * chunk + 4 * whole)};
+  const std::size_t vector = std::max(args.send.size, args.recv.size);
+  const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
+  const std::size_t whole = std::min(vector, short_bytes);
+  // Collected blocks, or scaled inputs: up to eight chunks at once.
+  const std::size_t work = std::min(vector, 8 * args.tuning.chunk_bytes);
+  return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
+          2 * (strands * chunk + 4 * whole + 2 * work)};
+}
+
+}  // namespace
+
+namespace {
+
+bool uses_device(const CollectiveArgs& args) {
+  for (const Message& message : args.messages) {
+    if (message.data.kind == MemoryKind::cuda) return true;
+  }
+  return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
 }
 
 }  // namespace
@@ -40,6 +65,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   bool on_device = false;
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
+  std::vector<Message> messages;  // what args.messages points to
   std::optional<Call> call;
   Task<Error> task;
 };
@@ -77,7 +103,8 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       pinned_(device, communicator.compute_),
       compute_(std::move(compute)),
       context_(communicator.context_),
-      gate_(device) {
+      gate_(device),
+      captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
   Engine& engine = communicator.engine();
@@ -103,15 +130,29 @@ StreamCalls::~StreamCalls() {
   if (captured_ > 0) communicator_.engine_->background_ends();
 }
 
+bool StreamCalls::is_pageable(const Bytes& memory) const {
+  return cuda::where_is(device_.driver(), memory.data) == cuda::Where::pageable;
+}
+
 // Which memory the call runs on: what the device reaches, or plain host memory.
 Error StreamCalls::place(CollectiveArgs& args) const {
+  // Messages stage their own memory, so that each may lie where it likes.
+  for (Message& message : args.messages) {
+    if (!message.data.data || message.data.size == 0) continue;
+    message.data.kind = is_pageable(message.data) ? MemoryKind::host : MemoryKind::cuda;
+  }
   bool reached = false;
   bool plain = false;
   for (Bytes* memory : {&args.send, &args.recv}) {
     if (!memory->data || args.count == 0) continue;
-    const bool pageable = cuda::where_is(device_.driver(), memory->data) == cuda::Where::pageable;
+    const bool pageable = is_pageable(*memory);
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
+  }
+  if (plain && args.factor.where && is_device_memory(args.factor.where)) {
+    return {Code::invalid_argument,
+            fmt::format("op has its scalar in device memory ({}), expected device buffers too",
+                        static_cast<const void*>(args.factor.where))};
   }
   if (!reached || !plain) return {};
   return {Code::invalid_argument,
@@ -152,7 +193,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
   }
   if (Error error = place(args)) return error;
   args = communicator_.complete(args);
-  if (communicator_.size() == 1) {
+  if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
     const cuda::Current current(device_);
     const cuda::CUresult copied = device_.driver().memcpy_async(
@@ -162,7 +203,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
   if (Error error = reserve(args, stream)) return error;
   StreamCall& call = take_call();
   call.args = args;
-  call.on_device = args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
+  call.messages.assign(args.messages.begin(), args.messages.end());
+  call.args.messages = call.messages;
+  call.on_device = uses_device(args);
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.start(reached);
@@ -180,16 +223,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
 Error StreamCalls::admit(StreamCall& call) {
   Engine& engine = communicator_.engine();
   if (call.captured) {
-    if (captured_ == most_captured) {
-      return {Code::invalid_usage,
-              fmt::format("a communicator can have {} calls captured", most_captured)};
-    }
-    call.number = captured_numbers | captured_ << replay_bits;
-    call.replays = 0;
-    // Replays may come at any time from now on.
-    if (captured_++ == 0) engine.background_begins();
+    if (Error error = admit_captured(call)) return error;
   } else {
-    call.number = communicator_.take_number();
+    call.number = communicator_.number(call.args);
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     engine.background_begins();
   }
@@ -197,11 +233,36 @@ Error StreamCalls::admit(StreamCall& call) {
   return {};
 }
 
+Error StreamCalls::admit_captured(StreamCall& call) {
+  const auto full = [](std::uint32_t captured) {
+    return captured < most_captured
+               ? Error()
+               : Error(Code::invalid_usage,
+                       fmt::format("a communicator can have {} calls captured", most_captured));
+  };
+  if (Error error = full(captured_)) return error;
+  captured_pairs_.take(call.messages);
+  for (Message& message : call.messages) {
+    if (Error error = full(message.number)) return error;
+    message.number = captured_numbers | message.number << replay_bits;
+  }
+  call.number = captured_numbers | captured_ << replay_bits;
+  call.replays = 0;
+  // Replays may come at any time from now on.
+  if (captured_++ == 0) communicator_.engine().background_begins();
+  return {};
+}
+
 void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
   if (call.captured) {
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-    number |= call.replays++ & ((1u << replay_bits) - 1);
+    constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
+    const std::uint32_t replay = call.replays++ & replay_mask;
+    number |= replay;
+    for (Message& message : call.messages) {
+      message.number = (message.number & ~replay_mask) | replay;
+    }
   }
   if (communicator_.state_.revoked) {
     cuda::StreamGate::open(call);

@@ -41,10 +41,12 @@ class StreamCalls {
   struct StreamCall;
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute);
+  bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   StreamCall& take_call();
   Error admit(StreamCall& call);
+  Error admit_captured(StreamCall& call);
   void start(StreamCall& call);
   void end(StreamCall& call);
 
@@ -55,6 +57,7 @@ class StreamCalls {
   CallContext context_;
   cuda::StreamGate gate_;
   std::uint32_t captured_ = 0;
+  PairNumbers captured_pairs_;
   std::vector<cuda::CUstream> streams_;  // that have been used: how many calls may run at once
   std::size_t device_need_ = 0;
   std::size_t pinned_need_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/dtype.hpp"
 
@@ -44,6 +45,20 @@ struct FinishAvgKernel {
     std::size_t count;
     DType type;
     int ranks;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
+// out[i] = in[i] * factor, like one step of a product; out may equal in. The factor is the element
+// at `where` when the kernel runs, or the one whose bytes are the first of `bits`.
+struct ScaleKernel {
+  struct Args {
+    std::byte* out;
+    const std::byte* in;
+    std::size_t count;
+    DType type;
+    std::uint64_t bits;
+    const std::byte* where = nullptr;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
 };

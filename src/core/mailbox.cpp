@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/copy.hpp"
+#include "core/pair_message.hpp"
 
 namespace pith {
 
@@ -69,6 +70,15 @@ Error another_call(int peer, std::uint32_t call) {
                   "{} of this communicator",
                   peer, call),
       peer};
+}
+
+Error another_length(int peer, std::uint64_t sent, std::uint64_t expected) {
+  const PairDigest theirs = PairDigest::decode(sent);
+  const PairDigest ours = PairDigest::decode(expected);
+  return {Code::invalid_usage,
+          fmt::format("rank {} sent {} elements of type {} where {} of type {} were to be received",
+                      peer, theirs.count, name_of(theirs.type), ours.count, name_of(ours.type)),
+          peer};
 }
 
 template <class Node, class Match>
@@ -194,7 +204,9 @@ void Mailbox::free_stored(Stored* stored) {
 // Sets receive.error and returns false where the message is not the one the receiver means.
 bool Mailbox::check(Receive& receive, const Header& header) {
   if (receive.digest != header.digest) {
-    receive.error = another_call(receive.peer, header.call);
+    receive.error = header.lane == pair_lane
+                        ? another_length(receive.peer, header.digest, receive.digest)
+                        : another_call(receive.peer, header.call);
     return false;
   }
   if (header.length > receive.room) {
@@ -415,7 +427,7 @@ Error Mailbox::check_left_over(std::uint32_t comm, std::uint32_t call) const {
       // Numbers of 31 bits that wrap around; the top bit tells two sequences apart.
       const bool same_sequence = ((header.call ^ call) >> 31) == 0;
       const bool later = static_cast<std::int32_t>((header.call - call) << 1) > 0;
-      if (header.comm != comm || !same_sequence || later) continue;
+      if (header.comm != comm || !same_sequence || later || header.lane == pair_lane) continue;
       return another_call(stored->peer, header.call);
     }
   }
@@ -429,12 +441,13 @@ bool Mailbox::fail_mismatched() {
     for (; head; head = head->next) {
       const Header header = head->header;
       const int peer = head->peer;
-      if (state(peer).waiting == 0) continue;
+      if (state(peer).waiting == 0 || header.lane == pair_lane) continue;
       for (std::size_t b = 0; b < buckets; ++b) {
         auto mismatched = [&](Operation& operation) {
           const auto& receive = static_cast<Receive&>(operation);
           return receive.peer == peer && receive.tag.comm == header.comm &&
-                 receive.tag.call == header.call && receive.digest != header.digest;
+                 receive.tag.call == header.call && receive.tag.lane != pair_lane &&
+                 receive.digest != header.digest;
         };
         while (Operation* receive = unlink(waiting_[b], waiting_tail_[b], mismatched)) {
           --state(peer).waiting;

@@ -34,6 +34,11 @@ void run_finish_avg(const FinishAvgKernel::Args& a) {
   kernels::finish_avg(a.data, a.count, a.type, a.ranks);
 }
 
+void run_scale(const ScaleKernel::Args& a) {
+  const auto* bits = reinterpret_cast<const std::byte*>(&a.bits);
+  kernels::scale(a.out, a.in, a.where ? a.where : bits, a.count, a.type);
+}
+
 void run_copy(const CopyKernel::Args& a) {
   kernels::copy(a.out, a.in, a.bytes, stores(a.streaming));
 }
@@ -63,6 +68,7 @@ HostCompute::HostCompute() {
   set<ReduceKernel, run_reduce>();
   set<ReduceToTwoKernel, run_reduce_to_two>();
   set<FinishAvgKernel, run_finish_avg>();
+  set<ScaleKernel, run_scale>();
   set<CopyKernel, run_copy>();
 }
 

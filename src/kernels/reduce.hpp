@@ -33,6 +33,10 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
 // rounded once.
 void finish_avg(std::byte* data, std::size_t count, DType type, int ranks);
 
+// out[i] = in[i] * factor, bit for bit what reduce() with Op::prod gives. `out` may equal `in`.
+void scale(std::byte* out, const std::byte* in, const std::byte* factor, std::size_t count,
+           DType type);
+
 // Call it qualified: std::byte lets an unqualified call find std::copy.
 void copy(std::byte* out, const std::byte* in, std::size_t bytes, Stores stores = Stores::cached);
 

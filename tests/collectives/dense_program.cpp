@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "collectives/premultiply.hpp"
 #include "core/heap.hpp"
 #include "tests/collectives/reference.hpp"
 
@@ -24,8 +25,9 @@ std::string describe(const DenseCase& c) {
   return fmt::format(
       "{} {}: {} ranks, {} x {}, {}, root {}, {}, shift {}, chunks of {} bytes, {} lanes, seed {}",
       name_of(c.algorithm->collective), c.algorithm->name, c.ranks, c.count, name_of(c.type),
-      name_of(c.op), c.root, c.in_place ? "in place" : "out of place", c.shift,
-      c.tuning.chunk_bytes, c.tuning.lanes, c.seed);
+      c.premultiplied ? "premultiplied sum" : name_of(c.op), c.root,
+      c.in_place ? "in place" : "out of place", c.shift, c.tuning.chunk_bytes, c.tuning.lanes,
+      c.seed);
 }
 
 void FreeBuffer::operator()(std::byte* memory) const {
@@ -40,23 +42,30 @@ DenseProgram::DenseProgram(const DenseCase& dense, const std::function<bool(int)
     : case_(dense) {
   for (int rank = 0; rank < case_.ranks; ++rank) {
     lay_out(rank, registered && registered(rank));
-    const CollectiveArgs own = args(rank);
-    if (own.send.size == 0 || !own.send.data) continue;
-    std::ranges::copy(input(rank), own.send.data);
+    if (!buffer(rank).has_send) continue;
+    std::ranges::copy(input(rank), buffer(rank).memory.get() + buffer(rank).send);
   }
 }
 
 // margin, send, margin, recv, margin; both buffers `shift` bytes behind an aligned address. In
-// place there is only recv.
+// place one of them lies in the other.
 void DenseProgram::lay_out(int rank, bool registered) {
+  const Collective collective = case_.algorithm->collective;
+  const bool is_root = rank == case_.root;
   Buffer& buffer = buffers_.emplace_back();
-  buffer.recv = margin + case_.shift;
-  if (!case_.in_place) buffer.recv += round_up(send_bytes() + case_.shift) + margin;
-  buffer.send = margin + case_.shift;
-  if (case_.in_place && case_.algorithm->collective == Collective::allgather) {
-    buffer.send += static_cast<std::size_t>(rank) * send_bytes();
+  const bool root_sends = collective == Collective::broadcast || collective == Collective::scatter;
+  const bool root_keeps = collective == Collective::reduce || collective == Collective::gather;
+  buffer.has_send = !root_sends || is_root;
+  buffer.has_recv = !root_keeps || is_root;
+  const bool both = buffer.has_send && buffer.has_recv;
+  buffer.send = buffer.recv = margin + case_.shift;
+  if (case_.in_place && both && collective != Collective::alltoall) {
+    lay_out_in_place(buffer, rank);
+  } else {
+    if (both) buffer.recv += round_up(send_bytes() + case_.shift) + margin;
+    buffer.size =
+        margin + (buffer.has_recv ? buffer.recv + recv_bytes() : buffer.send + send_bytes());
   }
-  buffer.size = buffer.recv + recv_bytes() + margin;
   void* memory = registered ? Heap::process().allocate(buffer.size)
                             : ::operator new (buffer.size, std::align_val_t{64});
   if (!memory) throw std::bad_alloc();
@@ -64,33 +73,47 @@ void DenseProgram::lay_out(int rank, bool registered) {
   std::fill_n(buffer.memory.get(), buffer.size, beside);
 }
 
-std::size_t DenseProgram::recv_bytes() const {
-  const bool gathers = case_.algorithm->collective == Collective::allgather;
-  return gathers ? send_bytes() * static_cast<std::size_t>(case_.ranks) : send_bytes();
+// Where blocks of all ranks lie on one side, the other side is the own block of them.
+void DenseProgram::lay_out_in_place(Buffer& buffer, int rank) const {
+  const std::size_t own = static_cast<std::size_t>(rank) * block_bytes();
+  if (extent().recv > extent().send) buffer.send += own;
+  if (extent().send > extent().recv) buffer.recv += own;
+  buffer.size = 2 * margin + case_.shift + std::max(send_bytes(), recv_bytes());
 }
 
 CollectiveArgs DenseProgram::args(int rank) {
-  const Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
+  const Buffer& own = buffer(rank);
   CollectiveArgs args;
   args.collective = case_.algorithm->collective;
-  args.send = {buffer.memory.get() + buffer.send, send_bytes()};
-  args.recv = {buffer.memory.get() + buffer.recv, recv_bytes()};
-  const bool no_input = args.collective == Collective::broadcast && rank != case_.root;
-  if (no_input && !case_.in_place) args.send = {};
+  args.send.size = send_bytes();
+  args.recv.size = recv_bytes();
+  if (own.has_send) args.send.data = own.memory.get() + own.send;
+  if (own.has_recv) args.recv.data = own.memory.get() + own.recv;
+  // What the C API makes of a broadcast in place.
+  if (args.collective == Collective::broadcast && case_.in_place) args.send = args.recv;
   args.count = case_.count;
   args.type = case_.type;
   args.op = case_.op;
   args.root = case_.root;
   args.tuning = case_.tuning;
+  if (case_.premultiplied) {
+    args.factor.used = true;
+    std::ranges::copy(factor(rank), reinterpret_cast<std::byte*>(&args.factor.bits));
+  }
   return args;
+}
+
+Task<Error> DenseProgram::start(Call& call, int rank) {
+  if (case_.premultiplied) return run_premultiplied(call, args(rank), *case_.algorithm);
+  return case_.algorithm->run(call, args(rank));
 }
 
 // What is moved is random bits; what is added are integers of any value, or floats whose sums and
 // products over all ranks stay within the range of the narrowest type.
 std::vector<std::byte> DenseProgram::input(int rank) const {
   std::vector<std::byte> bytes(send_bytes());
-  const bool floats = is_float(case_.type) && case_.algorithm->collective == Collective::allreduce;
-  for (std::size_t i = 0; i < case_.count; ++i) {
+  const bool floats = is_float(case_.type) && reduces(case_.algorithm->collective);
+  for (std::size_t i = 0; i < bytes.size() / element(); ++i) {
     const std::uint64_t bits = random_bits(case_.seed, static_cast<std::uint64_t>(rank), i);
     std::byte* to = bytes.data() + i * element();
     if (!floats) {
@@ -103,25 +126,42 @@ std::vector<std::byte> DenseProgram::input(int rank) const {
   return bytes;
 }
 
-const std::byte* DenseProgram::recv(int rank) const {
-  const Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
-  return buffer.memory.get() + buffer.recv;
+std::vector<std::byte> DenseProgram::factor(int rank) const {
+  std::vector<std::byte> bytes(element());
+  const auto number = static_cast<std::uint64_t>(rank) + 3;
+  if (is_float(case_.type)) {
+    store_float(case_.type, bytes.data(), 0.25 + 0.125 * static_cast<double>(number % 7));
+  } else {
+    std::memcpy(bytes.data(), &number, element());
+  }
+  return bytes;
 }
 
-std::string DenseProgram::check_around(int rank) const {
-  const Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
-  const bool has_send = !case_.in_place && (case_.algorithm->collective != Collective::broadcast ||
-                                            rank == case_.root);
-  for (std::size_t i = 0; i < buffer.size; ++i) {
-    if (i >= buffer.recv && i < buffer.recv + recv_bytes()) continue;
-    if (has_send && i >= buffer.send && i < buffer.send + send_bytes()) continue;
-    if (buffer.memory.get()[i] != beside) {
-      return fmt::format("rank {}: byte {} beside the buffers was written", rank, i);
+std::vector<std::byte> DenseProgram::scaled_input(int rank) const {
+  std::vector<std::byte> bytes = input(rank);
+  if (!case_.premultiplied) return bytes;
+  const std::vector<std::byte> by = factor(rank);
+  for (std::size_t i = 0; i < bytes.size(); i += element()) {
+    std::byte* at = bytes.data() + i;
+    if (is_float(case_.type)) {
+      store_float(case_.type, at, load_float(case_.type, at) * load_float(case_.type, by.data()));
+    } else {
+      const std::uint64_t product = combine_integers(
+          case_.type, Op::prod, load_integer(case_.type, at), load_integer(case_.type, by.data()));
+      std::memcpy(at, &product, element());
     }
   }
-  if (has_send && !std::ranges::equal(input(rank),
-                                      std::span(buffer.memory.get() + buffer.send, send_bytes()))) {
-    return fmt::format("rank {}: the input was written", rank);
+  return bytes;
+}
+
+std::string DenseProgram::check_around(int rank, std::span<const std::byte> sent) const {
+  const Buffer& own = buffer(rank);
+  for (std::size_t i = 0; i < own.size; ++i) {
+    if (own.has_recv && i - own.recv < recv_bytes()) continue;
+    const bool in_send = own.has_send && i - own.send < send_bytes();
+    if (own.memory.get()[i] == (in_send ? sent[i - own.send] : beside)) continue;
+    return fmt::format("rank {}: byte {} {} was written", rank, i,
+                       in_send ? "of the input" : "beside the buffers");
   }
   return {};
 }
@@ -135,7 +175,7 @@ std::string DenseProgram::check_equal(int rank, std::span<const std::byte> expec
 
 // Every operation rounds once, and so does the division: N + 1 roundings of at most the sum of the
 // magnitudes. Factors are near 1, where the product itself is that bound.
-std::string DenseProgram::check_floats(const std::vector<std::vector<std::byte>>& inputs) const {
+std::string DenseProgram::check_floats(const Inputs& inputs, int rank) const {
   const Precision precision = precision_of(case_.type);
   const bool exact = case_.op == Op::max || case_.op == Op::min;
   for (std::size_t i = 0; i < case_.count; ++i) {
@@ -150,24 +190,17 @@ std::string DenseProgram::check_floats(const std::vector<std::vector<std::byte>>
     if (case_.op == Op::avg) size /= case_.ranks;
     const long double allowed =
         exact ? 0 : (case_.ranks + 1) * (precision.unit * size + precision.least);
-    const double got = load_float(case_.type, recv(0) + i * element());
+    const double got = load_float(case_.type, recv(rank) + i * element());
     if (!(std::fabs(got - expected) <= allowed)) {
-      return fmt::format("element {} is {}, not {} +- {}", i, got, static_cast<double>(expected),
-                         static_cast<double>(allowed));
+      return fmt::format("rank {}: element {} is {}, not {} +- {}", rank, i, got,
+                         static_cast<double>(expected), static_cast<double>(allowed));
     }
   }
   return {};
 }
 
-std::string DenseProgram::check_reduced(const std::vector<std::vector<std::byte>>& inputs) const {
-  if (is_float(case_.type)) {
-    std::string failure = check_floats(inputs);
-    for (int rank = 1; rank < case_.ranks && failure.empty(); ++rank) {
-      failure = check_equal(rank, {recv(0), recv_bytes()});
-    }
-    return failure;
-  }
-  std::vector<std::byte> expected(send_bytes());
+std::string DenseProgram::check_integers(const Inputs& inputs, int rank) const {
+  std::vector<std::byte> expected(recv_bytes());
   for (std::size_t i = 0; i < case_.count; ++i) {
     std::uint64_t value = load_integer(case_.type, inputs[0].data() + i * element());
     for (std::size_t r = 1; r < inputs.size(); ++r) {
@@ -177,31 +210,60 @@ std::string DenseProgram::check_reduced(const std::vector<std::vector<std::byte>
     if (case_.op == Op::avg) value = divide_integer(case_.type, value, case_.ranks);
     std::memcpy(expected.data() + i * element(), &value, element());
   }
+  return check_equal(rank, expected);
+}
+
+std::string DenseProgram::check_reduced() const {
+  const Collective collective = case_.algorithm->collective;
+  Inputs inputs;
+  for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
   std::string failure;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
-    failure = check_equal(rank, expected);
+    if (buffer(rank).has_recv) {
+      failure = is_float(case_.type) ? check_floats(inputs, rank) : check_integers(inputs, rank);
+    }
+    if (failure.empty() && collective == Collective::allreduce) {
+      failure = check_equal(rank, {recv(0), recv_bytes()});
+    }
+    // The next rank's results come of the next block.
+    if (collective != Collective::reduce_scatter) continue;
+    const auto block = static_cast<std::ptrdiff_t>(block_bytes());
+    for (auto& one : inputs) one.erase(one.begin(), one.begin() + block);
   }
   return failure;
 }
 
+// Of collectives that move.
+std::vector<std::byte> DenseProgram::expected(const Inputs& inputs, int rank) const {
+  const auto block_of = [&](int from, int which) {
+    return std::span(inputs[static_cast<std::size_t>(from)])
+        .subspan(static_cast<std::size_t>(which) * block_bytes(), block_bytes());
+  };
+  const Collective collective = case_.algorithm->collective;
+  const bool of_root = collective == Collective::broadcast || collective == Collective::scatter;
+  const int which =
+      collective == Collective::scatter || collective == Collective::alltoall ? rank : 0;
+  std::vector<std::byte> all;
+  for (int from = 0; from < case_.ranks; ++from) {
+    if (of_root && from != case_.root) continue;
+    const auto one = block_of(from, which);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
 std::string DenseProgram::check() const {
+  const Collective collective = case_.algorithm->collective;
+  Inputs inputs;
   std::string failure;
-  std::vector<std::vector<std::byte>> inputs;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
     inputs.push_back(input(rank));
-    failure = check_around(rank);
+    failure = check_around(rank, inputs.back());
   }
-  if (!failure.empty()) return failure;
-  const Collective collective = case_.algorithm->collective;
-  if (collective == Collective::allreduce) return check_reduced(inputs);
-  if (collective == Collective::barrier) return {};
-  std::vector<std::byte> expected = inputs[static_cast<std::size_t>(case_.root)];
-  if (collective == Collective::allgather) {
-    expected.clear();
-    for (const auto& one : inputs) expected.insert(expected.end(), one.begin(), one.end());
-  }
+  if (!failure.empty() || collective == Collective::barrier) return failure;
+  if (reduces(collective)) return check_reduced();
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
-    failure = check_equal(rank, expected);
+    if (buffer(rank).has_recv) failure = check_equal(rank, expected(inputs, rank));
   }
   return failure;
 }

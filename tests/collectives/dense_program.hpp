@@ -21,14 +21,20 @@ struct DenseCase {
   std::size_t count = 0;
   DType type = DType::u64;
   Op op = Op::sum;
+  bool premultiplied = false;  // every rank by a factor of its own
   int root = 0;
-  bool in_place = false;
+  bool in_place = false;  // where the collective and the rank's role have such a thing
   std::size_t shift = 0;  // the buffers' distance from an aligned address
   Tuning tuning{64, 1};
   std::uint64_t seed = 1;
 };
 
 std::string describe(const DenseCase& c);
+
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::allreduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter;
+}
 
 // A hash that serves as data: every (seed, rank, index) has its own 64 bits.
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t rank, std::uint64_t index) {
@@ -51,6 +57,8 @@ struct Buffer {
   std::size_t size = 0;
   std::size_t send = 0;  // offsets
   std::size_t recv = 0;
+  bool has_send = true;  // what the rank's role uses
+  bool has_recv = true;
 };
 
 class DenseProgram final : public Program {
@@ -58,9 +66,7 @@ class DenseProgram final : public Program {
   // `registered`: whether a rank's buffers lie in the registered heap; nobody's if empty.
   explicit DenseProgram(const DenseCase& dense, const std::function<bool(int)>& registered = {});
 
-  Task<Error> start(Call& call, int rank) override {
-    return case_.algorithm->run(call, args(rank));
-  }
+  Task<Error> start(Call& call, int rank) override;
   std::span<std::byte> memory(int rank) override {
     Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
     return {buffer.memory.get(), buffer.size};
@@ -72,15 +78,24 @@ class DenseProgram final : public Program {
 
  private:
   std::size_t element() const { return size_of(case_.type); }
-  std::size_t send_bytes() const { return case_.count * element(); }
-  std::size_t recv_bytes() const;
+  std::size_t block_bytes() const { return case_.count * element(); }
+  Extent extent() const { return extent_of(case_.algorithm->collective, case_.ranks); }
+  std::size_t send_bytes() const { return block_bytes() * extent().send; }
+  std::size_t recv_bytes() const { return block_bytes() * extent().recv; }
+  const Buffer& buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]; }
+  std::vector<std::byte> factor(int rank) const;
   std::vector<std::byte> input(int rank) const;
-  const std::byte* recv(int rank) const;
+  std::vector<std::byte> scaled_input(int rank) const;
+  const std::byte* recv(int rank) const { return buffer(rank).memory.get() + buffer(rank).recv; }
   void lay_out(int rank, bool registered);
-  std::string check_around(int rank) const;
+  void lay_out_in_place(Buffer& buffer, int rank) const;
+  std::string check_around(int rank, std::span<const std::byte> sent) const;
   std::string check_equal(int rank, std::span<const std::byte> expected) const;
-  std::string check_floats(const std::vector<std::vector<std::byte>>& inputs) const;
-  std::string check_reduced(const std::vector<std::vector<std::byte>>& inputs) const;
+  using Inputs = std::vector<std::vector<std::byte>>;  // by rank
+  std::string check_floats(const Inputs& inputs, int rank) const;
+  std::string check_integers(const Inputs& inputs, int rank) const;
+  std::string check_reduced() const;
+  std::vector<std::byte> expected(const Inputs& inputs, int rank) const;
 
   DenseCase case_;
   std::vector<Buffer> buffers_;

@@ -19,7 +19,7 @@ SimConfig simulator(int ranks, int which) {
   return config;
 }
 
-// Three chunks a block over two lanes; broadcast and allgather: six chunks.
+// Three chunks a block over two lanes; where the count is that of a block: six chunks.
 DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
   DenseCase c;
   c.algorithm = &algorithm;

@@ -23,16 +23,6 @@ constexpr std::size_t most_bytes = std::size_t{4} << 20;
 constexpr int rank_counts[] = {2, 3, 5};
 #endif
 
-struct Named {
-  Collective collective;
-  std::string_view name;
-};
-constexpr Named tested[] = {
-    {Collective::allreduce, "ring"},     {Collective::allreduce, "recursive_doubling"},
-    {Collective::allreduce, "one_shot"}, {Collective::allreduce, "two_shot"},
-    {Collective::broadcast, "chain"},    {Collective::broadcast, "binomial"},
-    {Collective::allgather, "ring"}};
-
 using Programs = std::vector<std::unique_ptr<DenseProgram>>;
 
 // From one byte to 4 MiB in all; every other rank's memory is registered.
@@ -47,7 +37,8 @@ Programs programs_of(const Algorithm& algorithm, int ranks) {
     c.ranks = ranks;
     c.type = bytes % 8 == 0 ? DType::u64 : DType::u8;
     c.count = bytes / size_of(c.type);
-    if (algorithm.collective == Collective::allgather) c.count /= static_cast<std::size_t>(ranks);
+    const Extent extent = extent_of(algorithm.collective, ranks);
+    c.count /= std::max(extent.send, extent.recv);
     c.root = ranks - 1;
     c.in_place = ++seed % 2 == 0;
     c.tuning = {};
@@ -61,17 +52,16 @@ Programs programs_of(const Algorithm& algorithm, int ranks) {
 
 // Rank 0 prepares and checks while the others wait.
 void run_dense(RealRank& rank, Programs& shared) {
-  for (const Named& named : tested) {
-    if (rank.rank() == 0) {
-      shared = programs_of(*find_algorithm(named.collective, named.name), rank.size());
-    }
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::barrier) continue;
+    if (rank.rank() == 0) shared = programs_of(algorithm, rank.size());
     rank.meet();
     for (auto& program : shared) {
       rank.run([&](Call& call) { return program->start(call, rank.rank()); });
     }
     rank.meet();
     if (rank.rank() != 0) continue;
-    for (const auto& program : shared) rank.must(program->check(), named.name);
+    for (const auto& program : shared) rank.must(program->check(), algorithm.name);
   }
 }
 

@@ -1,0 +1,100 @@
+#include "collectives/point_to_point.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "collectives/patterns.hpp"
+#include "core/pair_message.hpp"
+
+namespace pith {
+
+namespace {
+
+bool is_own(const Message& message, int rank, bool sends) {
+  return message.peer == rank && message.sends == sends;
+}
+
+// The next message of a rank to itself from `at` on; the end where there is none.
+std::size_t find_own(std::span<const Message> messages, std::size_t at, int rank, bool sends) {
+  while (at < messages.size() && !is_own(messages[at], rank, sends)) ++at;
+  return at;
+}
+
+// Even an empty message is one, so that a receive of nothing waits for its send.
+std::uint32_t pieces_of(const Message& message, std::size_t chunk_bytes) {
+  return static_cast<std::uint32_t>(
+      std::max<std::size_t>(1, chunks_in(message.data.size, chunk_bytes)));
+}
+
+Task<Error> move_message(Call& call, Message message, std::size_t chunk_bytes) {
+  Call own(call.context(), message.number, PairDigest{message.type, message.count}.encode());
+  const std::uint32_t pieces = pieces_of(message, chunk_bytes);
+  for (std::uint32_t k = 0; k < pieces; ++k) {
+    const Range range = chunk_of({0, message.data.size}, chunk_bytes, k);
+    const Bytes piece = message.data.part(range.begin, range.size);
+    Error error;
+    if (message.sends) {
+      error = co_await own.send(message.peer, pair_lane, k, piece);
+    } else {
+      error = co_await own.recv(message.peer, pair_lane, k, piece);
+    }
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+Fence copy_own(Call& call, std::span<const Message> messages) {
+  Fence copied;
+  std::size_t to = 0;
+  for (std::size_t from = 0;; ++from, ++to) {
+    from = find_own(messages, from, call.rank(), true);
+    to = find_own(messages, to, call.rank(), false);
+    if (from == messages.size()) return copied;
+    const Bytes& data = messages[from].data;
+    if (data.size == 0 || data.data == messages[to].data.data) continue;
+    copied = call.run<CopyKernel>({messages[to].data.data, data.data, data.size});
+  }
+}
+
+}  // namespace
+
+Error check_own(std::span<const Message> messages, int rank) {
+  std::size_t to = 0;
+  for (std::size_t from = 0;; ++from, ++to) {
+    from = find_own(messages, from, rank, true);
+    to = find_own(messages, to, rank, false);
+    const bool sends = from < messages.size();
+    const bool receives = to < messages.size();
+    if (!sends && !receives) return {};
+    if (sends != receives) {
+      return {Code::invalid_usage,
+              fmt::format("rank {} {} itself, expected a matching pith{} in the same group and on "
+                          "the same stream",
+                          rank, sends ? "sends to" : "receives from", sends ? "Recv" : "Send")};
+    }
+    const Message& sent = messages[from];
+    const Message& expected = messages[to];
+    if (sent.count == expected.count && sent.type == expected.type) continue;
+    return {
+        Code::invalid_usage,
+        fmt::format("rank {} sends {} elements of type {} to itself where {} of type {} are to "
+                    "be received",
+                    rank, sent.count, name_of(sent.type), expected.count, name_of(expected.type))};
+  }
+}
+
+Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
+                              std::size_t chunk_bytes) {
+  const Fence copied = copy_own(call, messages);
+  std::vector<Task<Error>> strands;
+  strands.reserve(messages.size());
+  for (const Message& message : messages) {
+    if (message.peer != call.rank()) strands.push_back(move_message(call, message, chunk_bytes));
+  }
+  Error error = co_await when_all(std::span(strands));
+  co_await call.until(copied);
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,71 @@
+#include "collectives/premultiply.hpp"
+
+#include "collectives/typed_span.hpp"
+
+namespace pith {
+
+namespace {
+
+struct Scaling {
+  std::size_t blocks = 1;   // of send
+  std::size_t columns = 0;  // elements of each block in one piece
+  bool in_recv = false;     // recv takes the scaled inputs
+};
+
+Scaling plan(const CollectiveArgs& args, const Call& call) {
+  Scaling scaling;
+  scaling.blocks = extent_of(args.collective, call.size()).send;
+  const bool is_root = args.collective == Collective::reduce && call.rank() == args.root;
+  scaling.in_recv = args.collective == Collective::allreduce || is_root;
+  const std::size_t room = 8 * args.tuning.chunk_bytes;
+  scaling.columns = args.collective == Collective::allreduce
+                        ? args.count
+                        : room / (scaling.blocks * size_of(args.type));
+  scaling.columns = std::max<std::size_t>(1, std::min(scaling.columns, args.count));
+  return scaling;
+}
+
+// `range` of every block, one after the other.
+Fence scale(Call& call, const CollectiveArgs& args, const Scaling& scaling, Range range,
+            Bytes out) {
+  const std::size_t bytes = range.size * size_of(args.type);
+  Fence scaled;
+  for (std::size_t b = 0; b < scaling.blocks; ++b) {
+    const Bytes in = part(args.send, args.type, {b * args.count + range.begin, range.size});
+    scaled = call.run<ScaleKernel>({out.data + b * bytes, in.data, range.size, args.type,
+                                    args.factor.bits, args.factor.where});
+  }
+  return scaled;
+}
+
+}  // namespace
+
+Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& algorithm) {
+  if (args.count == 0) {
+    Task<Error> nothing = algorithm.run(call, args);
+    co_return co_await std::move(nothing);
+  }
+  const Scaling scaling = plan(args, call);
+  if (call.size() == 1) {
+    co_await call.until(scale(call, args, {}, {0, args.count}, args.recv));
+    co_return Error();
+  }
+  const std::size_t piece_bytes = scaling.blocks * scaling.columns * size_of(args.type);
+  const Scratch work(call.compute(), scaling.in_recv ? 1 : piece_bytes);
+  for (std::size_t begin = 0; begin < args.count; begin += scaling.columns) {
+    const Range range{begin, std::min(scaling.columns, args.count - begin)};
+    CollectiveArgs piece = args;
+    piece.factor = {};
+    piece.count = range.size;
+    piece.recv = part(args.recv, args.type, range);
+    piece.send = (scaling.in_recv ? piece.recv : work.bytes())
+                     .part(0, scaling.blocks * range.size * size_of(args.type));
+    co_await call.until(scale(call, args, scaling, range, piece.send));
+    Task<Error> summing = algorithm.run(call, piece);
+    Error error = co_await std::move(summing);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+}  // namespace pith

@@ -1,0 +1,334 @@
+// The calls of pith.h that move data: argument checks, then the communicator. No logic of its own.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "api/check.hpp"
+#include "api/last_error.hpp"
+#include "api/submit.hpp"
+#include "comm/stream_calls.hpp"
+
+using namespace pith;
+using namespace pith::api;
+
+namespace {
+
+template <class Body>
+pithResult_t concluded(Body body) noexcept {
+  return guarded([&] { return conclude(body()); });
+}
+
+Error check_call(const char* function, pithComm_t comm, pithDataType_t type) {
+  if (Error error = check_communicator(function, comm)) return error;
+  return check_type(function, type);
+}
+
+// The longer of the two buffers must be a size that memory can have.
+Error check_extent(const char* function, const char* argument, size_t count, pithDataType_t type,
+                   Collective collective, pithComm_t comm) {
+  const Extent extent = extent_of(collective, comm->communicator->size());
+  return check_count(function, argument, count, type,
+                     static_cast<int>(std::max(extent.send, extent.recv)));
+}
+
+Error check_root(const char* function, int root, pithComm_t comm) {
+  return check_rank(function, "root", root, comm->communicator->size());
+}
+
+CollectiveArgs make_args(Collective collective, const void* send, const void* recv, size_t count,
+                         pithDataType_t type, int root = 0) {
+  CollectiveArgs args;
+  args.collective = collective;
+  args.send = bytes_at(send);
+  args.recv = bytes_at(recv);
+  args.count = count;
+  args.type = static_cast<DType>(type);
+  args.root = root;
+  return args;
+}
+
+// Precondition: check_op has accepted it.
+Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t stream,
+             CollectiveArgs& args) {
+  if (op < op_count) {
+    args.op = static_cast<Op>(op);
+    return {};
+  }
+  args.factor = comm->ops.find(op)->factor;
+  const std::byte* scalar = args.factor.where;
+  if (stream || !scalar || !is_device_memory(scalar)) return {};
+  return {Code::invalid_argument,
+          fmt::format("{}: op has its scalar in device memory ({}), expected a stream", function,
+                      static_cast<const void*>(scalar))};
+}
+
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args, pithRedOp_t op,
+                       pithStream_t stream) {
+  if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
+  if (Error error = set_op(function, op, comm, stream, args)) return error;
+  return submit(comm, args, stream);
+}
+
+Error submit_move(const char* function, pithComm_t comm, const CollectiveArgs& args,
+                  pithStream_t stream) {
+  if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
+  return submit(comm, args, stream);
+}
+
+// send is read on the root only, and recv's contents go there elsewhere.
+Error broadcast(const char* function, const void* send, void* recv, size_t count,
+                pithDataType_t type, int root, pithComm_t comm, pithStream_t stream) {
+  Error error = check_call(function, comm, type);
+  if (!error) error = check_root(function, root, comm);
+  if (!error) error = check_count(function, "count", count, type, 1);
+  if (!error) error = check_memory(function, "recv", recv, count);
+  if (error) return error;
+  const bool is_root = comm->communicator->rank() == root;
+  if (is_root) error = check_memory(function, "send", send, count);
+  if (error) return error;
+  return submit_move(
+      function, comm,
+      make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root), stream);
+}
+
+Error pass_message(const char* function, const char* argument, const void* memory, bool sends,
+                   size_t count, pithDataType_t type, int peer, pithComm_t comm,
+                   pithStream_t stream) {
+  Error error = check_call(function, comm, type);
+  if (!error) error = check_rank(function, "peer", peer, comm->communicator->size());
+  if (!error) error = check_count(function, "count", count, type, 1);
+  if (!error) error = check_memory(function, argument, memory, count);
+  if (!error) error = check_stream(function, stream, memory, nullptr);
+  if (error) return error;
+  Bytes data = bytes_at(memory);
+  data.size = count * size_of(static_cast<DType>(type));
+  return submit(comm, Message{data, count, static_cast<DType>(type), peer, sends}, stream);
+}
+
+}  // namespace
+
+pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,
+                           pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithAllReduce";
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_op(function, op, comm, type);
+    if (!error) error = check_count(function, "count", count, type, 1);
+    if (!error) error = check_memory(function, "send", send, count);
+    if (!error) error = check_memory(function, "recv", recv, count);
+    if (error) return error;
+    return submit_reduction(function, comm,
+                            make_args(Collective::allreduce, send, recv, count, type), op, stream);
+  });
+}
+
+pithResult_t pithReduce(const void* send, void* recv, size_t count, pithDataType_t type,
+                        pithRedOp_t op, int root, pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithReduce";
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_op(function, op, comm, type);
+    if (!error) error = check_root(function, root, comm);
+    if (!error) error = check_count(function, "count", count, type, 1);
+    if (!error) error = check_memory(function, "send", send, count);
+    if (error) return error;
+    const bool is_root = comm->communicator->rank() == root;
+    if (is_root) error = check_memory(function, "recv", recv, count);
+    if (error) return error;
+    return submit_reduction(
+        function, comm,
+        make_args(Collective::reduce, send, is_root ? recv : nullptr, count, type, root), op,
+        stream);
+  });
+}
+
+pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount, pithDataType_t type,
+                               pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithReduceScatter";
+    constexpr Collective collective = Collective::reduce_scatter;
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_op(function, op, comm, type);
+    if (!error) error = check_extent(function, "recvcount", recvcount, type, collective, comm);
+    if (!error) error = check_memory(function, "send", send, recvcount);
+    if (!error) error = check_memory(function, "recv", recv, recvcount);
+    if (error) return error;
+    return submit_reduction(function, comm, make_args(collective, send, recv, recvcount, type), op,
+                            stream);
+  });
+}
+
+pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
+                           int root, pithComm_t comm, pithStream_t stream) {
+  return concluded(
+      [&] { return broadcast("pithBroadcast", send, recv, count, type, root, comm, stream); });
+}
+
+pithResult_t pithBcast(void* buffer, size_t count, pithDataType_t type, int root, pithComm_t comm,
+                       pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithBcast";
+    if (Error error = check_memory(function, "buffer", buffer, count)) return error;
+    return broadcast(function, buffer, buffer, count, type, root, comm, stream);
+  });
+}
+
+pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
+                           pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithAllGather";
+    constexpr Collective collective = Collective::allgather;
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_extent(function, "sendcount", sendcount, type, collective, comm);
+    if (!error) error = check_memory(function, "send", send, sendcount);
+    if (!error) error = check_memory(function, "recv", recv, sendcount);
+    if (error) return error;
+    return submit_move(function, comm, make_args(collective, send, recv, sendcount, type), stream);
+  });
+}
+
+pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataType_t type,
+                          pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithAlltoAll";
+    constexpr Collective collective = Collective::alltoall;
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_extent(function, "count", count, type, collective, comm);
+    if (!error) error = check_memory(function, "send", send, count);
+    if (!error) error = check_memory(function, "recv", recv, count);
+    if (!error && send == recv && count > 0 && comm->communicator->size() > 1) {
+      error = Error(Code::invalid_argument,
+                    fmt::format("{}: recv is send ({}), expected another buffer", function, send));
+    }
+    if (error) return error;
+    return submit_move(function, comm, make_args(collective, send, recv, count, type), stream);
+  });
+}
+
+pithResult_t pithGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
+                        int root, pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithGather";
+    constexpr Collective collective = Collective::gather;
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_root(function, root, comm);
+    if (!error) error = check_extent(function, "sendcount", sendcount, type, collective, comm);
+    if (!error) error = check_memory(function, "send", send, sendcount);
+    if (error) return error;
+    const bool is_root = comm->communicator->rank() == root;
+    if (is_root) error = check_memory(function, "recv", recv, sendcount);
+    if (error) return error;
+    return submit_move(function, comm,
+                       make_args(collective, send, is_root ? recv : nullptr, sendcount, type, root),
+                       stream);
+  });
+}
+
+pithResult_t pithScatter(const void* send, void* recv, size_t recvcount, pithDataType_t type,
+                         int root, pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithScatter";
+    constexpr Collective collective = Collective::scatter;
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_root(function, root, comm);
+    if (!error) error = check_extent(function, "recvcount", recvcount, type, collective, comm);
+    if (!error) error = check_memory(function, "recv", recv, recvcount);
+    if (error) return error;
+    const bool is_root = comm->communicator->rank() == root;
+    if (is_root) error = check_memory(function, "send", send, recvcount);
+    if (error) return error;
+    return submit_move(function, comm,
+                       make_args(collective, is_root ? send : nullptr, recv, recvcount, type, root),
+                       stream);
+  });
+}
+
+pithResult_t pithSend(const void* send, size_t count, pithDataType_t type, int peer,
+                      pithComm_t comm, pithStream_t stream) {
+  return concluded([&] {
+    return pass_message("pithSend", "send", send, true, count, type, peer, comm, stream);
+  });
+}
+
+pithResult_t pithRecv(void* recv, size_t count, pithDataType_t type, int peer, pithComm_t comm,
+                      pithStream_t stream) {
+  return concluded([&] {
+    return pass_message("pithRecv", "recv", recv, false, count, type, peer, comm, stream);
+  });
+}
+
+pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
+  return concluded([&]() -> Error {
+    constexpr const char* function = "pithBarrier";
+    Error error = check_communicator(function, comm);
+    if (!error) error = check_stream(function, stream);
+    if (error) return error;
+    return submit(comm, make_args(Collective::barrier, nullptr, nullptr, 0, pithUint8), stream);
+  });
+}
+
+pithResult_t pithRedOpCreatePreMulSum(pithRedOp_t* op, void* scalar, pithDataType_t type,
+                                      pithScalarResidence_t residence, pithComm_t comm) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithRedOpCreatePreMulSum";
+    Error error = check_call(function, comm, type);
+    if (!error) error = check_pointer(function, "op", op);
+    if (!error) error = check_pointer(function, "scalar", scalar);
+    if (!error && residence != pithScalarDevice && residence != pithScalarHostImmediate) {
+      error = Error(Code::invalid_argument,
+                    fmt::format("{}: residence is {}, expected pithScalarDevice (0) or "
+                                "pithScalarHostImmediate (1)",
+                                function, static_cast<int>(residence)));
+    }
+    if (error) return error;
+    Factor factor;
+    factor.used = true;
+    if (residence == pithScalarDevice) {
+      factor.where = static_cast<const std::byte*>(scalar);
+    } else {
+      std::memcpy(&factor.bits, scalar, size_of(static_cast<DType>(type)));
+    }
+    *op = comm->ops.add(static_cast<DType>(type), factor);
+    return {};
+  });
+}
+
+pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithRedOpDestroy";
+    if (Error error = check_pointer(function, "comm", comm)) return error;
+    if (comm->ops.remove(op)) return {};
+    return {Code::invalid_argument,
+            fmt::format("{}: op is {}, expected what pithRedOpCreatePreMulSum made for this "
+                        "communicator",
+                        function, static_cast<int>(op))};
+  });
+}
+
+pithResult_t pithCommRegister(pithComm_t comm, void* buffer, size_t bytes, void** handle) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCommRegister";
+    Error error = check_communicator(function, comm);
+    if (!error) error = check_pointer(function, "buffer", buffer);
+    if (!error) error = check_pointer(function, "handle", handle);
+    if (!error && bytes == 0) {
+      error = Error(Code::invalid_argument,
+                    fmt::format("{}: bytes is 0, expected at least 1", function));
+    }
+    if (error) return error;
+    *handle = comm->registrations.add(buffer, bytes);
+    return {};
+  });
+}
+
+pithResult_t pithCommDeregister(pithComm_t comm, void* handle) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCommDeregister";
+    if (Error error = check_pointer(function, "comm", comm)) return error;
+    if (!handle || comm->registrations.remove(handle)) return {};
+    return {Code::invalid_argument,
+            fmt::format("{}: handle is {}, expected what pithCommRegister gave for this "
+                        "communicator and is not deregistered yet",
+                        function, handle)};
+  });
+}

@@ -1,0 +1,35 @@
+#include "api/submit.hpp"
+
+namespace pith::api {
+
+Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
+  Group& group = Group::of_this_thread();
+  if (group.open()) {
+    group.add(comm->communicator, args, stream);
+    return {};
+  }
+  // An abort by another thread may have freed `comm` when this returns.
+  return stream ? comm->communicator->enqueue_on_stream(args, stream)
+                : comm->communicator->run(args);
+}
+
+Error submit(pithComm_t comm, Message message, pithStream_t stream) {
+  Group& group = Group::of_this_thread();
+  if (group.open()) {
+    group.add(comm->communicator, message, stream);
+    return {};
+  }
+  const std::span<Message> alone(&message, 1);
+  if (Error error = check_own(alone, comm->communicator->rank())) return error;
+  CollectiveArgs args;
+  args.collective = Collective::point_to_point;
+  args.messages = alone;
+  return submit(comm, args, stream);
+}
+
+Error conclude(Error error) {
+  if (error && Group::of_this_thread().open()) Group::of_this_thread().fail(error);
+  return error;
+}
+
+}  // namespace pith::api
