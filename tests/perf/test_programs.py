@@ -16,7 +16,14 @@ PROGRAMS = {
     "all_reduce_perf": (lambda n: 2 * (n - 1) / n, True, False),
     "all_gather_perf": (lambda n: (n - 1) / n, False, False),
     "broadcast_perf": (lambda n: 1, False, True),
+    "reduce_perf": (lambda n: 1, True, True),
+    "reduce_scatter_perf": (lambda n: (n - 1) / n, True, False),
+    "alltoall_perf": (lambda n: (n - 1) / n, False, False),
+    "gather_perf": (lambda n: (n - 1) / n, False, True),
+    "scatter_perf": (lambda n: (n - 1) / n, False, True),
+    "sendrecv_perf": (lambda n: 1, False, False),
 }
+NOT_IN_PLACE = ("alltoall_perf", "sendrecv_perf")
 KEYS = ["version", "start_time", "args", "env", "nccl_version", "config", "results",
         "out_of_bounds", "average_bus_bandwidth", "errors", "end_time"]
 
@@ -49,6 +56,7 @@ class Table(unittest.TestCase):
                     self.assertEqual(row[2:5], ["float", "sum" if has_op else "none",
                                                 "0" if has_root else "-1"])
                     self.assertEqual(row[8], "0")
+                    self.assertEqual(row[12], "N/A" if program in NOT_IN_PLACE else "0")
                     for number in row[5:8] + row[9:12]:
                         float(number)
                 self.assertEqual(out_of_bounds(done.stdout), ("0", "OK"))
