@@ -29,8 +29,12 @@ bool has_turn(const Round& round, int rank, std::size_t index, std::uint64_t tur
   return (static_cast<std::uint64_t>(rank) + offset) % ranks < turns;
 }
 
+int scalar_of(int rank) { return 1 + rank % 2; }
+constexpr int scalar_most = 2;
+
 template <class T>
 struct Whole {
+  using Value = T;
   using Bits = T;
   static T value(const Round& round, int rank, std::size_t index) {
     return static_cast<T>(random_of(round, rank, index));
@@ -57,6 +61,7 @@ struct Whole {
 // A floating-point format; `bits_of` turns a value into its bits, rounding to nearest even.
 template <class BitsT, int mantissa_bits, int exponent_bias>
 struct Real {
+  using Value = double;
   using Bits = BitsT;
   static constexpr std::uint64_t limit = std::uint64_t{1} << (mantissa_bits + 1);
 
@@ -68,9 +73,10 @@ struct Real {
     }
     // Where one value is picked, all ranks may use the whole range; sums have to share it.
     const bool picks = *round.op == pithMax || *round.op == pithMin;
-    const std::uint64_t share = picks ? limit : limit / static_cast<std::uint64_t>(round.ranks);
+    const std::uint64_t whole = *round.op == mulsum ? limit / scalar_most : limit;
+    const std::uint64_t share = picks ? whole : whole / static_cast<std::uint64_t>(round.ranks);
     if (share > 0) return centred(random, share);
-    return has_turn(round, rank, index, limit) ? static_cast<double>(random % 3) - 1 : 0;
+    return has_turn(round, rank, index, whole) ? static_cast<double>(random % 3) - 1 : 0;
   }
   static double centred(std::uint64_t random, std::uint64_t share) {
     // A power of two is cheaper to reduce by than any other number.
@@ -147,9 +153,15 @@ typename Type::Bits contribution(const Round& round, int rank, std::size_t index
 
 template <class Type>
 typename Type::Bits reduction(const Round& round, std::size_t index) {
-  auto value = Type::value(round, 0, index);
+  using Value = typename Type::Value;
+  const auto term = [&](int rank) {
+    const Value value = Type::value(round, rank, index);
+    if (*round.op != mulsum) return value;
+    return Type::combine(pithProd, value, static_cast<Value>(scalar_of(rank)));
+  };
+  Value value = term(0);
   for (int rank = 1; rank < round.ranks; ++rank) {
-    value = Type::combine(*round.op, value, Type::value(round, rank, index));
+    value = Type::combine(*round.op, value, term(rank));
   }
   return Type::encode(Type::finish(round, value));
 }
@@ -189,6 +201,15 @@ std::int64_t count_not_of(const void* data, std::size_t count, int rank, std::si
     return count_other<typename Type::Bits>(
         data, count, [&](std::size_t i) { return contribution<Type>(round, rank, first + i); });
   });
+}
+
+std::array<std::byte, 8> premultiplier(pithDataType_t type, int rank) {
+  std::array<std::byte, 8> scalar = {};
+  with_type(type, [&]<class Type>(Type) {
+    const auto bits = Type::encode(static_cast<typename Type::Value>(scalar_of(rank)));
+    std::memcpy(scalar.data(), &bits, sizeof(bits));
+  });
+  return scalar;
 }
 
 std::int64_t count_not_reduced(const void* data, std::size_t count, std::size_t first,

@@ -20,7 +20,10 @@ namespace pith_perf {
 inline constexpr std::array<std::string_view, 12> type_names = {
     "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
     "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
-inline constexpr std::array<std::string_view, 5> op_names = {"sum", "prod", "max", "min", "avg"};
+inline constexpr std::array<std::string_view, 6> op_names = {"sum", "prod", "max",
+                                                             "min", "avg",  "mulsum"};
+// Stands for an operation of pithRedOpCreatePreMulSum, each rank with its own premultiplier().
+inline constexpr pithRedOp_t mulsum = pithNumOps;
 
 std::size_t size_of(pithDataType_t type);
 
@@ -36,6 +39,8 @@ void fill(void* data, std::size_t count, int rank, std::size_t first, const Roun
 // How many elements are not, bit for bit, those of `rank`.
 std::int64_t count_not_of(const void* data, std::size_t count, int rank, std::size_t first,
                           const Round& round);
+// A number of this type.
+std::array<std::byte, 8> premultiplier(pithDataType_t type, int rank);
 // How many are not the reduction over all ranks. `round` has an operation.
 std::int64_t count_not_reduced(const void* data, std::size_t count, std::size_t first,
                                const Round& round);

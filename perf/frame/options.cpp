@@ -107,7 +107,8 @@ void add_timing(CLI::App& app, Options& options, RawOptions& raw) {
 }
 
 void add_calls(CLI::App& app, Options& options, RawOptions& raw) {
-  app.add_option("-o,--op", raw.op, "sum, prod, max, min, avg or all")->capture_default_str();
+  app.add_option("-o,--op", raw.op, "sum, prod, max, min, avg, mulsum or all")
+      ->capture_default_str();
   app.add_option("-d,--datatype", raw.type, "int8, ..., float, ..., or all")->capture_default_str();
   app.add_option("-r,--root", raw.root, "a rank, or all")->capture_default_str();
   app.add_option("-c,--check", options.check_iters, "checked calls a size; 0: no check")

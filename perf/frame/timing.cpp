@@ -219,16 +219,27 @@ void Timing::call(const Case& at, bool in_place, int iteration) {
   const std::size_t shift =
       at.bytes * (static_cast<std::size_t>(iteration) % std::max<std::size_t>(steps, 1));
   team_.each(collective_.program.data(), [&](int local) {
-    const CallArgs args = {send_at(local, at, in_place) + shift,
-                           recv_at(local, at, in_place) + shift,
-                           at.counts.call,
-                           at.type,
-                           at.op,
-                           place_of(at, local),
-                           team_.comm(local)};
-    return collective_.call(args);
+    CallArgs args = {send_at(local, at, in_place) + shift,
+                     recv_at(local, at, in_place) + shift,
+                     at.counts.call,
+                     at.type,
+                     at.op,
+                     place_of(at, local),
+                     team_.comm(local)};
+    return at.op == mulsum ? call_premultiplied(args) : collective_.call(args);
   });
   if (options_.blocking == Blocking::barrier) team_.barrier();
+}
+
+// The operation lives for the call only, as in nccl-tests.
+pithResult_t Timing::call_premultiplied(CallArgs args) const {
+  std::array<std::byte, 8> scalar = premultiplier(args.type, args.place.rank);
+  const pithResult_t made = pithRedOpCreatePreMulSum(&args.op, scalar.data(), args.type,
+                                                     pithScalarHostImmediate, args.comm);
+  if (made != pithSuccess) return made;
+  const pithResult_t called = collective_.call(args);
+  const pithResult_t freed = pithRedOpDestroy(args.op, args.comm);
+  return called != pithSuccess ? called : freed;
 }
 
 void Timing::fill_buffers(const Case& at, bool in_place, unsigned number) {

@@ -60,6 +60,7 @@ class Timing {
   std::optional<std::int64_t> check(const Case& at, bool in_place);
   void count_resources(const Case& at);
   void call(const Case& at, bool in_place, int iteration);
+  pithResult_t call_premultiplied(CallArgs args) const;
   void fill_buffers(const Case& at, bool in_place, unsigned number);
   std::int64_t count_wrong(const Case& at, bool in_place, unsigned number) const;
   Round round_of(const Case& at, unsigned number) const;

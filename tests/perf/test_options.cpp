@@ -88,7 +88,7 @@ TEST_CASE("flags are understood, short and long", "[perf]") {
   CHECK(options.min_bytes == 8);
   CHECK(options.max_bytes == 1 << 20);
   CHECK(options.step_factor == 2);
-  CHECK(options.ops.size() == 5);
+  CHECK(options.ops.size() == 6);
   CHECK(options.types == std::vector<pithDataType_t>{pithBfloat16});
   CHECK(options.root == -1);
   CHECK(options.blocking == Blocking::barrier_apart);
@@ -105,7 +105,7 @@ TEST_CASE("flags are understood, short and long", "[perf]") {
 
 TEST_CASE("a refusal names the flag and the value", "[perf]") {
   const std::vector<std::vector<std::string>> cases = {
-      {"--minbytes", "9z"},  {"--maxbytes", "-1"},   {"--stepbytes", "x"}, {"--op", "mulsum"},
+      {"--minbytes", "9z"},  {"--maxbytes", "-1"},   {"--stepbytes", "x"}, {"--op", "summ"},
       {"--datatype", "f33"}, {"--root", "one"},      {"--memory", "gpu"},  {"--compress", "topk"},
       {"--cudagraph", "2"},  {"--average", "7"},     {"--blocking", "4"},  {"--iters", "0"},
       {"--ranks", "0"},      {"--nthreads", "-2"},   {"--check", "-1"},    {"--timeout", "-5"},
