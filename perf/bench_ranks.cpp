@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "bench_common.hpp"
+#include "machine.hpp"
 #include "processes.hpp"
 
 namespace pith_bench {

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -25,6 +24,7 @@
 #include "frame/team.hpp"
 #include "frame/timing.hpp"
 #include "frame/watchdog.hpp"
+#include "machine.hpp"
 #include "processes.hpp"
 
 namespace pith_perf {
@@ -40,22 +40,13 @@ int ranks_of(const Options& options, const Start& start) {
   return start.processes * options.threads * options.ranks_per_thread;
 }
 
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 RankInfo info_of(int rank) {
   RankInfo info = {};
   info.rank = rank;
   info.process_id = getpid();
   info.core = std::max(sched_getcpu(), 0);
   gethostname(info.host, sizeof(info.host) - 1);
-  std::strncpy(info.cpu, cpu_model().c_str(), sizeof(info.cpu) - 1);
+  std::strncpy(info.cpu, pith_bench::cpu_model().c_str(), sizeof(info.cpu) - 1);
   return info;
 }
 

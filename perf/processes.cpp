@@ -1,7 +1,6 @@
 #include "processes.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,28 +63,6 @@ int run_processes(int count, const std::function<int(int)>& body) {
     children.push_back(child);
   }
   return wait_for(children);
-}
-
-int core_count() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  return CPU_COUNT(&allowed);
-}
-
-void pin_to_core(int number) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  int skip = number % CPU_COUNT(&allowed);
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed) || skip-- > 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
-      throw std::runtime_error(fmt::format("cannot bind rank {} to core {}", number, core));
-    }
-    return;
-  }
 }
 
 }  // namespace pith_bench

@@ -13,8 +13,4 @@ int run_processes(int count, const std::function<int(int)>& body);
 // Ends this process without destructors of static objects, as other threads may still run.
 [[noreturn]] void leave(int status);
 
-int core_count();  // of those that this process may use
-// Binds the calling thread to core number % core_count().
-void pin_to_core(int number);
-
 }  // namespace pith_bench

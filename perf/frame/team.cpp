@@ -1,20 +1,11 @@
 #include "frame/team.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 namespace pith_perf {
-
-void must(pithResult_t result, const char* call) {
-  if (result == pithSuccess) return;
-  throw std::runtime_error(
-      fmt::format("{}: {}: {}", call, pithGetErrorString(result), pithGetLastError(nullptr)));
-}
 
 std::vector<pithComm_t> join(const pithUniqueId& id, int first, int count, int ranks) {
   std::vector<pithComm_t> comms(static_cast<std::size_t>(count), nullptr);

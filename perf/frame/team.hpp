@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "frame/options.hpp"
+#include "must.hpp"
 
 namespace pith_perf {
 
-// Throws std::runtime_error with Pith's message unless `result` is pithSuccess.
-void must(pithResult_t result, const char* call);
+using pith_bench::must;
 
 // Communicators of ranks first .. first + count - 1 of `ranks`.
 std::vector<pithComm_t> join(const pithUniqueId& id, int first, int count, int ranks);

@@ -1,47 +1,22 @@
 #include "frame/timing.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
-#include <utility>
 
 #include "frame/watchdog.hpp"
+#include "machine.hpp"
 
 namespace pith_perf {
+
+using pith_bench::seconds_now;
+
 namespace {
 
-constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t slack_bytes = 16;  // so that the smallest size has room in every program
 
-double seconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 }  // namespace
-
-Memory::Memory(std::size_t bytes, bool registered) : registered_(registered) {
-  void* memory = nullptr;
-  if (registered) {
-    must(pithMemAlloc(&memory, bytes), "pithMemAlloc");
-  } else {
-    memory = std::aligned_alloc(page_bytes, (bytes + page_bytes - 1) / page_bytes * page_bytes);
-    if (memory == nullptr) throw std::runtime_error(fmt::format("no memory: {} bytes", bytes));
-  }
-  std::memset(memory, 0, bytes);
-  data_ = static_cast<std::byte*>(memory);
-}
-
-Memory::~Memory() { registered_ ? static_cast<void>(pithMemFree(data_)) : std::free(data_); }
-
-Memory::Memory(Memory&& from) noexcept
-    : registered_(from.registered_), data_(std::exchange(from.data_, nullptr)) {}
 
 Timing::Timing(const Options& options, const Collective& collective, const Team& team,
                Reporter* reporter)

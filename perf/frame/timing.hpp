@@ -9,6 +9,7 @@
 
 #include "frame/collective.hpp"
 #include "frame/data.hpp"
+#include "frame/memory.hpp"
 #include "frame/options.hpp"
 #include "frame/report.hpp"
 #include "frame/reporter.hpp"
@@ -16,20 +17,6 @@
 #include "frame/team.hpp"
 
 namespace pith_perf {
-
-// A buffer of pithMemAlloc or private memory, its pages present. Throws std::runtime_error.
-class Memory {
- public:
-  Memory(std::size_t bytes, bool registered);
-  ~Memory();
-  Memory(Memory&& from) noexcept;
-  Memory& operator=(Memory&&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  bool registered_;
-  std::byte* data_ = nullptr;
-};
 
 class Timing {
  public:

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "bench_common.hpp"
-#include "processes.hpp"
+#include "machine.hpp"
 
 namespace {
 
