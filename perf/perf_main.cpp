@@ -53,6 +53,7 @@ RankInfo info_of(int rank) {
 // One thread's part of the run, on communicators that it owns from here on.
 Summary run_team(const Program& program, Team& team, std::int64_t resident_before) {
   std::vector<RankInfo> mine;
+  mine.reserve(static_cast<std::size_t>(team.size()));
   for (int local = 0; local < team.size(); ++local) {
     mine.push_back(info_of(team.first_rank() + local));
   }

@@ -18,10 +18,12 @@ void count() { counted.fetch_add(1, std::memory_order_relaxed); }
 
 extern "C" {
 
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming): glibc's own names
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t items, std::size_t bytes);
 void* __libc_realloc(void* old, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 [[gnu::visibility("default")]] void* malloc(std::size_t bytes) noexcept {
   count();

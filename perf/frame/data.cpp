@@ -42,8 +42,9 @@ struct Whole {
   static T combine(pithRedOp_t op, T a, T b) {
     if (op == pithMax) return std::max(a, b);
     if (op == pithMin) return std::min(a, b);
-    const auto wide_a = static_cast<std::uint64_t>(a);
-    const auto wide_b = static_cast<std::uint64_t>(b);
+    // The low bits of a result do not depend on the operands' signs.
+    const std::uint64_t wide_a = static_cast<std::make_unsigned_t<T>>(a);
+    const std::uint64_t wide_b = static_cast<std::make_unsigned_t<T>>(b);
     return static_cast<T>(op == pithProd ? wide_a * wide_b : wide_a + wide_b);
   }
   static T finish(const Round& round, T value) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <ctime>
 #include <vector>
 
 namespace pith_perf {
@@ -23,15 +22,6 @@ std::string column_line(const std::array<std::string_view, 5>& first,
 }
 
 }  // namespace
-
-std::string time_stamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm fields = {};
-  localtime_r(&now, &fields);
-  char text[32];
-  const std::size_t length = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &fields);
-  return {text, length};
-}
 
 std::string number(double value, int width) {
   for (const int decimals : {2, 1, 0}) {
