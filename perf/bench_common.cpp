@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -13,17 +12,14 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "machine.hpp"
+
 namespace pith_bench {
 namespace {
 
 constexpr std::size_t private_alignment = 4096;
 constexpr std::int64_t iters_min = 3;
 constexpr std::int64_t iters_max = 200'000;
-
-double seconds_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
 
 // 0..1023, without a pattern that a swapped or repeated block could share. Sums of up to 2^14
 // ranks are exact in float32.
@@ -119,15 +115,6 @@ class Memory {
   Contender& contender_;
   void* pointer_;
 };
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
 
 double bus_gbytes_per_s(const Row& row, int ranks) {
   return 2.0 * (ranks - 1) / ranks * static_cast<double>(row.bytes) / (row.us * 1e3);

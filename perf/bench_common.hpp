@@ -97,8 +97,6 @@ using RankBody = std::function<void(World&)>;
 // Runs body once a rank, each rank a child process or a thread, and returns the exit status.
 // A rank that throws ends the others.
 int run_ranks(const Settings& settings, const RankBody& body);
-// Binds the calling thread to core rank % cores of those it may use.
-void pin_to_core(int rank);
 // Parses the command line and runs body; errors are printed and become the exit status.
 int bench_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
 

@@ -1,22 +1,18 @@
-// Ranks as child processes or threads that meet in one shared anonymous mapping.
+// Ranks, processes or threads, that meet in one shared anonymous mapping.
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
 
 #include "bench_common.hpp"
+#include "machine.hpp"
+#include "processes.hpp"
 
 namespace pith_bench {
 namespace {
@@ -113,11 +109,6 @@ int run_rank(const Settings& settings, const RankBody& body, int rank, Meeting& 
   }
 }
 
-[[noreturn]] void leave(int status) {
-  std::fflush(nullptr);
-  _exit(status);
-}
-
 int run_threads(const Settings& settings, const RankBody& body, Meeting& meeting) {
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(settings.ranks));
@@ -130,72 +121,14 @@ int run_threads(const Settings& settings, const RankBody& body, Meeting& meeting
   return 0;
 }
 
-void kill_all(const std::vector<pid_t>& children) {
-  for (const pid_t child : children) kill(child, SIGKILL);
-}
-
-// Waits for every child; the first failure ends the rest.
-int wait_for(std::vector<pid_t> children) {
-  int result = 0;
-  while (!children.empty()) {
-    int status = 0;
-    const pid_t child = waitpid(-1, &status, 0);
-    if (child < 0 && errno == EINTR) continue;
-    if (child < 0) throw std::runtime_error("waitpid failed");
-    std::erase(children, child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-    if (WIFSIGNALED(status) && result == 0) {
-      fmt::print(stderr, "a rank died of signal {}\n", WTERMSIG(status));
-    }
-    if (result == 0) kill_all(children);
-    result = 1;
-  }
-  return result;
-}
-
-int run_processes(const Settings& settings, const RankBody& body, Meeting& meeting) {
-  std::vector<pid_t> children;
-  std::fflush(nullptr);
-  const pid_t parent = getpid();
-  for (int rank = 0; rank < settings.ranks; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) leave(1);
-      leave(run_rank(settings, body, rank, meeting));
-    }
-    if (child < 0) {
-      kill_all(children);
-      throw std::runtime_error(fmt::format("fork of rank {} failed", rank));
-    }
-    children.push_back(child);
-  }
-  return wait_for(children);
-}
-
 }  // namespace
-
-void pin_to_core(int rank) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  int skip = rank % CPU_COUNT(&allowed);
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed) || skip-- > 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
-      throw std::runtime_error(fmt::format("cannot bind rank {} to core {}", rank, core));
-    }
-    return;
-  }
-}
 
 int run_ranks(const Settings& settings, const RankBody& body) {
   const Mapping mapping;
   Meeting& meeting = mapping.meeting();
-  return settings.threads ? run_threads(settings, body, meeting)
-                          : run_processes(settings, body, meeting);
+  if (settings.threads) return run_threads(settings, body, meeting);
+  return run_processes(settings.ranks,
+                       [&](int rank) { return run_rank(settings, body, rank, meeting); });
 }
 
 }  // namespace pith_bench

@@ -4,20 +4,15 @@
 
 #include <cstdlib>
 #include <exception>
-#include <stdexcept>
 
 #include "bench_common.hpp"
+#include "must.hpp"
 
 namespace {
 
+using pith_bench::must;
 using pith_bench::Settings;
 using pith_bench::World;
-
-void must(pithResult_t result, const char* call) {
-  if (result == pithSuccess) return;
-  throw std::runtime_error(
-      fmt::format("{}: {}: {}", call, pithGetErrorString(result), pithGetLastError(nullptr)));
-}
 
 class Pith final : public pith_bench::Contender {
  public:

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bench_common.hpp"
+#include "machine.hpp"
 
 namespace {
 

@@ -1,8 +1,7 @@
 // PITH_TRANSPORT, read: which transports may be used between two ranks, and in which order.
 //
 //   ""         all of them: threads and shared memory where ranks share it, UCX where it finds
-//   RDMA,
-//              TCP elsewhere
+//              RDMA, TCP elsewhere
 //   "shm,tcp"  these, in this order; each must be usable
 //   "^ucx"     all but these
 #pragma once

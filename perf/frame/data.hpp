@@ -1,0 +1,48 @@
+// Test data whose results are known exactly. An element is a function of its rank, its index and
+// the round, so that a wrong, a missing and a twice added contribution all show.
+//
+// Integers use all their bits and wrap. Floats that are reduced are whole numbers (for prod powers
+// of two) so small that every partial result, in any order, is exact in their type. What is only
+// copied is random bits.
+#pragma once
+
+#include <pith/pith.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace pith_perf {
+
+// As nccl-tests names them, in the order of the enumerators.
+inline constexpr std::array<std::string_view, 12> type_names = {
+    "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
+    "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
+inline constexpr std::array<std::string_view, 6> op_names = {"sum", "prod", "max",
+                                                             "min", "avg",  "mulsum"};
+// Stands for an operation of pithRedOpCreatePreMulSum, each rank with its own premultiplier().
+inline constexpr pithRedOp_t mulsum = pithNumOps;
+
+std::size_t size_of(pithDataType_t type);
+
+struct Round {
+  pithDataType_t type = pithFloat32;
+  std::optional<pithRedOp_t> op;  // none: the data are only copied
+  int ranks = 1;
+  unsigned number = 0;
+};
+
+// Elements [first, first + count) of what `rank` contributes.
+void fill(void* data, std::size_t count, int rank, std::size_t first, const Round& round);
+// How many elements are not, bit for bit, those of `rank`.
+std::int64_t count_not_of(const void* data, std::size_t count, int rank, std::size_t first,
+                          const Round& round);
+// A number of this type.
+std::array<std::byte, 8> premultiplier(pithDataType_t type, int rank);
+// How many are not the reduction over all ranks. `round` has an operation.
+std::int64_t count_not_reduced(const void* data, std::size_t count, std::size_t first,
+                               const Round& round);
+
+}  // namespace pith_perf

@@ -1,0 +1,14 @@
+// What --algo list and --transport list print.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pith_perf {
+
+// The algorithms of one collective, one a line, as PITH_ALGO takes them: "allreduce:ring".
+std::string list_algorithms(std::string_view collective);
+// The transports, one a line, as PITH_TRANSPORT takes them.
+std::string list_transports();
+
+}  // namespace pith_perf

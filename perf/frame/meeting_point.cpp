@@ -1,0 +1,47 @@
+#include "frame/meeting_point.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+#include "frame/team.hpp"
+
+namespace pith_perf {
+
+IdPipe::IdPipe() {
+  if (pipe2(ends_, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+}
+
+IdPipe::~IdPipe() {
+  for (const int end : ends_) close(end);
+}
+
+Start IdPipe::meet(int process, int processes) {
+  // A write of one id is atomic, and so all that is ever in the pipe is whole ids.
+  static_assert(sizeof(pithUniqueId) <= 512, "more than POSIX writes atomically");
+  Start start = {process, processes, {}};
+  if (process == 0) {
+    must(pithGetUniqueId(&start.id), "pithGetUniqueId");
+    for (int other = 1; other < processes; ++other) {
+      if (write(ends_[1], &start.id, sizeof(start.id)) == sizeof(start.id)) continue;
+      throw std::system_error(errno, std::generic_category(), "sending the unique id");
+    }
+    return start;
+  }
+  if (read(ends_[0], &start.id, sizeof(start.id)) != sizeof(start.id)) {
+    throw std::system_error(errno, std::generic_category(), "receiving the unique id");
+  }
+  return start;
+}
+
+Start start_from_environment() {
+  throw std::runtime_error(
+      "--ranks is not given, expected the number of local ranks: starting as a rank of mpirun, "
+      "srun "
+      "or torchrun is not available in this version");
+}
+
+}  // namespace pith_perf

@@ -1,0 +1,33 @@
+// How the processes of a run find each other: the number of each, and the unique id.
+#pragma once
+
+#include <pith/pith.h>
+
+namespace pith_perf {
+
+struct Start {
+  int process = 0;
+  int processes = 1;
+  pithUniqueId id = {};
+};
+
+// Hands the unique id from process 0 to the others of a local run, through a pipe that all inherit.
+class IdPipe {
+ public:
+  IdPipe();  // throws std::system_error
+  ~IdPipe();
+  IdPipe(const IdPipe&) = delete;
+  IdPipe& operator=(const IdPipe&) = delete;
+
+  // In the child processes. Process 0 makes the id, because whoever makes it has to live on. Throws
+  // std::runtime_error.
+  Start meet(int process, int processes);
+
+ private:
+  int ends_[2];
+};
+
+// Of a process that mpirun, srun or torchrun started as a rank. Throws std::runtime_error.
+Start start_from_environment();
+
+}  // namespace pith_perf

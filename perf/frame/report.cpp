@@ -1,0 +1,16 @@
+#include "frame/report.hpp"
+
+#include <ctime>
+
+namespace pith_perf {
+
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields = {};
+  localtime_r(&now, &fields);
+  char text[32];
+  const std::size_t length = std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &fields);
+  return {text, length};
+}
+
+}  // namespace pith_perf

@@ -1,0 +1,51 @@
+// What a run reports: the records that the table prints and the JSON file holds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frame/iterations.hpp"
+
+namespace pith_perf {
+
+// One rank, as the table and the file name it. Crosses ranks as bytes.
+struct RankInfo {
+  int rank;
+  int process_id;
+  int core;  // where it runs
+  char host[64];
+  char cpu[96];
+};
+
+// A line of the table: one size, type, operation and root.
+struct Line {
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  std::string_view type;
+  std::string_view op;
+  int root = -1;
+};
+
+// Its half: out of place or in place.
+struct Measured {
+  double time_us = 0;
+  double algorithm_bandwidth = 0;  // GB/s, as the next
+  double bus_bandwidth = 0;
+  std::optional<std::int64_t> wrong;  // elements; nothing: not checked
+  std::optional<IterationTimes> iterations = std::nullopt;
+};
+
+struct Summary {
+  std::int64_t out_of_bounds = 0;
+  double bus_bandwidth = 0;  // mean over lines and halves
+  double min_bandwidth = -1;
+  bool fast_enough() const { return min_bandwidth < 0 || bus_bandwidth >= 0.9 * min_bandwidth; }
+};
+
+// "YYYY-mm-dd HH:MM:SS", local time.
+std::string time_stamp();
+
+}  // namespace pith_perf

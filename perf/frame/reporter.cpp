@@ -1,0 +1,57 @@
+#include "frame/reporter.hpp"
+
+#include <fmt/format.h>
+#include <pith/pith.h>
+
+#include "frame/table.hpp"
+#include "frame/team.hpp"
+
+namespace pith_perf {
+namespace {
+
+// Whoever reads along sees each line as it comes.
+void print(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Reporter::Reporter(const Options& options, std::string_view program,
+                   std::span<const char* const> arguments)
+    : options_(options), program_(program) {
+  must(pithGetVersion(&version_), "pithGetVersion");
+  if (options.json_path.empty()) return;
+  json_.emplace(options.json_path, arguments, version_);
+  print(fmt::format("# Writing JSON output to {}\n", json_->path()));
+}
+
+void Reporter::start(std::span<const RankInfo> ranks) {
+  ranks_ = static_cast<int>(ranks.size());
+  print(heading(options_, program_, version_) + rank_lines(ranks) + column_names(options_));
+  if (json_) json_->configuration(options_, ranks);
+}
+
+void Reporter::begin(const Line& line) {
+  print(beginning(line));
+  if (json_) json_->begin(line);
+}
+
+void Reporter::half(const Measured& measured, bool in_place) {
+  print(pith_perf::half(measured));
+  if (json_) json_->half(measured, in_place, options_.report_cputime);
+}
+
+void Reporter::end() {
+  print(options_.report_timestamps ? fmt::format("{:>21}\n", time_stamp()) : "\n");
+  if (json_) json_->end(options_.iters);
+}
+
+void Reporter::finish(const Summary& summary, std::span<const Usage> usage) {
+  print(resource_lines(usage, ranks_) + footer(summary, program_) + '\n');
+  if (!json_) return;
+  json_->resources(usage, ranks_);
+  json_->finish(summary);
+}
+
+}  // namespace pith_perf

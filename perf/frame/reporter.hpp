@@ -1,0 +1,34 @@
+// Prints the table and fills the JSON file, both from the same records. Rank 0's thread has it.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "frame/json_file.hpp"
+#include "frame/options.hpp"
+#include "frame/report.hpp"
+#include "frame/resources.hpp"
+
+namespace pith_perf {
+
+class Reporter {
+ public:
+  Reporter(const Options& options, std::string_view program,
+           std::span<const char* const> arguments);
+
+  void start(std::span<const RankInfo> ranks);
+  void begin(const Line& line);
+  void half(const Measured& measured, bool in_place);
+  void end();
+  // `usage`: a rank after the other, line after line; empty without --resources.
+  void finish(const Summary& summary, std::span<const Usage> usage);
+
+ private:
+  const Options& options_;
+  std::string_view program_;
+  int version_ = 0;
+  int ranks_ = 0;
+  std::optional<JsonFile> json_;
+};
+
+}  // namespace pith_perf

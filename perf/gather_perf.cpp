@@ -1,0 +1,39 @@
+// gather_perf: the root gets every rank's vector, in the order of ranks.
+#include "perf_main.hpp"
+
+namespace {
+
+using namespace pith_perf;
+
+Counts counts(std::size_t count, std::size_t unit, std::size_t ranks) {
+  const std::size_t part = part_of(count, unit, ranks);
+  return {part, part * ranks, part, part, 0};
+}
+
+double bus_factor(double ranks) { return (ranks - 1) / ranks; }
+
+std::vector<Block> expected(const Place& place) {
+  std::vector<Block> blocks;
+  for (int rank = 0; rank < place.ranks && place.rank == place.root; ++rank) {
+    blocks.push_back({static_cast<std::size_t>(rank) * place.count, place.count, rank, 0});
+  }
+  return blocks;
+}
+
+pithResult_t call(const CallArgs& args) {
+  return pithGather(args.send, args.recv, args.count, args.type, args.place.root, args.comm,
+                    nullptr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return perf_main(argc, argv,
+                   {.program = "gather_perf",
+                    .name = "gather",
+                    .has_root = true,
+                    .counts = counts,
+                    .bus_factor = bus_factor,
+                    .expected = expected,
+                    .call = call});
+}

@@ -1,0 +1,16 @@
+// The machine under a benchmark: its clock, its cores, its name.
+#pragma once
+
+#include <string>
+
+namespace pith_bench {
+
+double seconds_now();  // of a clock that never goes back
+
+int core_count();  // of those that this thread may use
+// Binds the calling thread to core number % core_count().
+void pin_to_core(int number);
+
+std::string cpu_model();
+
+}  // namespace pith_bench

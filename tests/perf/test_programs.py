@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Runs the perf programs on tiny sizes: table, JSON, exit status, lists. Usage: ... BIN_FOLDER"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+
+# name: (busbw / algbw among n ranks, has an operation, has a root)
+PROGRAMS = {
+    "all_reduce_perf": (lambda n: 2 * (n - 1) / n, True, False),
+    "all_gather_perf": (lambda n: (n - 1) / n, False, False),
+    "broadcast_perf": (lambda n: 1, False, True),
+    "reduce_perf": (lambda n: 1, True, True),
+    "reduce_scatter_perf": (lambda n: (n - 1) / n, True, False),
+    "alltoall_perf": (lambda n: (n - 1) / n, False, False),
+    "gather_perf": (lambda n: (n - 1) / n, False, True),
+    "scatter_perf": (lambda n: (n - 1) / n, False, True),
+    "sendrecv_perf": (lambda n: 1, False, False),
+}
+NOT_IN_PLACE = ("alltoall_perf", "sendrecv_perf")
+KEYS = ["version", "start_time", "args", "env", "nccl_version", "config", "results",
+        "out_of_bounds", "average_bus_bandwidth", "errors", "end_time"]
+
+
+def run(program, *arguments, **variables):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
+    return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
+                          timeout=60, env={**environment, **variables}, check=False)
+
+
+def rows_of(output):
+    """The lines of the table as a parser of nccl-tests' output reads them: split at spaces."""
+    return [line.split() for line in output.splitlines() if line and not line.startswith("#")]
+
+
+def out_of_bounds(output):
+    return re.search(r"^# Out of bounds values : (\d+) (OK|FAILED)$", output, re.M).groups()
+
+
+class Table(unittest.TestCase):
+    def test_every_program(self):
+        for program, (_, has_op, has_root) in PROGRAMS.items():
+            with self.subTest(program):
+                done = run(program, "--ranks", "2", "-b", "256", "-e", "4K", "-f", "4", "-n", "2")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                rows = rows_of(done.stdout)
+                self.assertEqual([row[0] for row in rows], ["256", "1024", "4096"])
+                for row in rows:
+                    self.assertEqual(len(row), 13, row)
+                    self.assertEqual(row[2:5], ["float", "sum" if has_op else "none",
+                                                "0" if has_root else "-1"])
+                    self.assertEqual(row[8], "0")
+                    self.assertEqual(row[12], "N/A" if program in NOT_IN_PLACE else "0")
+                    for number in row[5:8] + row[9:12]:
+                        float(number)
+                self.assertEqual(out_of_bounds(done.stdout), ("0", "OK"))
+                self.assertRegex(done.stdout, r"(?m)^# Avg bus bandwidth    : [\d.e+-]+ $")
+                self.assertRegex(done.stdout, r"# nThread 1 nGpus 1 minBytes 256 maxBytes 4096 "
+                                 r"step: 4\(factor\) warmup iters: 1 iters: 2 agg iters: 1 "
+                                 r"validation: 1 graph: 0")
+                ranks = re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +\d+ on +\S+ device +\d+ \[",
+                                   done.stdout)
+                self.assertEqual(ranks, ["0", "1"])
+
+    def test_columns(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1")
+        names, units, row = [line for line in done.stdout.splitlines()
+                             if "redop" in line or "(B)" in line or line.startswith("  ")][-3:]
+        # Columns end where the numbers under them end.
+        for name in ("size", "count", "type", "redop", "root", "time", "#wrong"):
+            end = names.index(name) + len(name)
+            self.assertNotEqual(row[end - 1], " ", name)
+            self.assertEqual((row + " ")[end], " ", name)
+        self.assertEqual(len(names), len(units))
+
+    def test_types_operations_and_roots(self):
+        done = run("all_reduce_perf", "--ranks", "3", "-b", "100", "-e", "100", "-n", "1", "-d",
+                   "all", "-o", "all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = rows_of(done.stdout)
+        self.assertEqual(len(rows), 12 * 6)
+        self.assertEqual({row[8] for row in rows} | {row[12] for row in rows}, {"0"})
+        done = run("broadcast_perf", "--ranks", "3", "-b", "64", "-e", "64", "-n", "1", "-r", "all")
+        self.assertEqual([row[4] for row in rows_of(done.stdout)], ["0", "1", "2"])
+
+    def test_threads_and_groups(self):
+        common = ["-b", "1K", "-e", "2K", "-i", "1K", "-n", "3", "-m", "2", "-u", "1"]
+        for ranks in (["--ranks", "1", "-t", "4"], ["--ranks", "2", "-t", "2", "-g", "2"],
+                      ["--ranks", "1", "-t", "2", "-p", "1"], ["--ranks", "1", "-g", "3"]):
+            for blocking in ("0", "1", "2", "3"):
+                with self.subTest(ranks=ranks, blocking=blocking):
+                    done = run("all_reduce_perf", *ranks, *common, "-z", blocking)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual([row[0] for row in rows_of(done.stdout)], ["1024", "2048"])
+
+    def test_settings(self):
+        for arguments in (["--memory", "registered"], ["--transport", "tcp"], ["-R", "1"],
+                          ["--algo", "allreduce:ring"], ["--algo", "ring", "--transport", "shm"]):
+            with self.subTest(arguments):
+                done = run("all_reduce_perf", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2",
+                           *arguments)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_without_check(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-c", "0")
+        self.assertEqual([rows_of(done.stdout)[0][i] for i in (8, 12)], ["N/A", "N/A"])
+
+    def test_options_of_a_line(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-N", "3",
+                   "-S", "1", "-C", "1", "-a", "3", "-T", "60")
+        rows = rows_of(done.stdout)
+        self.assertEqual(len(rows), 3)
+        self.assertRegex(" ".join(rows[0][13:]), r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+        self.assertIn("cputime", done.stdout)
+
+
+    def test_iterations(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            for ranks in (["--ranks", "2"], ["--ranks", "1", "-t", "2", "-g", "2"]):
+                done = run("all_reduce_perf", *ranks, "-b", "8", "-e", "8", "-n", "4", "-I", "1",
+                           "-K", "1", "-J", path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(len(rows_of(done.stdout)[0]), 5 + 2 * 8)
+                with open(path, encoding="utf-8") as file:
+                    result = json.load(file)["results"][0]
+                os.remove(path)
+                times = result["in_place_per_iter"]
+                self.assertEqual(len(times["times_us"]), 4)
+                self.assertEqual([len(one) for one in times["per_process_max_times_us"]], [4, 4])
+                self.assertEqual(times["max_us"], max(times["times_us"][1:]))
+
+
+class Json(unittest.TestCase):
+    def test_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            for name in ("out.json", "out.json.0", "out.json.1"):
+                done = run("all_reduce_perf", "--ranks", "4", "-b", "64", "-e", "256", "-f", "2",
+                           "-n", "2", "-J", path, PITH_SECRET="hush", PITH_LOG="error")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"# Writing JSON output to {os.path.join(folder, name)}\n",
+                              done.stdout)
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    text = file.read()
+            self.assertNotIn("hush", text)
+            self.check_document(json.loads(text), rows_of(done.stdout))
+
+    def check_document(self, document, rows):
+        self.assertEqual(list(document), KEYS)
+        self.assertEqual(document["version"], 3)
+        self.assertIn("PITH_LOG=error", document["env"])
+        config = document["config"]
+        self.assertEqual((config["minimum_bytes"], config["step_factor"], config["iterations"]),
+                         (64, 2, 2))
+        self.assertEqual([device["rank"] for device in config["devices"]], [0, 1, 2, 3])
+        self.assertEqual(len(document["results"]), 3)
+        for result, row in zip(document["results"], rows):
+            self.assertEqual([str(result[key]) for key in ("size", "count", "type", "redop")],
+                             row[:4])
+            self.assertEqual(result["root"].strip(), "-1")
+            for place in ("out_of_place", "in_place"):
+                self.assertEqual(result[place]["nwrong"], 0)
+                self.assertAlmostEqual(result[place]["bus_bw"], 1.5 * result[place]["alg_bw"])
+                bandwidth = result["size"] / result[place]["time"] / 1e3
+                self.assertAlmostEqual(result[place]["alg_bw"], bandwidth)
+        self.assertEqual(document["out_of_bounds"], {"count": 0, "okay": "true"})
+        self.assertEqual(document["average_bus_bandwidth"]["okay"], "unchecked")
+
+    def test_bus_factors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for program, (factor, _, _) in PROGRAMS.items():
+                path = os.path.join(folder, program + ".json")
+                run(program, "--ranks", "3", "-b", "3K", "-e", "3K", "-n", "2", "-J", path)
+                with open(path, encoding="utf-8") as file:
+                    half = json.load(file)["results"][0]["out_of_place"]
+                self.assertAlmostEqual(half["bus_bw"], factor(3) * half["alg_bw"], msg=program)
+
+
+class Resources(unittest.TestCase):
+    def test_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "64", "-e", "256", "-f", "4",
+                       "--resources", "-J", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            lines = [line.split()[1:] for line in done.stdout.splitlines()
+                     if re.match(r"# +\d+ +\d ", line)]
+            self.assertEqual([line[:2] for line in lines],
+                             [["64", "0"], ["64", "1"], ["256", "0"], ["256", "1"]])
+            with open(path, encoding="utf-8") as file:
+                records = json.load(file)["resources"]
+        self.assertEqual([(record["size"], record["rank"]) for record in records],
+                         [(64, 0), (64, 1), (256, 0), (256, 1)])
+        for record in records:
+            self.assertLess(record["allocations_per_call"], 5)
+            for name in ("system_calls_per_call", "waiting_calls_per_call", "scratch_bytes"):
+                # A container may forbid tracing, and old kernels do not tell the memory.
+                self.assertTrue(record[name] is None or record[name] >= 0, record)
+
+    def test_threads_are_refused(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-t", "2", "--resources")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--nthreads", done.stderr)
+
+
+class ExitStatus(unittest.TestCase):
+    def test_wrong_data(self):
+        done = run("faulty_perf", "--ranks", "2", "-b", "8", "-e", "16", "-i", "8", "-n", "1")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual([row[8] for row in rows_of(done.stdout)], ["1", "1"])
+        self.assertEqual([row[12] for row in rows_of(done.stdout)], ["1", "1"])
+        self.assertEqual(out_of_bounds(done.stdout), ("4", "FAILED"))
+        unchecked = run("faulty_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-c", "0")
+        self.assertEqual(unchecked.returncode, 0)
+
+    def test_too_slow(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1",
+                   NCCL_TESTS_MIN_BW="1e9")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"# Avg bus bandwidth    : \S+ FAILED")
+
+    def test_refusals(self):
+        for arguments, words in (
+                ([], ["--ranks is not given", "not available in this version"]),
+                (["--ranks", "2", "-b", "2x"], ["--minbytes", "2x"]),
+                (["--ranks", "2", "-d", "f33"], ["--datatype", "f33", "bfloat16"]),
+                (["--ranks", "2", "--algo", "nope"], ["allreduce:nope", "allreduce:ring"]),
+                (["--ranks", "2", "--transport", "nope"], ["PITH_TRANSPORT", "nope"]),
+                (["--ranks", "2", "--compress", "topk"], ["--compress", "not available"]),
+                (["--ranks", "2", "-J", "/nowhere/x.json"], ["--output_file", "/nowhere/x.json"])):
+            with self.subTest(arguments):
+                done = run("all_reduce_perf", *arguments)
+                self.assertNotEqual(done.returncode, 0)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+                self.assertEqual(rows_of(done.stdout), [])
+        done = run("broadcast_perf", "--ranks", "2", "-r", "2")
+        self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
+
+    def test_help(self):
+        done = run("all_reduce_perf", "--help")
+        self.assertEqual(done.returncode, 0)
+        for flag in ("--minbytes", "--ranks", "--algo", "--memory", "-J"):
+            self.assertIn(flag, done.stdout)
+
+
+class Lists(unittest.TestCase):
+    def test_algorithms(self):
+        done = run("all_reduce_perf", "--algo", "list")
+        self.assertEqual(done.returncode, 0)
+        names = done.stdout.split()
+        self.assertIn("allreduce:ring", names)
+        for name in names:  # each is what PITH_ALGO takes
+            self.assertRegex(name, r"^allreduce:\w+$")
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "64", "-e", "64", "-n", "1",
+                       PITH_ALGO=name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_transports(self):
+        done = run("broadcast_perf", "--transport", "list")
+        self.assertEqual(done.returncode, 0)
+        self.assertLessEqual({"shm", "tcp", "local"}, set(done.stdout.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
