@@ -3,11 +3,11 @@
 //   shot 1: block r of all P vectors -> rank r        shot 2: reduced block r -> all ranks
 //
 // Where memory can be reached, blocks are read in place and results are stored straight into the
-// peers' buffers; else they go by messages, chunk by chunk, so that reducing overlaps the wire.
-// Each pair of ranks does as its own two buffers allow. Operands in rank order: same bits for all.
-// Cost by messages, one chunk a block, where no ranks share memory:
-// 2 alpha + (P-1)(2 beta + gamma) n/P.
-// Wins from some KiB on among few ranks. Needs: P <= 32.
+// peers' buffers; where it can be copied, owners fetch the blocks chunk by chunk and put the
+// results back, which wakes nobody; else they go by messages, chunk by chunk, so that reducing
+// overlaps the wire. Each pair of ranks does as its own two buffers allow. Operands in rank order:
+// same bits for all. Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
+// (P-1)(2 beta + gamma) n/P. Wins from some KiB on among few ranks. Needs: P <= 32.
 #include <cmath>
 
 #include "collectives/offers.hpp"
@@ -32,6 +32,14 @@ struct TwoShot {
   }
   std::byte* at(std::byte* vector, Range range) const {
     return vector + range.begin * size_of(args.type);
+  }
+  std::uint64_t far(std::uint64_t vector, Range range) const {
+    return vector + range.begin * size_of(args.type);
+  }
+  bool fetches(int rank) const {
+    bool any = false;
+    for (int r = 0; r < ranks; ++r) any |= r != rank && offers[r].far_send != 0;
+    return any;
   }
 };
 
@@ -91,7 +99,12 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
   const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv;
-  const Scratch partial(call.compute(), shot.chunk * size_of(args.type));
+  const std::size_t chunk_bytes = shot.chunk * size_of(args.type);
+  const Scratch partial(call.compute(), chunk_bytes);
+  const Scratch fetched =
+      shot.fetches(call.rank())
+          ? Scratch(call.host_compute(), chunk_bytes * static_cast<std::size_t>(p))
+          : Scratch();
   std::array<Borrowed, most_view_ranks> borrowed;
   std::array<const std::byte*, most_view_ranks> inputs{};
   for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
@@ -102,6 +115,13 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
       std::byte* vector = r == call.rank() ? args.send.data : shot.offers[r].send;
       inputs[i] = vector ? shot.at(vector, range) : nullptr;
       if (vector) continue;
+      if (shot.offers[r].far_send != 0) {
+        const Bytes copy = fetched.bytes().part(i * chunk_bytes, out.size);
+        Error error = call.copy_from(r, shot.far(shot.offers[r].far_send, range), copy);
+        if (error) co_return error;
+        inputs[i] = copy.data;
+        continue;
+      }
       Expected<Borrowed> theirs = co_await call.borrow(r, input_lane, k, out.size);
       if (!theirs) co_return theirs.error();
       borrowed[i] = std::move(*theirs);
@@ -121,6 +141,12 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
         call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, reduced);
         continue;
       }
+      if (shot.offers[to].far_recv != 0) {
+        co_await call.until(reduced);
+        Error error = call.copy_to(to, shot.far(shot.offers[to].far_recv, range), out);
+        if (error) co_return error;
+        continue;
+      }
       Error error = co_await call.send(to, result_lane, k, out, reduced);
       if (error) co_return error;
     }
@@ -132,7 +158,7 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
 }  // namespace
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
-  Offers offers(call, args.send, args.recv);
+  Offers offers(call, args.send, args.recv, true);
   Task<Error> opening = offers.open();
   Error error = co_await std::move(opening);
   if (error) co_return error;

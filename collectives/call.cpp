@@ -28,6 +28,20 @@ Error Call::fail(const Error& error) const {
   return comm().revoked;
 }
 
+Error Call::copy_from(int peer, std::uint64_t where, Bytes into) const {
+  const Route& way = route(peer);
+  const Error error =
+      comm().revoked ? comm().revoked : way.transport->copy_from(way.peer, where, into);
+  return error ? fail(error) : error;
+}
+
+Error Call::copy_to(int peer, std::uint64_t where, Bytes from) const {
+  const Route& way = route(peer);
+  const Error error =
+      comm().revoked ? comm().revoked : way.transport->copy_to(way.peer, where, from);
+  return error ? fail(error) : error;
+}
+
 Error RecvStage::result_exact() {
   if (Error error = result()) return error;
   if (receive_.length == into_.size) return {};

@@ -114,6 +114,9 @@ class Call {
   std::byte* map(int peer, Ticket ticket) const {
     return route(peer).transport->map(route(peer).peer, ticket);
   }
+  // Copies from and to what a peer exposed for that. An error has failed the call.
+  Error copy_from(int peer, std::uint64_t where, Bytes into) const;
+  Error copy_to(int peer, std::uint64_t where, Bytes from) const;
 
   // Fails the call: the communicator is revoked, so every strand ends. Returns the first cause.
   Error fail(const Error& error) const;

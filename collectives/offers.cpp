@@ -5,17 +5,27 @@ namespace pith {
 namespace {
 
 // A ticket as one word, so that the whole offer fits beside the header in a cache line.
+constexpr unsigned reach_bits = 2;
 std::uint64_t pack(Ticket ticket) {
-  return ticket.reach == Ticket::Reach::none ? 0 : (ticket.where << 1) | 1;
+  const auto reach = static_cast<std::uint64_t>(ticket.reach);
+  return ticket.reach == Ticket::Reach::none ? 0 : (ticket.where << reach_bits) | reach;
+}
+Ticket unpack(std::uint64_t word) {
+  return {word >> reach_bits, static_cast<Ticket::Reach>(word & ((1u << reach_bits) - 1))};
 }
 
 Bytes bytes_of(void* message, std::size_t size) { return {static_cast<std::byte*>(message), size}; }
 
 }  // namespace
 
+std::uint64_t Offers::describe(int rank, Bytes memory) {
+  const Ticket ticket = call_.expose(rank, memory);
+  return ticket.reach == Ticket::Reach::copy && !copies_ ? 0 : pack(ticket);
+}
+
 Offers::Message Offers::describe(int rank) {
   Offer& offer = offers_[static_cast<std::size_t>(rank)];
-  const Message message{pack(call_.expose(rank, send_)), pack(call_.expose(rank, recv_))};
+  const Message message{describe(rank, send_), describe(rank, recv_)};
   offer.sees_send = message.send != 0;
   offer.sees_recv = message.recv != 0;
   return message;
@@ -36,12 +46,13 @@ Task<Error> Offers::open() {
     Error error = co_await call_.recv(from, open_lane, 0, bytes_of(&message, sizeof message));
     if (error) co_return error;
     Offer& offer = offers_[static_cast<std::size_t>(from)];
-    const auto address = [&](std::uint64_t packed) -> std::byte* {
-      if (packed == 0) return nullptr;
-      return call_.map(from, {packed >> 1, Ticket::Reach::load_store});
+    const auto take = [&](std::uint64_t packed, std::byte*& address, std::uint64_t& far) {
+      const Ticket ticket = unpack(packed);
+      if (ticket.reach == Ticket::Reach::load_store) address = call_.map(from, ticket);
+      if (ticket.reach == Ticket::Reach::copy) far = ticket.where;
     };
-    offer.send = address(message.send);
-    offer.recv = address(message.recv);
+    take(message.send, offer.send, offer.far_send);
+    take(message.recv, offer.recv, offer.far_recv);
   }
   co_return Error();
 }

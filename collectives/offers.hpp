@@ -15,10 +15,14 @@ inline constexpr int most_view_ranks = 32;
 struct Offer {
   std::byte* send = nullptr;  // the peer's buffers as addresses here; null: by messages only
   std::byte* recv = nullptr;
+  std::uint64_t far_send = 0;  // where the peer's buffers can be copied from and to; 0: not so
+  std::uint64_t far_recv = 0;
   bool sees_send = false;  // whether the peer reaches ours
   bool sees_recv = false;
 
-  bool any() const { return send || recv || sees_send || sees_recv; }
+  bool any() const {
+    return send || recv || far_send != 0 || far_recv != 0 || sees_send || sees_recv;
+  }
 };
 
 class Offers {
@@ -27,7 +31,9 @@ class Offers {
   static constexpr std::uint16_t open_lane = 100;
   static constexpr std::uint16_t close_lane = 101;
 
-  Offers(Call& call, Bytes send, Bytes recv) : call_(call), send_(send), recv_(recv) {}
+  // `copies`: the algorithm also knows what to do with memory that can only be copied.
+  Offers(Call& call, Bytes send, Bytes recv, bool copies = false)
+      : call_(call), send_(send), recv_(recv), copies_(copies) {}
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
@@ -44,11 +50,13 @@ class Offers {
     std::uint64_t recv;
   };
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
+  std::uint64_t describe(int rank, Bytes memory);
   Message describe(int rank);
 
   Call& call_;
   Bytes send_;
   Bytes recv_;
+  bool copies_;
   std::array<Offer, most_view_ranks> offers_{};
   std::array<Message, most_view_ranks> mine_{};
   std::array<Message, most_view_ranks> theirs_{};

@@ -91,8 +91,8 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
 }  // namespace
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
-                                        "reduce",    "reduce_scatter", "alltoall",  "gather",
+  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather",     "barrier",
+                                        "reduce",    "reduce_scatter", "alltoall",      "gather",
                                         "scatter",   "split",          "point_to_point"};
   return names[static_cast<int>(collective)];
 }

@@ -4,12 +4,15 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -45,6 +48,7 @@ ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
     : RingTransport(scheduler, mailbox, ranks, options.shape),
       rank_(rank),
       ranks_(ranks),
+      copy_bytes_(options.copy_bytes),
       heap_(options.heap ? *options.heap : Heap::process()),
       meeting_(rank, ranks, secret),
       remotes_(static_cast<std::size_t>(ranks)) {}
@@ -77,7 +81,9 @@ Expected<std::string> ShmTransport::listen() {
   events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!events_ || !watch(doorbell_.get(), -1)) return system_error("epoll", errno);
   set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
-  return meeting_.listen();
+  CopyBoard& board = board_at(memory_);
+  if (getrandom(&board.token, sizeof board.token, 0) != sizeof board.token) board.token = 0;
+  return meeting_.listen(&board);
 }
 
 Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>& attached,
@@ -105,6 +111,17 @@ bool ShmTransport::map_peer(Remote& remote, const ShmMeeting::Met& met) {
   return true;
 }
 
+// The token tells our peer from whoever else has that number of a process.
+bool ShmTransport::can_copy(const Remote& peer, const ShmMeeting::Met& met) const {
+  const std::uint64_t expected = board_at(peer.sleep).token;
+  std::uint64_t token = 0;
+  const iovec here{&token, sizeof token};
+  const iovec there{reinterpret_cast<void*>(met.board), sizeof token};
+  return copy_bytes_ != 0 && met.pid > 0 && met.rank < static_cast<int>(ranks_on_board) &&
+         process_vm_readv(met.pid, &here, 1, &there, 1, 0) == sizeof token && token == expected &&
+         token != 0;
+}
+
 void ShmTransport::unmap_peer(Remote& remote) {
   unmap(remote.sleep, sleep_bytes);
   unmap(remote.ring, shape_.bytes());
@@ -120,6 +137,10 @@ bool ShmTransport::add_peer(ShmMeeting::Met met) {
   }
   peer.socket = std::move(met.socket);
   peer.doorbell = std::move(met.descriptors.doorbell);
+  if (can_copy(peer, met)) {
+    peer.pid = met.pid;
+    board_at(memory_).reaches[met.rank] = 1;
+  }
   Link link;
   link.inbound = peer.ring;
   link.outbound = memory_ + ring_offset(met.rank);
@@ -195,8 +216,35 @@ void ShmTransport::hear_from(int rank) {
 
 Ticket ShmTransport::expose(int peer, Bytes memory) {
   if (memory.kind != MemoryKind::host || !joined(peer)) return {};
-  if (!heap_.contains(memory.data, memory.size)) return {};
-  return {heap_.offset_of(memory.data), Ticket::Reach::load_store};
+  if (heap_.contains(memory.data, memory.size)) {
+    return {heap_.offset_of(memory.data), Ticket::Reach::load_store};
+  }
+  const Remote& reader = remote(peer);
+  const bool pays = copy_bytes_ != 0 && memory.size >= copy_bytes_;
+  if (!pays || rank_ >= static_cast<int>(ranks_on_board) ||
+      board_at(reader.sleep).reaches[rank_] == 0) {
+    return {};
+  }
+  return {reinterpret_cast<std::uint64_t>(memory.data), Ticket::Reach::copy};
+}
+
+Error ShmTransport::copied(ssize_t moved, std::size_t wanted, int peer) const {
+  if (moved == static_cast<ssize_t>(wanted)) [[likely]]
+    return {};
+  const char* why = moved < 0 ? std::strerror(errno) : "it ended early";
+  return {Code::remote, fmt::format("rank {}: copying from or to its memory: {}", peer, why), peer};
+}
+
+Error ShmTransport::copy_from(int peer, std::uint64_t where, Bytes into) {
+  const iovec here{into.data, into.size};
+  const iovec there{reinterpret_cast<void*>(where), into.size};
+  return copied(process_vm_readv(remote(peer).pid, &here, 1, &there, 1, 0), into.size, peer);
+}
+
+Error ShmTransport::copy_to(int peer, std::uint64_t where, Bytes from) {
+  const iovec here{from.data, from.size};
+  const iovec there{reinterpret_cast<void*>(where), from.size};
+  return copied(process_vm_writev(remote(peer).pid, &here, 1, &there, 1, 0), from.size, peer);
 }
 
 std::byte* ShmTransport::map(int peer, Ticket ticket) {

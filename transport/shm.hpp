@@ -20,6 +20,9 @@ namespace pith {
 struct ShmOptions {
   RingShape shape;       // the same on all ranks, or they do not attach
   Heap* heap = nullptr;  // null: that of the process
+  // Private memory of at least this size is copied across processes, where the system allows it;
+  // shorter messages go through rings. 0: never.
+  std::size_t copy_bytes = std::size_t{256} << 10;
 };
 
 class ShmTransport final : public RingTransport {
@@ -49,9 +52,14 @@ class ShmTransport final : public RingTransport {
   std::string_view name() const override { return "shm"; }
   Ticket expose(int peer, Bytes memory) override;
   std::byte* map(int peer, Ticket ticket) override;
+  Error copy_from(int peer, std::uint64_t where, Bytes into) override;
+  Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   int descriptor() const override { return events_.get(); }
 
  private:
+  static constexpr std::size_t sleep_bytes = 4096;
+  static constexpr std::size_t ranks_on_board = 4000;
+
   struct Remote {
     Fd socket;
     Fd doorbell;
@@ -59,7 +67,20 @@ class ShmTransport final : public RingTransport {
     std::byte* ring = nullptr;
     std::byte* heap = nullptr;
     std::size_t heap_bytes = 0;
+    pid_t pid = 0;
   };
+
+  // In every rank's own memory: proof that a process is the one it seems, and whom of the others
+  // it can copy from and to (cross-memory attach; containers and seccomp may forbid that).
+  struct CopyBoard {
+    std::uint64_t token;
+    std::uint8_t reaches[ranks_on_board];
+  };
+  CopyBoard& board_at(std::byte* memory) const {
+    return *reinterpret_cast<CopyBoard*>(memory + sizeof(RingSleep));
+  }
+  bool can_copy(const Remote& peer, const ShmMeeting::Met& met) const;
+  Error copied(ssize_t moved, std::size_t wanted, int peer) const;
 
   bool check_peers() override;
   bool report_departed();
@@ -73,10 +94,9 @@ class ShmTransport final : public RingTransport {
   }
   Remote& remote(int rank) { return remotes_[static_cast<std::size_t>(rank)]; }
 
-  static constexpr std::size_t sleep_bytes = 4096;
-
   const int rank_;
   const int ranks_;
+  const std::size_t copy_bytes_;
   Heap& heap_;
   ShmMeeting meeting_;
   Fd segment_;

@@ -95,13 +95,22 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
          greeting.magic == ShmGreeting::right_magic;
 }
 
+// 0 where the kernel does not tell.
+pid_t peer_process(int socket) {
+  ucred credentials = {};
+  socklen_t size = sizeof credentials;
+  const int status = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size);
+  return status == 0 ? credentials.pid : 0;
+}
+
 }  // namespace
 
 Fd::~Fd() {
   if (fd_ >= 0) close(fd_);
 }
 
-Expected<std::string> ShmMeeting::listen() {
+Expected<std::string> ShmMeeting::listen(const void* board) {
+  greeting_.board = reinterpret_cast<std::uint64_t>(board);
   std::array<std::byte, 16> random;
   if (!fill_random(random)) return system_error("getrandom", errno);
   std::string name = "pith-";
@@ -177,6 +186,8 @@ bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
     expected_[static_cast<std::size_t>(talk.peer)] = false;
   }
   talk.met.rank = talk.peer;
+  talk.met.pid = peer_process(talk.socket.get());
+  talk.met.board = theirs.board;
   talk.met.socket = std::move(talk.socket);
   talk.met.heap_bytes = theirs.heap_bytes;
   found(std::move(talk.met));

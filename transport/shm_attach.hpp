@@ -7,6 +7,8 @@
 // created in a file system, so nothing can be left behind.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +53,7 @@ struct ShmGreeting {
   RingShape shape;
   std::uint32_t padding = 0;
   std::uint64_t heap_bytes = 0;  // 0: no heap
+  std::uint64_t board = 0;       // where the sender has its CopyBoard
   std::array<std::byte, 16> nonce{};
   std::array<std::byte, 32> proof{};
 };
@@ -69,13 +72,16 @@ class ShmMeeting {
     greeting_.ranks = ranks;
   }
 
-  Expected<std::string> listen();
+  // `board`: ours, as an address in this process.
+  Expected<std::string> listen(const void* board);
 
   struct Met {
     int rank = -1;
     Fd socket;  // stays open for the peer's life: its end is the news of the peer's death
     ShmDescriptors descriptors;
     std::uint64_t heap_bytes = 0;
+    pid_t pid = 0;  // as this process names the peer; by the kernel's word
+    std::uint64_t board = 0;
   };
   // Calls found() for every peer that is reached in time.
   Error meet(std::span<const std::string> names, const RingShape& shape, const int (&mine)[3],

@@ -23,6 +23,7 @@ struct Ticket {
   enum class Reach : std::uint8_t {
     none,  // the peer cannot reach it: contents go by messages
     load_store,
+    copy,  // by copy_from() and copy_to(), which cost a system call
   };
   std::uint64_t where = 0;
   Reach reach = Reach::none;
@@ -46,9 +47,20 @@ class Transport : public Pollable {
   virtual Ticket expose(int peer, Bytes memory) = 0;
   virtual std::byte* map(int peer, Ticket ticket) = 0;
 
+  // Copies from and to what a peer exposed with Reach::copy, at `where` and behind it. Host memory.
+  virtual Error copy_from(int peer, std::uint64_t where, Bytes into);
+  virtual Error copy_to(int peer, std::uint64_t where, Bytes from);
+
   // Every pending send of the communicator ends with `error`, once its bytes are no longer touched.
   // What is half on the wire is completed from a copy, so that other communicators go on.
   virtual void quiesce(const CommState& comm, const Error& error) = 0;
 };
+
+inline Error Transport::copy_from(int, std::uint64_t, Bytes) {
+  return {Code::internal, "this transport exposes nothing to be copied"};
+}
+inline Error Transport::copy_to(int, std::uint64_t, Bytes) {
+  return {Code::internal, "this transport exposes nothing to be copied"};
+}
 
 }  // namespace pith

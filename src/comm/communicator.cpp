@@ -151,30 +151,37 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
   return error();
 }
 
+// One thread at a time issues calls, so the counters that only it writes need no locked operation;
+// drain() may come from another one, and lets go of the communicator after the last store here.
 Error Communicator::run(const CollectiveArgs& given) {
   const CollectiveArgs args = complete(given);
   const std::uint32_t call_number = number(args);
   if (is_alone(args)) return run_alone(args);
-  active_.fetch_add(1, std::memory_order_relaxed);
+  blocking_.store(true, std::memory_order_relaxed);
   engine_->own();
   Error result = revoked_now();
-  if (!result) {
-    const std::uint64_t digest = digest_of(args);
-    recorder_.begin(call_number, digest, args);
-    Call call(context_, call_number, digest);
-    Task<Error> task = start(call, args);
-    task.handle().resume();
-    engine_->drive_until([&] { return task.done(); });
-    result = task.take();
-    recorder_.end(call_number, !result);
-    const bool last = call_number != 0 && active_.load(std::memory_order_relaxed) == 1;
-    if (!result && last) result = check_left_over(call_number);
-  }
-  active_.fetch_sub(1, std::memory_order_release);
+  if (!result) result = run_here(call_number, args);
   if (result) settle();
   engine_->disown();
   if (result && state_.exposed) wait_until_settled();
+  blocking_.store(false, std::memory_order_release);
   return result;
+}
+
+// Precondition: the token is held.
+Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& args) {
+  inside_ = true;
+  const std::uint64_t digest = digest_of(args);
+  recorder_.begin(call_number, digest, args);
+  Call call(context_, call_number, digest);
+  Task<Error> task = start(call, args);
+  task.handle().resume();
+  engine_->drive_until([&] { return task.done(); });
+  Error result = task.take();
+  recorder_.end(call_number, !result);
+  inside_ = false;
+  const bool alone = call_number != 0 && active_.load(std::memory_order_relaxed) == 0;
+  return !result && alone ? check_left_over(call_number) : result;
 }
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
@@ -243,7 +250,7 @@ void Communicator::reap(BackgroundCall& call) {
 }
 
 void Communicator::drain() {
-  while (active_.load(std::memory_order_acquire) > 0) {
+  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
     if (!engine_->try_own()) {
       sched_yield();
       continue;

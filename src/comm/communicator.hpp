@@ -144,7 +144,9 @@ class Communicator : private CommWatcher {
   static std::uint64_t digest_of(const CollectiveArgs& args);
   // The upper half of the numbers belongs to captured calls.
   std::uint32_t take_number() {
-    return next_call_.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
+    const std::uint32_t number = next_call_.load(std::memory_order_relaxed);
+    next_call_.store(number + 1, std::memory_order_relaxed);
+    return number & 0x7fffffffu;
   }
 
   void enqueue(BackgroundCall& call);
@@ -154,6 +156,7 @@ class Communicator : private CommWatcher {
 
   void revoke(const Error& error);
   Error revoked_now();
+  Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
   Error check_left_over(std::uint32_t call);
   void drive_if_idle();
   // Ranks are in different calls under one number; `peer` is one that is not in ours.
@@ -190,7 +193,9 @@ class Communicator : private CommWatcher {
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
-  std::atomic<int> active_{0};           // calls on any thread, for drain()
+  std::atomic<int> active_{0};           // calls in the background and on streams
+  std::atomic<bool> blocking_{false};    // a thread is inside a blocking call
+  bool inside_ = false;                  // whose algorithm runs; guarded by the token
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
   std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream

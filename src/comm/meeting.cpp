@@ -69,8 +69,10 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
   TcpOptions options;
   options.streams = settings.streams;
   options.ports = {settings.port_first, settings.port_last};
+  ShmOptions memory;
+  memory.copy_bytes = settings.copy_bytes;
   shm = std::make_unique<ShmTransport>(engine.scheduler(), engine.mailbox(), rank, ranks,
-                                       seat.secret());
+                                       seat.secret(), memory);
   tcp = std::make_unique<TcpTransport>(engine.scheduler(), engine.mailbox(), rank, ranks,
                                        seat.secret(), options);
 }
@@ -88,8 +90,9 @@ Error Meeting::offer_ucx() {
   UcxOptions options;
   options.host = seat_.host();
   options.rdma_only = !named;
-  Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
-      engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_), seat_.secret(), options);
+  Expected<std::unique_ptr<UcxTransport>> made =
+      UcxTransport::create(engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_),
+                           seat_.secret(), options);
   if (!made && !named) return {};
   if (!made) {
     return {Code::invalid_argument,

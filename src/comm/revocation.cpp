@@ -153,7 +153,7 @@ void Communicator::look_at_dispute(std::uint64_t now_ns) {
 
 // Precondition: the token is held.
 void Communicator::settle() {
-  if (!state_.revoked || active_.load(std::memory_order_relaxed) > 0) return;
+  if (!state_.revoked || inside_ || active_.load(std::memory_order_relaxed) > 0) return;
   if (settling_.exchange(true)) return;
   settling_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   if (!context_.views || !control_) {

@@ -122,6 +122,13 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("STREAMS", text, 1, 16, s.streams);
                 }},
+    SettingInfo{"COPY_BYTES", Scope::local,
+                "private memory from this size on is copied between processes; 0: never",
+                [](const Settings& s) { return std::to_string(s.copy_bytes); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer<std::size_t>("COPY_BYTES", text, 0, std::size_t{1} << 40,
+                                                  s.copy_bytes);
+                }},
     SettingInfo{"HOST", Scope::local,
                 "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },

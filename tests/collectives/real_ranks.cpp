@@ -23,13 +23,17 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   engine_.own();
   context_.rank = rank;
   context_.size = meeting.ranks;
-  context_.views = kind == RealKind::local || kind == RealKind::shm;
+  context_.views = kind != RealKind::tcp && kind != RealKind::ucx;
   comm_.id = 1;
   if (kind == RealKind::local) {
     transport_ =
         std::make_unique<LocalTransport>(engine_.scheduler(), engine_.mailbox(), rank, meeting.hub);
   }
-  if (kind == RealKind::shm) transport_ = connect_shm();
+  if (kind == RealKind::shm || kind == RealKind::shm_copies) {
+    ShmOptions options;
+    if (kind == RealKind::shm_copies) options.copy_bytes = 1;
+    transport_ = connect_shm(options);
+  }
   if (kind == RealKind::tcp) transport_ = connect_tcp();
   if (kind == RealKind::ucx) transport_ = connect_ucx();
   engine_.add(*transport_);
@@ -48,9 +52,9 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   context_.revoke_context = this;
 }
 
-std::unique_ptr<Transport> RealRank::connect_shm() {
+std::unique_ptr<Transport> RealRank::connect_shm(const ShmOptions& options) {
   auto shm = std::make_unique<ShmTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
-                                            secret);
+                                            secret, options);
   Expected<std::string> name = shm->listen();
   expect(name.error());
   meeting_.names[static_cast<std::size_t>(rank())] = *name;

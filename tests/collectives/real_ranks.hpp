@@ -19,7 +19,8 @@
 
 namespace pith::test {
 
-enum class RealKind { local, shm, tcp, ucx };
+// shm_copies: private memory of any size is copied across processes.
+enum class RealKind { local, shm, shm_copies, tcp, ucx };
 
 // What the threads share.
 struct Meeting {
@@ -49,7 +50,7 @@ class RealRank {
 
  private:
   void revoke(const Error& error);
-  std::unique_ptr<Transport> connect_shm();
+  std::unique_ptr<Transport> connect_shm(const ShmOptions& options);
   std::unique_ptr<Transport> connect_tcp();
   std::unique_ptr<Transport> connect_ucx();
 

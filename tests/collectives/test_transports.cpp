@@ -103,6 +103,10 @@ TEST_CASE("every algorithm over shm", "[transports]") {
   for (const int ranks : rank_counts) CHECK(run_all(RealKind::shm, ranks) == "");
 }
 
+TEST_CASE("every algorithm over shm, private memory copied across processes", "[transports]") {
+  for (const int ranks : rank_counts) CHECK(run_all(RealKind::shm_copies, ranks) == "");
+}
+
 TEST_CASE("every algorithm over tcp", "[transports]") {
   for (const int ranks : rank_counts) CHECK(run_all(RealKind::tcp, ranks) == "");
 }

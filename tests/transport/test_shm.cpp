@@ -127,6 +127,55 @@ TEST_CASE("shm: registered memory of a peer is read and written in place") {
   CHECK(run_forked(body) == "");
 }
 
+TEST_CASE("shm: private memory of a peer is copied from and to") {
+  const auto body = [](int rank, const Names& names) {
+    ShmOptions options;
+    options.copy_bytes = 1000;
+    ShmRank self(rank, names, options);
+    const int peer = 1 - rank;
+    std::vector<std::byte> mine(5000, static_cast<std::byte>(rank + 1));
+    self.meet(peer, 10);  // the peer has found out whom it reaches
+    const Ticket ticket = self.shm.expose(peer, {mine.data(), mine.size()});
+    must(ticket.reach == Ticket::Reach::copy, "not exposed");
+    must(self.shm.expose(peer, {mine.data(), 999}).reach == Ticket::Reach::none, "below the limit");
+    self.send(peer, 1,
+              {reinterpret_cast<const std::byte*>(&ticket.where),
+               reinterpret_cast<const std::byte*>(&ticket.where + 1)});
+    ReceiveOp& got = self.receive(peer, 1, sizeof ticket.where);
+    self.wait(got);
+    std::uint64_t theirs = 0;
+    std::memcpy(&theirs, got.data.data(), sizeof theirs);
+    std::vector<std::byte> copy(4000);
+    must(!self.shm.copy_from(peer, theirs + 1000, {copy.data(), copy.size()}), "no copy");
+    must(copy == std::vector<std::byte>(4000, static_cast<std::byte>(peer + 1)), "wrong contents");
+    self.meet(peer, 2);
+    const std::byte mark{77};
+    must(!self.shm.copy_to(peer, theirs + 5, {const_cast<std::byte*>(&mark), 1}), "no copy back");
+    self.meet(peer, 3);
+    must(mine[5] == mark, "the peer's copy has not come");
+    const Error error = self.shm.copy_from(peer, 8, {copy.data(), copy.size()});
+    must(error.code() == Code::remote && error.rank() == peer, "what is not there was copied");
+    leave(self);
+  };
+  CHECK(run_forked(body) == "");
+}
+
+TEST_CASE("shm: no copies where they are switched off") {
+  const auto body = [](int rank, const Names& names) {
+    ShmOptions options;
+    options.copy_bytes = rank == 0 ? 0 : 1;
+    ShmRank self(rank, names, options);
+    std::vector<std::byte> mine(std::size_t{1} << 20);
+    self.meet(1 - rank, 10);
+    // Rank 0 neither copies nor exposes.
+    const bool reached =
+        self.shm.expose(1 - rank, {mine.data(), mine.size()}).reach != Ticket::Reach::none;
+    must(!reached, "exposed");
+    leave(self);
+  };
+  CHECK(run_forked(body) == "");
+}
+
 TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, tiny_options());
