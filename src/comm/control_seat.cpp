@@ -100,6 +100,7 @@ class ThreadWire final : public ControlWire {
  public:
   ThreadWire(std::shared_ptr<ThreadHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   void send(int to, std::string message) override { hub_->post(rank_, to, std::move(message)); }
+  void probe(int) override {}
   void hang_up(int) override {}
   void progress(ControlEars& ears) {
     for (const auto& [from, text] : hub_->take(rank_)) ears.on_message(from, text);
