@@ -20,6 +20,8 @@ constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
 constexpr std::uint64_t unreached_ns = 300'000'000;
 // A child that has not called after so long may have died with its last parent, unseen.
 constexpr std::uint64_t awaited_ns = 300'000'000;
+// Those who have heard of a departure do not call any more, others may be about to.
+constexpr std::uint64_t farewell_ns = 100'000'000;
 // A rank that has stopped does not answer the roll.
 constexpr std::uint64_t roll_ns = 5'000'000'000;
 
@@ -119,7 +121,8 @@ void ControlPlane::announce_departure() {
   const std::vector<int> expected = expected_children();
   const auto has_called = [this](int rank) { return children_.contains(rank); };
   const bool complete = std::all_of(expected.begin(), expected.end(), has_called);
-  if (!complete && !farewell_said_) return;
+  const bool waited = farewell_said_ && now_ns_ - parent_since_ns_ > farewell_ns;
+  if (!complete && !waited) return;
   announced_ = farewell_said_ = true;
   spread(message(Kind::left).value(options_.rank).take(), -1);
 }
@@ -157,6 +160,7 @@ void ControlPlane::refresh_tree() {
   if (parent == parent_) return;
   const int old = std::exchange(parent_, parent);
   announced_ = acknowledged_ = false;
+  parent_since_ns_ = now_ns_;
   if (old >= 0 && lives(old)) wire_.hang_up(old);
   if (parent_ < 0) {
     must_call_roll_ = true;

@@ -236,9 +236,10 @@ class ControlPlane final : public ControlEars {
   bool started_ = false;
   bool leaving_ = false;
   bool announced_ = false;      // to the present neighbours
-  bool farewell_said_ = false;  // announced once: nobody new will call
+  bool farewell_said_ = false;  // announced once, to whatever neighbours
   bool acknowledged_ = false;   // by the present parent
   int parent_ = -1;
+  std::uint64_t parent_since_ns_ = 0;
   std::set<int> children_;  // that have said hello
   struct Unreached {
     std::string how;

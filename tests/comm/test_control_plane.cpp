@@ -58,7 +58,7 @@ class Story {
       if (wrong.empty()) wrong = check_comms(rank);
     }
     if (wrong.empty()) wrong = check_gathers();
-    if (wrong.empty() && deaths_ == 0 && world_.longest_leave_ns() >= 300'000'000) {
+    if (wrong.empty() && deaths_ == 0 && world_.longest_leave_ns() >= 600'000'000) {
       wrong = fmt::format("a departure took {} ms", world_.longest_leave_ns() / 1'000'000);
     }
     return wrong;
@@ -273,7 +273,7 @@ void run_stories(std::uint64_t first, std::uint64_t count, int ranks_max) {
 }
 
 std::uint64_t many(std::uint64_t usual) {
-  return std::getenv("PITH_TEST_FULL") ? 50 * usual : usual;
+  return std::getenv("PITH_TEST_FULL") ? 10 * usual : usual;
 }
 
 }  // namespace
