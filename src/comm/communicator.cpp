@@ -80,7 +80,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   context_.size = static_cast<int>(members_.size());
   context_.revoke_context = this;
   context_.revoke = [](void* self, const Error& error) {
-    static_cast<Communicator*>(self)->revoke(error);
+    static_cast<Communicator*>(self)->revoke_for_loss(error);
   };
   cuda::look_for_driver();
   engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
@@ -170,6 +170,7 @@ Error Communicator::run(const CollectiveArgs& given) {
     const bool last = call_number != 0 && active_.load(std::memory_order_relaxed) == 1;
     if (!result && last) result = check_left_over(call_number);
   }
+  if (result && state_.revoked) result = state_.revoked;
   active_.fetch_sub(1, std::memory_order_release);
   if (result) settle();
   engine_->disown();
@@ -228,7 +229,8 @@ void Communicator::begin(BackgroundCall& call) {
 }
 
 void Communicator::reap(BackgroundCall& call) {
-  const Error error = call.task_.take();
+  Error error = call.task_.take();
+  if (error && state_.revoked) error = state_.revoked;
   recorder_.end(call.number_, !error);
   call.task_ = Task<Error>();
   call.call_.reset();

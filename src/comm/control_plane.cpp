@@ -20,6 +20,9 @@ constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
 constexpr std::uint64_t unreached_ns = 300'000'000;
 // A child that has not called after so long may have died with its last parent, unseen.
 constexpr std::uint64_t awaited_ns = 300'000'000;
+// A parent that has not answered for so long has stopped; one that has is given time to blame.
+constexpr double silent_s = 0.9;
+constexpr double patience_s = 4;
 // Those who have heard of a departure do not call any more, others may be about to.
 constexpr std::uint64_t farewell_ns = 100'000'000;
 // A rank that has stopped does not answer the roll.
@@ -90,6 +93,8 @@ enum class ControlPlane::Kind : std::uint8_t {
   question,
   roll,
   present,  // the answer to it, up
+  ping,     // from a rank that waits, to its parent
+  pong,
 };
 
 Packer ControlPlane::message(Kind kind) {
@@ -263,13 +268,14 @@ void ControlPlane::note_dead(int rank, std::string_view how, int from) {
 
 // The others go on without this rank: what it waits for will not come.
 void ControlPlane::give_up() {
-  for (auto& [key, pending] : pending_) refuse(key, pending);
+  const Error error(Code::remote, "the other ranks could not reach this one");
+  for (auto& [key, pending] : pending_) refuse(key, pending, error);
   pending_.clear();
 }
 
-void ControlPlane::refuse(const GatherKey& key, Pending& pending) {
+void ControlPlane::refuse(const GatherKey& key, Pending& pending, const Error& error) {
   GatherResult result;
-  result.error = Error(Code::remote, "the other ranks could not reach this one");
+  result.error = error;
   ready_.emplace_back(key.comm, [done = std::move(pending.done), result] { done(result); });
 }
 
@@ -419,6 +425,7 @@ void ControlPlane::on_message(int from, std::string_view text) {
 
 void ControlPlane::hear(int from, std::string_view text) {
   Unpacker in(text);
+  if (from == parent_) parent_heard_ns_ = now_ns_;
   switch (in.value<Kind>()) {
     case Kind::hello:
       hear_hello(in, from);
@@ -462,6 +469,11 @@ void ControlPlane::hear(int from, std::string_view text) {
     case Kind::question:
       hear_question(in, std::string(text));
       break;
+    case Kind::ping:
+      wire_.send(from, message(Kind::pong).take());
+      break;
+    case Kind::pong:
+      break;
     case Kind::roll:
       hear_roll(in, std::string(text));
       break;
@@ -481,7 +493,9 @@ void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int
   if (const auto known = results_.find(key); known != results_.end()) {
     return deliver(key, pending, known->second);
   }
-  if (is_dead(options_.rank)) return refuse(key, pending);
+  if (is_dead(options_.rank)) {
+    return refuse(key, pending, {Code::remote, "the other ranks could not reach this one"});
+  }
   contribute(key, pending_[key] = std::move(pending));
 }
 
@@ -686,6 +700,50 @@ void ControlPlane::report(const Stalls& stalls) {
   }
 }
 
+// The root tells when a call or an agreement has taken too long. If it has stopped itself, or a
+// rank on the way to it, each rank must do so for itself.
+void ControlPlane::watch_parent(const Stalls& stalls) {
+  double waited = 0;
+  for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
+  for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
+  if (is_root() || waited < options_.report_s) {
+    pinged_ns_ = 0;
+    return;
+  }
+  if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
+  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= report_again_ns) {
+    pinged_ns_ = now_ns_;
+    wire_.send(parent_, message(Kind::ping).take());
+  }
+  const double silent = since(std::max(silent_since_ns_, parent_heard_ns_));
+  const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
+  if (options_.timeout_s == 0 || waited < limit) return;
+  const auto cause = [&](const std::vector<int>& members, int waits_for) {
+    const int place = place_of(members, parent_);
+    if (silent <= silent_s || place < 0) {
+      return Error(Code::remote,
+                   fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
+                   waits_for);
+    }
+    return Error(
+        Code::remote,
+        fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent), place);
+  };
+  for (const auto& [comm, stall] : stalls) {
+    const auto member = members_.find(comm);
+    if (member == members_.end() || stall.seconds < limit) continue;
+    note_revoked(comm, cause(member->second.ranks, stall.waits_for), -1);
+  }
+  for (auto entry = pending_.begin(); entry != pending_.end();) {
+    const auto next = std::next(entry);
+    if (since(entry->second.since_ns) >= limit) {
+      refuse(entry->first, entry->second, cause(entry->second.participants, -1));
+      pending_.erase(entry);
+    }
+    entry = next;
+  }
+}
+
 void ControlPlane::suspect(CommKey comm, const CallNote& call) {
   const std::lock_guard lock(mutex_);
   const auto found = members_.find(comm);
@@ -809,6 +867,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       look_for_children();
       decide_all();
       report(stalls);
+      watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;
       });

@@ -184,7 +184,7 @@ class ControlPlane final : public ControlEars {
 
   void note_dead(int rank, std::string_view how, int from);
   void give_up();
-  void refuse(const GatherKey& key, Pending& pending);
+  void refuse(const GatherKey& key, Pending& pending, const Error& error);
   void note_left(int rank, int from);
   void give_up_unreached();
   void look_for_children();
@@ -213,6 +213,8 @@ class ControlPlane final : public ControlEars {
   using Stalls = std::map<CommKey, Stall>;
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
+  void watch_parent(const Stalls& stalls);
+  double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);
   void hear_question(Unpacker& in, const std::string& whole);
@@ -240,6 +242,9 @@ class ControlPlane final : public ControlEars {
   bool acknowledged_ = false;   // by the present parent
   int parent_ = -1;
   std::uint64_t parent_since_ns_ = 0;
+  std::uint64_t parent_heard_ns_ = 0;
+  std::uint64_t pinged_ns_ = 0;  // 0: nothing is waited for
+  std::uint64_t silent_since_ns_ = 0;
   std::set<int> children_;  // that have said hello
   struct Unreached {
     std::string how;
