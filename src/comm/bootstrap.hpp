@@ -23,6 +23,8 @@ class Gatherer {
   }
   // Why it cannot succeed any more, as far as is known; does not wait.
   virtual Error failure() const = 0;
+  // The ranks of the job that take part, by the numbers by which errors call them; empty: by rank.
+  virtual std::vector<int> named() const { return {}; }
 
  protected:
   std::uint64_t deadline_ns_ = 0;

@@ -80,7 +80,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   context_.size = static_cast<int>(members_.size());
   context_.revoke_context = this;
   context_.revoke = [](void* self, const Error& error) {
-    static_cast<Communicator*>(self)->revoke(error);
+    static_cast<Communicator*>(self)->revoke_for_loss(error);
   };
   cuda::look_for_driver();
   engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
@@ -161,6 +161,7 @@ Error Communicator::run(const CollectiveArgs& given) {
   engine_->own();
   Error result = revoked_now();
   if (!result) result = run_here(call_number, args);
+  if (result && state_.revoked) result = state_.revoked;
   if (result) settle();
   engine_->disown();
   if (result && state_.exposed) wait_until_settled();
@@ -235,7 +236,8 @@ void Communicator::begin(BackgroundCall& call) {
 }
 
 void Communicator::reap(BackgroundCall& call) {
-  const Error error = call.task_.take();
+  Error error = call.task_.take();
+  if (error && state_.revoked) error = state_.revoked;
   recorder_.end(call.number_, !error);
   call.task_ = Task<Error>();
   call.call_.reset();

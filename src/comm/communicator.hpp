@@ -127,6 +127,8 @@ class Communicator : private CommWatcher {
     std::uint32_t completed = 0;
   };
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
+  // Those of our members, by rank here; -1 for the others.
+  std::vector<int> named(const std::vector<int>& members) const;
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
   enum class Outcome { built, failed, died };
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
@@ -155,9 +157,11 @@ class Communicator : private CommWatcher {
   void reap(BackgroundCall& call);
 
   void revoke(const Error& error);
+  void revoke_for_loss(const Error& error);
   Error revoked_now();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
   Error check_left_over(std::uint32_t call);
+  void look_for_left_over();
   void drive_if_idle();
   // Ranks are in different calls under one number; `peer` is one that is not in ours.
   void dispute(int peer, std::uint32_t call);

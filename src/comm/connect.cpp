@@ -110,10 +110,11 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
   // Nobody sends before everybody can receive, and the tree of control connections stands.
-  const GatherResult connected =
-      control_->gather({key_, connected_round}, ControlPlane::Need::all, members_, "");
+  const std::vector<int> named = gatherer.named();
+  const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,
+                                                  named.empty() ? members_ : named, "");
   if (connected.error) return connected.error;
-  const auto lost = [this](int, const Error& error) { revoke(error); };
+  const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
     closers_.push_back([shm = meeting.shm.get()] { shm->close(); });

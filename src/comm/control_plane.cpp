@@ -16,6 +16,17 @@ constexpr std::uint64_t report_again_ns = 1'000'000'000;
 // Results that are kept for ranks whose way to the root broke while it decided.
 constexpr std::size_t results_kept = 64;
 constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
+// Whoever knows that an unreachable rank has left in order says so within this time.
+constexpr std::uint64_t unreached_ns = 300'000'000;
+// A child that has not called after so long may have died with its last parent, unseen.
+constexpr std::uint64_t awaited_ns = 300'000'000;
+// A parent that has not answered for so long has stopped; one that has is given time to blame.
+constexpr double silent_s = 0.9;
+constexpr double patience_s = 4;
+// Those who have heard of a departure do not call any more, others may be about to.
+constexpr std::uint64_t farewell_ns = 100'000'000;
+// A rank that has stopped does not answer the roll.
+constexpr std::uint64_t roll_ns = 5'000'000'000;
 
 // The communicator's number of a rank of the job; -1 where it is no member.
 int place_of(const std::vector<int>& members, int rank) {
@@ -46,6 +57,19 @@ Error unpack_error(Unpacker& in) {
   return code == Code::success ? Error() : Error(code, std::string(text), rank);
 }
 
+std::optional<GatherResult> unpack_result(Unpacker& in) {
+  GatherResult result;
+  result.error = unpack_error(in);
+  result.dead = in.numbers();
+  const auto count = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
+    const int rank = in.value<int>();
+    result.blobs.emplace(rank, in.text());
+  }
+  if (!in.whole()) return std::nullopt;
+  return result;
+}
+
 std::string list(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
@@ -67,6 +91,10 @@ enum class ControlPlane::Kind : std::uint8_t {
   answer,
   result,  // these go down from the root
   question,
+  roll,
+  present,  // the answer to it, up
+  ping,     // from a rank that waits, to its parent
+  pong,
 };
 
 Packer ControlPlane::message(Kind kind) {
@@ -87,7 +115,7 @@ void ControlPlane::start(std::uint64_t now_ns) {
 
 bool ControlPlane::try_to_leave() {
   const std::lock_guard lock(mutex_);
-  if (!started_) return true;
+  if (!started_ || is_dead(options_.rank)) return true;
   leaving_ = true;
   if (!announced_) announce_departure();
   return announced_ && (is_root() || acknowledged_);
@@ -97,8 +125,10 @@ bool ControlPlane::try_to_leave() {
 void ControlPlane::announce_departure() {
   const std::vector<int> expected = expected_children();
   const auto has_called = [this](int rank) { return children_.contains(rank); };
-  if (!std::all_of(expected.begin(), expected.end(), has_called)) return;
-  announced_ = true;
+  const bool complete = std::all_of(expected.begin(), expected.end(), has_called);
+  const bool waited = farewell_said_ && now_ns_ - parent_since_ns_ > farewell_ns;
+  if (!complete && !waited) return;
+  announced_ = farewell_said_ = true;
   spread(message(Kind::left).value(options_.rank).take(), -1);
 }
 
@@ -135,15 +165,38 @@ void ControlPlane::refresh_tree() {
   if (parent == parent_) return;
   const int old = std::exchange(parent_, parent);
   announced_ = acknowledged_ = false;
+  parent_since_ns_ = now_ns_;
   if (old >= 0 && lives(old)) wire_.hang_up(old);
+  if (parent_ < 0) {
+    must_call_roll_ = true;
+    roll_since_ns_ = 0;
+    roll_facts_ = ~0u;
+  }
   if (parent_ >= 0) say_hello();
-  // What the last root was told may be lost with it.
+  // What the last parent was told may be lost with it.
   for (const auto& [key, pending] : pending_) contribute(key, pending);
+  if (parent_ < 0) return;
+  for (const auto& [key, collecting] : collecting_) {
+    for (const auto& [rank, blob] : collecting.blobs) {
+      wire_.send(parent_,
+                 pack_contribution(key, collecting.need, collecting.participants, rank, blob));
+    }
+  }
 }
 
+// Results first: a fact must not overtake the result that somebody waited for before it came true.
 void ControlPlane::say_hello() {
-  wire_.send(parent_, message(Kind::hello).take() + all_facts());
   for (const GatherKey& key : result_order_) wire_.send(parent_, results_[key]);
+  wire_.send(parent_, message(Kind::hello).take() + all_facts());
+}
+
+void ControlPlane::hear_hello(Unpacker& in, int from) {
+  if (from <= options_.rank) return;
+  children_.insert(from);
+  hear_facts(in, from);
+  wire_.send(from, message(Kind::facts).take() + all_facts());
+  if (!roll_.empty()) wire_.send(from, roll_);
+  if (announced_) wire_.send(from, message(Kind::left).value(options_.rank).take());
 }
 
 std::string ControlPlane::all_facts() const {
@@ -182,7 +235,7 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
 
 // To all neighbours but the one it came from.
 void ControlPlane::spread(const std::string& text, int except) {
-  if (parent_ >= 0 && parent_ != except) wire_.send(parent_, text);
+  if (parent_ >= 0 && parent_ != except && lives(parent_)) wire_.send(parent_, text);
   for (const int child : children_) {
     if (child != except) wire_.send(child, text);
   }
@@ -204,7 +257,7 @@ void ControlPlane::send_down(const std::string& text) {
 // --- facts ------------------------------------------------------------------------------------
 
 void ControlPlane::note_dead(int rank, std::string_view how, int from) {
-  if (rank < 0 || rank >= options_.ranks || dead_.contains(rank)) return;
+  if (rank < 0 || rank >= options_.ranks || dead_.contains(rank) || left_.contains(rank)) return;
   if (rank == options_.rank) how = "the other ranks could not reach it";
   dead_.emplace(rank, how);
   if (rank == options_.rank) give_up();
@@ -215,12 +268,15 @@ void ControlPlane::note_dead(int rank, std::string_view how, int from) {
 
 // The others go on without this rank: what it waits for will not come.
 void ControlPlane::give_up() {
-  GatherResult result;
-  result.error = Error(Code::remote, "the other ranks could not reach this one");
-  for (auto& [key, pending] : pending_) {
-    ready_.emplace_back(key.comm, [done = std::move(pending.done), result] { done(result); });
-  }
+  const Error error(Code::remote, "the other ranks could not reach this one");
+  for (auto& [key, pending] : pending_) refuse(key, pending, error);
   pending_.clear();
+}
+
+void ControlPlane::refuse(const GatherKey& key, Pending& pending, const Error& error) {
+  GatherResult result;
+  result.error = error;
+  ready_.emplace_back(key.comm, [done = std::move(pending.done), result] { done(result); });
 }
 
 void ControlPlane::note_left(int rank, int from) {
@@ -249,7 +305,49 @@ void ControlPlane::note_revoked(CommKey comm, const Error& error, int from) {
 
 void ControlPlane::on_lost(int rank, std::string_view how) {
   const std::lock_guard lock(mutex_);
-  if (!left_.contains(rank)) note_dead(rank, how, -1);
+  note_dead(rank, how, -1);
+}
+
+// Its neighbours know how it ended, and what they know comes with the next parent's facts.
+void ControlPlane::on_unreachable(int rank, std::string_view how) {
+  const std::lock_guard lock(mutex_);
+  if (!started_ || !lives(rank)) return;
+  unreached_.insert_or_assign(rank, Unreached{std::string(how), now_ns_});
+  refresh_tree();
+}
+
+void ControlPlane::give_up_unreached() {
+  std::vector<std::pair<int, std::string>> lost;
+  for (const auto& [rank, unreached] : unreached_) {
+    if (now_ns_ - unreached.since_ns > unreached_ns) lost.emplace_back(rank, unreached.how);
+  }
+  for (const auto& [rank, how] : lost) {
+    note_dead(rank, how, -1);
+    unreached_.erase(rank);
+  }
+}
+
+void ControlPlane::look_for_children() {
+  std::map<int, std::uint64_t> awaited;
+  for (const int rank : expected_children()) {
+    if (children_.contains(rank)) continue;
+    const auto known = awaited_since_ns_.find(rank);
+    std::uint64_t since_ns = known == awaited_since_ns_.end() ? now_ns_ : known->second;
+    if (now_ns_ - since_ns > awaited_ns) {
+      wire_.probe(rank);
+      since_ns = now_ns_;
+    }
+    awaited.emplace(rank, since_ns);
+  }
+  awaited_since_ns_.swap(awaited);
+}
+
+// Nobody lets go of a child, unless it leaves.
+void ControlPlane::on_hung_up(int rank) {
+  const std::lock_guard lock(mutex_);
+  if (!started_) return;
+  if (rank == parent_) return note_left(rank, -1);
+  children_.erase(rank);
 }
 
 // --- communicators ----------------------------------------------------------------------------
@@ -265,7 +363,7 @@ void ControlPlane::add(CommKey comm, std::vector<int> members, CommWatcher& watc
 void ControlPlane::remove(CommKey comm) {
   const std::lock_guard calling(calling_);
   const std::lock_guard lock(mutex_);
-  if (members_.erase(comm) == 0) return;
+  members_.erase(comm);
   std::erase_if(pending_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(ready_, [&](const auto& entry) { return entry.first == comm; });
   note_gone(comm, options_.rank);
@@ -285,7 +383,7 @@ void ControlPlane::tell_watchers() {
     if (const auto found = revoked_.find(comm); found != revoked_.end()) error = found->second;
     for (const auto& [rank, how] : dead_) {
       const int place = place_of(member.ranks, rank);
-      if (place < 0 || error) continue;
+      if (place < 0 || error || !is_dead(rank)) continue;
       error = Error(Code::remote, fmt::format("rank {}: {}", place, how), place);
     }
     if (!error) continue;
@@ -297,7 +395,9 @@ void ControlPlane::tell_watchers() {
 std::vector<int> ControlPlane::dead() const {
   const std::lock_guard lock(mutex_);
   std::vector<int> ranks;
-  for (const auto& [rank, how] : dead_) ranks.push_back(rank);
+  for (const auto& [rank, how] : dead_) {
+    if (is_dead(rank)) ranks.push_back(rank);
+  }
   return ranks;
 }
 
@@ -317,7 +417,7 @@ int ControlPlane::parent() const {
 void ControlPlane::on_message(int from, std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!started_) return;
-  if (!dead_.contains(from)) return hear(from, text);
+  if (!is_dead(from)) return hear(from, text);
   // Given up by all others: whatever it says, it is told so, and nothing else.
   if (Unpacker(text).value<Kind>() != Kind::hello) return;
   wire_.send(from, message(Kind::facts).take() + all_facts());
@@ -325,11 +425,10 @@ void ControlPlane::on_message(int from, std::string_view text) {
 
 void ControlPlane::hear(int from, std::string_view text) {
   Unpacker in(text);
+  if (from == parent_) parent_heard_ns_ = now_ns_;
   switch (in.value<Kind>()) {
     case Kind::hello:
-      children_.insert(from);
-      hear_facts(in, from);
-      wire_.send(from, message(Kind::facts).take() + all_facts());
+      hear_hello(in, from);
       break;
     case Kind::facts:
       hear_facts(in, from);
@@ -356,7 +455,7 @@ void ControlPlane::hear(int from, std::string_view text) {
       break;
     }
     case Kind::contribution:
-      hear_contribution(in, std::string(text));
+      hear_contribution(in, std::string(text), from);
       break;
     case Kind::stall:
       hear_stall(in, std::string(text));
@@ -370,6 +469,17 @@ void ControlPlane::hear(int from, std::string_view text) {
     case Kind::question:
       hear_question(in, std::string(text));
       break;
+    case Kind::ping:
+      wire_.send(from, message(Kind::pong).take());
+      break;
+    case Kind::pong:
+      break;
+    case Kind::roll:
+      hear_roll(in, std::string(text));
+      break;
+    case Kind::present:
+      hear_present(in, std::string(text));
+      break;
   }
 }
 
@@ -378,25 +488,36 @@ void ControlPlane::hear(int from, std::string_view text) {
 void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int>& participants,
                           std::string blob, Done done) {
   const std::lock_guard lock(mutex_);
-  Pending& pending = pending_[key];
-  pending = {need, participants, std::move(blob), std::move(done)};
-  contribute(key, pending);
+  Pending pending{need, participants, std::move(blob), std::move(done), now_ns_};
+  // It may have been decided without this rank.
+  if (const auto known = results_.find(key); known != results_.end()) {
+    return deliver(key, pending, known->second);
+  }
+  if (is_dead(options_.rank)) {
+    return refuse(key, pending, {Code::remote, "the other ranks could not reach this one"});
+  }
+  contribute(key, pending_[key] = std::move(pending));
 }
 
 void ControlPlane::contribute(const GatherKey& key, const Pending& pending) {
-  Packer packer = message(Kind::contribution);
-  packer.value(key.comm).value(key.round).value(pending.need).numbers(pending.participants);
-  packer.value(options_.rank).text(pending.blob);
-  send_up(packer.take());
+  send_up(pack_contribution(key, pending.need, pending.participants, options_.rank, pending.blob));
 }
 
-void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return send_up(whole);
+std::string ControlPlane::pack_contribution(const GatherKey& key, Need need,
+                                            const std::vector<int>& participants, int rank,
+                                            const std::string& blob) {
+  Packer packer = message(Kind::contribution);
+  packer.value(key.comm).value(key.round).value(need).numbers(participants);
+  return packer.value(rank).text(blob).take();
+}
+
+void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int from) {
   const auto comm = in.value<CommKey>();
   const GatherKey key{comm, in.value<std::uint32_t>()};
   // It has been decided: the way back was cut.
   if (const auto known = results_.find(key); known != results_.end()) {
-    return send_down(known->second);
+    if (from != options_.rank) wire_.send(from, known->second);
+    return;
   }
   const auto need = in.value<Need>();
   const std::vector<int> participants = in.numbers();
@@ -410,14 +531,51 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole) {
     collecting.since_ns = now_ns_;
   }
   collecting.blobs[rank] = blob;
+  if (!is_root()) send_up(whole);
+}
+
+void ControlPlane::hear_roll(Unpacker& in, const std::string& whole) {
+  const int caller = in.value<int>();
+  const auto facts = in.value<std::uint32_t>();
+  if (!in.whole() || is_root()) return;
+  roll_ = whole;
+  send_down(whole);
+  send_up(message(Kind::present).value(options_.rank).value(caller).value(facts).take());
+}
+
+void ControlPlane::hear_present(Unpacker& in, const std::string& whole) {
+  if (!is_root()) return send_up(whole);
+  const int rank = in.value<int>();
+  const int caller = in.value<int>();
+  if (caller == options_.rank && in.value<std::uint32_t>() == roll_facts_) present_.insert(rank);
+}
+
+// Called anew after every death or departure: what came from such a rank may have been on its way
+// to one that had answered.
+bool ControlPlane::all_present() {
+  if (!must_call_roll_) return true;
+  if (roll_since_ns_ == 0) roll_since_ns_ = now_ns_;
+  const auto facts = static_cast<std::uint32_t>(dead_.size() + left_.size());
+  if (facts != roll_facts_) {
+    roll_facts_ = facts;
+    present_ = {options_.rank};
+    roll_ = message(Kind::roll).value(options_.rank).value(facts).take();
+    send_down(roll_);
+  }
+  bool complete = now_ns_ - roll_since_ns_ > roll_ns;
+  if (!complete) {
+    complete = true;
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      complete &= !lives(rank) || present_.contains(rank);
+    }
+  }
+  must_call_roll_ = !complete;
+  return complete;
 }
 
 // What can be decided by now; a decision takes its entry out of the table.
 void ControlPlane::decide_all() {
-  if (!is_root()) {
-    collecting_.clear();  // it is another's now; those who wait contribute there
-    return;
-  }
+  if (!is_root() || collecting_.empty() || !all_present()) return;
   for (auto entry = collecting_.begin(); entry != collecting_.end();) {
     const auto next = std::next(entry);
     decide(entry->first, entry->second);
@@ -431,6 +589,7 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
   for (std::size_t i = 0; i < collecting.participants.size(); ++i) {
     const int rank = collecting.participants[i];
     const int place = static_cast<int>(i);
+    if (rank < 0) continue;
     const bool let_go = gone != gone_.end() && gone->second.contains(rank);
     if (lives(rank) && !let_go) {
       if (!collecting.blobs.contains(rank)) missing.push_back(place);
@@ -462,7 +621,9 @@ void ControlPlane::conclude(GatherKey key, const Error& error,
   packer.value(key.comm).value(key.round);
   pack(packer, error);
   std::vector<int> dead;
-  for (const auto& [rank, how] : dead_) dead.push_back(rank);
+  for (const auto& [rank, how] : dead_) {
+    if (is_dead(rank)) dead.push_back(rank);
+  }
   packer.numbers(dead);
   packer.value(static_cast<std::uint32_t>(blobs.size()));
   for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
@@ -483,25 +644,26 @@ void ControlPlane::keep_result(const GatherKey& key, std::string_view packed) {
 void ControlPlane::hear_result(Unpacker& in, const std::string& whole, int from) {
   const auto comm = in.value<CommKey>();
   const GatherKey key{comm, in.value<std::uint32_t>()};
-  if (results_.contains(key)) return;
-  GatherResult result;
-  result.error = unpack_error(in);
-  result.dead = in.numbers();
-  const auto count = in.value<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
-    const int rank = in.value<int>();
-    result.blobs.emplace(rank, in.text());
-  }
-  if (!in.whole()) return;
+  if (results_.contains(key) || !unpack_result(in)) return;
   keep_result(key, whole);
   collecting_.erase(key);
   // Up as well: a new root may hear from somebody who has it before it decides itself.
   spread(whole, from);
   const auto found = pending_.find(key);
   if (found == pending_.end()) return;
-  ready_.emplace_back(
-      comm, [done = std::move(found->second.done), result = std::move(result)] { done(result); });
+  deliver(key, found->second, whole);
   pending_.erase(found);
+}
+
+void ControlPlane::deliver(const GatherKey& key, Pending& pending, std::string_view packed) {
+  Unpacker in(packed);
+  in.value<Kind>();
+  in.value<CommKey>();
+  in.value<std::uint32_t>();
+  std::optional<GatherResult> result = unpack_result(in);
+  if (!result) return;
+  ready_.emplace_back(
+      key.comm, [done = std::move(pending.done), result = std::move(*result)] { done(result); });
 }
 
 // --- calls that get no further ----------------------------------------------------------------
@@ -535,6 +697,50 @@ void ControlPlane::report(const Stalls& stalls) {
       ready_.emplace_back(
           comm, [watcher = member.watcher, stall = stall] { watcher->on_stalled(stall); });
     }
+  }
+}
+
+// The root tells when a call or an agreement has taken too long. If it has stopped itself, or a
+// rank on the way to it, each rank must do so for itself.
+void ControlPlane::watch_parent(const Stalls& stalls) {
+  double waited = 0;
+  for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
+  for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
+  if (is_root() || waited < options_.report_s) {
+    pinged_ns_ = 0;
+    return;
+  }
+  if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
+  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= report_again_ns) {
+    pinged_ns_ = now_ns_;
+    wire_.send(parent_, message(Kind::ping).take());
+  }
+  const double silent = since(std::max(silent_since_ns_, parent_heard_ns_));
+  const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
+  if (options_.timeout_s == 0 || waited < limit) return;
+  const auto cause = [&](const std::vector<int>& members, int waits_for) {
+    const int place = place_of(members, parent_);
+    if (silent <= silent_s || place < 0) {
+      return Error(Code::remote,
+                   fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
+                   waits_for);
+    }
+    return Error(
+        Code::remote,
+        fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent), place);
+  };
+  for (const auto& [comm, stall] : stalls) {
+    const auto member = members_.find(comm);
+    if (member == members_.end() || stall.seconds < limit) continue;
+    note_revoked(comm, cause(member->second.ranks, stall.waits_for), -1);
+  }
+  for (auto entry = pending_.begin(); entry != pending_.end();) {
+    const auto next = std::next(entry);
+    if (since(entry->second.since_ns) >= limit) {
+      refuse(entry->first, entry->second, cause(entry->second.participants, -1));
+      pending_.erase(entry);
+    }
+    entry = next;
   }
 }
 
@@ -657,8 +863,11 @@ void ControlPlane::turn(std::uint64_t now_ns) {
     const std::lock_guard lock(mutex_);
     now_ns_ = now_ns;
     if (started_) {
+      give_up_unreached();
+      look_for_children();
       decide_all();
       report(stalls);
+      watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;
       });

@@ -9,8 +9,9 @@
 //
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
-// next one, or tell it the result if they have it; it cannot decide again before it has heard from
-// all that live, so no two live ranks ever see different results.
+// next one, or tell it the result if they have it. A result moves along the same connections as the
+// facts and ahead of them, so the new root calls the roll: once all that live have answered, there
+// is no result that it does not know, and it may decide. No two live ranks see different results.
 //
 // Handlers instead of coroutines: facts have no order, so there is nothing to await. The same code
 // runs on sockets, between threads, and in virtual time; it never waits and has no thread of its
@@ -106,6 +107,8 @@ class ControlPlane final : public ControlEars {
 
   void on_message(int from, std::string_view message) override;
   void on_lost(int rank, std::string_view how) override;
+  void on_unreachable(int rank, std::string_view how) override;
+  void on_hung_up(int rank) override;
 
   // `members`: ranks of the job, by rank of the communicator. A communicator that was revoked
   // before hears of it in the next turn. After remove() the watcher is not called any more.
@@ -120,8 +123,8 @@ class ControlPlane final : public ControlEars {
     all,   // every participant; a death or a revoked communicator is an error
     live,  // those participants that live and still hold the communicator
   };
-  // Collective over the participants (ranks of the job), in the same order of keys. `done` is
-  // called from turn().
+  // Collective over the participants, in the same order of keys: ranks of the job, by the rank by
+  // which errors name them; -1: nobody. `done` is called from turn().
   using Done = std::function<void(const GatherResult&)>;
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done);
@@ -145,8 +148,9 @@ class ControlPlane final : public ControlEars {
     std::vector<int> participants;
     std::string blob;
     Done done;
+    std::uint64_t since_ns = 0;
   };
-  // At the root.
+  // At the root, and at those on the way, who tell it a new parent.
   struct Collecting {
     Need need = Need::all;
     std::vector<int> participants;
@@ -161,12 +165,17 @@ class ControlPlane final : public ControlEars {
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
   enum class Kind : std::uint8_t;
 
-  bool lives(int rank) const { return !dead_.contains(rank) && !left_.contains(rank); }
+  // Who leaves in order may look dead to those who have not heard of it yet.
+  bool is_dead(int rank) const { return dead_.contains(rank) && !left_.contains(rank); }
+  bool lives(int rank) const {
+    return !dead_.contains(rank) && !left_.contains(rank) && !unreached_.contains(rank);
+  }
   bool is_root() const { return parent_ < 0; }
   static Packer message(Kind kind);
 
   void refresh_tree();
   void say_hello();
+  void hear_hello(Unpacker& in, int from);
   std::string all_facts() const;
   void hear_facts(Unpacker& in, int from);
   void spread(const std::string& message, int except);
@@ -175,7 +184,10 @@ class ControlPlane final : public ControlEars {
 
   void note_dead(int rank, std::string_view how, int from);
   void give_up();
+  void refuse(const GatherKey& key, Pending& pending, const Error& error);
   void note_left(int rank, int from);
+  void give_up_unreached();
+  void look_for_children();
   std::vector<int> expected_children() const;
   void announce_departure();
   void note_gone(CommKey comm, int rank);
@@ -183,9 +195,16 @@ class ControlPlane final : public ControlEars {
   void tell_watchers();
 
   void hear(int from, std::string_view text);
-  void hear_contribution(Unpacker& in, const std::string& whole);
+  void hear_contribution(Unpacker& in, const std::string& whole, int from);
+  void deliver(const GatherKey& key, Pending& pending, std::string_view packed);
   void hear_result(Unpacker& in, const std::string& whole, int from);
   void contribute(const GatherKey& key, const Pending& pending);
+  static std::string pack_contribution(const GatherKey& key, Need need,
+                                       const std::vector<int>& participants, int rank,
+                                       const std::string& blob);
+  void hear_roll(Unpacker& in, const std::string& whole);
+  void hear_present(Unpacker& in, const std::string& whole);
+  bool all_present();
   void decide_all();
   void decide(GatherKey key, const Collecting& collecting);
   void conclude(GatherKey key, const Error& error, const std::map<int, std::string>& blobs);
@@ -194,6 +213,8 @@ class ControlPlane final : public ControlEars {
   using Stalls = std::map<CommKey, Stall>;
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
+  void watch_parent(const Stalls& stalls);
+  double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);
   void hear_question(Unpacker& in, const std::string& whole);
@@ -216,10 +237,26 @@ class ControlPlane final : public ControlEars {
 
   bool started_ = false;
   bool leaving_ = false;
-  bool announced_ = false;     // to the present neighbours
-  bool acknowledged_ = false;  // by the present parent
+  bool announced_ = false;      // to the present neighbours
+  bool farewell_said_ = false;  // announced once, to whatever neighbours
+  bool acknowledged_ = false;   // by the present parent
   int parent_ = -1;
+  std::uint64_t parent_since_ns_ = 0;
+  std::uint64_t parent_heard_ns_ = 0;
+  std::uint64_t pinged_ns_ = 0;  // 0: nothing is waited for
+  std::uint64_t silent_since_ns_ = 0;
   std::set<int> children_;  // that have said hello
+  struct Unreached {
+    std::string how;
+    std::uint64_t since_ns = 0;
+  };
+  std::map<int, std::uint64_t> awaited_since_ns_;  // children that have not called yet
+  std::map<int, Unreached> unreached_;             // dead, unless somebody knows better
+  std::string roll_;                               // the last call of the roll, for new children
+  bool must_call_roll_ = false;                    // at a root that was not the first one
+  std::uint64_t roll_since_ns_ = 0;
+  std::uint32_t roll_facts_ = 0;  // deaths and departures that were known at the call
+  std::set<int> present_;         // that have answered
   std::map<CommKey, Member> members_;
   std::map<GatherKey, Pending> pending_;
   std::map<GatherKey, std::string> results_;

@@ -100,6 +100,7 @@ class ThreadWire final : public ControlWire {
  public:
   ThreadWire(std::shared_ptr<ThreadHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
   void send(int to, std::string message) override { hub_->post(rank_, to, std::move(message)); }
+  void probe(int) override {}
   void hang_up(int) override {}
   void progress(ControlEars& ears) {
     for (const auto& [from, text] : hub_->take(rank_)) ears.on_message(from, text);
@@ -180,14 +181,18 @@ GatherResult ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
 }
 
 ControlGatherer::ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members,
-                                 double timeout_s)
-    : Gatherer(timeout_s), seat_(seat), comm_(comm), members_(std::move(members)) {}
+                                 std::vector<int> named, double timeout_s)
+    : Gatherer(timeout_s),
+      seat_(seat),
+      comm_(comm),
+      members_(std::move(members)),
+      named_(std::move(named)) {}
 
 Error ControlGatherer::failure() const {
   for (const int rank : seat_.plane().dead()) {
-    const auto found = std::find(members_.begin(), members_.end(), rank);
-    if (found == members_.end()) continue;
-    const auto place = static_cast<int>(found - members_.begin());
+    const auto found = std::find(named_.begin(), named_.end(), rank);
+    if (found == named_.end()) continue;
+    const auto place = static_cast<int>(found - named_.begin());
     return {Code::remote, fmt::format("rank {}: {}", place, seat_.plane().cause_of(rank)), place};
   }
   return {};
@@ -195,7 +200,7 @@ Error ControlGatherer::failure() const {
 
 Expected<std::vector<std::string>> ControlGatherer::gather(const std::string& mine) {
   const GatherResult result =
-      seat_.gather({comm_, round_++}, ControlPlane::Need::all, members_, mine);
+      seat_.gather({comm_, round_++}, ControlPlane::Need::all, named_, mine);
   if (result.error) return result.error;
   std::vector<std::string> blobs;
   for (const int member : members_) blobs.push_back(result.blobs.at(member));

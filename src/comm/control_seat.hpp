@@ -55,14 +55,19 @@ class ControlSeat : public Controlled {
 // Start-up of a communicator whose ranks have a control plane already.
 class ControlGatherer final : public Gatherer {
  public:
-  ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members, double timeout_s);
+  // `members`: ranks of the job, by rank of the communicator that is made; `named`: the same ranks
+  // by those numbers by which errors call them, -1 where there is none.
+  ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members, std::vector<int> named,
+                  double timeout_s);
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
+  std::vector<int> named() const override { return named_; }
 
  private:
   ControlSeat& seat_;
   const CommKey comm_;
   const std::vector<int> members_;  // ranks of the job
+  const std::vector<int> named_;
   std::uint32_t round_ = 0;
 };
 

@@ -83,13 +83,30 @@ void ControlTcp::send(int to, std::string message) {
   watch(*found, false);
 }
 
+Expected<Descriptor> ControlTcp::call(int rank) {
+  const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(rank)]);
+  if (!address) return address.error();
+  return begin_connect(*address);
+}
+
+void ControlTcp::probe(int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto asked = [rank](const Link& link) { return link.rank == rank; };
+  if (std::any_of(probes_.begin(), probes_.end(), asked)) return;
+  Expected<Descriptor> socket = call(rank);
+  if (!socket) return late_.push_back({rank, News::What::unreachable, socket.error().message()});
+  Link& link = probes_.emplace_back();
+  link.rank = rank;
+  link.fd = std::move(*socket);
+  link.state = State::connecting;
+  link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  watch(link, true);
+}
+
 void ControlTcp::dial(int rank, std::string first) {
   if (rank > options_.rank) return;  // it calls us
-  const auto fail = [&](const Error& error) { late_.push_back({rank, true, error.message()}); };
-  const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(rank)]);
-  if (!address) return fail(address.error());
-  Expected<Descriptor> socket = begin_connect(*address);
-  if (!socket) return fail(socket.error());
+  Expected<Descriptor> socket = call(rank);
+  if (!socket) return late_.push_back({rank, News::What::unreachable, socket.error().message()});
   Link& link = links_.emplace_back();
   link.rank = rank;
   link.fd = std::move(*socket);
@@ -104,19 +121,24 @@ void ControlTcp::dial(int rank, std::string first) {
 
 void ControlTcp::hang_up(int rank) {
   const std::lock_guard lock(mutex_);
+  // One that never stood must not come to stand behind a later one.
+  links_.remove_if(
+      [rank](const Link& link) { return link.rank == rank && link.state != State::open; });
   for (Link& link : links_) {
     if (link.rank != rank || link.leaving) continue;
     append_frame(link.out, {});
     link.leaving = true;
-    if (link.state == State::open) write(link);
+    write(link);
     watch(link, false);
   }
 }
 
 void ControlTcp::welcome() {
-  while (strangers_.size() < most_strangers) {
+  for (std::size_t i = 0; i < most_strangers; ++i) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
     if (!accepted || !*accepted) return;
+    // A rank proves itself at once: those who have waited longest are the least likely ones.
+    if (strangers_.size() == most_strangers) strangers_.pop_front();
     Link& link = strangers_.emplace_back();
     link.fd = std::move(*accepted);
     link.deadline_ns = monotonic_ns() + handshake_ns;
@@ -134,14 +156,21 @@ void ControlTcp::adopt(std::list<Link>::iterator stranger) {
   links_.splice(links_.end(), strangers_, stranger);
 }
 
+// Whether the connection stands; one that cannot be made ends.
+bool ControlTcp::connected(Link& link) {
+  pollfd ready{link.fd.get(), POLLOUT, 0};
+  if (::poll(&ready, 1, 0) == 0) return false;
+  int cause = 0;
+  socklen_t size = sizeof cause;
+  ::getsockopt(link.fd.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
+  if (cause == 0) return true;
+  end(link, fmt::format("cannot be reached ({})", std::strerror(cause)));
+  return false;
+}
+
 void ControlTcp::shake(Link& link) {
   if (link.state == State::connecting) {
-    pollfd ready{link.fd.get(), POLLOUT, 0};
-    if (::poll(&ready, 1, 0) == 0) return;
-    int cause = 0;
-    socklen_t size = sizeof cause;
-    ::getsockopt(link.fd.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
-    if (cause != 0) return end(link, fmt::format("cannot be reached ({})", std::strerror(cause)));
+    if (!connected(link)) return;
     link.state = State::shaking;
   }
   const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
@@ -168,7 +197,7 @@ void ControlTcp::read(Link& link, std::vector<News>& news) {
       if (size == goodbye) return end(link, in_order);
       if (size > blob_bytes_max) return end(link, "it sent a control message that is too long");
       if (link.in.size() - begin - sizeof size < size) break;
-      news.push_back({link.rank, false, link.in.substr(begin + sizeof size, size)});
+      news.push_back({link.rank, News::What::message, link.in.substr(begin + sizeof size, size)});
       begin += sizeof size + size;
     }
     link.in.erase(0, begin);
@@ -201,6 +230,14 @@ void ControlTcp::step(Link& link, std::vector<News>& news) {
   watch(link, false);
 }
 
+// What is heard of the end of a connection that this rank did not let go of itself.
+void ControlTcp::tell_end(const Link& link, std::vector<News>& news) {
+  if (link.ended.empty() || link.leaving) return;
+  if (link.ended == in_order) return news.push_back({link.rank, News::What::hung_up, {}});
+  const bool was_open = link.state == State::open;
+  news.push_back({link.rank, was_open ? News::What::lost : News::What::unreachable, link.ended});
+}
+
 void ControlTcp::progress(ControlEars& ears) {
   std::vector<News> news;
   {
@@ -219,16 +256,33 @@ void ControlTcp::progress(ControlEars& ears) {
     }
     for (Link& link : links_) {
       step(link, news);
-      if (link.ended.empty() || link.ended == in_order || link.leaving) continue;
-      news.push_back({link.rank, true, link.ended});
+      tell_end(link, news);
     }
     links_.remove_if([](const Link& link) { return !link.ended.empty(); });
+    for (Link& link : probes_) {
+      if (connected(link)) {
+        end(link, in_order);
+        continue;
+      }
+      if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+      if (!link.ended.empty()) tell_end(link, news);
+    }
+    probes_.remove_if([](const Link& link) { return !link.ended.empty(); });
   }
   for (const News& item : news) {
-    if (item.lost) {
-      ears.on_lost(item.rank, item.text);
-    } else {
-      ears.on_message(item.rank, item.text);
+    switch (item.what) {
+      case News::What::message:
+        ears.on_message(item.rank, item.text);
+        break;
+      case News::What::lost:
+        ears.on_lost(item.rank, item.text);
+        break;
+      case News::What::unreachable:
+        ears.on_unreachable(item.rank, item.text);
+        break;
+      case News::What::hung_up:
+        ears.on_hung_up(item.rank);
+        break;
     }
   }
 }
@@ -246,6 +300,7 @@ void ControlTcp::close(std::uint64_t deadline_ns) {
     }
   }
   links_.clear();
+  probes_.clear();
   strangers_.clear();
   listener_.reset();
 }

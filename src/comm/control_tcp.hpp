@@ -36,6 +36,7 @@ class ControlTcp final : public ControlWire {
   void set_addresses(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   void send(int to, std::string message) override;
+  void probe(int rank) override;
   void hang_up(int rank) override;
 
   // Moves what can be moved without waiting and tells `ears` what has come.
@@ -61,14 +62,18 @@ class ControlTcp final : public ControlWire {
     std::string ended;     // why it is over; empty while it is not
   };
   struct News {
+    enum class What : std::uint8_t { message, lost, unreachable, hung_up };
     int rank;
-    bool lost;
+    What what;
     std::string text;
   };
 
   void dial(int rank, std::string first);
+  void tell_end(const Link& link, std::vector<News>& news);
   void welcome();
   void step(Link& link, std::vector<News>& news);
+  Expected<Descriptor> call(int rank);
+  bool connected(Link& link);
   void shake(Link& link);
   void read(Link& link, std::vector<News>& news);
   bool write(Link& link);
@@ -83,6 +88,7 @@ class ControlTcp final : public ControlWire {
   std::mutex mutex_;
   std::list<Link> links_;      // with ranks
   std::list<Link> strangers_;  // that have not proved themselves
+  std::list<Link> probes_;     // that only connect
   std::vector<News> late_;     // came up while no progress() was under way
 };
 

@@ -33,11 +33,19 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
   const auto self = std::find(members.begin(), members.end(), own_member());
   const auto rank = static_cast<int>(self - members.begin());
   std::unique_ptr<Communicator> child(new Communicator(*settings, control_, key, members, rank));
-  ControlGatherer gatherer(*control_, key, members, settings->init_timeout);
+  ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout);
   Error error = one_process_ ? child->connect_threads(gatherer, *settings)
                              : child->connect(gatherer, *settings);
   if (error) return error;
   return child;
+}
+
+std::vector<int> Communicator::named(const std::vector<int>& members) const {
+  std::vector<int> named = members_;
+  for (int& member : named) {
+    if (!contains(members, member)) member = -1;
+  }
+  return named;
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
@@ -69,8 +77,8 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
 Expected<Communicator::Survivors> Communicator::agree_on_survivors(
     const std::vector<int>& candidates) {
   const GatherResult result =
-      control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live, candidates,
-                       Packer().value(recorder_.last_completed()).take());
+      control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
+                       named(candidates), Packer().value(recorder_.last_completed()).take());
   if (result.error) return result.error;
   Survivors survivors;
   survivors.completed = recorder_.last_completed();
@@ -88,8 +96,8 @@ Expected<Communicator::Survivors> Communicator::agree_on_survivors(
 Expected<Communicator::Outcome> Communicator::agree_on_outcome(const std::vector<int>& members,
                                                                bool here) {
   const GatherResult result =
-      control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live, members,
-                       here ? "built" : "");
+      control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
+                       named(members), here ? "built" : "");
   if (result.error) return result.error;
   Outcome outcome = Outcome::built;
   for (const int member : members) {

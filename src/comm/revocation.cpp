@@ -19,6 +19,7 @@ constexpr std::uint64_t dispute_ns = 500 * ms;
 // A rank that has stopped in the middle of a copy cannot say that it has let go of our buffers.
 constexpr std::uint64_t settle_ns = 700 * ms;
 constexpr std::uint64_t confirm_ns = 250 * ms;
+constexpr std::uint64_t cause_ns = 200 * ms;
 
 // Apart from the rounds of splits and shrinks.
 constexpr std::uint32_t settle_round = 0xffffffff;
@@ -26,6 +27,21 @@ constexpr std::uint32_t settle_round = 0xffffffff;
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
 
 }  // namespace
+
+// What the data path sees of a failure may be a rank that gave up because of it. The cause is on
+// its way through the control plane.
+void Communicator::revoke_for_loss(const Error& error) {
+  if (state_.revoked) return;
+  const std::uint64_t until = monotonic_ns() + cause_ns;
+  const bool lost = error.code() == Code::remote;
+  while (lost && !heard_posted_.load(std::memory_order_acquire) && monotonic_ns() < until) nap();
+  Error cause;
+  {
+    const std::lock_guard lock(hearsay_mutex_);
+    cause = heard_;
+  }
+  revoke(cause ? cause : error);
+}
 
 // Here, by whoever drives the engine; all other ranks hear of it by the control plane.
 void Communicator::revoke(const Error& error) {
@@ -82,7 +98,10 @@ void Communicator::abort() {
 }
 
 Error Communicator::error() {
-  if (!is_revoked_.load(std::memory_order_acquire)) return {};
+  if (!is_revoked_.load(std::memory_order_acquire)) {
+    look_for_left_over();
+    if (!is_revoked_.load(std::memory_order_acquire)) return {};
+  }
   engine_->own();
   Error error = revoked_now();
   engine_->disown();
@@ -130,6 +149,16 @@ Error Communicator::check_left_over(std::uint32_t call) {
   const std::uint64_t until = monotonic_ns() + 2 * dispute_ns;
   engine_->drive_until([&] { return state_.revoked || monotonic_ns() > until; });
   return state_.revoked;
+}
+
+// A peer's message may come after the last call has ended here.
+void Communicator::look_for_left_over() {
+  if (active_.load(std::memory_order_acquire) > 0 || !engine_->try_own()) return;
+  engine_->progress();
+  const std::uint32_t last = (next_call_.load(std::memory_order_relaxed) - 1) & 0x7fffffffu;
+  const Mailbox::LeftOver left = engine_->mailbox().find_left_over(state_.id, last);
+  engine_->disown();
+  if (left.peer >= 0) dispute(left.peer, left.call);
 }
 
 // Nobody could tell more within the time.

@@ -1,0 +1,191 @@
+#include "control_world.hpp"
+
+#include <algorithm>
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::uint64_t ms = 1'000'000;
+constexpr std::uint64_t patience_ns = 1'000 * ms;
+
+}  // namespace
+
+ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s)
+    : random_(seed), seats_(static_cast<std::size_t>(ranks)) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    Seat& seat = seats_[at(rank)];
+    ControlOptions options;
+    options.rank = rank;
+    options.ranks = ranks;
+    options.fanout = fanout;
+    options.timeout_s = timeout_s;
+    seat.wire = std::make_unique<Wire>(*this, rank);
+    seat.plane = std::make_unique<ControlPlane>(options, *seat.wire);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    plane(rank).start(now_ns_);
+    schedule(delay(), [this, rank] { turn(rank); });
+  }
+}
+
+void ControlWorld::schedule(std::uint64_t delay_ns, std::function<void()> run) {
+  events_.push({now_ns_ + delay_ns, events_made_++, std::move(run)});
+}
+
+void ControlWorld::at_ms(double after_ms, std::function<void()> action) {
+  const auto at_ns = static_cast<std::uint64_t>(after_ms * double(ms));
+  schedule(at_ns > now_ns_ ? at_ns - now_ns_ : 0, std::move(action));
+}
+
+// Mostly short; now and then somebody is late.
+std::uint64_t ControlWorld::delay() {
+  const auto most = static_cast<std::uint64_t>(pick(0, 9) == 0 ? 20 * ms : ms);
+  return std::uniform_int_distribution<std::uint64_t>(1000, most)(random_);
+}
+
+void ControlWorld::run_until_ms(double until_ms) {
+  const auto until = static_cast<std::uint64_t>(until_ms * double(ms));
+  while (!events_.empty() && events_.top().at_ns <= until) {
+    const Event event = events_.top();
+    events_.pop();
+    now_ns_ = event.at_ns;
+    event.run();
+  }
+  now_ns_ = std::max(now_ns_, until);
+}
+
+// --- the life of a rank -----------------------------------------------------------------------
+
+void ControlWorld::turn(int rank) {
+  if (fate(rank) == Fate::dead || fate(rank) == Fate::left) return;
+  if (hears(rank)) plane(rank).turn(now_ns_);
+  schedule(100 * ms, [this, rank] { turn(rank); });
+}
+
+void ControlWorld::turn_soon(int rank) {
+  schedule(1 + delay() / 8, [this, rank] {
+    if (hears(rank)) plane(rank).turn(now_ns_);
+  });
+}
+
+void ControlWorld::close_all(int rank, Message::What how) {
+  Seat& seat = seats_[at(rank)];
+  for (const auto& [peer, link] : seat.links) {
+    link->closed[rank == link->high] = true;
+    post(link, peer, {how, {}});
+  }
+  seat.links.clear();
+}
+
+void ControlWorld::kill(int rank) {
+  if (!is_open(rank)) return;
+  seats_[at(rank)].fate = Fate::dead;
+  close_all(rank, Message::What::end);
+}
+
+void ControlWorld::leave(int rank) {
+  if (fate(rank) != Fate::lives) return;
+  seats_[at(rank)].fate = Fate::leaving;
+  seats_[at(rank)].leaves_since_ns = now_ns_;
+  try_to_leave(rank);
+}
+
+void ControlWorld::try_to_leave(int rank) {
+  Seat& seat = seats_[at(rank)];
+  if (seat.fate != Fate::leaving) return;
+  const std::uint64_t took = now_ns_ - seat.leaves_since_ns;
+  if (!seat.plane->try_to_leave() && took < patience_ns) {
+    return schedule(ms, [this, rank] { try_to_leave(rank); });
+  }
+  longest_leave_ns_ = std::max(longest_leave_ns_, took);
+  seat.plane->close();
+  seat.fate = Fate::left;
+  close_all(rank, Message::What::goodbye);
+}
+
+// --- connections ------------------------------------------------------------------------------
+
+void ControlWorld::send(int from, int to, std::string message) {
+  Seat& seat = seats_[at(from)];
+  auto found = seat.links.find(to);
+  if (found == seat.links.end()) {
+    if (to > from) return;  // it calls us
+    auto link = std::make_shared<Connection>();
+    link->low = to;
+    link->high = from;
+    found = seat.links.emplace(to, std::move(link)).first;
+  }
+  post(found->second, to, {Message::What::text, std::move(message)});
+}
+
+void ControlWorld::probe(int from, int to) {
+  schedule(delay(), [this, from, to] {
+    if (is_open(to) || !hears(from)) return;
+    plane(from).on_unreachable(to, "cannot be reached");
+    turn_soon(from);
+  });
+}
+
+void ControlWorld::hang_up(int from, int to) {
+  Seat& seat = seats_[at(from)];
+  const auto found = seat.links.find(to);
+  if (found == seat.links.end()) return;
+  const Link link = found->second;
+  post(link, to, {Message::What::goodbye, {}});
+  link->closed[from == link->high] = true;
+  seat.links.erase(found);
+}
+
+void ControlWorld::post(const Link& link, int to, Message message) {
+  std::uint64_t& last = link->last_ns[to == link->high];
+  last = std::max(last + 1, now_ns_ + delay());
+  schedule(last - now_ns_,
+           [this, link, to, message = std::move(message)] { arrive(link, to, message); });
+}
+
+void ControlWorld::arrive(const Link& link, int to, const Message& message) {
+  const int from = to == link->low ? link->high : link->low;
+  Seat& seat = seats_[at(to)];
+  if (!link->accepted && link->closed[from == link->high]) return;
+  if (fate(to) == Fate::stopped) {
+    return schedule(100 * ms, [this, link, to, message] { arrive(link, to, message); });
+  }
+  if (!hears(to)) {
+    // Nobody listens any more: the caller is refused.
+    if (link->accepted) return;
+    link->accepted = true;
+    schedule(delay(), [this, link, from, to] {
+      if (!hears(from) || link->closed[from == link->high]) return;
+      seats_[at(from)].links.erase(to);
+      plane(from).on_unreachable(to, "cannot be reached");
+      turn_soon(from);
+    });
+    return;
+  }
+  if (to == link->low && !link->accepted) {
+    link->accepted = true;
+    if (const auto old = seat.links.find(from); old != seat.links.end()) {
+      old->second->closed[to == old->second->high] = true;
+    }
+    seat.links[from] = link;
+  }
+  const auto current = seat.links.find(from);
+  if (current == seat.links.end() || current->second != link) return;
+  switch (message.what) {
+    case Message::What::text:
+      plane(to).on_message(from, message.text);
+      break;
+    case Message::What::end:
+      seat.links.erase(current);
+      plane(to).on_lost(from, "its process has ended");
+      break;
+    case Message::What::goodbye:
+      seat.links.erase(current);
+      plane(to).on_hung_up(from);
+      break;
+  }
+  turn_soon(to);
+}
+
+}  // namespace pith::test

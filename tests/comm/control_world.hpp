@@ -1,0 +1,128 @@
+// Control planes in virtual time: one for each rank, joined by wires that behave as ControlTcp
+// does. Delays are random, messages of a connection stay in order, what is sent to the dead is
+// lost, and neighbours hear of a death a little later.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+
+namespace pith::test {
+
+class ControlWorld;
+
+// A communicator of one rank: remembers what it was told.
+class RecordingWatcher final : public CommWatcher {
+ public:
+  std::vector<Error> revoked;
+  std::map<std::uint32_t, CallNote> calls;
+  std::optional<Stall> stall;
+  int warnings = 0;
+
+  void on_revoked(const Error& error) override { revoked.push_back(error); }
+  std::optional<CallNote> find_call(std::uint32_t number) override {
+    const auto found = calls.find(number);
+    return found == calls.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::optional<Stall> look(std::uint64_t) override { return stall; }
+  void on_stalled(const Stall&) override { ++warnings; }
+};
+
+class ControlWorld {
+ public:
+  enum class Fate { lives, stopped, dead, leaving, left };
+
+  ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s = 0);
+
+  std::mt19937_64& random() { return random_; }
+  int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
+  ControlPlane& plane(int rank) { return *seats_[at(rank)].plane; }
+  Fate fate(int rank) const { return seats_[at(rank)].fate; }
+  int ranks() const { return static_cast<int>(seats_.size()); }
+  std::uint64_t now_ns() const { return now_ns_; }
+  // How long the last orderly departure took.
+  std::uint64_t longest_leave_ns() const { return longest_leave_ns_; }
+
+  void at_ms(double ms, std::function<void()> action);
+  void kill(int rank);
+  void stop(int rank) { seats_[at(rank)].fate = Fate::stopped; }
+  void leave(int rank);
+  void run_until_ms(double ms);
+
+ private:
+  struct Message {
+    enum class What { text, end, goodbye } what;
+    std::string text;
+  };
+  // One for each dialled connection; both ends hold it until they have let go of it.
+  struct Connection {
+    int low;
+    int high;
+    std::uint64_t last_ns[2] = {0, 0};  // arrival of the last message to low, to high
+    bool closed[2] = {false, false};    // by low, by high
+    bool accepted = false;
+  };
+  using Link = std::shared_ptr<Connection>;
+  class Wire final : public ControlWire {
+   public:
+    Wire(ControlWorld& world, int rank) : world_(world), rank_(rank) {}
+    void send(int to, std::string message) override { world_.send(rank_, to, std::move(message)); }
+    void probe(int rank) override { world_.probe(rank_, rank); }
+    void hang_up(int rank) override { world_.hang_up(rank_, rank); }
+
+   private:
+    ControlWorld& world_;
+    const int rank_;
+  };
+  struct Seat {
+    std::unique_ptr<Wire> wire;
+    std::unique_ptr<ControlPlane> plane;
+    Fate fate = Fate::lives;
+    std::map<int, Link> links;
+    std::uint64_t leaves_since_ns = 0;
+  };
+  struct Event {
+    std::uint64_t at_ns;
+    std::uint64_t number;
+    std::function<void()> run;
+    bool operator<(const Event& other) const {
+      return std::pair(at_ns, number) > std::pair(other.at_ns, other.number);
+    }
+  };
+
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  bool hears(int rank) const {
+    const Fate fate = seats_[at(rank)].fate;
+    return fate == Fate::lives || fate == Fate::leaving;
+  }
+  bool is_open(int rank) const { return hears(rank) || fate(rank) == Fate::stopped; }
+  void schedule(std::uint64_t delay_ns, std::function<void()> run);
+  std::uint64_t delay();
+  void send(int from, int to, std::string message);
+  void probe(int from, int to);
+  void hang_up(int from, int to);
+  void post(const Link& link, int to, Message message);
+  void arrive(const Link& link, int to, const Message& message);
+  void turn(int rank);
+  void turn_soon(int rank);
+  void try_to_leave(int rank);
+  void close_all(int rank, Message::What how);
+
+  std::mt19937_64 random_;
+  std::vector<Seat> seats_;
+  std::priority_queue<Event> events_;
+  std::uint64_t now_ns_ = 1;
+  std::uint64_t events_made_ = 0;
+  std::uint64_t longest_leave_ns_ = 0;
+};
+
+}  // namespace pith::test
