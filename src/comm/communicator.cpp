@@ -170,10 +170,14 @@ Error Communicator::run(const CollectiveArgs& given) {
     const bool last = call_number != 0 && active_.load(std::memory_order_relaxed) == 1;
     if (!result && last) result = check_left_over(call_number);
   }
+  const bool lingers = result && state_.exposed;
+  if (lingers) lingering_.fetch_add(1, std::memory_order_relaxed);
   active_.fetch_sub(1, std::memory_order_release);
   if (result) settle();
-  engine_->disown();
-  if (result && state_.exposed) wait_until_settled();
+  engine_->disown();  // else another thread may destroy us from here on
+  if (!lingers) return result;
+  wait_until_settled();
+  lingering_.fetch_sub(1, std::memory_order_release);
   return result;
 }
 
@@ -243,7 +247,8 @@ void Communicator::reap(BackgroundCall& call) {
 }
 
 void Communicator::drain() {
-  while (active_.load(std::memory_order_acquire) > 0) {
+  while (active_.load(std::memory_order_acquire) > 0 ||
+         lingering_.load(std::memory_order_acquire) > 0) {
     if (!engine_->try_own()) {
       sched_yield();
       continue;

@@ -191,6 +191,7 @@ class Communicator : private CommWatcher {
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls on any thread, for drain()
+  std::atomic<int> lingering_{0};        // that have ended and wait until peers have let go
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
   std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream
