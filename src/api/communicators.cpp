@@ -69,9 +69,13 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
     *comm = handle.release();
     return {};
   }
+  handle->being_made = true;
   pithComm* const raw = *comm = handle.release();
-  raw->background =
-      std::make_unique<Background>([raw, make = std::move(make)] { return fill(*raw, make()); });
+  raw->background = std::make_unique<Background>([raw, make = std::move(make)] {
+    Error error = fill(*raw, make());
+    raw->being_made.store(false, std::memory_order_release);
+    return error;
+  });
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -181,7 +185,7 @@ const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
   // Handle and communicator keep their errors, so the text outlives this copy.
   if (comm->failure) return comm->failure.message();
-  return comm->communicator ? comm->communicator->error().message() : "";
+  return comm->made() ? comm->made()->error().message() : "";
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {
@@ -314,7 +318,7 @@ pithResult_t pithCommDestroy(pithComm_t comm) {
 
 pithResult_t pithCommAbort(pithComm_t comm) {
   return guarded([&] {
-    if (comm && comm->communicator) comm->communicator->abort();
+    if (comm && comm->made()) comm->made()->abort();
     return destroy(comm);
   });
 }

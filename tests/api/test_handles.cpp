@@ -1,6 +1,7 @@
 // Handles with blocking = 0 and handles that another thread ends: nobody waits for ever, and
 // nothing is used after its end.
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "catch.hpp"
@@ -104,6 +105,22 @@ void call_in_the_background(Rank& self) {
   ensure(now_s() - begin < 3, "the abort waited for the call");
 }
 
+// Others may ask and abort while a thread of the library still makes the communicator.
+void end_before_it_is_made(Rank& self) {
+  pithConfig_t config = not_blocking();
+  pithComm_t comm = nullptr;
+  const pithUniqueId id = self.id();
+  ensure(pithCommInitRankConfig(&comm, self.size, id, self.rank, &config) == pithInProgress,
+         "not in progress");
+  pithResult_t result = pithSuccess;
+  for (int i = 0; i < 1000 && result != pithRemoteError; ++i) {
+    ensure(std::string(pithGetLastError(comm)).empty(), "an error too early");
+    ok(pithCommGetAsyncError(comm, &result));
+    ensure(result == pithInProgress || result == pithSuccess, "not in progress");
+  }
+  ok(pithCommAbort(comm));
+}
+
 }  // namespace
 
 TEST_CASE("abort while a call waits for its memory", "[failure][threads]") {
@@ -118,6 +135,14 @@ TEST_CASE("a group makes a communicator in the background and calls another", "[
     if (setup.way == Way::all) continue;
     INFO(name_of(setup));
     CHECK(run(2, setup, group_with_a_new_communicator) == "");
+  }
+}
+
+TEST_CASE("a handle with blocking = 0 is aborted before it is ready", "[failure][threads]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, setup, end_before_it_is_made) == "");
   }
 }
 
