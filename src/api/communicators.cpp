@@ -44,6 +44,10 @@ Error check_nranks(const char* function, int nranks, int rank) {
     return {Code::invalid_argument,
             fmt::format("{}: nranks is {}, expected at least 1", function, nranks)};
   }
+  if (nranks > most_ranks) {
+    return {Code::invalid_argument,
+            fmt::format("{}: nranks is {}, expected at most {}", function, nranks, most_ranks)};
+  }
   if (rank < 0 || rank >= nranks) {
     return {Code::invalid_argument,
             fmt::format("{}: rank is {}, expected 0 to {}", function, rank, nranks - 1)};
@@ -217,6 +221,10 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     if (n < 1) {
       return Error(Code::invalid_argument,
                    fmt::format("{}: n is {}, expected at least 1", function, n));
+    }
+    if (n > most_ranks) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: n is {}, expected at most {}", function, n, most_ranks));
     }
     if (devices) {
       return Error(Code::invalid_argument,
