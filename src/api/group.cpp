@@ -58,7 +58,7 @@ Error Group::run_setups() {
   std::vector<Error> errors(setups_.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < setups_.size(); ++i) {
-    threads.emplace_back([&, i] { errors[i] = setups_[i](); });
+    threads.emplace_back([&, i] { errors[i] = without_throwing(setups_[i]); });
   }
   for (std::thread& thread : threads) thread.join();
   Error begun;  // blocking = 0: no failure
