@@ -53,7 +53,6 @@ UcxRanks::UcxRanks(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
   wire_.window_bytes = std::max<std::uint64_t>(options.window_bytes, 4 * ucx_cost(ucx_piece_max));
   wire_.rendezvous_bytes = rdma ? rdma_rendezvous_bytes : ucx_piece_max + 1;
   if (options.rendezvous_bytes != 0) wire_.rendezvous_bytes = options.rendezvous_bytes;
-  wire_.flush = !rdma;
   worker_->on_message(&UcxRanks::message_came, this);
 }
 

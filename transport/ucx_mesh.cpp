@@ -113,10 +113,15 @@ void UcxRanks::begin_flush() {
   }
 }
 
-// Until UCX has passed on everything of ours.
+// Until UCX has passed on our last words. Over sockets a flush would wait for the peers, which
+// their farewells do.
 void UcxRanks::flush(std::uint64_t deadline_ns) {
-  begin_flush();
-  while (flushing_ != 0 && monotonic_ns() < deadline_ns) turn(deadline_ns);
+  if (worker_->rdma()) begin_flush();
+  const auto saying = [](const Peer* peer) { return peer->endpoint && peer->outbox.saying(); };
+  while ((flushing_ != 0 || std::any_of(peers_.begin(), peers_.end(), saying)) &&
+         monotonic_ns() < deadline_ns) {
+    turn(deadline_ns);
+  }
 }
 
 void UcxRanks::await_farewells(std::uint64_t deadline_ns) {

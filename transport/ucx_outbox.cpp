@@ -27,7 +27,6 @@ UcxOutgoing& UcxOutbox::take_outgoing(Send& send) {
   outgoing.posted = 0;
   outgoing.begun = false;
   outgoing.pending = 0;
-  outgoing.outbox = this;
   return outgoing;
 }
 
@@ -68,7 +67,7 @@ bool UcxOutbox::pump() {
     if (!outgoing.all_posted()) continue;
     queue_.erase(queue_.begin());
     posted_.push_back(&outgoing);
-    flush_after(outgoing);
+    if (outgoing.pending == 0) finish(outgoing);
   }
   return moved;
 }
@@ -113,21 +112,6 @@ void UcxOutbox::slot_sent(void* request, ucs_status_t, void* arg) {
   } else {
     --outbox.saying_;
   }
-}
-
-void UcxOutbox::flush_after(UcxOutgoing& outgoing) {
-  ++outgoing.pending;
-  if (wire_.flush) {
-    const ucs_status_ptr_t request = wire_.worker->flush(endpoint_, &UcxOutbox::flushed, &outgoing);
-    if (UCS_PTR_IS_PTR(request)) return;
-  }
-  piece_done(outgoing);
-}
-
-void UcxOutbox::flushed(void* request, ucs_status_t, void* arg) {
-  auto& outgoing = *static_cast<UcxOutgoing*>(arg);
-  outgoing.outbox->wire_.worker->ucx().request_free(request);
-  outgoing.outbox->piece_done(outgoing);
 }
 
 void UcxOutbox::piece_done(UcxOutgoing& outgoing) {

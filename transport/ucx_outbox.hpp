@@ -5,6 +5,7 @@
 // way or lie untaken at the peer, which tells with every message how much it has taken.
 //
 // A send has ended when UCX has passed on all its pieces: then they need nobody's progress here.
+// And it needs nobody's there: UCX's flush is not asked, for over sockets the peer must answer it.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,6 @@ struct UcxWire {
   std::uint32_t from = 0;
   std::uint64_t window_bytes = 0;
   std::size_t rendezvous_bytes = 0;
-  bool flush = true;  // sockets may hold back bytes until somebody drives UCX again
 };
 
 // A message of which something is left to do.
@@ -36,8 +36,7 @@ struct UcxOutgoing {
   const std::byte* data = nullptr;
   std::size_t posted = 0;  // bytes given to UCX
   bool begun = false;
-  int pending = 0;  // pieces and flushes that UCX has not finished
-  UcxOutbox* outbox = nullptr;
+  int pending = 0;  // pieces that UCX has not finished
   std::unique_ptr<std::byte[]> copy;
 
   bool all_posted() const { return begun && posted == header.length; }
@@ -77,13 +76,11 @@ class UcxOutbox {
 
  private:
   static void slot_sent(void* request, ucs_status_t status, void* slot);
-  static void flushed(void* request, ucs_status_t status, void* outgoing);
 
   bool has_room(const UcxOutgoing& outgoing) const;
   std::size_t next_bytes(const UcxOutgoing& outgoing) const;
   void post_piece(UcxOutgoing& outgoing);
   bool post(UcxSlot& slot, UcxWorker::Way way);
-  void flush_after(UcxOutgoing& outgoing);
   void piece_done(UcxOutgoing& outgoing);
   void finish(UcxOutgoing& outgoing);
   UcxHead head_of(UcxKind kind);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/settings.hpp"
@@ -29,6 +30,9 @@ Error ucx_error(const UcxLibrary& ucx, std::string_view what, ucs_status_t statu
 
 // With sockets the kernel tells at once that a peer is dead; with RDMA somebody has to ask.
 constexpr const char* rdma_keepalive = "1s";
+// A send that UCX does not copy ends when the kernel has taken its last byte. One that it copies
+// ends at once, but the socket may be full: then the rest stays until somebody drives UCX again.
+constexpr const char* sockets_copy_below = "0";
 
 bool is_loopback(std::string_view host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
@@ -48,8 +52,8 @@ Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
   if (ucx.why_not) return ucx.why_not;
   std::unique_ptr<UcxWorker> worker(new UcxWorker(ucx));
   const std::lock_guard lock(init_mutex());
-  if (Error error = worker->init(is_loopback(host))) return error;
-  if (Error error = worker->read_devices()) return error;
+  if (Error error = worker->find_devices(is_loopback(host))) return error;
+  if (Error error = worker->make_worker()) return error;
   return worker;
 }
 
@@ -58,11 +62,24 @@ void UcxWorker::prefer(ucp_config_t* config, const char* name, const char* value
   if (!in_environment(fmt::format("UCX_{}", name))) ucx_.config_modify(config, name, value);
 }
 
-Error UcxWorker::init(bool loopback) {
+// What a host has need not be what UCX may use.
+Error UcxWorker::find_devices(bool loopback) {
+  const bool hardware = host_has_rdma();
+  if (Error error = open_context(loopback, !hardware)) return error;
+  if (!hardware || rdma()) return {};
+  ucx_.cleanup(std::exchange(context_, nullptr));
+  return open_context(loopback, true);
+}
+
+Error UcxWorker::open_context(bool loopback, bool sockets) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx_.config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return ucx_error(ucx_, "the UCX_... settings", status);
-  if (host_has_rdma()) prefer(config, "KEEPALIVE_INTERVAL", rdma_keepalive);
+  if (sockets) {
+    prefer(config, "ZCOPY_THRESH", sockets_copy_below);
+  } else {
+    prefer(config, "KEEPALIVE_INTERVAL", rdma_keepalive);
+  }
   if (loopback) prefer(config, "NET_DEVICES", "lo");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
@@ -73,12 +90,16 @@ Error UcxWorker::init(bool loopback) {
     context_ = nullptr;
     return ucx_error(ucx_, "no transport or device fits UCX_TLS and UCX_NET_DEVICES", status);
   }
+  return read_devices();
+}
+
+Error UcxWorker::make_worker() {
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   // Requests of peers that died stay where they are.
   worker.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
-  status = ucx_.worker_create(context_, &worker, &worker_);
+  ucs_status_t status = ucx_.worker_create(context_, &worker, &worker_);
   if (status != UCS_OK) {
     worker_ = nullptr;
     return ucx_error(ucx_, "make a worker", status);
@@ -90,6 +111,7 @@ Error UcxWorker::init(bool loopback) {
 
 // UCX 1.13 tells what it found only as text: "#  resource 0 : md 0 dev 0 flags -- tcp/eth0".
 Error UcxWorker::read_devices() {
+  devices_.clear();
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* memory = open_memstream(&text, &size);

@@ -50,7 +50,9 @@ class UcxWorker {
 
  private:
   explicit UcxWorker(const UcxLibrary& ucx) : ucx_(ucx) {}
-  Error init(bool loopback);
+  Error find_devices(bool loopback);
+  Error open_context(bool loopback, bool sockets);
+  Error make_worker();
   void prefer(ucp_config_t* config, const char* name, const char* value) const;
   Error read_devices();
   void reap_closing();

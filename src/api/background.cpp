@@ -4,9 +4,19 @@
 
 namespace pith::api {
 
+Error without_throwing(const std::function<Error()>& job) {
+  try {
+    return job();
+  } catch (const std::bad_alloc&) {
+    return {Code::system, "out of memory"};
+  } catch (const std::exception& exception) {
+    return {Code::internal, exception.what()};
+  }
+}
+
 Background::Background(std::function<Error()> job)
     : thread_([this, job = std::move(job)] {
-        error_ = job();
+        error_ = without_throwing(job);
         done_.store(true, std::memory_order_release);
       }) {}
 

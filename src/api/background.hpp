@@ -13,6 +13,9 @@ struct pithRequest;
 
 namespace pith::api {
 
+// For threads of ours: what the job throws becomes an error.
+Error without_throwing(const std::function<Error()>& job);
+
 class Background {
  public:
   // `job` runs on a thread of its own.

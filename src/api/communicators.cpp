@@ -44,6 +44,10 @@ Error check_nranks(const char* function, int nranks, int rank) {
     return {Code::invalid_argument,
             fmt::format("{}: nranks is {}, expected at least 1", function, nranks)};
   }
+  if (nranks > most_ranks) {
+    return {Code::invalid_argument,
+            fmt::format("{}: nranks is {}, expected at most {}", function, nranks, most_ranks)};
+  }
   if (rank < 0 || rank >= nranks) {
     return {Code::invalid_argument,
             fmt::format("{}: rank is {}, expected 0 to {}", function, rank, nranks - 1)};
@@ -69,9 +73,13 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
     *comm = handle.release();
     return {};
   }
+  handle->being_made = true;
   pithComm* const raw = *comm = handle.release();
-  raw->background =
-      std::make_unique<Background>([raw, make = std::move(make)] { return fill(*raw, make()); });
+  raw->background = std::make_unique<Background>([raw, make = std::move(make)] {
+    Error error = fill(*raw, make());
+    raw->being_made.store(false, std::memory_order_release);
+    return error;
+  });
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -181,7 +189,7 @@ const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
   // Handle and communicator keep their errors, so the text outlives this copy.
   if (comm->failure) return comm->failure.message();
-  return comm->communicator ? comm->communicator->error().message() : "";
+  return comm->made() ? comm->made()->error().message() : "";
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {
@@ -213,6 +221,10 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     if (n < 1) {
       return Error(Code::invalid_argument,
                    fmt::format("{}: n is {}, expected at least 1", function, n));
+    }
+    if (n > most_ranks) {
+      return Error(Code::invalid_argument,
+                   fmt::format("{}: n is {}, expected at most {}", function, n, most_ranks));
     }
     if (devices) {
       return Error(Code::invalid_argument,
@@ -314,7 +326,7 @@ pithResult_t pithCommDestroy(pithComm_t comm) {
 
 pithResult_t pithCommAbort(pithComm_t comm) {
   return guarded([&] {
-    if (comm && comm->communicator) comm->communicator->abort();
+    if (comm && comm->made()) comm->made()->abort();
     return destroy(comm);
   });
 }

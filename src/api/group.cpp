@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace pith::api {
 
@@ -57,13 +58,15 @@ Error Group::run_setups() {
   std::vector<Error> errors(setups_.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < setups_.size(); ++i) {
-    threads.emplace_back([&, i] { errors[i] = setups_[i](); });
+    threads.emplace_back([&, i] { errors[i] = without_throwing(setups_[i]); });
   }
   for (std::thread& thread : threads) thread.join();
+  Error begun;  // blocking = 0: no failure
   for (const Error& error : errors) {
-    if (error) return error;
+    if (error && error.code() != Code::in_progress) return error;
+    if (error) begun = error;
   }
-  return {};
+  return begun;
 }
 
 std::unique_ptr<pithRequest> Group::issue(bool driven) {
@@ -102,6 +105,8 @@ void Group::issue_all(pithRequest& request, bool driven) {
 Error Group::run() {
   Error error = error_ ? error_ : check_messages();
   if (!error) error = run_setups();
+  Error begun;
+  if (error && error.code() == Code::in_progress) std::swap(error, begun);
   if (!error && batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
     error = collectives_[0].communicator->run(collectives_[0].args);
   } else if (!error && !(collectives_.empty() && batches_.empty())) {
@@ -110,7 +115,7 @@ Error Group::run() {
     error = error_ ? error_ : request->group->error();
   }
   clear();
-  return error;
+  return error ? error : begun;
 }
 
 Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {

@@ -1,6 +1,7 @@
 // Groups: what this thread has collected between pithGroupStart and pithGroupEnd.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 // The handle of the C API. It keeps what must outlive a moved or failed communicator.
 struct pithComm {
   std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
+  std::atomic<bool> being_made{false};  // by a thread of ours: nobody else may look at it
   bool finalized = false;
   bool blocking = true;
   std::string name;
@@ -22,6 +24,11 @@ struct pithComm {
   pith::Error failure;                                // of what was begun so
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
+
+  // Null where there is none, or not yet.
+  pith::Communicator* made() const {
+    return being_made.load(std::memory_order_acquire) ? nullptr : communicator.get();
+  }
 };
 
 // A group in the background.

@@ -103,7 +103,9 @@ void Server::join(Guest& guest) {
     guest.rank = -1;
   };
   if (ranks_.empty()) {
-    if (greeting.ranks < 1) return refuse("a communicator has at least one rank");
+    if (greeting.ranks < 1 || greeting.ranks > most_ranks) {
+      return refuse(fmt::format("nranks is {}, expected 1 to {}", greeting.ranks, most_ranks));
+    }
     ranks_.resize(static_cast<std::size_t>(greeting.ranks));
     give_up_at_ = monotonic_ns() + timeout_ns_;
   }

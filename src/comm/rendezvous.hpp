@@ -11,6 +11,9 @@
 
 namespace pith {
 
+// More in one communicator is a mistake, and would take memory at the root before anyone notices.
+inline constexpr int most_ranks = 1 << 20;
+
 class Rendezvous {
  public:
   // Where the settings say.

@@ -237,6 +237,7 @@ std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
   const std::uint32_t moves = engine_->moves();
   if (!call || call->number != watched_.call || moves != watched_.moves || !watched_.any) {
     watched_ = {call.has_value(), call ? call->number : 0, moves, now_ns};
+    waits_for_.store(-1, std::memory_order_relaxed);  // of another call, or for another message
     return std::nullopt;
   }
   Stall stall;
@@ -264,9 +265,10 @@ void Communicator::look_who_is_waited_for() {
 }
 
 void Communicator::on_stalled(const Stall& stall) {
-  std::string text =
-      fmt::format("rank {} has waited {:.0f} s for rank {} in call {} ({})", rank(), stall.seconds,
-                  stall.waits_for, stall.call.number, stall.call.text);
+  // Known where it waits for a message; it may also wait until its own is taken.
+  const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
+  std::string text = fmt::format("rank {} has waited {:.0f} s{} in call {} ({})", rank(),
+                                 stall.seconds, whom, stall.call.number, stall.call.text);
   text += "; its last calls:";
   for (const std::string& line : recorder_.lines()) text += "\n  " + line;
   log(LogLevel::warn, text);

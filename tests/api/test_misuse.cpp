@@ -77,6 +77,8 @@ void bad_creation(Rank&) {
   fails(pithCommInitRank(nullptr, 1, id, 0), bad, {"comm is NULL"});
   fails(pithCommInitRank(&comm, 0, id, 0), bad, {"nranks is 0", "at least 1"});
   fails(pithCommInitRank(&comm, -3, id, 0), bad, {"nranks is -3"});
+  fails(pithCommInitRank(&comm, 2'000'000'000, id, 0), bad,
+        {"nranks is 2000000000", "at most 1048576"});
   fails(pithCommInitRank(&comm, 2, id, 2), bad, {"rank is 2", "expected 0 to 1"});
   fails(pithCommInitRank(&comm, 2, id, -1), bad, {"rank is -1"});
   pithUniqueId garbage;
@@ -89,6 +91,7 @@ void bad_creation(Rank&) {
   const int device = 0;
   fails(pithCommInitAll(nullptr, 1, nullptr), bad, {"comms is NULL"});
   fails(pithCommInitAll(&comm, 0, nullptr), bad, {"n is 0"});
+  fails(pithCommInitAll(&comm, 2'000'000'000, nullptr), bad, {"n is 2000000000", "at most"});
   fails(pithCommInitAll(&comm, 1, &device), bad, {"devices"});
   ensure(comm == nullptr, "a refused call made a communicator");
   ok(pithCommInitRank(&comm, 1, id, 0));

@@ -144,6 +144,79 @@ void take_late(UcxRank& self, const std::atomic<bool>& seen) {
   leave(self);
 }
 
+std::vector<std::size_t> small_sizes() {
+  std::vector<std::size_t> sizes(60, 8);
+  sizes.insert(sizes.end(), {0, 1, 1000, 9000, 60000});
+  return sizes;
+}
+
+// One rank drives UCX at a time. Where a step fails both give up.
+class Turns {
+ public:
+  void next() { ++step_; }
+  void await(int step) const {
+    const std::uint64_t limit = monotonic_ns() + 10 * second_ns;
+    while (step_ < step && monotonic_ns() < limit) sched_yield();
+    must(step_ >= step, "the other rank did not get to step " + std::to_string(step));
+  }
+
+ private:
+  std::atomic<int> step_{0};
+};
+
+void send_to_the_absent(UcxRank& self, std::uint32_t first) {
+  for (const std::size_t bytes : small_sizes()) {
+    self.wait(self.send(1 - self.rank(), first, pattern(bytes, first)));
+    ++first;
+  }
+}
+
+void receive_from_the_absent(UcxRank& self, std::uint32_t first) {
+  for (const std::size_t bytes : small_sizes()) {
+    ReceiveOp& got = self.receive(1 - self.rank(), first, bytes);
+    self.wait(got);
+    must(got.data == pattern(bytes, first++), "contents differ");
+  }
+}
+
+// Each sends while the other does not drive UCX, and receives while the other does not.
+void take_turns(UcxRank& self, Turns& turns) {
+  if (self.rank() == 1) turns.await(1);
+  send_to_the_absent(self, 100);
+  turns.next();
+  turns.await(self.rank() == 0 ? 2 : 3);
+  receive_from_the_absent(self, 100);
+  turns.next();
+  if (self.rank() == 0) turns.await(4);
+}
+
+// What the sender was told is on its way comes without it, though the socket became full.
+void fill_the_socket(UcxRank& self, std::size_t bytes, Turns& turns, std::atomic<unsigned>& told) {
+  if (self.rank() == 1) {
+    turns.await(1);
+    for (std::uint32_t i = 0; i < told; ++i) self.wait(self.receive(0, i, bytes));
+    turns.next();
+    return turns.await(3);
+  }
+  std::vector<SendOp*> sent;
+  for (std::size_t all = 0; all < std::size_t{8} << 20; all += bytes + 250) {
+    sent.push_back(&self.send(1, static_cast<std::uint32_t>(sent.size()), pattern(bytes, 0)));
+  }
+  const auto gone = [&] {
+    return std::count_if(sent.begin(), sent.end(), [](SendOp* op) { return op->remaining == 0; });
+  };
+  for (auto before = gone() - 1; before != gone();) {
+    before = gone();
+    for (const std::uint64_t end = monotonic_ns() + second_ns / 10; monotonic_ns() < end;) {
+      self.turn();
+    }
+  }
+  told = static_cast<unsigned>(gone());
+  turns.next();
+  turns.await(2);
+  turns.next();
+}
+
 }  // namespace
 
 TEST_CASE("ucx: two threads, every path", "[ucx]") {
@@ -233,6 +306,52 @@ TEST_CASE("ucx: a rank that takes nothing is not flooded", "[ucx]") {
           UcxRank self(rank, names, options);
           self.must_be_connected();
           rank == 0 ? flood(self, options, seen) : take_late(self, seen);
+        }) == "");
+}
+
+TEST_CASE("ucx: a small message needs its sender only", "[ucx]") {
+  if (absent()) return;
+  for (const char* ways : {"tcp", "all"}) {
+    const Ways set(ways);
+    INFO("UCX_TLS=" << ways);
+    Turns turns;
+    CHECK(run_threads([&](int rank, const Names& names) {
+            UcxRank self(rank, names);
+            self.must_be_connected();
+            take_turns(self, turns);
+            leave(self);
+          }) == "");
+  }
+}
+
+TEST_CASE("ucx: a send that has ended needs its sender no more", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  UcxOptions options;
+  options.window_bytes = std::size_t{64} << 20;
+  const auto bytes = GENERATE(std::size_t{0}, std::size_t{1000}, std::size_t{50000});
+  INFO(bytes << " bytes");
+  Turns turns;
+  std::atomic<unsigned> told{0};
+  CHECK(run_threads([&](int rank, const Names& names) {
+          UcxRank self(rank, names, options);
+          self.must_be_connected();
+          fill_the_socket(self, bytes, turns, told);
+        }) == "");
+}
+
+TEST_CASE("ucx: who leaves does not wait for those that compute", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  Turns turns;
+  CHECK(run_threads([&](int rank, const Names& names) {
+          UcxRank self(rank, names);
+          self.must_be_connected();
+          if (rank == 1) return turns.await(1);
+          const std::uint64_t begin = monotonic_ns();
+          self.ucx->close(begin + 9 * second_ns);
+          turns.next();
+          must(monotonic_ns() - begin < 5 * second_ns, "waited");
         }) == "");
 }
 

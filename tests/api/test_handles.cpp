@@ -1,0 +1,156 @@
+// Handles with blocking = 0 and handles that another thread ends: nobody waits for ever, and
+// nothing is used after its end.
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+pithConfig_t not_blocking() {
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+pithResult_t await(pithComm_t comm) {
+  pithResult_t result = pithInProgress;
+  wait_until([&] {
+    ok(pithCommGetAsyncError(comm, &result));
+    return result != pithInProgress;
+  });
+  return result;
+}
+
+pithComm_t join_in_background(Rank& self, int which) {
+  pithConfig_t config = not_blocking();
+  pithComm_t comm = nullptr;
+  const pithResult_t begun =
+      pithCommInitRankConfig(&comm, self.size, self.id(which), self.rank, &config);
+  ensure(begun == pithInProgress, "not in progress");
+  ensure(await(comm) == pithSuccess, "not made");
+  return comm;
+}
+
+// The aborter frees the handle while the call still waits for its peers to let go of its memory.
+void abort_in_a_call_on_shared_memory(Rank& self) {
+  pithComm_t comm = self.join();
+  const Buffer data(std::size_t{1} << 20, true);
+  std::memset(data.data(), 0, data.size());
+  const auto sum = [&] {
+    return pithAllReduce(data.data(), data.data(), data.size() / 4, pithInt32, pithSum, comm,
+                         nullptr);
+  };
+  ok(sum());
+  self.meet();
+  if (self.rank == 1) {
+    self.meet();
+    fails(sum(), pithRemoteError, {"rank 0"});
+    ok(pithCommDestroy(comm));
+    return;
+  }
+  std::thread aborter([&] {
+    sleep_s(0.1);
+    pithCommAbort(comm);
+  });
+  const pithResult_t result = sum();
+  aborter.join();
+  self.meet();
+  fails(result, pithRemoteError, {"rank 0"});
+}
+
+// A communicator that is made in the background does not keep the group's calls from running.
+void group_with_a_new_communicator(Rank& self) {
+  const Comm comm(self.join());
+  pithConfig_t config = not_blocking();
+  pithComm_t other = nullptr;
+  std::int64_t one = 1;
+  const pithUniqueId id = self.id(1);
+  ok(pithGroupStart());
+  ok(pithCommInitRankConfig(&other, self.size, id, self.rank, &config));
+  ok(pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr));
+  ensure(pithGroupEnd() == pithInProgress, "not in progress");
+  ensure(one == self.size, "the group's call did not run");
+  ensure(await(other) == pithSuccess, "not made");
+  ok(pithCommDestroy(other));
+}
+
+void abort_of_a_lonely_split(Rank& self) {
+  pithComm_t comm = join_in_background(self, 0);
+  if (self.rank == 0) {
+    pithComm_t child = nullptr;
+    ensure(pithCommSplit(comm, 0, 0, &child, nullptr) == pithInProgress, "not in progress");
+    sleep_s(0.1);
+  }
+  self.meet();
+  const double begin = now_s();
+  ok(pithCommAbort(comm));
+  ensure(now_s() - begin < 3, "the abort waited for the split");
+}
+
+void call_in_the_background(Rank& self) {
+  pithComm_t comm = join_in_background(self, 0);
+  std::int64_t one = 1;
+  const auto sum = [&] { return pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr); };
+  ensure(sum() == pithInProgress, "not in progress");
+  ensure(await(comm) == pithSuccess && one == self.size, "a wrong sum");
+  self.meet();
+  if (self.rank == 0) ensure(sum() == pithInProgress, "not in progress");
+  const double begin = now_s();
+  ok(pithCommAbort(comm));
+  ensure(now_s() - begin < 3, "the abort waited for the call");
+}
+
+// Others may ask and abort while a thread of the library still makes the communicator.
+void end_before_it_is_made(Rank& self) {
+  pithConfig_t config = not_blocking();
+  pithComm_t comm = nullptr;
+  const pithUniqueId id = self.id();
+  ensure(pithCommInitRankConfig(&comm, self.size, id, self.rank, &config) == pithInProgress,
+         "not in progress");
+  pithResult_t result = pithSuccess;
+  for (int i = 0; i < 1000 && result != pithRemoteError; ++i) {
+    ensure(std::string(pithGetLastError(comm)).empty(), "an error too early");
+    ok(pithCommGetAsyncError(comm, &result));
+    ensure(result == pithInProgress || result == pithSuccess, "not in progress");
+  }
+  ok(pithCommAbort(comm));
+}
+
+}  // namespace
+
+TEST_CASE("abort while a call waits for its memory", "[failure][threads]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, abort_in_a_call_on_shared_memory) == "");
+  }
+}
+
+TEST_CASE("a group makes a communicator in the background and calls another", "[groups]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, setup, group_with_a_new_communicator) == "");
+  }
+}
+
+TEST_CASE("a handle with blocking = 0 is aborted before it is ready", "[failure][threads]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, setup, end_before_it_is_made) == "");
+  }
+}
+
+TEST_CASE("a handle with blocking = 0 is aborted", "[failure]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, setup, call_in_the_background) == "");
+    CHECK(run(2, setup, abort_of_a_lonely_split) == "");
+  }
+}
