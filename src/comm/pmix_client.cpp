@@ -17,6 +17,7 @@ namespace {
 // are not needed for a build.
 constexpr int success = 0;
 constexpr std::uint8_t to_all = 3;  // PMIX_GLOBAL
+constexpr std::uint16_t is_bool = 1;
 constexpr std::uint16_t is_string = 3;
 constexpr std::uint16_t is_int = 6;
 
@@ -30,6 +31,7 @@ struct Value {
   union {
     char* text;
     int number;
+    bool flag;
     char room[24];  // of the largest member
   } data;
 };
@@ -41,6 +43,14 @@ struct Option {
 };
 static_assert(sizeof(Value) == 32 && sizeof(Option) == 552, "as libpmix has them");
 
+Option timeout_of(double seconds) {
+  Option option{};
+  std::strcpy(option.key, "pmix.timeout");
+  option.value.type = is_int;
+  option.value.data.number = static_cast<int>(std::ceil(std::max(1.0, seconds)));
+  return option;
+}
+
 }  // namespace
 
 struct PmixClient::Library {
@@ -48,6 +58,7 @@ struct PmixClient::Library {
   int (*finalize)(const Option*, std::size_t) = nullptr;
   int (*put)(std::uint8_t, const char*, Value*) = nullptr;
   int (*commit)() = nullptr;
+  int (*fence)(const Process*, std::size_t, const Option*, std::size_t) = nullptr;
   int (*get)(const Process*, const char*, const Option*, std::size_t, Value**) = nullptr;
   const char* (*text_of)(int) = nullptr;
 
@@ -77,6 +88,7 @@ Expected<PmixClient::Library*> PmixClient::Library::load() {
     find(library.finalize, "PMIx_Finalize");
     find(library.put, "PMIx_Put");
     find(library.commit, "PMIx_Commit");
+    find(library.fence, "PMIx_Fence");
     find(library.get, "PMIx_Get");
     find(library.text_of, "PMIx_Error_string");
     return missing;
@@ -120,14 +132,22 @@ Error PmixClient::put(const std::string& key, const std::string& value) {
   return status == success ? Error() : library_->error(status, fmt::format("put {}", key));
 }
 
+Error PmixClient::fence(double timeout_s) {
+  Option options[2] = {timeout_of(timeout_s), {}};
+  std::strcpy(options[1].key, "pmix.collect");
+  options[1].value.type = is_bool;
+  options[1].value.data.flag = true;
+  const int status = library_->fence(nullptr, 0, options, 2);
+  if (status == success) return {};
+  const Error cause = library_->error(status, "waiting for all ranks of the job");
+  return {Code::remote, cause.message()};
+}
+
 Expected<std::string> PmixClient::get(int rank, const std::string& key, double timeout_s) {
   Process from{};
   job_.copy(from.job, sizeof from.job - 1);
   from.rank = static_cast<std::uint32_t>(rank);
-  Option timeout{};
-  std::strcpy(timeout.key, "pmix.timeout");
-  timeout.value.type = is_int;
-  timeout.value.data.number = static_cast<int>(std::ceil(std::max(1.0, timeout_s)));
+  const Option timeout = timeout_of(timeout_s);
   Value* got = nullptr;
   const int status = library_->get(&from, key.c_str(), &timeout, 1, &got);
   if (status != success || !got) {

@@ -19,9 +19,11 @@ class PmixClient {
   PmixClient& operator=(PmixClient&& other) noexcept;
   ~PmixClient();
 
-  // For the other processes of the job.
+  // For the other processes of the job, after the next fence.
   Error put(const std::string& key, const std::string& value);
-  // What that rank has put, or puts within the time.
+  // Waits for all processes of the job.
+  Error fence(double timeout_s);
+  // What that rank has put before the last fence.
   Expected<std::string> get(int rank, const std::string& key, double timeout_s);
 
  private:

@@ -76,7 +76,7 @@ class Exchange {
     }
     const Expected<std::string> told = launch.way == Launch::Way::pmi
                                            ? by_pmi(launch, key, mine, settings)
-                                           : by_pmix(launch, key, mine, settings);
+                                           : by_pmix(key, mine, settings);
     if (!told) return told.error();
     return launch.rank == 0 ? id : from_hex(*told);
   }
@@ -106,18 +106,19 @@ class Exchange {
     return mine.empty() ? pmi_->get(key, deadline) : mine;
   }
 
-  // Without a barrier: whoever asks for the value waits for it, and no one else waits for a rank
-  // that is missing; the bootstrap root names it.
-  Expected<std::string> by_pmix(const Launch&, const std::string& key, const std::string& mine,
+  Expected<std::string> by_pmix(const std::string& key, const std::string& mine,
                                 const Settings& settings) {
     if (!pmix_) {
       Expected<PmixClient> client = PmixClient::open();
       if (!client) return client.error();
       pmix_ = std::move(*client);
     }
-    if (mine.empty()) return pmix_->get(0, key, settings.init_timeout);
-    if (Error error = pmix_->put(key, mine)) return error;
-    return mine;
+    if (!mine.empty()) {
+      if (Error error = pmix_->put(key, mine)) return error;
+    }
+    if (Error error = pmix_->fence(settings.init_timeout)) return error;
+    if (!mine.empty()) return mine;
+    return pmix_->get(0, key, settings.init_timeout);
   }
 
   std::mutex mutex_;
