@@ -119,7 +119,9 @@ Expected<std::string> PmiWire::get(std::string_view key, std::uint64_t deadline_
 }
 
 Error PmiWire::barrier(std::uint64_t deadline_ns) {
-  return ask("cmd=barrier_in", "barrier_out", deadline_ns).error();
+  const Error error = ask("cmd=barrier_in", "barrier_out", deadline_ns).error();
+  if (!error) return {};
+  return {Code::remote, fmt::format("waiting for all ranks of the job: {}", error.message())};
 }
 
 }  // namespace pith

@@ -44,7 +44,7 @@ Expected<UniqueId> from_hex(std::string_view text) {
     if (high > 15 || low > 15) break;
     bytes[i] = static_cast<char>(high * 16 + low);
   }
-  const Expected<UniqueId> id = UniqueId::load(bytes);
+  Expected<UniqueId> id = UniqueId::load(bytes);
   if (id) return id;
   return Error(Code::system, "what came through the launcher is no id of rank 0");
 }
@@ -150,7 +150,7 @@ Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id
                 const Settings& settings) {
   const std::uint64_t until = monotonic_ns() + rebind_ns;
   while (true) {
-    const Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
+    Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
     if (!error || monotonic_ns() > until) return error;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
