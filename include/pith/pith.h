@@ -135,6 +135,13 @@ PITH_API pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueI
  * communicator is ready once pithCommGetAsyncError gives pithSuccess. */
 PITH_API pithResult_t pithCommInitRankConfig(pithComm_t* comm, int nranks, pithUniqueId id,
                                              int rank, pithConfig_t* config);
+/* Rank, size and the way to the other ranks from what mpirun (Open MPI, MPICH), srun or torchrun
+ * has put into the environment, or PITH_RANK, PITH_SIZE and PITH_ROOT=host:port, which go first.
+ * Collective over the ranks so started; every call makes a communicator of its own. Under mpirun
+ * (PMIx, PMI) rank 0's id with a random secret goes through the launcher; else the secret is
+ * PITH_SECRET or the content of PITH_SECRET_FILE, and without one all must be on one host, unless
+ * PITH_INSECURE=1. */
+PITH_API pithResult_t pithCommInitEnv(pithComm_t* comm);
 /* n ranks in this process. devices NULL: host ranks. */
 PITH_API pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices);
 /* Finalize waits for work in flight; Destroy finalizes and frees; Abort makes running calls on

@@ -37,11 +37,17 @@ Start IdPipe::meet(int process, int processes) {
   return start;
 }
 
+// The first communicator is only there to carry an id of which each thread can make its ranks.
 Start start_from_environment() {
-  throw std::runtime_error(
-      "--ranks is not given, expected the number of local ranks: starting as a rank of mpirun, "
-      "srun "
-      "or torchrun is not available in this version");
+  pithComm_t comm = nullptr;
+  must(pithCommInitEnv(&comm), "--ranks is not given: pithCommInitEnv");
+  Start start;
+  must(pithCommUserRank(comm, &start.process), "pithCommUserRank");
+  must(pithCommCount(comm, &start.processes), "pithCommCount");
+  if (start.process == 0) must(pithGetUniqueId(&start.id), "pithGetUniqueId");
+  must(pithBcast(&start.id, sizeof(start.id), pithUint8, 0, comm, nullptr), "pithBcast");
+  must(pithCommDestroy(comm), "pithCommDestroy");
+  return start;
 }
 
 }  // namespace pith_perf

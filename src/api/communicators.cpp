@@ -6,6 +6,8 @@
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/start.hpp"
+#include "core/log.hpp"
 
 using namespace pith;
 using namespace pith::api;
@@ -83,6 +85,14 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
   return {Code::in_progress, "the communicator is being made"};
 }
 
+Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
+  const auto make = [id, rank, nranks] { return Communicator::init_rank(id, rank, nranks); };
+  Group& group = Group::of_this_thread();
+  if (!group.open()) return create(comm, options, make);
+  group.add([comm, options, make] { return create(comm, options, make); });
+  return {};
+}
+
 Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
                 int rank, const pithConfig_t* config) {
   if (Error error = check_pointer(function, "comm", comm)) return error;
@@ -91,13 +101,7 @@ Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUn
   if (!loaded) return loaded.error();
   const Expected<Options> options = read_config(function, config, {});
   if (!options) return options.error();
-  const auto make = [nranks, rank, unique = *loaded] {
-    return Communicator::init_rank(unique, rank, nranks);
-  };
-  Group& group = Group::of_this_thread();
-  if (!group.open()) return create(comm, *options, make);
-  group.add([comm, options = *options, make] { return create(comm, options, make); });
-  return {};
+  return join(comm, *loaded, rank, nranks, *options);
 }
 
 // A descendant of `comm`. With blocking = 0 its handle appears when comm is ready again.
@@ -212,6 +216,18 @@ pithResult_t pithCommInitRankConfig(pithComm_t* comm, int nranks, pithUniqueId i
                                     pithConfig_t* config) {
   return guarded(
       [&] { return init_rank("pithCommInitRankConfig", comm, nranks, id, rank, config); });
+}
+
+pithResult_t pithCommInitEnv(pithComm_t* comm) {
+  return guarded([&] {
+    if (Error error = check_pointer("pithCommInitEnv", "comm", comm)) return error;
+    const Expected<Settings> settings = settings_from_environment();
+    if (!settings) return settings.error();
+    set_log_level(settings->log);
+    const Expected<Start> start = start_from_environment(*settings);
+    if (!start) return start.error();
+    return join(comm, start->id, start->rank, start->size, {});
+  });
 }
 
 pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {

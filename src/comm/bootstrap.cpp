@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "comm/blob.hpp"
 #include "core/clock.hpp"
@@ -14,6 +16,17 @@ namespace {
 // The root gives up first and says who is missing; a rank alone could only say that it waited.
 constexpr double grace_s = 2;
 
+// Between two calls at a root that does not listen yet.
+constexpr std::chrono::milliseconds least_pause{5};
+constexpr std::chrono::milliseconds most_pause{200};
+
+// Who calls a free port of their own host often enough reaches themselves in the end: the system
+// may give that port to the caller.
+bool is_own_echo(int fd) {
+  const Expected<Address> own = local_address(fd);
+  return own && format_address(*own) == peer_name(fd);
+}
+
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
@@ -23,21 +36,41 @@ std::span<std::byte> bytes_of(std::string& text) {
 Gatherer::Gatherer(double timeout_s)
     : deadline_ns_(monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9)) {}
 
-Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {
-  Bootstrap bootstrap(timeout_s);
+Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   const Expected<Address> root = parse_address(id.address);
+  refused = !root;
   if (!root) return root.error();
-  Expected<Descriptor> connection = connect_to(*root, bootstrap.deadline_ns_);
+  Expected<Descriptor> connection = connect_to(*root, deadline_ns_);
   if (!connection) {
     return Error(Code::remote,
                  fmt::format("cannot reach the bootstrap root: {}", connection.error().message()));
   }
-  bootstrap.connection_ = std::move(*connection);
-  Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
-  if (Error error = shake_hands(handshake, bootstrap.connection_.get(), bootstrap.deadline_ns_)) {
-    return error;
+  if (is_own_echo(connection->get())) {
+    return Error(Code::remote,
+                 fmt::format("cannot reach the bootstrap root: nobody listens at {}", id.address));
   }
-  return bootstrap;
+  connection_ = std::move(*connection);
+  Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
+  const Error error = shake_hands(handshake, connection_.get(), deadline_ns_);
+  refused = handshake.refused();
+  if (!refused || !id.known_before) return error;
+  return Error(Code::remote,
+               fmt::format("{}: PITH_SECRET or PITH_SECRET_FILE differs between rank {} and "
+                           "rank 0, or another job has taken this port",
+                           error.message(), rank));
+}
+
+Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {
+  Bootstrap bootstrap(timeout_s);
+  std::chrono::milliseconds pause = least_pause;
+  while (true) {
+    bool refused = false;
+    const Error error = bootstrap.call(id, rank, ranks, refused);
+    if (!error) return bootstrap;
+    if (!id.known_before || refused || monotonic_ns() > bootstrap.deadline_ns_) return error;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, most_pause);
+  }
 }
 
 // Outside of a gather the root says nothing, unless the start-up has failed.

@@ -46,6 +46,9 @@ class Bootstrap final : public Gatherer {
   Expected<std::string> host() const;
 
  private:
+  // One call at the root. `refused` is set where another call would have the same end.
+  Error call(const UniqueId& id, int rank, int ranks, bool& refused);
+
   Descriptor connection_;
 };
 

@@ -18,6 +18,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
+constexpr std::chrono::microseconds most_nap{20'000};
 
 ControlOptions options_of(int rank, int ranks, const Settings& settings) {
   ControlOptions options;
@@ -31,9 +32,12 @@ ControlOptions options_of(int rank, int ranks, const Settings& settings) {
 void depart(ControlSeat& seat, ControlPlane& plane) {
   const std::uint64_t patience = plane.dead().empty() ? goodbye_ns : goodbye_ns / 4;
   const std::uint64_t until = monotonic_ns() + patience;
+  // Where hundreds of ranks leave one host, those that ask too often keep the others from leaving.
+  std::chrono::microseconds nap{100};
   while (!plane.try_to_leave() && monotonic_ns() < until) {
     ControlThread::instance().wake();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 3 / 2, most_nap);
   }
   ControlThread::instance().remove(seat);
   plane.close();
@@ -44,8 +48,12 @@ class TcpSeat final : public ControlSeat {
  public:
   TcpSeat(int rank, int ranks, const Secret& secret, std::string host, const Settings& settings)
       : ControlSeat(options_of(rank, ranks, settings), wire_, secret, std::move(host)),
-        wire_(
-            {rank, ranks, secret, settings.heartbeat, {settings.port_first, settings.port_last}}) {}
+        wire_({rank,
+               ranks,
+               secret,
+               settings.heartbeat,
+               settings.init_timeout,
+               {settings.port_first, settings.port_last}}) {}
   ~TcpSeat() override {
     if (running_) depart(*this, plane_);
     wire_.close(monotonic_ns() + goodbye_ns);

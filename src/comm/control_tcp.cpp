@@ -18,7 +18,7 @@ namespace pith {
 namespace {
 
 constexpr const char* purpose = "control";
-constexpr std::uint64_t handshake_ns = 10'000'000'000;
+constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of a stranger
 constexpr std::size_t most_strangers = 256;
 // A message of no bytes says that its sender leaves; what follows it is the end.
 constexpr std::uint32_t goodbye = 0;
@@ -172,6 +172,7 @@ void ControlTcp::shake(Link& link) {
   if (link.state == State::connecting) {
     if (!connected(link)) return;
     link.state = State::shaking;
+    link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.handshake_s * 1e9);
   }
   const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
   if (!want) return end(link, want.error().message());

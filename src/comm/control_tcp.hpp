@@ -23,6 +23,7 @@ struct ControlTcpOptions {
   int ranks = 1;
   Secret secret{};
   double heartbeat_s = 10;
+  double handshake_s = 120;  // a peer whose kernel answers may be busy, as at the start of many
   PortRange ports;
 };
 

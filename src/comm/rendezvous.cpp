@@ -47,6 +47,7 @@ class Server {
   Server(Descriptor listener, UniqueId id, double timeout_s)
       : listener_(std::move(listener)),
         id_(std::move(id)),
+        one_meeting_(id_.known_before),
         timeout_ns_(static_cast<std::uint64_t>(timeout_s * static_cast<double>(second_ns))) {}
 
   void serve(const std::atomic<bool>& stop);
@@ -61,11 +62,13 @@ class Server {
   void finish_round();
   void check_leavers();
   void fail_all(const std::string& why);
+  void close_door();
   bool has_blob(const Guest& guest) const;
   std::string missing() const;
 
   Descriptor listener_;
   UniqueId id_;
+  const bool one_meeting_;  // its port is needed again
   std::uint64_t timeout_ns_;
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
   std::list<Guest> guests_;
@@ -120,7 +123,12 @@ void Server::join(Guest& guest) {
   Guest*& seat = ranks_[static_cast<std::size_t>(greeting.from)];
   if (seat) return refuse(fmt::format("rank {} joined twice", greeting.from));
   seat = &guest;
-  ++joined_;
+  if (++joined_ == ranks_.size()) close_door();
+}
+
+// Before any rank can know that the meeting is over, and ask for the port again.
+void Server::close_door() {
+  if (one_meeting_) listener_.reset();
 }
 
 bool Server::has_blob(const Guest& guest) const {
@@ -177,6 +185,7 @@ void Server::check_leavers() {
 void Server::fail_all(const std::string& why) {
   if (std::exchange(failed_, true)) return;
   log(LogLevel::info, "start-up failed: " + why);
+  close_door();
   for (Guest& guest : guests_) {
     if (guest.joined && !guest.gone) append_blob(guest.out, why, BlobHeader::Kind::failure);
   }
@@ -277,6 +286,14 @@ Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, P
   }
   Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
   return id;
+}
+
+Error Rendezvous::open_at(const std::string& host, std::uint16_t port, const UniqueId& id,
+                          double timeout_s) {
+  Expected<Descriptor> listener = listen_on(host, {port, port, "PITH_PORT"});
+  if (!listener) return listener.error();
+  Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
+  return {};
 }
 
 }  // namespace pith

@@ -15,6 +15,9 @@ struct UniqueId {
 
   Secret secret{};
   std::string address;  // of the root
+  // The address was fixed before the root listened, so a rank that finds nobody there calls again.
+  // Not stored.
+  bool known_before = false;
 
   // Error where the bytes were not made by `store`.
   static Expected<UniqueId> load(std::span<const char, bytes> from);

@@ -15,6 +15,8 @@ namespace {
 
 using Scope = SettingInfo::Scope;
 
+constexpr int most_ranks = 1 << 20;
+
 Error bad_value(std::string_view name, const std::string& text, std::string_view expected) {
   return {Code::invalid_argument,
           fmt::format("PITH_{} is \"{}\", expected {}", name, text, expected)};
@@ -96,6 +98,25 @@ Error set_port_range(const std::string& text, Settings& settings) {
   return {};
 }
 
+Error set_root(const std::string& text, Settings& settings) {
+  const std::size_t colon = text.rfind(':');
+  std::uint16_t port = 0;
+  constexpr std::uint16_t least = 1;
+  constexpr std::uint16_t most = 65535;
+  const bool whole = colon != std::string::npos && colon > 0 &&
+                     !set_integer("ROOT", text.substr(colon + 1), least, most, port);
+  const std::string_view host = std::string_view(text).substr(0, whole ? colon : 0);
+  const bool bracketed = host.starts_with('[') && host.ends_with(']') && host.size() > 2;
+  if (host.empty() || (!bracketed && host.find_first_of(":[]") != std::string::npos)) {
+    return bad_value("ROOT", text, "host:port or [IPv6 address]:port, where rank 0 is to listen");
+  }
+  settings.root = text;
+  return {};
+}
+
+// Tells that there is one, and no more.
+std::string veil(const std::string& secret) { return secret.empty() ? "" : "(set)"; }
+
 constexpr std::array table{
     SettingInfo{"ALGO", Scope::agreed, "algorithms to use, as collective:name[,...]",
                 [](const Settings& s) { return s.algo; },
@@ -151,6 +172,46 @@ constexpr std::array table{
                   return s.port_first == 0 ? "" : fmt::format("{}-{}", s.port_first, s.port_last);
                 },
                 [](Settings& s, const std::string& text) { return set_port_range(text, s); }},
+    SettingInfo{"RANK", Scope::local, "this rank, by hand; with SIZE and ROOT, before any launcher",
+                [](const Settings& s) { return s.rank < 0 ? "" : std::to_string(s.rank); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("RANK", text, 0, most_ranks - 1, s.rank);
+                }},
+    SettingInfo{"SIZE", Scope::local, "number of ranks, by hand; with RANK and ROOT",
+                [](const Settings& s) { return s.size == 0 ? "" : std::to_string(s.size); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("SIZE", text, 1, most_ranks, s.size);
+                }},
+    SettingInfo{"ROOT", Scope::local, "host:port where rank 0 listens, by hand; with RANK and SIZE",
+                [](const Settings& s) { return s.root; },
+                [](Settings& s, const std::string& text) { return set_root(text, s); }},
+    SettingInfo{"PORT", Scope::local,
+                "port where rank 0 listens under torchrun and srun; else derived from theirs",
+                [](const Settings& s) { return s.port == 0 ? "" : std::to_string(s.port); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer<std::uint16_t>("PORT", text, 1, 65535, s.port);
+                }},
+    SettingInfo{"SECRET", Scope::local,
+                "what only this job's ranks know, when started by torchrun, srun or by hand",
+                [](const Settings& s) { return veil(s.secret); },
+                [](Settings& s, const std::string& text) {
+                  s.secret = text;
+                  return Error();
+                }},
+    SettingInfo{"SECRET_FILE", Scope::local, "file that holds the secret, instead of SECRET",
+                [](const Settings& s) { return s.secret_file; },
+                [](Settings& s, const std::string& text) {
+                  s.secret_file = text;
+                  return Error();
+                }},
+    SettingInfo{"INSECURE", Scope::local,
+                "1: start on several hosts without a secret; whoever reaches the port can join",
+                [](const Settings& s) { return std::string(s.insecure ? "1" : "0"); },
+                [](Settings& s, const std::string& text) {
+                  if (text != "0" && text != "1") return bad_value("INSECURE", text, "0 or 1");
+                  s.insecure = text == "1";
+                  return Error();
+                }},
     SettingInfo{"INIT_TIMEOUT", Scope::local, "seconds to wait for all ranks at start-up",
                 [](const Settings& s) { return fmt::format("{}", s.init_timeout); },
                 [](Settings& s, const std::string& text) {
@@ -206,6 +267,15 @@ Expected<Settings> settings_from_environment() {
 bool in_environment(const std::string& name) {
   const char* text = std::getenv(name.c_str());
   return text && *text;
+}
+
+Variables variables_from_environment(std::span<const std::string_view> names) {
+  Variables found;
+  for (const std::string_view name : names) {
+    const char* text = std::getenv(std::string(name).c_str());
+    if (text && *text) found.emplace(name, text);
+  }
+  return found;
 }
 
 std::string agreed_text(const Settings& settings) {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +26,13 @@ struct Settings {
   std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
   std::uint16_t port_first = 0;  // 0: any free port
   std::uint16_t port_last = 0;
+  int rank = -1;           // of pithCommInitEnv, by hand; -1: from the launcher
+  int size = 0;            // 0: from the launcher
+  std::string root;        // host:port; empty: from the launcher
+  std::uint16_t port = 0;  // of the bootstrap root; 0: derived from the launcher's variables
+  std::string secret;
+  std::string secret_file;
+  bool insecure = false;
   double init_timeout = 120;
   double timeout = 300;  // 0: never
   double heartbeat = 10;
@@ -50,6 +59,10 @@ Expected<Settings> settings_from_environment();
 // Whether the environment sets a variable of this whole name: settings of libraries that we use are
 // the user's first.
 bool in_environment(const std::string& name);
+
+// Those of the named variables that are set, with their values: what launchers tell their ranks.
+using Variables = std::map<std::string, std::string, std::less<>>;
+Variables variables_from_environment(std::span<const std::string_view> names);
 
 // "name=value" lines of the agreed settings, and what differs between two such texts: empty, or
 // "PITH_CHUNK is 65536 there and 4096 here".

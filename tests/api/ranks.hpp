@@ -39,7 +39,7 @@ struct Setup {
 std::vector<Setup> every_link();
 std::string name_of(const Setup& setup);
 
-inline constexpr int most_ranks = 64;
+inline constexpr int most_ranks = 256;
 inline constexpr int ids = 8;
 
 struct Shared;

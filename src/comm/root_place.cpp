@@ -1,0 +1,82 @@
+#include "comm/root_place.hpp"
+
+#include <fmt/format.h>
+#include <netdb.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "comm/listen_host.hpp"
+#include "transport/interfaces.hpp"
+#include "transport/socket.hpp"
+
+namespace pith {
+
+namespace {
+
+bool is_ip6(std::string_view host) { return host.find(':') != std::string_view::npos; }
+
+std::string with_port(const std::string& host, std::uint16_t port) {
+  return is_ip6(host) ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+// A name's address in numbers. All ranks must come to the same family, so IPv4 goes first
+// unless another one is asked for.
+Expected<std::string> resolve_name(const std::string& name, const std::string& family) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  const int status = ::getaddrinfo(name.c_str(), nullptr, &hints, &first);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(first, ::freeaddrinfo);
+  if (status != 0) {
+    return Error(Code::system, fmt::format("the host of rank 0, \"{}\", has no address: {}", name,
+                                           ::gai_strerror(status)));
+  }
+  const int wanted = family == "AF_INET6" ? AF_INET6 : AF_INET;
+  const addrinfo* best = first;
+  while (best && best->ai_family != wanted) best = best->ai_next;
+  if (!best) best = first;
+  Address address;
+  address.length = best->ai_addrlen;
+  std::memcpy(&address.storage, best->ai_addr, best->ai_addrlen);
+  return format_host(address);
+}
+
+Expected<bool> is_ours(const std::string& host) {
+  const Expected<std::vector<Interface>> interfaces = list_interfaces();
+  if (!interfaces) return interfaces.error();
+  return std::any_of(interfaces->begin(), interfaces->end(),
+                     [&](const Interface& one) { return one.host == host; });
+}
+
+}  // namespace
+
+Expected<RootPlace> find_root(const Launch& launch, const Settings& settings) {
+  RootPlace place;
+  place.loopback = launch.one_host || is_loopback(launch.host);
+  if (place.loopback) {
+    const bool six = launch.host == "::1" || settings.socket_family == "AF_INET6";
+    const bool numeric = launch.host.starts_with("127.");
+    place.listen = numeric ? launch.host : six ? "::1" : "127.0.0.1";
+    place.address = with_port(place.listen, launch.port);
+    return place;
+  }
+  const Expected<std::string> host = resolve_name(launch.host, settings.socket_family);
+  if (!host) return host.error();
+  place.listen = *host;
+  place.address = with_port(*host, launch.port);
+  if (launch.rank != 0) return place;
+  // A host's own name may stand for a loopback address in its own table, and an address may belong
+  // to a router in front of it: then rank 0 listens everywhere, and begins at its own interface.
+  const Expected<bool> ours = is_ours(*host);
+  if (!ours) return ours.error();
+  if (*ours) return place;
+  const Expected<std::string> own = root_host(settings);
+  if (!own) return own.error();
+  place.listen = is_ip6(*own) ? "::" : "0.0.0.0";
+  place.address = with_port(*own, launch.port);
+  return place;
+}
+
+}  // namespace pith

@@ -1,0 +1,188 @@
+#include "comm/start.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "comm/job_secret.hpp"
+#include "comm/listen_host.hpp"
+#include "comm/pmi_wire.hpp"
+#include "comm/pmix_client.hpp"
+#include "comm/rendezvous.hpp"
+#include "comm/root_place.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+#include "core/per_process.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint64_t second_ns = 1'000'000'000;
+// How long a port may be in use by a root of ours that is just ending.
+constexpr std::uint64_t rebind_ns = 2 * second_ns;
+
+std::uint64_t deadline_of(const Settings& settings) {
+  return monotonic_ns() + static_cast<std::uint64_t>(settings.init_timeout * 1e9);
+}
+
+std::string to_hex(std::span<const char> bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+Expected<UniqueId> from_hex(std::string_view text) {
+  char bytes[UniqueId::bytes] = {};
+  constexpr std::string_view digits = "0123456789abcdef";
+  for (std::size_t i = 0; i < sizeof bytes && text.size() == 2 * sizeof bytes; ++i) {
+    const std::size_t high = digits.find(text[2 * i]);
+    const std::size_t low = digits.find(text[2 * i + 1]);
+    if (high > 15 || low > 15) break;
+    bytes[i] = static_cast<char>(high * 16 + low);
+  }
+  Expected<UniqueId> id = UniqueId::load(bytes);
+  if (id) return id;
+  return Error(Code::system, "what came through the launcher is no id of rank 0");
+}
+
+std::string to_text(const UniqueId& id) {
+  char bytes[UniqueId::bytes];
+  id.store(bytes);
+  return to_hex(bytes);
+}
+
+// The ids of this process that went through its launcher. The connection to it stays open to the
+// end, for launchers let a process come and go only once.
+class Exchange {
+ public:
+  static Exchange& instance() {
+    static PerProcess<Exchange> exchange;
+    return exchange.get();
+  }
+
+  Expected<UniqueId> hand_out(const Launch& launch, const Settings& settings) {
+    const std::lock_guard lock(mutex_);
+    const std::string key = fmt::format("pith-id-{}", count_++);
+    std::string mine;
+    Expected<UniqueId> id = UniqueId();
+    if (launch.rank == 0) {
+      id = open_root(launch, settings);
+      if (!id) return id;
+      mine = to_text(*id);
+    }
+    const Expected<std::string> told = launch.way == Launch::Way::pmi
+                                           ? by_pmi(launch, key, mine, settings)
+                                           : by_pmix(key, mine, settings);
+    if (!told) return told.error();
+    return launch.rank == 0 ? id : from_hex(*told);
+  }
+
+ private:
+  // It carries a random secret. Where all ranks share a host nothing listens to a network.
+  static Expected<UniqueId> open_root(const Launch& launch, const Settings& settings) {
+    if (!launch.one_host || !settings.host.empty() || !settings.ifname.empty()) {
+      return Rendezvous::open(settings);
+    }
+    return Rendezvous::open(settings.socket_family == "AF_INET6" ? "::1" : "127.0.0.1",
+                            settings.init_timeout, {settings.port_first, settings.port_last});
+  }
+
+  Expected<std::string> by_pmi(const Launch& launch, const std::string& key,
+                               const std::string& mine, const Settings& settings) {
+    const std::uint64_t deadline = deadline_of(settings);
+    if (!pmi_) {
+      Expected<PmiWire> wire = PmiWire::open(launch.pmi_fd, deadline);
+      if (!wire) return wire.error();
+      pmi_ = std::move(*wire);
+    }
+    if (!mine.empty()) {
+      if (Error error = pmi_->put(key, mine, deadline)) return error;
+    }
+    if (Error error = pmi_->barrier(deadline)) return error;
+    return mine.empty() ? pmi_->get(key, deadline) : mine;
+  }
+
+  Expected<std::string> by_pmix(const std::string& key, const std::string& mine,
+                                const Settings& settings) {
+    if (!pmix_) {
+      Expected<PmixClient> client = PmixClient::open();
+      if (!client) return client.error();
+      pmix_ = std::move(*client);
+    }
+    if (!mine.empty()) {
+      if (Error error = pmix_->put(key, mine)) return error;
+    }
+    if (Error error = pmix_->fence(settings.init_timeout)) return error;
+    if (!mine.empty()) return mine;
+    return pmix_->get(0, key, settings.init_timeout);
+  }
+
+  std::mutex mutex_;
+  unsigned count_ = 0;
+  std::optional<PmiWire> pmi_;
+  std::optional<PmixClient> pmix_;
+};
+
+// Without a secret strangers on the network could join, so only loopback will do.
+Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
+                            const Settings& settings) {
+  const Expected<std::string> text = secret_text(settings);
+  if (!text) return text.error();
+  if (text->empty() && !place.loopback) {
+    if (!settings.insecure) {
+      return Error(Code::invalid_usage,
+                   fmt::format("ranks started by {} meet at {}, which other hosts can reach, and "
+                               "there is no secret: set PITH_SECRET or PITH_SECRET_FILE to the "
+                               "same on all ranks, or PITH_INSECURE=1 on a network you trust",
+                               launch.launcher, place.address));
+    }
+    log(LogLevel::warn,
+        fmt::format("PITH_INSECURE=1: whoever reaches {} can join this job", place.address));
+  }
+  return derive_secret(*text, launch.job);
+}
+
+Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id,
+                const Settings& settings) {
+  const std::uint64_t until = monotonic_ns() + rebind_ns;
+  while (true) {
+    Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
+    if (!error || monotonic_ns() > until) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+Expected<UniqueId> meet_at_address(const Launch& launch, const Settings& settings) {
+  const Expected<RootPlace> place = find_root(launch, settings);
+  if (!place) return place.error();
+  const Expected<Secret> secret = secret_for(launch, *place, settings);
+  if (!secret) return secret.error();
+  UniqueId id;
+  id.secret = *secret;
+  id.address = place->address;
+  id.known_before = true;
+  if (launch.rank != 0) return id;
+  if (Error error = listen_at(*place, launch, id, settings)) return error;
+  return id;
+}
+
+}  // namespace
+
+Expected<Start> start_from_environment(const Settings& settings) {
+  const Expected<Launch> launch =
+      read_launch(variables_from_environment(launch_variables()), settings);
+  if (!launch) return launch.error();
+  Start start{launch->rank, launch->size, {}};
+  const Expected<UniqueId> id = launch->way == Launch::Way::address
+                                    ? meet_at_address(*launch, settings)
+                                    : Exchange::instance().hand_out(*launch, settings);
+  if (!id) return id.error();
+  start.id = *id;
+  return start;
+}
+
+}  // namespace pith

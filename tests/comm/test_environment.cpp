@@ -1,0 +1,209 @@
+// pithCommInitEnv between processes that look as if a launcher had started them.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "../api/ranks.hpp"
+#include "catch.hpp"
+#include "comm/pmi_wire.hpp"
+#include "core/clock.hpp"
+#include "transport/socket.hpp"
+
+using namespace pith;
+using namespace ranks;
+
+namespace {
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+// One that nobody uses, below those that the system gives to connections.
+int free_port() {
+  const auto least = static_cast<std::uint16_t>(20'000 + getpid() % 9'000);
+  const Expected<Descriptor> probe =
+      listen_on("127.0.0.1", {least, static_cast<std::uint16_t>(least + 500)});
+  REQUIRE(probe);
+  const std::string own = format_address(*local_address(probe->get()));
+  return std::stoi(own.substr(own.find(':') + 1));
+}
+
+// As torchrun on one host; the port of the root is PITH_PORT.
+void as_torchrun(const Rank& self, int port) {
+  set("RANK", std::to_string(self.rank));
+  set("WORLD_SIZE", std::to_string(self.size));
+  set("LOCAL_WORLD_SIZE", std::to_string(self.size));
+  set("MASTER_ADDR", "localhost");
+  set("MASTER_PORT", "29500");
+  set("PITH_PORT", std::to_string(port));
+}
+
+void by_hand(const Rank& self, const std::string& root) {
+  set("PITH_RANK", std::to_string(self.rank));
+  set("PITH_SIZE", std::to_string(self.size));
+  set("PITH_ROOT", root);
+}
+
+void as_srun(const Rank& self, int port) {
+  set("SLURM_PROCID", std::to_string(self.rank));
+  set("SLURM_NTASKS", std::to_string(self.size));
+  set("SLURM_STEP_ID", "0");
+  set("SLURM_JOB_ID", std::to_string(getppid()));
+  set("SLURM_NNODES", "1");
+  set("SLURM_NODELIST", "node[1-1]");
+  set("PITH_PORT", std::to_string(port));
+}
+
+// Twice, so that the second meeting finds its port free again.
+void start_twice_and_sum(Rank& self) {
+  for (int round = 0; round < 2; ++round) {
+    pithComm_t made = nullptr;
+    ok(pithCommInitEnv(&made));
+    const Comm comm(made);
+    int rank = -1;
+    int size = 0;
+    ok(pithCommUserRank(comm, &rank));
+    ok(pithCommCount(comm, &size));
+    ensure(rank == self.rank && size == self.size, "another place");
+    std::int32_t sum = 0;
+    const std::int32_t mine = self.rank + 1;
+    ok(pithAllReduce(&mine, &sum, 1, pithInt32, pithSum, comm, nullptr));
+    ensure(sum == self.size * (self.size + 1) / 2, "a wrong sum");
+  }
+}
+
+Setup few_seconds(const char* timeout = "20") {
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", timeout}};
+  return setup;
+}
+
+}  // namespace
+
+TEST_CASE("ranks start by torchrun's variables, srun's and by hand", "[environment]") {
+  const int port = free_port();
+  const Setup setup = few_seconds();
+  CHECK(run(3, setup, [&](Rank& self) {
+          as_torchrun(self, port);
+          sleep_s(0.05 * (self.size - self.rank));  // rank 0 comes last
+          start_twice_and_sum(self);
+        }) == "");
+  CHECK(run(3, setup, [&](Rank& self) {
+          as_srun(self, port);
+          start_twice_and_sum(self);
+        }) == "");
+  CHECK(run(3, setup, [&](Rank& self) {
+          by_hand(self, "localhost:" + std::to_string(port));
+          set("PITH_SECRET", "open sesame");
+          start_twice_and_sum(self);
+        }) == "");
+  CHECK(run(1, setup, [&](Rank& self) {
+          as_torchrun(self, port);
+          start_twice_and_sum(self);
+        }) == "");
+}
+
+TEST_CASE("another secret is refused", "[environment]") {
+  const int port = free_port();
+  CHECK(run(2, few_seconds("2"), [&](Rank& self) {
+          as_torchrun(self, port);
+          set("PITH_SECRET", self.rank == 0 ? "open sesame" : "open barley");
+          pithComm_t comm = nullptr;
+          if (self.rank == 0) {
+            fails(pithCommInitEnv(&comm), pithRemoteError, {});
+          } else {
+            fails(pithCommInitEnv(&comm), pithRemoteError,
+                  {"PITH_SECRET", "differs between rank 1 and rank 0"});
+          }
+        }) == "");
+}
+
+TEST_CASE("without a secret only loopback will do", "[environment]") {
+  CHECK(run(2, few_seconds("1"), [](Rank& self) {
+          by_hand(self, "192.0.2.1:5000");
+          pithComm_t comm = nullptr;
+          fails(pithCommInitEnv(&comm), pithInvalidUsage,
+                {"PITH_SECRET", "PITH_SECRET_FILE", "PITH_INSECURE=1"});
+        }) == "");
+  // Rank 0 listens everywhere then, and is reached by loopback too.
+  const int port = free_port();
+  CHECK(run(2, few_seconds(), [&](Rank& self) {
+          const std::string host = self.rank == 0 ? "192.0.2.1" : "127.0.0.1";
+          by_hand(self, host + ":" + std::to_string(port));
+          set("PITH_INSECURE", "1");
+          start_twice_and_sum(self);
+        }) == "");
+}
+
+TEST_CASE("a missing rank 0, or another one, ends the start", "[environment]") {
+  const int port = free_port();
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  CHECK(run(2, few_seconds("0.5"), [&](Rank& self) {
+          by_hand(self, at);
+          pithComm_t comm = nullptr;
+          if (self.rank == 1) fails(pithCommInitEnv(&comm), pithRemoteError, {at.c_str()});
+        }) == "");
+  CHECK(run(3, few_seconds("0.5"), [&](Rank& self) {
+          by_hand(self, at);
+          pithComm_t comm = nullptr;
+          if (self.rank == 1) return;
+          fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 1 did not join"});
+        }) == "");
+}
+
+TEST_CASE("a port in use and wrong variables are named", "[environment]") {
+  const Expected<Descriptor> taken = listen_on("127.0.0.1");
+  REQUIRE(taken);
+  const std::string own = format_address(*local_address(taken->get()));
+  Setup setup = few_seconds("1");
+  setup.way = Way::alone;
+  CHECK(run(1, setup, [&](Rank&) {
+          pithComm_t comm = nullptr;
+          fails(pithCommInitEnv(nullptr), pithInvalidArgument, {"comm"});
+          fails(pithCommInitEnv(&comm), pithInvalidUsage, {"torchrun", "mpirun", "srun"});
+          set("PITH_RANK", "0");
+          fails(pithCommInitEnv(&comm), pithInvalidUsage, {"PITH_SIZE PITH_ROOT"});
+          set("PITH_SIZE", "2");
+          set("PITH_ROOT", own);
+          fails(pithCommInitEnv(&comm), pithSystemError, {own.substr(own.find(':') + 1)});
+          set("PITH_ROOT", "::1:x");
+          fails(pithCommInitEnv(&comm), pithInvalidArgument, {"PITH_ROOT is \"::1:x\""});
+        }) == "");
+}
+
+TEST_CASE("a launcher that answers nonsense", "[environment]") {
+  for (const std::string& answer : {std::string("cmd=response_to_init pmi_version=2\n"),
+                                    std::string("\n"), std::string(9000, 'x'), std::string()}) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    const Descriptor ours(ends[0]);
+    Descriptor theirs(ends[1]);
+    REQUIRE(send(theirs.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(answer.size()));
+    const Expected<PmiWire> wire = PmiWire::open(ours.get(), monotonic_ns() + 50'000'000);
+    REQUIRE_FALSE(wire);
+    CHECK(wire.error().code() == Code::system);
+    CHECK(std::string(wire.error().message()).find("PMI") != std::string::npos);
+  }
+}
+
+TEST_CASE("64 ranks start, and 256 where there is time", "[environment]") {
+  const int port = free_port();
+  const bool full = std::getenv("PITH_TEST_FULL") != nullptr;
+  Setup setup = few_seconds("100");
+  setup.limit_s = 100;
+  const int most = full ? most_ranks : 64;
+  const double start = now_s();
+  CHECK(run(most, setup, [&](Rank& self) {
+          as_torchrun(self, port);
+          pithComm_t made = nullptr;
+          ok(pithCommInitEnv(&made));
+          const Comm comm(made);
+          std::int32_t sum = 0;
+          const std::int32_t one = 1;
+          ok(pithAllReduce(&one, &sum, 1, pithInt32, pithSum, comm, nullptr));
+          ensure(sum == self.size, "a wrong sum");
+        }) == "");
+  std::printf("%d processes started, summed and ended in %.1f s\n", most, now_s() - start);
+}
