@@ -270,7 +270,7 @@ void StreamCalls::start(StreamCall& call) {
     return;
   }
   const std::uint64_t digest = Communicator::digest_of(call.args);
-  communicator_.recorder_.begin(number, digest, call.args);
+  communicator_.call_begins(number, digest, call.args);
   call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
   call.task = call.run_and_report();
   call.task.handle().resume();
