@@ -75,7 +75,7 @@ Fence TracedCompute::submit(Implementation implementation, const void* args, std
   if (inner_.reached(fence)) {
     kernel_ended(id);
   } else {
-    if (Step* begun = recorder_.find(id)) begun->end_ns = 0;
+    if (Step* begun = recorder_.find(id)) begun->ended = false;
     watch(fence, id);
   }
   return fence;
@@ -105,6 +105,7 @@ void TracedCompute::kernel_ended(std::uint64_t id) {
   if (Step* step = recorder_.find(id)) {
     step->begin_ns = std::min(std::max(step->begin_ns, last_end_ns_), now);
     step->end_ns = now;
+    step->ended = true;
   }
   last_end_ns_ = now;
 }

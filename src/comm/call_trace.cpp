@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "comm/call_step.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 
@@ -56,18 +57,7 @@ TracedTransport* CallTrace::traced(Transport* transport) {
 
 void CallTrace::begin(std::uint32_t number, const CollectiveArgs& args,
                       std::string_view algorithm) {
-  recorder_.name_buffer({args.send.data, args.send.size}, "send");
-  recorder_.name_buffer({args.recv.data, args.recv.size}, "recv");
-  for (const Message& message : args.messages) {
-    recorder_.name_buffer({message.data.data, message.data.size}, message.sends ? "send" : "recv");
-  }
-  Step step;
-  step.op = Step::Op::call;
-  step.call = number;
-  step.bytes = args.send.size;
-  step.name = name_of(args.collective);
-  step.algorithm = algorithm;
-  running_.emplace_back(number, recorder_.begin(step, {}, {}));
+  running_.emplace_back(number, begin_call(recorder_, number, args, algorithm));
 }
 
 void CallTrace::end(std::uint32_t number, bool well) {

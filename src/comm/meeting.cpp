@@ -88,8 +88,9 @@ Error Meeting::offer_ucx() {
   UcxOptions options;
   options.host = seat_.host();
   options.rdma_only = !named;
-  Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
-      engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_), seat_.secret(), options);
+  Expected<std::unique_ptr<UcxTransport>> made =
+      UcxTransport::create(engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_),
+                           seat_.secret(), options);
   if (!made && !named) return {};
   if (!made) {
     return {Code::invalid_argument,

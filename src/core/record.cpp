@@ -32,8 +32,9 @@ void add_wait(Step& step, std::uint64_t id) {
 
 void add_line(std::string& text, const Step& step) {
   auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"id":{},"op":"{}","call":{},"begin":{},"end":{},"bytes":{})", step.id,
-                 name_of(step.op), step.call, step.begin_ns, step.end_ns, step.bytes);
+  fmt::format_to(out, R"({{"id":{},"op":"{}","call":{},"begin":{},"bytes":{})", step.id,
+                 name_of(step.op), step.call, step.begin_ns, step.bytes);
+  if (step.ended) fmt::format_to(out, R"(,"end":{})", step.end_ns);
   if (step.peer >= 0) {
     fmt::format_to(out, R"(,"peer":{},"lane":{},"step":{})", step.peer, step.lane, step.step);
   }
@@ -115,7 +116,10 @@ Step* Recorder::find(std::uint64_t id) {
 }
 
 void Recorder::end(std::uint64_t id, std::span<const ConstBytes> writes) {
-  if (Step* step = find(id)) step->end_ns = now();
+  if (Step* step = find(id)) {
+    step->end_ns = now();
+    step->ended = true;
+  }
   for (const ConstBytes& write : writes) {
     if (write.size != 0) writes_[write_count_++ % remembered_writes] = {write, id};
   }

@@ -30,6 +30,7 @@ struct Step {
 
   Op op = Op::call;
   bool failed = false;
+  bool ended = false;
   std::uint16_t lane = 0;
   std::uint32_t step = 0;
   std::uint32_t call = 0;  // 0: not known, or messages of pairs
@@ -38,7 +39,7 @@ struct Step {
   std::uint64_t bytes = 0;  // of the message, the kernel's work, or the call's send buffer
   Place place;              // what is sent, received or written
   std::uint64_t begin_ns = 0;
-  std::uint64_t end_ns = 0;    // 0: it has not ended
+  std::uint64_t end_ns = 0;
   std::string_view name;       // the kernel's or the collective's, which live for ever
   std::string_view algorithm;  // of a call
   // Steps whose results it uses, or whose fence it was behind; 0: none.

@@ -53,7 +53,7 @@ void check_times(const Recorder& recorder) {
   for (const Step& step : recorder.steps()) {
     must(step.id == last_id + 1, "a step is missing");
     must(step.begin_ns >= last_ns, "time runs backwards");
-    must(step.end_ns == 0 || step.end_ns >= step.begin_ns, "a step ends before it begins");
+    must(!step.ended || step.end_ns >= step.begin_ns, "a step ends before it begins");
     last_ns = step.begin_ns;
     last_id = step.id;
   }
@@ -76,7 +76,9 @@ TEST_CASE("trace: what was sent and received is what is recorded", "[trace]") {
     const int peer = 1 - self.rank();
     for (std::uint32_t call = 1; call <= 5; ++call) {
       SendOp& sent = self.send(peer, call, pattern(call * 1000, call));
-      self.wait(self.receive(peer, call, 5000, call % 2 == 0));
+      ReceiveOp& got = self.receive(peer, call, 5000, call % 2 == 0);
+      self.wait(got);
+      got.receive.lease.release();
       self.wait(sent);
     }
   };
@@ -88,7 +90,7 @@ TEST_CASE("trace: what was sent and received is what is recorded", "[trace]") {
       must(step.op == Step::Op::send || step.op == Step::Op::receive, "another operation");
       must(step.peer == 1 - recorder.rank(), "another peer");
       must(step.bytes == step.call * 1000, "another length");
-      must(step.end_ns != 0 && !step.failed, "it has not ended well");
+      must(step.ended && !step.failed, "it has not ended well");
       ++(step.op == Step::Op::send ? sends : receives);
     }
     must(sends == 5 && receives == 5, "another number of messages");
