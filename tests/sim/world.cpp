@@ -14,6 +14,7 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
                            std::uint64_t step, bool& reached) {
   World world(config);
   world.revoke_delay_s = options.revoke_delay_s;
+  if (options.traced) world.record(64);
   world.on_end = [&program](int rank) { std::ranges::fill(program.memory(rank), scribble); };
   world.new_calls();
   std::vector<Task<Error>> tasks;

@@ -29,6 +29,7 @@ struct AbortOptions {
   std::uint64_t stride = 1;
   std::uint64_t first = 0;
   double revoke_delay_s = 1e-5;
+  bool traced = false;  // every rank records its steps
 };
 
 struct AbortReport {
