@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,12 +81,13 @@ class PithTrace(unittest.TestCase):
                 files = sorted(str(path) for path in pathlib.Path(self.folder).glob(
                     f"{transport}.rank*.jsonl"))
                 self.assertEqual(len(files), 2)
-                calls = [json.loads(line)
-                         for line in pathlib.Path(files[0]).read_text("utf-8").splitlines()]
-                rings = [c["call"] for c in calls if c.get("op") == "call"
-                         and c.get("algorithm") == "ring" and c["bytes"] == 65536]
-                done = run("pith-trace", *reversed(files), "--call", str(rings[-1]), "-o", self.out)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                listed = run("pith-trace", *files, "--list").stdout
+                rings = re.findall(r"(?m)^call (\d+): allreduce:ring, 65536 bytes, .* us$", listed)
+                self.assertGreaterEqual(len(rings), 3, listed)
+                for which in ((), ("--call", rings[0])):
+                    done = run("pith-trace", *reversed(files), *which, "-o", self.out)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn("allreduce:ring, 65536 bytes, 2 ranks", done.stdout)
                 slices, root = load(self.out)
                 for rank in range(2):
                     self.assertEqual(sum(e["args"]["bytes"] for e in slices[rank, "send"]), 65536)

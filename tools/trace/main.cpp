@@ -20,7 +20,8 @@ struct Options {
   std::vector<std::string> files;
   bool simulated = false;
   Simulation simulation;
-  std::uint32_t call = 0;  // 0: the last one that all have
+  std::uint32_t call = 0;  // 0: the last of those with the most bytes
+  bool list = false;
   std::string out = "trace";
   std::size_t most_messages = 20000;
 };
@@ -67,6 +68,21 @@ void print_summary(const Picture& picture, const Options& options) {
   fmt::print("wrote {0}.json (chrome://tracing, ui.perfetto.dev) and {0}.svg\n", options.out);
 }
 
+void print_calls(const std::vector<CallInfo>& calls) {
+  for (const CallInfo& call : calls) {
+    fmt::print("call {}: {}, {} bytes, {:.3f} us\n", call.number, call.name, call.bytes, call.us);
+  }
+}
+
+// Programs end with barriers and small messages, which nobody wants to see.
+const CallInfo& widest(const std::vector<CallInfo>& calls) {
+  const CallInfo* found = &calls.front();
+  for (const CallInfo& call : calls) {
+    if (call.bytes >= found->bytes) found = &call;
+  }
+  return *found;
+}
+
 Error run(const Options& options) {
   const Expected<std::vector<std::string>> texts = texts_of(options);
   if (!texts) return texts.error();
@@ -78,11 +94,15 @@ Error run(const Options& options) {
     if (!rank) return rank.error();
     ranks.push_back(std::move(*rank));
   }
-  const std::vector<std::uint32_t> calls = complete_calls(ranks);
+  const std::vector<CallInfo> calls = complete_calls(ranks);
   if (calls.empty()) {
     return {Code::invalid_argument, "no call is in the traces of all ranks from begin to end"};
   }
-  const std::uint32_t call = options.call != 0 ? options.call : calls.back();
+  if (options.list) {
+    print_calls(calls);
+    return {};
+  }
+  const std::uint32_t call = options.call != 0 ? options.call : widest(calls).number;
   const Expected<Picture> picture = picture_of(std::move(ranks), call);
   if (!picture) return picture.error();
   if (Error error = write_file(options.out + ".json", chrome_json(*picture))) return error;
@@ -123,7 +143,9 @@ int main(int argc, char** argv) {
   Options options;
   app.add_option("files", options.files, "the traces of all ranks of a communicator");
   add_simulation(app, options.simulation);
-  app.add_option("--call", options.call, "number of the call; else the last one that all have");
+  app.add_option("--call", options.call,
+                 "number of the call; else the last of those with the most bytes");
+  app.add_flag("--list", options.list, "only list the calls that all ranks have");
   app.add_option("-o,--out", options.out, "writes OUT.json and OUT.svg")->capture_default_str();
   app.add_option("--most-messages", options.most_messages, "arrows in the picture")
       ->capture_default_str();

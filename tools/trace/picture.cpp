@@ -191,8 +191,8 @@ std::uint64_t Picture::bytes_sent(int rank) const {
   return bytes;
 }
 
-std::vector<std::uint32_t> complete_calls(const std::vector<RankTrace>& ranks) {
-  std::vector<std::uint32_t> calls;
+std::vector<CallInfo> complete_calls(const std::vector<RankTrace>& ranks) {
+  std::vector<CallInfo> calls;
   if (ranks.empty()) return calls;
   for (const Step& step : ranks.front().steps) {
     if (step.op != "call") continue;
@@ -200,7 +200,9 @@ std::vector<std::uint32_t> complete_calls(const std::vector<RankTrace>& ranks) {
       const Step* found = find_call(rank, step.call);
       return found && found->ended;
     });
-    if (everywhere) calls.push_back(step.call);
+    if (everywhere) {
+      calls.push_back({step.call, step.name, step.bytes, step.end_us - step.begin_us});
+    }
   }
   return calls;
 }

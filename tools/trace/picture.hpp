@@ -57,8 +57,15 @@ struct Picture {
   std::uint64_t bytes_sent(int rank) const;
 };
 
+struct CallInfo {
+  std::uint32_t number = 0;
+  std::string name;
+  std::uint64_t bytes = 0;
+  double us = 0;  // on the first rank
+};
+
 // The calls that the traces of all ranks hold from begin to end, oldest first.
-std::vector<std::uint32_t> complete_calls(const std::vector<RankTrace>& ranks);
+std::vector<CallInfo> complete_calls(const std::vector<RankTrace>& ranks);
 
 // All steps of the call, on the clock of the first rank. Each rank must be there once.
 pith::Expected<Picture> picture_of(std::vector<RankTrace> ranks, std::uint32_t call);
