@@ -69,6 +69,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
+  trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
   context_.mailbox = &engine_->mailbox();
@@ -139,6 +140,19 @@ std::uint32_t Communicator::number(const CollectiveArgs& args) {
   return 0;
 }
 
+void Communicator::call_begins(std::uint32_t number, std::uint64_t digest,
+                               const CollectiveArgs& args) {
+  recorder_.begin(number, digest, args);
+  if (!trace_) return;
+  const bool paired = args.collective == Collective::point_to_point;
+  trace_->begin(number, args, paired ? std::string_view() : choose(args).name);
+}
+
+void Communicator::call_ends(std::uint32_t number, bool well) {
+  recorder_.end(number, well);
+  if (trace_) trace_->end(number, well);
+}
+
 bool Communicator::is_alone(const CollectiveArgs& args) const {
   return size() == 1 && args.collective != Collective::point_to_point && !args.factor.used;
 }
@@ -173,13 +187,13 @@ Error Communicator::run(const CollectiveArgs& given) {
 Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& args) {
   inside_ = true;
   const std::uint64_t digest = digest_of(args);
-  recorder_.begin(call_number, digest, args);
+  call_begins(call_number, digest, args);
   Call call(context_, call_number, digest);
   Task<Error> task = start(call, args);
   task.handle().resume();
   engine_->drive_until([&] { return task.done(); });
   Error result = task.take();
-  recorder_.end(call_number, !result);
+  call_ends(call_number, !result);
   inside_ = false;
   const bool alone = call_number != 0 && active_.load(std::memory_order_relaxed) == 0;
   return !result && alone ? check_left_over(call_number) : result;
@@ -229,7 +243,7 @@ void Communicator::start_queued() {
 
 void Communicator::begin(BackgroundCall& call) {
   const std::uint64_t digest = digest_of(call.args_);
-  recorder_.begin(call.number_, digest, call.args_);
+  call_begins(call.number_, digest, call.args_);
   call.call_.emplace(context_, call.number_, digest);
   call.task_ = call.run_and_report();
   call.task_.handle().resume();
@@ -238,7 +252,7 @@ void Communicator::begin(BackgroundCall& call) {
 void Communicator::reap(BackgroundCall& call) {
   Error error = call.task_.take();
   if (error && state_.revoked) error = state_.revoked;
-  recorder_.end(call.number_, !error);
+  call_ends(call.number_, !error);
   call.task_ = Task<Error>();
   call.call_.reset();
   if (!call.is_paired()) --running_;

@@ -14,6 +14,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "comm/call_recorder.hpp"
+#include "comm/call_trace.hpp"
 #include "comm/control_seat.hpp"
 #include "comm/pair_numbers.hpp"
 #include "comm/unique_id.hpp"
@@ -141,6 +142,11 @@ class Communicator : private CommWatcher {
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
   Error run_alone(const CollectiveArgs& args);
   bool is_alone(const CollectiveArgs& args) const;
+  // For the flight recorder, and for the trace where there is one.
+  void call_begins(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
+  void call_ends(std::uint32_t number, bool well);
+  // Where the settings want a trace; once all routes are known.
+  void begin_trace();
   std::uint32_t number(const CollectiveArgs& args);
   CollectiveArgs complete(CollectiveArgs args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
@@ -183,6 +189,8 @@ class Communicator : private CommWatcher {
 
   static std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 
+  std::unique_ptr<CallTrace> trace_;  // null: none; outlives what it observes
+  std::string trace_prefix_;
   std::unique_ptr<Engine> engine_;
   HostCompute compute_;
   CommState state_;

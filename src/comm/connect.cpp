@@ -98,6 +98,14 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
   return made;
 }
 
+// Descendants carry their key in the file's name, for their ranks count from 0 again.
+void Communicator::begin_trace() {
+  if (trace_prefix_.empty()) return;
+  const std::string descendant = key_ == job_key ? "" : fmt::format(".comm-{:016x}", key_);
+  trace_ = std::make_unique<CallTrace>(
+      fmt::format("{}{}.rank{}.jsonl", trace_prefix_, descendant, rank()), context_, routes_);
+}
+
 Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   if (Error error = read_forced(settings.algo)) return error;
   Meeting meeting(*engine_, rank(), size(), *control_, gatherer, settings);
@@ -130,6 +138,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
     closers_.push_back([tcp = meeting.tcp.get()] { tcp->close(monotonic_ns() + goodbye_ns); });
     add_transport(std::move(meeting.tcp));
   }
+  begin_trace();
   control_->plane().add(key_, members_, *this);
   return {};
 }
@@ -145,6 +154,7 @@ void Communicator::join(std::shared_ptr<LocalHub> hub) {
   add_transport(std::move(local));
   set_views(true, true);
   one_process_ = true;
+  begin_trace();
   control_->plane().add(key_, members_, *this);
 }
 

@@ -65,6 +65,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   bool on_device = false;
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
+  std::uint32_t running = 0;      // the number of the call that runs
   std::vector<Message> messages;  // what args.messages points to
   std::optional<Call> call;
   Task<Error> task;
@@ -270,13 +271,15 @@ void StreamCalls::start(StreamCall& call) {
     return;
   }
   const std::uint64_t digest = Communicator::digest_of(call.args);
-  communicator_.recorder_.begin(number, digest, call.args);
+  call.running = number;
+  communicator_.call_begins(number, digest, call.args);
   call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
 
 void StreamCalls::end(StreamCall& call) {
+  if (communicator_.trace_) communicator_.trace_->end(call.running, !communicator_.state_.revoked);
   call.task = Task<Error>();
   call.call.reset();
   gate_.close(call);

@@ -11,6 +11,15 @@ struct Compute::Retired : FenceWait {
 Compute::Compute() = default;
 Compute::~Compute() = default;
 
+KernelNote Compute::note_of(Implementation implementation, const void* args) const {
+  for (std::size_t kernel = 0; kernel < max_kernels; ++kernel) {
+    if (table_[kernel] != implementation) continue;
+    const detail::Describe describe = detail::kernel_notes[kernel];
+    return describe ? describe(args) : KernelNote();
+  }
+  return {};
+}
+
 void Compute::retire(Lease lease, Scratch scratch, Fence fence) {
   if (reached(fence)) return;  // the arguments' destructors let go
   if (spare_retired_.empty()) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,17 +33,40 @@ struct FenceWait {
   FenceWait* next = nullptr;
 };
 
+// What a kernel is called and which memory it uses; only traces ask. A kernel that has no
+// `note(args)` is traced without.
+struct KernelNote {
+  std::string_view name = "kernel";
+  std::array<ConstBytes, 2> writes;
+  std::array<ConstBytes, 2> reads;
+};
+
 namespace detail {
+inline constexpr std::size_t most_kernels = 64;
+using Describe = KernelNote (*)(const void* args);
 inline std::atomic<int> kernel_count{0};
+inline std::array<Describe, most_kernels> kernel_notes{};
+
 template <class Kernel>
-inline const int kernel_index = kernel_count++;
+int register_kernel() {
+  using Args = typename Kernel::Args;
+  const int index = kernel_count++;
+  if constexpr (requires(const Args& args) { Kernel::note(args); }) {
+    kernel_notes.at(static_cast<std::size_t>(index)) = [](const void* args) {
+      return Kernel::note(*static_cast<const Args*>(args));
+    };
+  }
+  return index;
+}
+template <class Kernel>
+inline const int kernel_index = register_kernel<Kernel>();
 }  // namespace detail
 
 class Scratch;
 
 class Compute {
  public:
-  static constexpr std::size_t max_kernels = 64;
+  static constexpr std::size_t max_kernels = detail::most_kernels;
   // One compute may be used by several ranks' calls only where they share a thread of control.
   Compute();
   virtual ~Compute();
@@ -84,6 +108,11 @@ class Compute {
   }
   // For a Compute that times or records the kernels of another one.
   void adopt_kernels(const Compute& other) { table_ = other.table_; }
+  static Fence submit_to(Compute& other, Implementation implementation, const void* args,
+                         std::size_t args_bytes, std::size_t work_bytes, Fence after) {
+    return other.submit(implementation, args, args_bytes, work_bytes, after);
+  }
+  KernelNote note_of(Implementation implementation, const void* args) const;
   virtual Fence submit(Implementation implementation, const void* args, std::size_t args_bytes,
                        std::size_t work_bytes, Fence after) = 0;
 

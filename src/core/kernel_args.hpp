@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/compute.hpp"
 #include "core/dtype.hpp"
 
 namespace pith {
@@ -21,6 +22,10 @@ struct ReduceKernel {
     bool streaming = false;  // the result is not needed in cache
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+  static KernelNote note(const Args& args) {
+    const std::size_t bytes = work_bytes(args);
+    return {"reduce", {{{args.out, bytes}}}, {{{args.a, bytes}, {args.b, bytes}}}};
+  }
 };
 
 // Both outputs get op(a[i], b[i]): one read, two stores.
@@ -36,6 +41,12 @@ struct ReduceToTwoKernel {
     bool streaming = false;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+  static KernelNote note(const Args& args) {
+    const std::size_t bytes = work_bytes(args);
+    return {"reduce to two",
+            {{{args.out1, bytes}, {args.out2, bytes}}},
+            {{{args.a, bytes}, {args.b, bytes}}}};
+  }
 };
 
 // data[i] /= ranks, after a sum; integers are divided towards zero.
@@ -47,6 +58,9 @@ struct FinishAvgKernel {
     int ranks;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+  static KernelNote note(const Args& args) {
+    return {"divide", {{{args.data, work_bytes(args)}}}, {{{args.data, work_bytes(args)}}}};
+  }
 };
 
 // out[i] = in[i] * factor, like one step of a product; out may equal in. The factor is the element
@@ -61,6 +75,9 @@ struct ScaleKernel {
     const std::byte* where = nullptr;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+  static KernelNote note(const Args& args) {
+    return {"scale", {{{args.out, work_bytes(args)}}}, {{{args.in, work_bytes(args)}}}};
+  }
 };
 
 struct CopyKernel {
@@ -71,6 +88,9 @@ struct CopyKernel {
     bool streaming = false;
   };
   static std::size_t work_bytes(const Args&) { return 0; }
+  static KernelNote note(const Args& args) {
+    return {"copy", {{{args.out, args.bytes}}}, {{{args.in, args.bytes}}}};
+  }
 };
 
 }  // namespace pith

@@ -172,8 +172,7 @@ Mailbox::Stored* Mailbox::take_stored(const Receive& receive) {
   if (!stored_[b]) return nullptr;
   return unlink(stored_[b], stored_tail_[b], [&](Stored& stored) {
     return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
-           (stored.header.digest == receive.digest || receive.tag.lane == pair_lane ||
-            !on_dispute);
+           (stored.header.digest == receive.digest || receive.tag.lane == pair_lane || !on_dispute);
   });
 }
 
@@ -262,7 +261,14 @@ void Mailbox::hand_over(Receive& receive, Stored* stored) {
   free_stored(stored);
 }
 
-bool Mailbox::start(Receive& receive) {
+bool Mailbox::start_observed(Receive& receive) {
+  observer->begins(receive);
+  const bool complete = start_unobserved(receive);
+  if (complete) observer->ends(receive);
+  return complete;
+}
+
+bool Mailbox::start_unobserved(Receive& receive) {
   if (receive.comm->revoked) {
     receive.error = receive.comm->revoked;
     return true;

@@ -34,8 +34,15 @@ class Mailbox {
   // Bytes from one peer that nobody waits for, beyond which a transport stops taking more.
   std::size_t backlog_limit = std::size_t{1} << 20;
 
+  // Of receives that begin here; null: nobody looks. See Scheduler for how they end.
+  OperationObserver* observer = nullptr;
+
   // True: complete at once, `receive.error` says how. False: the waiter will be resumed.
-  bool start(Receive& receive);
+  bool start(Receive& receive) {
+    if (observer) [[unlikely]]
+      return start_observed(receive);
+    return start_unobserved(receive);
+  }
 
   enum class Taken { copied, kept };
   // A whole message lies at `data`, in slot `slot` of `owner`. `copied`: the slot is free again.
@@ -122,6 +129,8 @@ class Mailbox {
     mix += static_cast<std::uint64_t>(peer) * 0x27D4EB2Fu + tag.lane * 0x165667B1u;
     return (mix ^ (mix >> 15) ^ (mix >> 7)) & (buckets - 1);
   }
+  bool start_observed(Receive& receive);
+  bool start_unobserved(Receive& receive);
   const PeerState& state(int peer) const;
   PeerState& state(int peer);
   Receive* take_waiting(int peer, const Header& header);

@@ -19,4 +19,10 @@ struct Bytes {
   }
 };
 
+// The same to be read only, on whatever kind of memory.
+struct ConstBytes {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
 }  // namespace pith

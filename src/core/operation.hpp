@@ -119,4 +119,15 @@ struct Receive : Operation {
   Lease lease;  // out, when borrowing
 };
 
+// Sees operations begin and end; see transport/trace.hpp.
+class OperationObserver {
+ public:
+  virtual void begins(const Send& send) = 0;
+  virtual void begins(const Receive& receive) = 0;
+  virtual void ends(const Operation& operation) = 0;
+
+ protected:
+  ~OperationObserver() = default;
+};
+
 }  // namespace pith

@@ -11,6 +11,9 @@ namespace pith {
 
 class Scheduler {
  public:
+  // Of operations that had to wait; null: nobody looks.
+  OperationObserver* observer = nullptr;
+
   void make_ready(std::coroutine_handle<> handle) {
     if (count_ == ring_.size()) grow();
     ring_[(head_ + count_++) & (ring_.size() - 1)] = handle;
@@ -18,6 +21,8 @@ class Scheduler {
 
   // Resumes the waiter once all operations it waits for are complete.
   void complete(Operation& operation) {
+    if (observer) [[unlikely]]
+      observer->ends(operation);
     if (operation.remaining && --*operation.remaining != 0) return;
     make_ready(operation.waiter);
   }

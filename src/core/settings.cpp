@@ -240,6 +240,13 @@ constexpr std::array table{
                   }
                   return bad_value("LOG", text, "error, warn, info or debug");
                 }},
+    SettingInfo{"TRACE", Scope::local,
+                "begin of the paths of files that record each rank's steps, for pith-trace",
+                [](const Settings& s) { return s.trace; },
+                [](Settings& s, const std::string& text) {
+                  s.trace = text;
+                  return Error();
+                }},
 };
 
 // The line that begins at the front of `text`, which it takes off.

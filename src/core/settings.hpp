@@ -37,6 +37,7 @@ struct Settings {
   double timeout = 300;  // 0: never
   double heartbeat = 10;
   std::string log = "warn";
+  std::string trace;  // path prefix; empty: no trace
 };
 
 // How one setting is documented and compared. Settings of scope `agreed` must be equal on all

@@ -48,6 +48,23 @@ TEST_CASE("an abort at any step leaves nothing behind", "[sim][abort]") {
   }
 }
 
+TEST_CASE("an abort at any step of a traced call leaves nothing behind", "[sim][abort][trace]") {
+  SimConfig config;
+  config.ranks = 3;
+  config.gamma_s_per_byte = 1e-10;
+  for (const bool late : {false, true}) {
+    config.late_kernels = late;
+    auto make = [&config]() -> std::unique_ptr<Program> {
+      return std::make_unique<Allreduce>(ring, config.ranks, 126);
+    };
+    AbortOptions options;
+    options.traced = true;
+    const AbortReport report = inject_aborts(config, make, options);
+    CHECK(report.failure == "");
+    CHECK(report.points > 30);
+  }
+}
+
 TEST_CASE("a large simulated allreduce", "[sim]") {
   SimConfig config;
   config.ranks = 128;

@@ -6,6 +6,7 @@
 #include "collectives/algorithm.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
+#include "topology.hpp"
 #include "transport/shm.hpp"
 #include "transport/tcp.hpp"
 #include "transport/ucx.hpp"
@@ -86,15 +87,23 @@ int print_transports() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What this build of Pith can do and how it is set.");
+  CLI::App app(
+      "What this machine offers, what this build of Pith can do with it, and how it is set.\n"
+      "Without options: topology, transports and settings.");
   bool settings = false;
   bool algorithms = false;
   bool transports = false;
+  bool topology = false;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
   app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
+  app.add_flag("--topology", topology, "sockets, NUMA nodes, shared caches, CPUs to be used");
   CLI11_PARSE(app, argc, argv);
+  const bool plain = !settings && !algorithms && !transports && !topology;
+  if (topology || plain) fmt::print("{}", pith_info::topology());
+  if (plain) fmt::print("\n");
   if (algorithms) print_algorithms();
-  if (transports && print_transports() != 0) return 1;
-  return settings || !(algorithms || transports) ? print_settings() : 0;
+  if ((transports || plain) && print_transports() != 0) return 1;
+  if (plain) fmt::print("\n");
+  return settings || plain ? print_settings() : 0;
 }

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""pith-trace on simulated and on real calls, pith-info. Usage: ... BIN_FOLDER"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def run(program, *arguments, **variables):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
+    return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
+                          timeout=60, env={**environment, **variables}, check=False)
+
+
+def load(prefix):
+    """The slices by (rank, category), and the picture's root."""
+    with open(f"{prefix}.json", encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    slices = {}
+    for event in events:
+        if event["ph"] == "X":
+            slices.setdefault((event["pid"], event["cat"]), []).append(event)
+    return slices, xml.etree.ElementTree.parse(f"{prefix}.svg").getroot()
+
+
+def arrows(root):
+    return [line for line in root.iter(f"{SVG}line") if "message" in line.get("class")]
+
+
+class PithTrace(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = f"{self.folder}/out"
+
+    def test_simulated_ring(self):
+        done = run("pith-trace", "--sim", "allreduce:ring", "--ranks", "8", "--bytes", "1M",
+                   "--alpha", "10us", "--beta", "1e-9", "-o", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        slices, root = load(self.out)
+        self.assertEqual(root.tag, f"{SVG}svg")
+        for rank in range(8):
+            sends = slices[rank, "send"]
+            self.assertEqual(sum(e["args"]["bytes"] for e in sends), 2 * 7 * (1 << 20) // 8)
+            self.assertEqual(sum(e["args"]["bytes"] for e in slices[rank, "receive"]),
+                             2 * 7 * (1 << 20) // 8)
+            self.assertIn(f"rank {rank}: {2 * 7 * (1 << 20) // 8} bytes sent", done.stdout)
+        self.assertEqual(len(arrows(root)), sum(len(e) for (_, op), e in slices.items()
+                                                if op == "send"))
+        # 14 steps of alpha + n/8 beta each, and the reductions' 0.1 ns a byte.
+        end = max(e["ts"] + e["dur"] for group in slices.values() for e in group)
+        self.assertAlmostEqual(end, 14 * (10 + 131.072) + 7 * 13.1072, delta=1)
+
+    def test_few_arrows(self):
+        done = run("pith-trace", "--sim", "allreduce:ring", "--ranks", "4", "--most-messages", "5",
+                   "-o", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        root = load(self.out)[1]
+        self.assertEqual(len(arrows(root)), 5)
+        self.assertIn("the first 5 drawn", "".join(root.itertext()))
+
+    def test_real_calls(self):
+        if not (BIN / "all_reduce_perf").exists():
+            self.skipTest("all_reduce_perf was not built")
+        for transport in ("shm", "tcp"):
+            with self.subTest(transport):
+                prefix = f"{self.folder}/{transport}"
+                done = run("all_reduce_perf", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "2",
+                           "-w", "1", "-c", "1", "--algo", "allreduce:ring", PITH_TRACE=prefix,
+                           PITH_TRANSPORT=transport)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                files = sorted(str(path) for path in pathlib.Path(self.folder).glob(
+                    f"{transport}.rank*.jsonl"))
+                self.assertEqual(len(files), 2)
+                listed = run("pith-trace", *files, "--list").stdout
+                rings = re.findall(r"(?m)^call (\d+): allreduce:ring, 65536 bytes, .* us$", listed)
+                self.assertGreaterEqual(len(rings), 3, listed)
+                for which in ((), ("--call", rings[0])):
+                    done = run("pith-trace", *reversed(files), *which, "-o", self.out)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn("allreduce:ring, 65536 bytes, 2 ranks", done.stdout)
+                slices, root = load(self.out)
+                for rank in range(2):
+                    self.assertEqual(sum(e["args"]["bytes"] for e in slices[rank, "send"]), 65536)
+                    names = {e["name"] for e in slices[rank, "kernel"]}
+                    self.assertTrue(any(n.startswith("reduce") for n in names), names)
+                self.assertTrue(arrows(root))
+                self.assertNotIn("have no other end", done.stdout)
+
+    def test_nothing_without_the_setting(self):
+        if not (BIN / "all_reduce_perf").exists():
+            self.skipTest("all_reduce_perf was not built")
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-w", "0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_folder_that_is_not_there(self):
+        if not (BIN / "all_reduce_perf").exists():
+            self.skipTest("all_reduce_perf was not built")
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-w", "0",
+                   PITH_TRACE=f"{self.folder}/none/x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("none/x.rank0.jsonl", done.stdout + done.stderr)
+
+    def test_mistakes_are_named(self):
+        missing = run("pith-trace", f"{self.folder}/nothing")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("nothing cannot be read", missing.stderr)
+        self.assertEqual(run("pith-trace").returncode, 1)
+        unknown = run("pith-trace", "--sim", "allreduce:nothing")
+        self.assertIn('--sim is "allreduce:nothing", expected one of', unknown.stderr)
+        self.assertEqual(unknown.returncode, 1)
+
+
+class PithInfo(unittest.TestCase):
+    def test_topology(self):
+        done = run("pith-info", "--topology")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if "no hwloc" in done.stdout:
+            self.skipTest(done.stdout)
+        for what in ("sockets", "NUMA nodes", "shared", "allowed CPUs"):
+            self.assertRegex(done.stdout, f"(?m)^{what}")
+        self.assertNotIn("PITH_", done.stdout)
+
+    def test_only_the_cpus_that_are_allowed(self):
+        if "no hwloc" in run("pith-info", "--topology").stdout:
+            self.skipTest("no hwloc")
+        core = min(os.sched_getaffinity(0))
+        bound = subprocess.run(["taskset", "-c", str(core), str(BIN / "pith-info"), "--topology"],
+                               capture_output=True, text=True, timeout=60, check=True)
+        self.assertRegex(bound.stdout, rf"allowed CPUs +{core} \(1 in all\)")
+
+    def test_plain_is_all_of_it(self):
+        done = run("pith-info", PITH_TRACE="/tmp/x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for option in ("--topology", "--transports", "--settings"):
+            part = run("pith-info", option, PITH_TRACE="/tmp/x").stdout
+            for line in part.splitlines():
+                name = line.split()[0]
+                self.assertRegex(done.stdout, f"(?m)^{name}", option)
+        self.assertRegex(done.stdout, r"(?m)^PITH_TRACE +/tmp/x +environment +local")
+
+
+if __name__ == "__main__":
+    unittest.main()
