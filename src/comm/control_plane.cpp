@@ -591,7 +591,9 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
     const int place = static_cast<int>(i);
     if (rank < 0) continue;
     const bool let_go = gone != gone_.end() && gone->second.contains(rank);
-    if (lives(rank) && !let_go) {
+    // Not known yet whether it is dead.
+    const bool unsure = unreached_.contains(rank) && !is_dead(rank) && !left_.contains(rank);
+    if ((lives(rank) || unsure) && !let_go) {
       if (!collecting.blobs.contains(rank)) missing.push_back(place);
     } else if (collecting.need == Need::all && !collecting.blobs.contains(rank)) {
       const auto how = dead_.find(rank);
