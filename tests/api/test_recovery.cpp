@@ -247,53 +247,62 @@ TEST_CASE("a split that one rank does not join", "[recovery]") {
         }) == "");
 }
 
-TEST_CASE("ranks disagree", "[recovery]") {
-  struct Call {
-    const char* what;
-    std::function<pithResult_t(int rank, pithComm_t comm, char* send, char* recv)> make;
-  };
+namespace {
+
+struct Call {
+  const char* what;
+  std::function<pithResult_t(int rank, pithComm_t comm, char* send, char* recv)> make;
+};
+
+std::vector<Call> disagreements() {
   const auto differs = [](int rank) { return rank == 2; };
-  const std::vector<Call> calls = {
+  return {
       {"count",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithAllReduce(send, recv, differs(rank) ? 11 : 10, pithFloat32, pithSum, comm,
                               nullptr);
        }},
       {"count, other algorithms",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithAllReduce(send, recv, differs(rank) ? 2'000'000 : 10, pithFloat32, pithSum,
                               comm, nullptr);
        }},
       {"count 0",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithAllReduce(send, recv, differs(rank) ? 0 : 10, pithFloat32, pithSum, comm,
                               nullptr);
        }},
       {"type",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithAllReduce(send, recv, 10, differs(rank) ? pithInt32 : pithFloat32, pithSum,
                               comm, nullptr);
        }},
       {"op",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithAllReduce(send, recv, 10, pithFloat32, differs(rank) ? pithMax : pithSum, comm,
                               nullptr);
        }},
       {"root",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return pithBroadcast(send, recv, 10, pithFloat32, differs(rank) ? 2 : 0, comm, nullptr);
        }},
       {"collective",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return differs(rank) ? pithBarrier(comm, nullptr)
                               : pithAllGather(send, recv, 10, pithFloat32, comm, nullptr);
        }},
       {"collective, one way",
-       [&](int rank, pithComm_t comm, char* send, char* recv) {
+       [differs](int rank, pithComm_t comm, char* send, char* recv) {
          return differs(rank) ? pithReduce(send, recv, 10, pithFloat32, pithSum, 0, comm, nullptr)
                               : pithBroadcast(send, recv, 10, pithFloat32, 0, comm, nullptr);
        }},
   };
+}
+
+}  // namespace
+
+TEST_CASE("ranks disagree", "[recovery]") {
+  const std::vector<Call> calls = disagreements();
   for (const char* transport : {"shm", "tcp"}) {
     for (const Call& call : calls) {
       INFO(transport << ", " << call.what);
@@ -408,33 +417,34 @@ TEST_CASE("splits of splits, by color and key", "[recovery]") {
 }
 
 TEST_CASE("ranks that do not block", "[recovery]") {
-  CHECK(
-      run(3, processes("shm"), [](Rank& self) {
-        pithConfig_t config = PITH_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        pithComm_t comm = nullptr;
-        const pithResult_t begun =
-            pithCommInitRankConfig(&comm, self.size, self.id(), self.rank, &config);
-        ok(settle(begun, comm));
-        std::int64_t one = 1;
-        std::int64_t sum = 0;
-        ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr), comm));
-        ensure(sum == 3, "a wrong sum");
-        pithComm_t child = nullptr;
-        ok(settle(pithCommSplit(comm, 0, 0, &child, nullptr), comm));
-        ensure(child != nullptr, "no child");
-        ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child));
-        self.meet();
-        if (self.rank == 2) raise(SIGKILL);
-        const pithResult_t lost =
-            settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child);
-        ensure(lost == pithRemoteError, "no remote error");
-        pithComm_t shrunk = nullptr;
-        ok(settle(pithCommShrink(child, nullptr, 0, &shrunk, nullptr, PITH_SHRINK_DEFAULT), child));
-        ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, shrunk, nullptr), shrunk));
-        ensure(sum == 2, "a wrong sum");
-        ok(pithCommDestroy(shrunk));
-        ok(pithCommDestroy(child));
-        ok(pithCommDestroy(comm));
-      }) == "");
+  CHECK(run(3, processes("shm"), [](Rank& self) {
+          pithConfig_t config = PITH_CONFIG_INITIALIZER;
+          config.blocking = 0;
+          pithComm_t comm = nullptr;
+          const pithResult_t begun =
+              pithCommInitRankConfig(&comm, self.size, self.id(), self.rank, &config);
+          ok(settle(begun, comm));
+          std::int64_t one = 1;
+          std::int64_t sum = 0;
+          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr), comm));
+          ensure(sum == 3, "a wrong sum");
+          pithComm_t child = nullptr;
+          ok(settle(pithCommSplit(comm, 0, 0, &child, nullptr), comm));
+          ensure(child != nullptr, "no child");
+          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child));
+          self.meet();
+          if (self.rank == 2) raise(SIGKILL);
+          const pithResult_t lost =
+              settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child);
+          ensure(lost == pithRemoteError, "no remote error");
+          pithComm_t shrunk = nullptr;
+          // The old one stays revoked, and says so.
+          settle(pithCommShrink(child, nullptr, 0, &shrunk, nullptr, PITH_SHRINK_DEFAULT), child);
+          ensure(shrunk != nullptr, "no communicator of the survivors");
+          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, shrunk, nullptr), shrunk));
+          ensure(sum == 2, "a wrong sum");
+          ok(pithCommDestroy(shrunk));
+          ok(pithCommDestroy(child));
+          ok(pithCommDestroy(comm));
+        }) == "");
 }
