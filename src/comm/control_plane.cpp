@@ -4,17 +4,15 @@
 
 #include <algorithm>
 
+#include "comm/control_messages.hpp"
 #include "core/log.hpp"
 
 namespace pith {
 
 namespace {
 
-constexpr double second_ns = 1e9;
 // A stall is reported again so often: what the other ranks do meanwhile changes.
 constexpr std::uint64_t report_again_ns = 1'000'000'000;
-// Results that are kept for ranks whose way to the root broke while it decided.
-constexpr std::size_t results_kept = 64;
 constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
 // Whoever knows that an unreachable rank has left in order says so within this time.
 constexpr std::uint64_t unreached_ns = 300'000'000;
@@ -25,77 +23,8 @@ constexpr double silent_s = 0.9;
 constexpr double patience_s = 4;
 // Those who have heard of a departure do not call any more, others may be about to.
 constexpr std::uint64_t farewell_ns = 100'000'000;
-// A rank that has stopped does not answer the roll.
-constexpr std::uint64_t roll_ns = 5'000'000'000;
-
-// The communicator's number of a rank of the job; -1 where it is no member.
-int place_of(const std::vector<int>& members, int rank) {
-  const auto found = std::find(members.begin(), members.end(), rank);
-  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
-}
-
-void pack(Packer& packer, const CallNote& call) {
-  packer.value(call.number).value(call.digest).text(call.text);
-}
-
-CallNote unpack_call(Unpacker& in) {
-  CallNote call;
-  call.number = in.value<std::uint32_t>();
-  call.digest = in.value<std::uint64_t>();
-  call.text = in.text();
-  return call;
-}
-
-void pack(Packer& packer, const Error& error) {
-  packer.value(static_cast<int>(error.code())).value(error.rank()).text(error.message());
-}
-
-Error unpack_error(Unpacker& in) {
-  const auto code = static_cast<Code>(in.value<int>());
-  const int rank = in.value<int>();
-  const std::string_view text = in.text();
-  return code == Code::success ? Error() : Error(code, std::string(text), rank);
-}
-
-std::optional<GatherResult> unpack_result(Unpacker& in) {
-  GatherResult result;
-  result.error = unpack_error(in);
-  result.dead = in.numbers();
-  const auto count = in.value<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
-    const int rank = in.value<int>();
-    result.blobs.emplace(rank, in.text());
-  }
-  if (!in.whole()) return std::nullopt;
-  return result;
-}
-
-std::string list(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
-  return text;
-}
 
 }  // namespace
-
-enum class ControlPlane::Kind : std::uint8_t {
-  hello,  // all facts, from a rank to its new parent
-  facts,  // all facts, the answer
-  dead,
-  left,
-  farewell,  // the answer to it
-  gone,
-  revoked,
-  contribution,  // these go up to the root
-  stall,
-  answer,
-  result,  // these go down from the root
-  question,
-  roll,
-  present,  // the answer to it, up
-  ping,     // from a rank that waits, to its parent
-  pong,
-};
 
 Packer ControlPlane::message(Kind kind) {
   Packer packer;
@@ -481,189 +410,6 @@ void ControlPlane::hear(int from, std::string_view text) {
       hear_present(in, std::string(text));
       break;
   }
-}
-
-// --- agreement --------------------------------------------------------------------------------
-
-void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int>& participants,
-                          std::string blob, Done done) {
-  const std::lock_guard lock(mutex_);
-  Pending pending{need, participants, std::move(blob), std::move(done), now_ns_};
-  // It may have been decided without this rank.
-  if (const auto known = results_.find(key); known != results_.end()) {
-    return deliver(key, pending, known->second);
-  }
-  if (is_dead(options_.rank)) {
-    return refuse(key, pending, {Code::remote, "the other ranks could not reach this one"});
-  }
-  contribute(key, pending_[key] = std::move(pending));
-}
-
-void ControlPlane::contribute(const GatherKey& key, const Pending& pending) {
-  send_up(pack_contribution(key, pending.need, pending.participants, options_.rank, pending.blob));
-}
-
-std::string ControlPlane::pack_contribution(const GatherKey& key, Need need,
-                                            const std::vector<int>& participants, int rank,
-                                            const std::string& blob) {
-  Packer packer = message(Kind::contribution);
-  packer.value(key.comm).value(key.round).value(need).numbers(participants);
-  return packer.value(rank).text(blob).take();
-}
-
-void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int from) {
-  const auto comm = in.value<CommKey>();
-  const GatherKey key{comm, in.value<std::uint32_t>()};
-  // It has been decided: the way back was cut.
-  if (const auto known = results_.find(key); known != results_.end()) {
-    if (from != options_.rank) wire_.send(from, known->second);
-    return;
-  }
-  const auto need = in.value<Need>();
-  const std::vector<int> participants = in.numbers();
-  const int rank = in.value<int>();
-  const std::string blob(in.text());
-  if (!in.whole()) return;
-  Collecting& collecting = collecting_[key];
-  if (collecting.participants.empty()) {
-    collecting.need = need;
-    collecting.participants = participants;
-    collecting.since_ns = now_ns_;
-  }
-  collecting.blobs[rank] = blob;
-  if (!is_root()) send_up(whole);
-}
-
-void ControlPlane::hear_roll(Unpacker& in, const std::string& whole) {
-  const int caller = in.value<int>();
-  const auto facts = in.value<std::uint32_t>();
-  if (!in.whole() || is_root()) return;
-  roll_ = whole;
-  send_down(whole);
-  send_up(message(Kind::present).value(options_.rank).value(caller).value(facts).take());
-}
-
-void ControlPlane::hear_present(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return send_up(whole);
-  const int rank = in.value<int>();
-  const int caller = in.value<int>();
-  if (caller == options_.rank && in.value<std::uint32_t>() == roll_facts_) present_.insert(rank);
-}
-
-// Called anew after every death or departure: what came from such a rank may have been on its way
-// to one that had answered.
-bool ControlPlane::all_present() {
-  if (!must_call_roll_) return true;
-  if (roll_since_ns_ == 0) roll_since_ns_ = now_ns_;
-  const auto facts = static_cast<std::uint32_t>(dead_.size() + left_.size());
-  if (facts != roll_facts_) {
-    roll_facts_ = facts;
-    present_ = {options_.rank};
-    roll_ = message(Kind::roll).value(options_.rank).value(facts).take();
-    send_down(roll_);
-  }
-  bool complete = now_ns_ - roll_since_ns_ > roll_ns;
-  if (!complete) {
-    complete = true;
-    for (int rank = 0; rank < options_.ranks; ++rank) {
-      complete &= !lives(rank) || present_.contains(rank);
-    }
-  }
-  must_call_roll_ = !complete;
-  return complete;
-}
-
-// What can be decided by now; a decision takes its entry out of the table.
-void ControlPlane::decide_all() {
-  if (!is_root() || collecting_.empty() || !all_present()) return;
-  for (auto entry = collecting_.begin(); entry != collecting_.end();) {
-    const auto next = std::next(entry);
-    decide(entry->first, entry->second);
-    entry = next;
-  }
-}
-
-void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
-  const auto gone = gone_.find(key.comm);
-  std::vector<int> missing;
-  for (std::size_t i = 0; i < collecting.participants.size(); ++i) {
-    const int rank = collecting.participants[i];
-    const int place = static_cast<int>(i);
-    if (rank < 0) continue;
-    const bool let_go = gone != gone_.end() && gone->second.contains(rank);
-    if (lives(rank) && !let_go) {
-      if (!collecting.blobs.contains(rank)) missing.push_back(place);
-    } else if (collecting.need == Need::all && !collecting.blobs.contains(rank)) {
-      const auto how = dead_.find(rank);
-      const std::string why = how == dead_.end() ? "it has left" : how->second;
-      const Error error(Code::remote, fmt::format("rank {}: {}", place, why), place);
-      return conclude(key, error, {});
-    }
-  }
-  if (collecting.need == Need::all) {
-    if (const auto cause = revoked_.find(key.comm); cause != revoked_.end()) {
-      return conclude(key, cause->second, {});
-    }
-  }
-  if (missing.empty()) return conclude(key, {}, collecting.blobs);
-  const double waited = static_cast<double>(now_ns_ - collecting.since_ns) / second_ns;
-  if (options_.timeout_s == 0 || waited < options_.timeout_s) return;
-  conclude(key,
-           Error(Code::remote,
-                 fmt::format("{} did not take part within {} s", list(missing), options_.timeout_s),
-                 missing.front()),
-           {});
-}
-
-void ControlPlane::conclude(GatherKey key, const Error& error,
-                            const std::map<int, std::string>& blobs) {
-  Packer packer = message(Kind::result);
-  packer.value(key.comm).value(key.round);
-  pack(packer, error);
-  std::vector<int> dead;
-  for (const auto& [rank, how] : dead_) {
-    if (is_dead(rank)) dead.push_back(rank);
-  }
-  packer.numbers(dead);
-  packer.value(static_cast<std::uint32_t>(blobs.size()));
-  for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
-  const std::string whole = packer.take();
-  Unpacker in(whole);
-  in.value<Kind>();
-  hear_result(in, whole, -1);
-}
-
-void ControlPlane::keep_result(const GatherKey& key, std::string_view packed) {
-  results_.emplace(key, packed);
-  result_order_.push_back(key);
-  if (result_order_.size() <= results_kept) return;
-  results_.erase(result_order_.front());
-  result_order_.erase(result_order_.begin());
-}
-
-void ControlPlane::hear_result(Unpacker& in, const std::string& whole, int from) {
-  const auto comm = in.value<CommKey>();
-  const GatherKey key{comm, in.value<std::uint32_t>()};
-  if (results_.contains(key) || !unpack_result(in)) return;
-  keep_result(key, whole);
-  collecting_.erase(key);
-  // Up as well: a new root may hear from somebody who has it before it decides itself.
-  spread(whole, from);
-  const auto found = pending_.find(key);
-  if (found == pending_.end()) return;
-  deliver(key, found->second, whole);
-  pending_.erase(found);
-}
-
-void ControlPlane::deliver(const GatherKey& key, Pending& pending, std::string_view packed) {
-  Unpacker in(packed);
-  in.value<Kind>();
-  in.value<CommKey>();
-  in.value<std::uint32_t>();
-  std::optional<GatherResult> result = unpack_result(in);
-  if (!result) return;
-  ready_.emplace_back(
-      key.comm, [done = std::move(pending.done), result = std::move(*result)] { done(result); });
 }
 
 // --- calls that get no further ----------------------------------------------------------------

@@ -11,6 +11,8 @@ namespace {
 
 // Rounds of agreement of one communicator; shrinks count apart from splits, for the ranks that
 // survive have not all begun the same splits.
+// Both apart from those in which the communicator itself was made.
+constexpr std::uint32_t split_base = 0x10000000;
 constexpr std::uint32_t shrink_base = 0x40000000;
 constexpr std::uint64_t split_mark = 0x73706c6974;
 constexpr std::uint64_t shrink_mark = 0x736872696e6b;
@@ -54,7 +56,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   args.collective = Collective::split;
   const std::uint32_t number = take_number();
   recorder_.begin(number, digest_of(args), args);
-  const std::uint32_t round = splits_++;
+  const std::uint32_t round = split_base + splits_++;
   const GatherResult result = control_->gather({key_, round}, ControlPlane::Need::all, members_,
                                                Packer().value(color).value(key).take());
   recorder_.end(number, !result.error);

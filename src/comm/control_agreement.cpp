@@ -1,0 +1,203 @@
+// The control plane's agreement: contributions go up, the root decides, results go to all.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/control_messages.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr double second_ns = 1e9;
+// Results that are kept for ranks whose way to the root broke while it decided.
+constexpr std::size_t results_kept = 64;
+// A rank that has stopped does not answer the roll.
+constexpr std::uint64_t roll_ns = 5'000'000'000;
+
+}  // namespace
+
+void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int>& participants,
+                          std::string blob, Done done) {
+  const std::lock_guard lock(mutex_);
+  Pending pending{need, participants, std::move(blob), std::move(done), now_ns_};
+  // It may have been decided without this rank.
+  if (const auto known = results_.find(key); known != results_.end()) {
+    return deliver(key, pending, known->second);
+  }
+  if (is_dead(options_.rank)) {
+    return refuse(key, pending, {Code::remote, "the other ranks could not reach this one"});
+  }
+  contribute(key, pending_[key] = std::move(pending));
+}
+
+void ControlPlane::contribute(const GatherKey& key, const Pending& pending) {
+  send_up(pack_contribution(key, pending.need, pending.participants, options_.rank, pending.blob));
+}
+
+std::string ControlPlane::pack_contribution(const GatherKey& key, Need need,
+                                            const std::vector<int>& participants, int rank,
+                                            const std::string& blob) {
+  Packer packer = message(Kind::contribution);
+  packer.value(key.comm).value(key.round).value(need).numbers(participants);
+  return packer.value(rank).text(blob).take();
+}
+
+void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int from) {
+  const auto comm = in.value<CommKey>();
+  const GatherKey key{comm, in.value<std::uint32_t>()};
+  // It has been decided: the way back was cut.
+  if (const auto known = results_.find(key); known != results_.end()) {
+    if (from != options_.rank) wire_.send(from, known->second);
+    return;
+  }
+  const auto need = in.value<Need>();
+  const std::vector<int> participants = in.numbers();
+  const int rank = in.value<int>();
+  const std::string blob(in.text());
+  if (!in.whole()) return;
+  Collecting& collecting = collecting_[key];
+  if (collecting.participants.empty()) {
+    collecting.need = need;
+    collecting.participants = participants;
+    collecting.since_ns = now_ns_;
+  }
+  collecting.blobs[rank] = blob;
+  if (!is_root()) send_up(whole);
+}
+
+void ControlPlane::hear_roll(Unpacker& in, const std::string& whole) {
+  const int caller = in.value<int>();
+  const auto facts = in.value<std::uint32_t>();
+  if (!in.whole() || is_root()) return;
+  roll_ = whole;
+  send_down(whole);
+  send_up(message(Kind::present).value(options_.rank).value(caller).value(facts).take());
+}
+
+void ControlPlane::hear_present(Unpacker& in, const std::string& whole) {
+  if (!is_root()) return send_up(whole);
+  const int rank = in.value<int>();
+  const int caller = in.value<int>();
+  if (caller == options_.rank && in.value<std::uint32_t>() == roll_facts_) present_.insert(rank);
+}
+
+// Called anew after every death or departure: what came from such a rank may have been on its way
+// to one that had answered.
+bool ControlPlane::all_present() {
+  if (!must_call_roll_) return true;
+  if (roll_since_ns_ == 0) roll_since_ns_ = now_ns_;
+  const auto facts = static_cast<std::uint32_t>(dead_.size() + left_.size());
+  if (facts != roll_facts_) {
+    roll_facts_ = facts;
+    present_ = {options_.rank};
+    roll_ = message(Kind::roll).value(options_.rank).value(facts).take();
+    send_down(roll_);
+  }
+  bool complete = now_ns_ - roll_since_ns_ > roll_ns;
+  if (!complete) {
+    complete = true;
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      complete &= !lives(rank) || present_.contains(rank);
+    }
+  }
+  must_call_roll_ = !complete;
+  return complete;
+}
+
+// What can be decided by now; a decision takes its entry out of the table.
+void ControlPlane::decide_all() {
+  if (!is_root() || collecting_.empty() || !all_present()) return;
+  for (auto entry = collecting_.begin(); entry != collecting_.end();) {
+    const auto next = std::next(entry);
+    decide(entry->first, entry->second);
+    entry = next;
+  }
+}
+
+void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
+  const auto gone = gone_.find(key.comm);
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < collecting.participants.size(); ++i) {
+    const int rank = collecting.participants[i];
+    const int place = static_cast<int>(i);
+    if (rank < 0) continue;
+    const bool let_go = gone != gone_.end() && gone->second.contains(rank);
+    // Not known yet whether it is dead.
+    const bool unsure = unreached_.contains(rank) && !is_dead(rank) && !left_.contains(rank);
+    if ((lives(rank) || unsure) && !let_go) {
+      if (!collecting.blobs.contains(rank)) missing.push_back(place);
+    } else if (collecting.need == Need::all && !collecting.blobs.contains(rank)) {
+      const auto how = dead_.find(rank);
+      const std::string why = how == dead_.end() ? "it has left" : how->second;
+      const Error error(Code::remote, fmt::format("rank {}: {}", place, why), place);
+      return conclude(key, error, {});
+    }
+  }
+  if (collecting.need == Need::all) {
+    if (const auto cause = revoked_.find(key.comm); cause != revoked_.end()) {
+      return conclude(key, cause->second, {});
+    }
+  }
+  if (missing.empty()) return conclude(key, {}, collecting.blobs);
+  const double waited = static_cast<double>(now_ns_ - collecting.since_ns) / second_ns;
+  if (options_.timeout_s == 0 || waited < options_.timeout_s) return;
+  conclude(key,
+           Error(Code::remote,
+                 fmt::format("{} did not take part within {} s", list(missing), options_.timeout_s),
+                 missing.front()),
+           {});
+}
+
+void ControlPlane::conclude(GatherKey key, const Error& error,
+                            const std::map<int, std::string>& blobs) {
+  Packer packer = message(Kind::result);
+  packer.value(key.comm).value(key.round);
+  pack(packer, error);
+  std::vector<int> dead;
+  for (const auto& [rank, how] : dead_) {
+    if (is_dead(rank)) dead.push_back(rank);
+  }
+  packer.numbers(dead);
+  packer.value(static_cast<std::uint32_t>(blobs.size()));
+  for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
+  const std::string whole = packer.take();
+  Unpacker in(whole);
+  in.value<Kind>();
+  hear_result(in, whole, -1);
+}
+
+void ControlPlane::keep_result(const GatherKey& key, std::string_view packed) {
+  results_.emplace(key, packed);
+  result_order_.push_back(key);
+  if (result_order_.size() <= results_kept) return;
+  results_.erase(result_order_.front());
+  result_order_.erase(result_order_.begin());
+}
+
+void ControlPlane::hear_result(Unpacker& in, const std::string& whole, int from) {
+  const auto comm = in.value<CommKey>();
+  const GatherKey key{comm, in.value<std::uint32_t>()};
+  if (results_.contains(key) || !unpack_result(in)) return;
+  keep_result(key, whole);
+  collecting_.erase(key);
+  // Up as well: a new root may hear from somebody who has it before it decides itself.
+  spread(whole, from);
+  const auto found = pending_.find(key);
+  if (found == pending_.end()) return;
+  deliver(key, found->second, whole);
+  pending_.erase(found);
+}
+
+void ControlPlane::deliver(const GatherKey& key, Pending& pending, std::string_view packed) {
+  Unpacker in(packed);
+  in.value<Kind>();
+  in.value<CommKey>();
+  in.value<std::uint32_t>();
+  std::optional<GatherResult> result = unpack_result(in);
+  if (!result) return;
+  ready_.emplace_back(
+      key.comm, [done = std::move(pending.done), result = std::move(*result)] { done(result); });
+}
+
+}  // namespace pith

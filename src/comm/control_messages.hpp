@@ -1,0 +1,80 @@
+// What the control planes of two ranks say to each other, and how it is packed. Of the control
+// plane alone.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/control_plane.hpp"
+
+namespace pith {
+
+// The communicator's number of a rank of the job; -1 where it is no member.
+inline int place_of(const std::vector<int>& members, int rank) {
+  const auto found = std::find(members.begin(), members.end(), rank);
+  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
+}
+
+inline void pack(Packer& packer, const CallNote& call) {
+  packer.value(call.number).value(call.digest).text(call.text);
+}
+
+inline CallNote unpack_call(Unpacker& in) {
+  CallNote call;
+  call.number = in.value<std::uint32_t>();
+  call.digest = in.value<std::uint64_t>();
+  call.text = in.text();
+  return call;
+}
+
+inline void pack(Packer& packer, const Error& error) {
+  packer.value(static_cast<int>(error.code())).value(error.rank()).text(error.message());
+}
+
+inline Error unpack_error(Unpacker& in) {
+  const auto code = static_cast<Code>(in.value<int>());
+  const int rank = in.value<int>();
+  const std::string_view text = in.text();
+  return code == Code::success ? Error() : Error(code, std::string(text), rank);
+}
+
+inline std::optional<GatherResult> unpack_result(Unpacker& in) {
+  GatherResult result;
+  result.error = unpack_error(in);
+  result.dead = in.numbers();
+  const auto count = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
+    const int rank = in.value<int>();
+    result.blobs.emplace(rank, in.text());
+  }
+  if (!in.whole()) return std::nullopt;
+  return result;
+}
+
+inline std::string list(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
+  return text;
+}
+
+enum class ControlPlane::Kind : std::uint8_t {
+  hello,  // all facts, from a rank to its new parent
+  facts,  // all facts, the answer
+  dead,
+  left,
+  farewell,  // the answer to it
+  gone,
+  revoked,
+  contribution,  // these go up to the root
+  stall,
+  answer,
+  result,  // these go down from the root
+  question,
+  roll,
+  present,  // the answer to it, up
+  ping,     // from a rank that waits, to its parent
+  pong,
+};
+
+}  // namespace pith
