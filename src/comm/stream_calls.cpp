@@ -279,7 +279,7 @@ void StreamCalls::start(StreamCall& call) {
 }
 
 void StreamCalls::end(StreamCall& call) {
-  if (communicator_.trace_) communicator_.trace_->end(call.running, !communicator_.state_.revoked);
+  if (call.call) communicator_.call_ends(call.running, !communicator_.state_.revoked);
   call.task = Task<Error>();
   call.call.reset();
   gate_.close(call);
