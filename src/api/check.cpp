@@ -91,9 +91,12 @@ Error check_stream(const char* function, pithStream_t stream, const void* send, 
 
 Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
                   int copies) {
-  const std::size_t most = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) /
-                           size_of(static_cast<DType>(type)) / static_cast<std::size_t>(copies);
-  if (count <= most) return {};
+  constexpr auto limit = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  const std::size_t unit = size_of(static_cast<DType>(type)) * static_cast<std::size_t>(copies);
+  std::size_t bytes = 0;
+  if (!__builtin_mul_overflow(count, unit, &bytes) && bytes <= limit) [[likely]]
+    return {};
+  const std::size_t most = limit / unit;
   return bad(function, fmt::format("{} is {}, expected at most {}", argument, count, most));
 }
 

@@ -37,14 +37,12 @@ Error check_root(const char* function, int root, pithComm_t comm) {
 
 CollectiveArgs make_args(Collective collective, const void* send, const void* recv, size_t count,
                          pithDataType_t type, int root = 0) {
-  CollectiveArgs args;
-  args.collective = collective;
-  args.send = bytes_at(send);
-  args.recv = bytes_at(recv);
-  args.count = count;
-  args.type = static_cast<DType>(type);
-  args.root = root;
-  return args;
+  return {.collective = collective,
+          .send = bytes_at(send),
+          .recv = bytes_at(recv),
+          .count = count,
+          .type = static_cast<DType>(type),
+          .root = root};
 }
 
 // Precondition: check_op has accepted it.

@@ -116,13 +116,12 @@ void Communicator::set_views(bool all, bool any) {
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : (all ? view_chunk : wire_chunk);
 }
 
-CollectiveArgs Communicator::complete(CollectiveArgs args) const {
+void Communicator::complete(CollectiveArgs& args) const {
   const std::size_t bytes = args.count * size_of(args.type);
   const Extent extent = extent_of(args.collective, size());
   args.send.size = bytes * extent.send;
   args.recv.size = bytes * extent.recv;
   args.tuning = tuning_;
-  return args;
 }
 
 Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
@@ -168,7 +167,8 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 // One thread at a time issues calls, so the counters that only it writes need no locked operation;
 // drain() may come from another one, and lets go of the communicator after the last store here.
 Error Communicator::run(const CollectiveArgs& given) {
-  const CollectiveArgs args = complete(given);
+  CollectiveArgs args = given;
+  complete(args);
   const std::uint32_t call_number = number(args);
   if (is_alone(args)) return run_alone(args);
   blocking_.store(true, std::memory_order_relaxed);
@@ -200,7 +200,7 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
 }
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
-  call.args_ = complete(call.args_);
+  complete(call.args_);
   call.number_ = number(call.args_);
   call.driven_ = driven;
   if (is_alone(call.args_)) return call.group_.finish_one(run_alone(call.args_));

@@ -148,7 +148,7 @@ class Communicator : private CommWatcher {
   // Where the settings want a trace; once all routes are known.
   void begin_trace();
   std::uint32_t number(const CollectiveArgs& args);
-  CollectiveArgs complete(CollectiveArgs args) const;
+  void complete(CollectiveArgs& args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   // The upper half of the numbers belongs to captured calls.
   std::uint32_t take_number() {

@@ -193,7 +193,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
                         raw_stream)};
   }
   if (Error error = place(args)) return error;
-  args = communicator_.complete(args);
+  communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
     const cuda::Current current(device_);

@@ -8,9 +8,8 @@ namespace pith {
 Error::Error(Code code, std::string message, int rank)
     : detail_(new Detail{code, rank, std::move(message)}) {}
 
-void Error::release() noexcept {
-  if (!detail_) return;
-  if (detail_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete detail_;
+void Error::drop(Detail* detail) noexcept {
+  if (detail->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete detail;
 }
 
 Error system_error(std::string what, int errno_value) {

@@ -49,7 +49,10 @@ class Error {
   void retain() const noexcept {
     if (detail_) detail_->references.fetch_add(1, std::memory_order_relaxed);
   }
-  void release() noexcept;
+  void release() noexcept {
+    if (detail_) drop(std::exchange(detail_, nullptr));
+  }
+  static void drop(Detail* detail) noexcept;
 
   Detail* detail_ = nullptr;
 };

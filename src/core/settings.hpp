@@ -20,7 +20,7 @@ struct Settings {
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
   int streams = 4;
-  std::size_t copy_bytes = std::size_t{256} << 10;
+  std::size_t copy_bytes = 0;
   std::string host;              // empty: by ifname and socket_family
   std::string ifname;            // NCCL's syntax; empty: no wish
   std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
