@@ -593,9 +593,10 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
                         options_.timeout_s),
             absent.front()};
   }
+  // Who waits in a send waits for no message.
+  const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   return {Code::remote,
-          fmt::format("rank {} has waited {:.0f} s for rank {} in {}", reporter, stall.seconds,
-                      stall.waits_for, call),
+          fmt::format("rank {} has waited {:.0f} s{} in {}", reporter, stall.seconds, whom, call),
           stall.waits_for};
 }
 
