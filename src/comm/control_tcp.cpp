@@ -198,6 +198,7 @@ void ControlTcp::read(Link& link, std::vector<News>& news) {
       if (size == goodbye) return end(link, in_order);
       if (size > blob_bytes_max) return end(link, "it sent a control message that is too long");
       if (link.in.size() - begin - sizeof size < size) break;
+      link.heard = true;
       news.push_back({link.rank, News::What::message, link.in.substr(begin + sizeof size, size)});
       begin += sizeof size + size;
     }
@@ -235,8 +236,8 @@ void ControlTcp::step(Link& link, std::vector<News>& news) {
 void ControlTcp::tell_end(const Link& link, std::vector<News>& news) {
   if (link.ended.empty() || link.leaving) return;
   if (link.ended == in_order) return news.push_back({link.rank, News::What::hung_up, {}});
-  const bool was_open = link.state == State::open;
-  news.push_back({link.rank, was_open ? News::What::lost : News::What::unreachable, link.ended});
+  // Who leaves may close a connection that it has just begun: that alone is no death.
+  news.push_back({link.rank, link.heard ? News::What::lost : News::What::unreachable, link.ended});
 }
 
 void ControlTcp::progress(ControlEars& ears) {

@@ -60,6 +60,7 @@ class ControlTcp final : public ControlWire {
     std::size_t out_done = 0;
     bool writing = false;  // watched for room
     bool leaving = false;  // goodbye follows what is in `out`
+    bool heard = false;    // a message has come
     std::string ended;     // why it is over; empty while it is not
   };
   struct News {
