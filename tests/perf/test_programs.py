@@ -228,7 +228,7 @@ class ExitStatus(unittest.TestCase):
 
     def test_refusals(self):
         for arguments, words in (
-                ([], ["--ranks is not given", "not available in this version"]),
+                ([], ["--ranks is not given", "no launcher has said which rank this is"]),
                 (["--ranks", "2", "-b", "2x"], ["--minbytes", "2x"]),
                 (["--ranks", "2", "-d", "f33"], ["--datatype", "f33", "bfloat16"]),
                 (["--ranks", "2", "--algo", "nope"], ["allreduce:nope", "allreduce:ring"]),
