@@ -165,6 +165,7 @@ class Communicator : private CommWatcher {
   void revoke(const Error& error);
   void revoke_for_loss(const Error& error);
   Error revoked_now();
+  Error heard();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
   Error check_left_over(std::uint32_t call);
   void look_for_left_over();

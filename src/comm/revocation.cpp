@@ -35,12 +35,13 @@ void Communicator::revoke_for_loss(const Error& error) {
   const std::uint64_t until = monotonic_ns() + cause_ns;
   const bool lost = error.code() == Code::remote;
   while (lost && !heard_posted_.load(std::memory_order_acquire) && monotonic_ns() < until) nap();
-  Error cause;
-  {
-    const std::lock_guard lock(hearsay_mutex_);
-    cause = heard_;
-  }
+  const Error cause = heard();
   revoke(cause ? cause : error);
+}
+
+Error Communicator::heard() {
+  const std::lock_guard lock(hearsay_mutex_);
+  return heard_;
 }
 
 // Here, by whoever drives the engine; all other ranks hear of it by the control plane.
@@ -66,12 +67,7 @@ void Communicator::on_revoked(const Error& error) {
   if (heard_posted_.exchange(true)) return;
   heard_work_.run = [](Work& work) {
     auto* self = static_cast<Communicator*>(work.context);
-    Error heard;
-    {
-      const std::lock_guard lock(self->hearsay_mutex_);
-      heard = self->heard_;
-    }
-    self->revoke(heard);
+    self->revoke(self->heard());
   };
   heard_work_.context = this;
   engine_->post(heard_work_);
@@ -156,7 +152,9 @@ void Communicator::look_for_left_over() {
   if (active_.load(std::memory_order_acquire) > 0 || !engine_->try_own()) return;
   engine_->progress();
   const std::uint32_t last = (next_call_.load(std::memory_order_relaxed) - 1) & 0x7fffffffu;
-  const Mailbox::LeftOver left = engine_->mailbox().find_left_over(state_.id, last);
+  Mailbox::LeftOver left;
+  // A blocking call lends the token to others while it waits: its messages are no left-overs.
+  if (!inside_) left = engine_->mailbox().find_left_over(state_.id, last);
   engine_->disown();
   if (left.peer >= 0) dispute(left.peer, left.call);
 }
