@@ -68,7 +68,7 @@ bool ShmTransport::watch(int fd, int rank) {
 
 Expected<std::string> ShmTransport::listen() {
   const std::size_t bytes = ring_offset(ranks_);
-  segment_ = Fd(memfd_create("pith-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  segment_ = Descriptor(memfd_create("pith-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!segment_) return system_error("memfd_create for the rings", errno);
   if (ftruncate(segment_.get(), static_cast<off_t>(bytes)) != 0) {
     return system_error(fmt::format("{} bytes for the rings of {} ranks", bytes, ranks_), errno);
@@ -76,9 +76,9 @@ Expected<std::string> ShmTransport::listen() {
   fcntl(segment_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   memory_ = map_shared(segment_.get(), 0, bytes);
   if (!memory_) return system_error("mmap of the rings", errno);
-  doorbell_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  doorbell_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!doorbell_) return system_error("eventfd for the doorbell", errno);
-  events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  events_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   if (!events_ || !watch(doorbell_.get(), -1)) return system_error("epoll", errno);
   set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
   CopyBoard& board = board_at(memory_);
@@ -162,7 +162,7 @@ void ShmTransport::close() {
     if (!peer.socket) continue;
     [[maybe_unused]] const auto sent =
         send(peer.socket.get(), &goodbye, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    peer.socket = Fd();
+    peer.socket = Descriptor();
   }
 }
 
@@ -201,7 +201,7 @@ void ShmTransport::hear_from(int rank) {
   const ssize_t length = recv(peer.socket.get(), &word, 1, MSG_DONTWAIT);
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
-  peer.socket = Fd();
+  peer.socket = Descriptor();
   // What the peer sent before is in its ring and still counts.
   drain(rank);
   if (length == 1 && word == goodbye) {

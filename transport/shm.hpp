@@ -27,7 +27,7 @@ struct ShmOptions {
 
 class ShmTransport final : public RingTransport {
  public:
-  using Secret = ShmSecret;
+  using Secret = pith::Secret;
 
   ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
                const ShmOptions& options = {});
@@ -61,8 +61,8 @@ class ShmTransport final : public RingTransport {
   static constexpr std::size_t ranks_on_board = 4000;
 
   struct Remote {
-    Fd socket;
-    Fd doorbell;
+    Descriptor socket;
+    Descriptor doorbell;
     std::byte* sleep = nullptr;
     std::byte* ring = nullptr;
     std::byte* heap = nullptr;
@@ -99,9 +99,9 @@ class ShmTransport final : public RingTransport {
   const std::size_t copy_bytes_;
   Heap& heap_;
   ShmMeeting meeting_;
-  Fd segment_;
-  Fd doorbell_;
-  Fd events_;  // epoll: the doorbell, and the sockets of all peers that live
+  Descriptor segment_;
+  Descriptor doorbell_;
+  Descriptor events_;  // epoll: the doorbell, and the sockets of all peers that live
   std::byte* memory_ = nullptr;
   std::vector<Remote> remotes_;
   std::vector<int> departed_;  // ranks that said goodbye, and that nobody has waited for since

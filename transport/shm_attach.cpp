@@ -36,9 +36,9 @@ socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-Fd dial_one(const std::string& name, std::uint64_t deadline_ns) {
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) return Fd();
+Descriptor dial_one(const std::string& name, std::uint64_t deadline_ns) {
+  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd) return Descriptor();
   // Waits only where the peer's backlog is full.
   const std::uint64_t now = monotonic_ns();
   const std::uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 1;
@@ -47,7 +47,8 @@ Fd dial_one(const std::string& name, std::uint64_t deadline_ns) {
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   sockaddr_un address;
   const socklen_t length = abstract_address(name, address);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return Fd();
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+    return Descriptor();
   return fd;
 }
 
@@ -79,15 +80,15 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
   message.msg_controllen = control.size();
   const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (length <= 0) return false;
-  std::array<Fd*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
-                                     &descriptors.heap};
+  std::array<Descriptor*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
+                                             &descriptors.heap};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count && i < fds_max; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      *places[i] = Fd(fd);
+      *places[i] = Descriptor(fd);
     }
   }
   return static_cast<std::size_t>(length) == sizeof greeting &&
@@ -105,17 +106,13 @@ pid_t peer_process(int socket) {
 
 }  // namespace
 
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 Expected<std::string> ShmMeeting::listen(const void* board) {
   greeting_.board = reinterpret_cast<std::uint64_t>(board);
   std::array<std::byte, 16> random;
   if (!fill_random(random)) return system_error("getrandom", errno);
   std::string name = "pith-";
   for (const std::byte byte : random) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  listener_ = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_) return system_error("socket for ranks of this host", errno);
   sockaddr_un address;
   const socklen_t length = abstract_address(name, address);
@@ -198,7 +195,7 @@ void ShmMeeting::dial(std::span<const std::string> names, std::uint64_t deadline
   expected_.assign(names.size(), false);
   for (std::size_t peer = 0; peer < names.size(); ++peer) {
     if (static_cast<int>(peer) == rank_ || names[peer].empty()) continue;
-    Fd socket = dial_one(names[peer], deadline_ns);
+    Descriptor socket = dial_one(names[peer], deadline_ns);
     if (!socket) continue;
     if (static_cast<int>(peer) > rank_) {
       // Only to learn whether the peer can be reached, for then it reaches us and will dial.
@@ -215,7 +212,7 @@ void ShmMeeting::dial(std::span<const std::string> names, std::uint64_t deadline
 
 void ShmMeeting::accept_all() {
   for (;;) {
-    Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket) return;
     Talk talk;
     talk.socket = std::move(socket);
@@ -252,7 +249,7 @@ Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shap
     if (polled[0].revents != 0) accept_all();
   }
   talks_.clear();
-  listener_ = Fd();
+  listener_ = Descriptor();
   return {};
 }
 

@@ -20,29 +20,11 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "transport/handshake.hpp"
 #include "transport/ring.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
-
-using ShmSecret = std::array<std::byte, 16>;
-
-// A descriptor with an owner.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // What ranks tell each other besides descriptors; plain data.
 struct ShmGreeting {
@@ -59,15 +41,15 @@ struct ShmGreeting {
 };
 
 struct ShmDescriptors {
-  Fd segment;
-  Fd doorbell;
-  Fd heap;
+  Descriptor segment;
+  Descriptor doorbell;
+  Descriptor heap;
 };
 
 class ShmMeeting {
  public:
   // `mine` stays owned by the caller and is used until meet() returns.
-  ShmMeeting(int rank, int ranks, const ShmSecret& secret) : rank_(rank), secret_(secret) {
+  ShmMeeting(int rank, int ranks, const Secret& secret) : rank_(rank), secret_(secret) {
     greeting_.rank = rank;
     greeting_.ranks = ranks;
   }
@@ -77,7 +59,7 @@ class ShmMeeting {
 
   struct Met {
     int rank = -1;
-    Fd socket;  // stays open for the peer's life: its end is the news of the peer's death
+    Descriptor socket;  // stays open for the peer's life: its end is the news of the peer's death
     ShmDescriptors descriptors;
     std::uint64_t heap_bytes = 0;
     pid_t pid = 0;  // as this process names the peer; by the kernel's word
@@ -92,7 +74,7 @@ class ShmMeeting {
   // One connection on its way. The dialler says hello; the other end proves itself; the dialler
   // proves itself and gives its descriptors; the other end answers with its own.
   struct Talk {
-    Fd socket;
+    Descriptor socket;
     bool dialled = false;
     bool greeted = false;  // the first message of the peer has come
     int peer = -1;
@@ -112,9 +94,9 @@ class ShmMeeting {
   bool finished() const;
 
   const int rank_;
-  const ShmSecret secret_;
+  const Secret secret_;
   ShmGreeting greeting_;
-  Fd listener_;
+  Descriptor listener_;
   std::array<int, 3> mine_{};
   std::vector<Talk> talks_;
   std::vector<bool> expected_;  // higher ranks that will dial

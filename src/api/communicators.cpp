@@ -41,15 +41,20 @@ Expected<Options> read_config(const char* function, const pithConfig_t* given, O
   return options;
 }
 
+Error check_size(const char* function, const char* argument, int ranks) {
+  if (ranks < 1) {
+    return {Code::invalid_argument,
+            fmt::format("{}: {} is {}, expected at least 1", function, argument, ranks)};
+  }
+  if (ranks > most_ranks) {
+    return {Code::invalid_argument, fmt::format("{}: {} is {}, expected at most {}", function,
+                                                argument, ranks, most_ranks)};
+  }
+  return {};
+}
+
 Error check_nranks(const char* function, int nranks, int rank) {
-  if (nranks < 1) {
-    return {Code::invalid_argument,
-            fmt::format("{}: nranks is {}, expected at least 1", function, nranks)};
-  }
-  if (nranks > most_ranks) {
-    return {Code::invalid_argument,
-            fmt::format("{}: nranks is {}, expected at most {}", function, nranks, most_ranks)};
-  }
+  if (Error error = check_size(function, "nranks", nranks)) return error;
   if (rank < 0 || rank >= nranks) {
     return {Code::invalid_argument,
             fmt::format("{}: rank is {}, expected 0 to {}", function, rank, nranks - 1)};
@@ -65,11 +70,16 @@ Error fill(pithComm& handle, Made made) {
   return {};
 }
 
-// With blocking = 0 the handle is there at once, and the rest follows.
-Error create(pithComm_t* comm, const Options& options, std::function<Made()> make) {
+std::unique_ptr<pithComm> new_handle(const Options& options) {
   auto handle = std::make_unique<pithComm>();
   handle->blocking = options.blocking;
   handle->name = options.name;
+  return handle;
+}
+
+// With blocking = 0 the handle is there at once, and the rest follows.
+Error create(pithComm_t* comm, const Options& options, std::function<Made()> make) {
+  std::unique_ptr<pithComm> handle = new_handle(options);
   if (options.blocking) {
     if (Error error = fill(*handle, make())) return error;
     *comm = handle.release();
@@ -111,10 +121,8 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
     Made made = make();
     if (!made) return made.error();
     if (!*made) return {};
-    auto handle = std::make_unique<pithComm>();
+    std::unique_ptr<pithComm> handle = new_handle(options);
     handle->communicator = std::move(*made);
-    handle->blocking = options.blocking;
-    handle->name = options.name;
     *newcomm = handle.release();
     return {};
   };
@@ -234,14 +242,7 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
   return guarded([&] {
     constexpr const char* function = "pithCommInitAll";
     if (Error error = check_pointer(function, "comms", comms)) return error;
-    if (n < 1) {
-      return Error(Code::invalid_argument,
-                   fmt::format("{}: n is {}, expected at least 1", function, n));
-    }
-    if (n > most_ranks) {
-      return Error(Code::invalid_argument,
-                   fmt::format("{}: n is {}, expected at most {}", function, n, most_ranks));
-    }
+    if (Error error = check_size(function, "n", n)) return error;
     if (devices) {
       return Error(Code::invalid_argument,
                    fmt::format("{}: devices is {}, expected NULL: this build has host ranks only",

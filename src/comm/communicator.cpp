@@ -10,6 +10,7 @@
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
 #include "core/log.hpp"
+#include "core/mix.hpp"
 
 namespace pith {
 
@@ -18,11 +19,6 @@ namespace {
 // Background calls of one communicator that run at the same time; later ones wait their turn, in
 // the same order on every rank.
 constexpr int most_running = 4;
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-  return hash ^ (hash >> 29);
-}
 
 }  // namespace
 

@@ -4,17 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "comm/control_plane.hpp"
+#include "comm/members.hpp"
 
 namespace pith {
-
-// The communicator's number of a rank of the job; -1 where it is no member.
-inline int place_of(const std::vector<int>& members, int rank) {
-  const auto found = std::find(members.begin(), members.end(), rank);
-  return found == members.end() ? -1 : static_cast<int>(found - members.begin());
-}
 
 inline void pack(Packer& packer, const CallNote& call) {
   packer.value(call.number).value(call.digest).text(call.text);

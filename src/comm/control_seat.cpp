@@ -11,6 +11,7 @@
 
 #include "comm/control_tcp.hpp"
 #include "comm/listen_host.hpp"
+#include "comm/members.hpp"
 #include "core/clock.hpp"
 
 namespace pith {
@@ -198,9 +199,8 @@ ControlGatherer::ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<in
 
 Error ControlGatherer::failure() const {
   for (const int rank : seat_.plane().dead()) {
-    const auto found = std::find(named_.begin(), named_.end(), rank);
-    if (found == named_.end()) continue;
-    const auto place = static_cast<int>(found - named_.begin());
+    const int place = place_of(named_, rank);
+    if (place < 0) continue;
     return {Code::remote, fmt::format("rank {}: {}", place, seat_.plane().cause_of(rank)), place};
   }
   return {};

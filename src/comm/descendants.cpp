@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "comm/communicator.hpp"
+#include "comm/members.hpp"
+#include "core/mix.hpp"
 
 namespace pith {
 
@@ -17,24 +19,14 @@ constexpr std::uint32_t shrink_base = 0x40000000;
 constexpr std::uint64_t split_mark = 0x73706c6974;
 constexpr std::uint64_t shrink_mark = 0x736872696e6b;
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
-  return hash ^ (hash >> 31);
-}
-
-bool contains(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
                                                                  const std::vector<int>& members) {
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
-  const auto self = std::find(members.begin(), members.end(), own_member());
-  const auto rank = static_cast<int>(self - members.begin());
-  std::unique_ptr<Communicator> child(new Communicator(*settings, control_, key, members, rank));
+  std::unique_ptr<Communicator> child(
+      new Communicator(*settings, control_, key, members, place_of(members, own_member())));
   ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout);
   Error error = one_process_ ? child->connect_threads(gatherer, *settings)
                              : child->connect(gatherer, *settings);

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
+#include "small_values.hpp"
 
 using namespace ranks;
 
@@ -25,28 +25,6 @@ struct Placement {
         registered_recv((number / 2 + rank) % 3 == 0),
         offset(number % 4 == 3 ? 1 + static_cast<std::size_t>(rank) : 0) {}
 };
-
-// Small enough that every type adds or multiplies five of them exactly.
-unsigned value_of(pithRedOp_t op, int rank, std::size_t i) {
-  const std::uint64_t random = mix(i + 1, static_cast<std::uint64_t>(rank) + 7) >> 20;
-  if (op == pithProd) return 1 + (random & 1);
-  if (op == pithSum) return random & 1;
-  if (op == pithAvg) return static_cast<unsigned>(i & 1);
-  return random & 7;
-}
-
-unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
-  unsigned result = value_of(op, 0, i);
-  if (op == pithAvg) return result;
-  for (int r = 1; r < size; ++r) {
-    const unsigned next = value_of(op, r, i);
-    if (op == pithSum) result += next;
-    if (op == pithProd) result *= next;
-    if (op == pithMax) result = std::max(result, next);
-    if (op == pithMin) result = std::min(result, next);
-  }
-  return result;
-}
 
 // Returns a hash of the result, which must be the same on all ranks.
 std::uint64_t reduce_once(Rank& self, pithComm_t comm, pithDataType_t type, pithRedOp_t op,
@@ -217,14 +195,7 @@ void empty_calls(Rank& self) {
   ensure(count == self.size && rank == self.rank, "Count or UserRank is wrong");
 }
 
-void everywhere(const Body& body) {
-  for (const Setup& setup : every_link()) {
-    for (int size = 1; size <= 5; ++size) {
-      INFO(name_of(setup) << ", " << size << " ranks");
-      CHECK(run(size, setup, body) == "");
-    }
-  }
-}
+void everywhere(const Body& body) { ranks::everywhere(1, 5, body); }
 
 }  // namespace
 

@@ -2,8 +2,7 @@
 #include <cstring>
 #include <deque>
 
-#include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -300,14 +299,7 @@ void misuse(Rank& self) {
   ensure(value == 7 + (self.rank + self.size - 1) % self.size, "a wrong value");
 }
 
-void everywhere(int least, const Body& body) {
-  for (const Setup& setup : every_link()) {
-    for (int size = least; size <= 4; ++size) {
-      INFO(name_of(setup) << ", " << size << " ranks");
-      CHECK(run(size, setup, body) == "");
-    }
-  }
-}
+void everywhere(int least, const Body& body) { ranks::everywhere(least, 4, body); }
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // The collectives with a root or one block a rank, on every link: types, operations, memory, roots.
 #include <cstring>
 
-#include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
+#include "small_values.hpp"
 
 using namespace ranks;
 
@@ -11,28 +11,6 @@ namespace {
 constexpr int types = 12;
 constexpr int ops = 5;
 constexpr std::array<std::size_t, 7> counts = {1, 3, 64, 1021, 5003, 40'000, 0};
-
-// Small enough that every type adds or multiplies five of them exactly.
-unsigned value_of(pithRedOp_t op, int rank, std::size_t i) {
-  const std::uint64_t random = mix(i + 1, static_cast<std::uint64_t>(rank) + 7) >> 20;
-  if (op == pithProd) return 1 + (random & 1);
-  if (op == pithSum) return random & 1;
-  if (op == pithAvg) return static_cast<unsigned>(i & 1);
-  return random & 7;
-}
-
-unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
-  unsigned result = value_of(op, 0, i);
-  if (op == pithAvg) return result;
-  for (int r = 1; r < size; ++r) {
-    const unsigned next = value_of(op, r, i);
-    if (op == pithSum) result += next;
-    if (op == pithProd) result *= next;
-    if (op == pithMax) result = std::max(result, next);
-    if (op == pithMin) result = std::min(result, next);
-  }
-  return result;
-}
 
 char byte_of(int number, int rank, std::size_t i) {
   return static_cast<char>(
@@ -220,14 +198,7 @@ void registrations(Rank& self) {
   ok(pithCommDeregister(comm, nullptr));
 }
 
-void everywhere(const Body& body) {
-  for (const Setup& setup : every_link()) {
-    for (int size = 1; size <= 5; ++size) {
-      INFO(name_of(setup) << ", " << size << " ranks");
-      CHECK(run(size, setup, body) == "");
-    }
-  }
-}
+void everywhere(const Body& body) { ranks::everywhere(1, 5, body); }
 
 }  // namespace
 

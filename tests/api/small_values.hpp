@@ -1,0 +1,30 @@
+// Test values whose reductions every type holds exactly, and what comes of them.
+#pragma once
+
+#include "ranks.hpp"
+
+namespace ranks {
+
+// Small enough that every type adds or multiplies five of them exactly.
+inline unsigned value_of(pithRedOp_t op, int rank, std::size_t i) {
+  const std::uint64_t random = mix(i + 1, static_cast<std::uint64_t>(rank) + 7) >> 20;
+  if (op == pithProd) return 1 + (random & 1);
+  if (op == pithSum) return random & 1;
+  if (op == pithAvg) return static_cast<unsigned>(i & 1);
+  return random & 7;
+}
+
+inline unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
+  unsigned result = value_of(op, 0, i);
+  if (op == pithAvg) return result;
+  for (int r = 1; r < size; ++r) {
+    const unsigned next = value_of(op, r, i);
+    if (op == pithSum) result += next;
+    if (op == pithProd) result *= next;
+    if (op == pithMax) result = std::max(result, next);
+    if (op == pithMin) result = std::min(result, next);
+  }
+  return result;
+}
+
+}  // namespace ranks
