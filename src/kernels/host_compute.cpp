@@ -8,6 +8,7 @@
 
 #include "core/kernel_args.hpp"
 #include "kernels/reduce.hpp"
+#include "kernels/sparse_scalar.hpp"
 
 namespace pith {
 
@@ -70,6 +71,18 @@ HostCompute::HostCompute() {
   set<FinishAvgKernel, run_finish_avg>();
   set<ScaleKernel, run_scale>();
   set<CopyKernel, run_copy>();
+  set<AccumulateKernel, kernels::scalar::accumulate>();
+  set<SelectKernel, kernels::scalar::select>();
+  set<HistogramKernel, kernels::scalar::histogram>();
+  set<KeepLargestKernel, kernels::scalar::keep_largest>();
+  set<TakeKernel, kernels::scalar::take>();
+  set<RoundKernel, kernels::scalar::round_values>();
+  set<ReturnKernel, kernels::scalar::give_back>();
+  set<SumValuesKernel, kernels::scalar::sum_values>();
+  set<SumListsKernel, kernels::scalar::sum_lists>();
+  set<ScatterKernel, kernels::scalar::scatter>();
+  set<EncodeIndicesKernel, kernels::scalar::encode_indices>();
+  set<DecodeIndicesKernel, kernels::scalar::decode_indices>();
 }
 
 HostCompute::~HostCompute() {
