@@ -97,6 +97,33 @@ struct KeepLargestKernel {
   static std::size_t work_bytes(const Args& args) { return 8 * args.count; }
 };
 
+// Parts a list by magnitude, in order: what is at least the threshold stays, the rest is appended
+// to another list. Both counts are written.
+struct SplitKernel {
+  struct Args {
+    std::uint32_t* indices;
+    float* values;
+    std::size_t count;
+    float threshold;
+    std::uint32_t* lower_indices;  // room for `count`
+    float* lower_values;
+    std::size_t* kept;   // out
+    std::size_t* lower;  // out
+  };
+  static std::size_t work_bytes(const Args& args) { return 8 * args.count; }
+};
+
+// The sum of squares of values.
+struct SquaresKernel {
+  struct Args {
+    const std::byte* values;
+    std::size_t count;
+    DType type;
+    double* squares;  // out
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
 // values[i] = accumulator[indices[i]], which is left with what the rounding of `type` lost.
 struct TakeKernel {
   struct Args {

@@ -75,6 +75,8 @@ HostCompute::HostCompute() {
   set<SelectKernel, kernels::scalar::select>();
   set<HistogramKernel, kernels::scalar::histogram>();
   set<KeepLargestKernel, kernels::scalar::keep_largest>();
+  set<SplitKernel, kernels::scalar::split>();
+  set<SquaresKernel, kernels::scalar::squares>();
   set<TakeKernel, kernels::scalar::take>();
   set<RoundKernel, kernels::scalar::round_values>();
   set<ReturnKernel, kernels::scalar::give_back>();

@@ -108,6 +108,32 @@ void keep_largest(const KeepLargestKernel::Args& args) {
   *args.squares = squares;
 }
 
+void split(const SplitKernel::Args& args) {
+  std::size_t kept = 0;
+  std::size_t lower = 0;
+  for (std::size_t i = 0; i < args.count; ++i) {
+    const std::uint32_t index = args.indices[i];
+    const float value = args.values[i];
+    const bool keeps = std::fabs(value) >= args.threshold;
+    std::uint32_t* indices = keeps ? args.indices : args.lower_indices;
+    float* values = keeps ? args.values : args.lower_values;
+    std::size_t& at = keeps ? kept : lower;
+    indices[at] = index;
+    values[at++] = value;
+  }
+  *args.kept = kept;
+  *args.lower = lower;
+}
+
+void squares(const SquaresKernel::Args& args) {
+  double sum = 0;
+  for (std::size_t i = 0; i < args.count; ++i) {
+    const double value = value_at(args.values, i, args.type);
+    sum += value * value;
+  }
+  *args.squares = sum;
+}
+
 void take(const TakeKernel::Args& args) {
   double squares = 0;
   for (std::size_t i = 0; i < args.count; ++i) {

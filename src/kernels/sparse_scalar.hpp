@@ -10,6 +10,8 @@ void accumulate(const AccumulateKernel::Args& args);
 void select(const SelectKernel::Args& args);
 void histogram(const HistogramKernel::Args& args);
 void keep_largest(const KeepLargestKernel::Args& args);
+void split(const SplitKernel::Args& args);
+void squares(const SquaresKernel::Args& args);
 void take(const TakeKernel::Args& args);
 void round_values(const RoundKernel::Args& args);
 void give_back(const ReturnKernel::Args& args);

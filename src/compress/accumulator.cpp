@@ -1,0 +1,41 @@
+#include "compress/accumulator.hpp"
+
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
+namespace pith {
+
+namespace {
+
+// Kernels may read, but not use, up to a vector behind the last element.
+constexpr std::size_t slack_bytes = 256;
+constexpr std::size_t huge_bytes = std::size_t{2} << 20;
+
+std::size_t mapped_bytes(std::size_t count) { return count * sizeof(float) + slack_bytes; }
+
+}  // namespace
+
+Accumulator::Accumulator(std::size_t count) : count_(count) {
+  const std::size_t bytes = mapped_bytes(count);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (bytes >= huge_bytes) madvise(memory, bytes, MADV_HUGEPAGE);
+  data_ = static_cast<float*>(memory);
+}
+
+Accumulator::~Accumulator() {
+  if (data_) munmap(data_, mapped_bytes(count_));
+}
+
+Accumulator::Accumulator(Accumulator&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+
+Accumulator& Accumulator::operator=(Accumulator&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(count_, other.count_);
+  return *this;
+}
+
+}  // namespace pith

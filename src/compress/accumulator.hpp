@@ -1,0 +1,25 @@
+// The float32 memory of a compressor: the residual between calls, gradient plus residual inside.
+#pragma once
+
+#include <cstddef>
+
+namespace pith {
+
+// Zero at first; on huge pages where it is large. Throws bad_alloc.
+class Accumulator {
+ public:
+  Accumulator() = default;
+  explicit Accumulator(std::size_t count);
+  ~Accumulator();
+  Accumulator(Accumulator&& other) noexcept;
+  Accumulator& operator=(Accumulator&& other) noexcept;
+
+  float* data() const { return data_; }
+  std::size_t count() const { return count_; }
+
+ private:
+  float* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+}  // namespace pith

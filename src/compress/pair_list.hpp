@@ -1,0 +1,59 @@
+// Pairs of indices and values in runs: what one rank's messages of one call carry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compress/growing.hpp"
+#include "core/dtype.hpp"
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith {
+
+// The memory stays when a list begins anew, so that the steady state allocates nothing. Indices of
+// a run rise.
+class PairList {
+ public:
+  void begin(DType type) {
+    type_ = type;
+    count_ = 0;
+    runs_.clear();
+  }
+  DType type() const { return type_; }
+  std::size_t count() const { return count_; }
+  std::size_t runs() const { return runs_.size(); }
+
+  // Room for n more pairs; pointers into the list move. The next run is written behind the last
+  // one, at indices(count()) and values(count()), and becomes one by end_run().
+  void reserve(std::size_t n) {
+    indices_.reserve(count_ + n, count_);
+    values_.reserve((count_ + n) * size_of(type_), count_ * size_of(type_));
+  }
+  void end_run(std::size_t n) {
+    runs_.push_back({count_, n});
+    count_ += n;
+  }
+
+  std::uint32_t* indices(std::size_t from = 0) { return indices_.data() + from; }
+  std::byte* values(std::size_t from = 0) { return values_.data() + from * size_of(type_); }
+  SparseList run(std::size_t r) const {
+    const Run& run = runs_[r];
+    return {indices_.data() + run.begin, values_.data() + run.begin * size_of(type_), run.count};
+  }
+  // The pairs of a run whose indices lie in [first, first + span).
+  SparseList part(std::size_t r, std::size_t first, std::size_t span) const;
+
+ private:
+  struct Run {
+    std::size_t begin;
+    std::size_t count;
+  };
+  DType type_ = DType::f32;
+  std::size_t count_ = 0;
+  Growing<std::uint32_t> indices_;
+  Growing<std::byte> values_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace pith

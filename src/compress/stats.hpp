@@ -1,0 +1,29 @@
+// What a compressor tells about its last call; see pithCompressorStats_t.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pith {
+
+struct CompressorStats {
+  std::size_t selected_local = 0;
+  std::size_t selected_union = 0;
+  float threshold = 0;
+  int leader = -1;
+  double squares_sent = 0;  // of what this rank sent
+  double squares_all = 0;   // of gradient plus residual, as far as they were read
+  double residual_squares = 0;
+  double imbalance = 1;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::string_view algorithm = "none";  // lives for ever
+  bool bypassed = false;
+  std::uint64_t nonfinite = 0;
+  double select_seconds = 0;
+  double exchange_seconds = 0;
+  double total_seconds = 0;
+};
+
+}  // namespace pith

@@ -1,0 +1,59 @@
+// Where the k-th magnitude of the next step is expected, from those of the steps before: what makes
+// an exact selection possible in one pass. It follows a steady drift, and its margin follows its
+// own errors.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace pith {
+
+class ThresholdForecast {
+ public:
+  // False until a first threshold has been seen, and after one that was zero.
+  bool known() const { return last_ > 0; }
+  // Between these two the k-th magnitude will almost surely be. Precondition: known().
+  float low() const { return expected() * std::exp(-margin()); }
+  float high() const { return expected() * std::exp(margin()); }
+
+  // The k-th magnitude of this step.
+  void saw(float threshold) {
+    if (!(threshold > 0)) {
+      *this = {};
+      return;
+    }
+    if (known()) {
+      const float change = std::log(threshold / last_);
+      error_ += gain * (std::fabs(change - drift_) - error_);
+      drift_ += gain * (change - drift_);
+    }
+    last_ = threshold;
+  }
+  // The magnitudes were multiplied by this factor.
+  void scale(float factor) { last_ *= std::fabs(factor); }
+
+  struct State {
+    float last, drift, error;
+  };
+  State state() const { return {last_, drift_, error_}; }
+  void restore(const State& state) {
+    last_ = state.last;
+    drift_ = state.drift;
+    error_ = state.error;
+  }
+
+ private:
+  static constexpr float gain = 0.3f;
+  static constexpr float least_margin = 0.01f;
+  static constexpr float most_margin = 0.35f;
+  static constexpr float errors_of_margin = 3;
+
+  float expected() const { return last_ * std::exp(std::clamp(drift_, -0.3f, 0.3f)); }
+  float margin() const { return std::clamp(errors_of_margin * error_, least_margin, most_margin); }
+
+  float last_ = 0;
+  float drift_ = 0;      // mean change of the logarithm
+  float error_ = 0.05f;  // mean absolute error of that
+};
+
+}  // namespace pith
