@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "collectives/call.hpp"
+#include "collectives/compressed.hpp"
 #include "collectives/point_to_point.hpp"
 
 namespace pith {
@@ -85,6 +86,8 @@ struct CollectiveArgs {
   Tuning tuning = {};
   Factor factor = {};
   std::span<Message> messages = {};  // of point_to_point, which uses nothing else
+  // Of a compressed allreduce, which uses nothing else.
+  std::span<CompressedTensor> tensors = {};
 };
 
 // What the choice and the cost may depend on: all of it agreed between the ranks.

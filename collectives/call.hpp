@@ -50,6 +50,7 @@ class BorrowAwaiter;
 class ExchangeAwaiter;
 class ExchangeBorrowAwaiter;
 class UntilAwaiter;
+class TurnAwaiter;
 
 // A message lent to kernels; Call::give_back ends the loan.
 struct Borrowed {
@@ -70,6 +71,7 @@ class Call {
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
   bool views() const { return context_.views; }
+  std::uint32_t number() const { return number_; }
   std::uint64_t digest() const { return digest_; }
   FrameArena& frame_arena() const { return *context_.arena; }
   Scheduler& scheduler() const { return *context_.scheduler; }
@@ -96,6 +98,8 @@ class Call {
                                         Bytes data, std::size_t size, Fence after = {});
   // Suspends until the compute queue has passed the fence.
   UntilAwaiter until(Fence fence);
+  // Lets other strands and the transports go on first: between two pieces of long work.
+  TurnAwaiter turn();
 
   template <class Kernel>
   Fence run(const typename Kernel::Args& args, Fence after = {}) {

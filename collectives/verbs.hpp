@@ -26,6 +26,17 @@ class UntilAwaiter {
   std::coroutine_handle<> waiter_;
 };
 
+class TurnAwaiter {
+ public:
+  explicit TurnAwaiter(Scheduler& scheduler) : scheduler_(scheduler) {}
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> waiter) { scheduler_.make_ready(waiter); }
+  void await_resume() const {}
+
+ private:
+  Scheduler& scheduler_;
+};
+
 // Sends once its fence is reached; device memory goes through a host buffer.
 class SendStage {
  public:
@@ -295,6 +306,7 @@ inline void Call::give_back(Borrowed& borrowed, Fence fence) {
   }
   compute().retire(std::move(borrowed.lease), std::move(borrowed.staged), fence);
 }
+inline TurnAwaiter Call::turn() { return TurnAwaiter(scheduler()); }
 inline UntilAwaiter Call::until(Fence fence) { return UntilAwaiter(*this, fence); }
 
 }  // namespace pith

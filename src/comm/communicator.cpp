@@ -28,7 +28,8 @@ std::uint64_t Communicator::digest_of(const CollectiveArgs& args) {
   hash = mix(hash, args.count);
   hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op) |
                        (args.factor.used ? 0x80u : 0u));
-  return mix(hash, static_cast<std::uint64_t>(args.root));
+  hash = mix(hash, static_cast<std::uint64_t>(args.root));
+  return args.tensors.empty() ? hash : mix(hash, digest_of_tensors(args.tensors));
 }
 
 void CallGroup::keep(const Error& error) {
@@ -124,6 +125,9 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   if (args.collective == Collective::point_to_point) {
     return exchange_messages(call, args.messages, args.tuning.chunk_bytes);
   }
+  if (!args.tensors.empty()) {
+    return allreduce_compressed(call, args.tensors, args.tuning);
+  }
   if (args.factor.used) return run_premultiplied(call, args, choose(args));
   return choose(args).run(call, args);
 }
@@ -149,7 +153,8 @@ void Communicator::call_ends(std::uint32_t number, bool well) {
 }
 
 bool Communicator::is_alone(const CollectiveArgs& args) const {
-  return size() == 1 && args.collective != Collective::point_to_point && !args.factor.used;
+  return size() == 1 && args.collective != Collective::point_to_point && !args.factor.used &&
+         args.tensors.empty();
 }
 
 // Every collective of one rank is a copy, but for one with a factor.
@@ -170,6 +175,7 @@ Error Communicator::run(const CollectiveArgs& given) {
   blocking_.store(true, std::memory_order_relaxed);
   engine_->own();
   Error result = revoked_now();
+  if (result) absorb_gradients(compute_, call_number, args.tensors);
   if (!result) result = run_here(call_number, args);
   if (result && state_.revoked) result = state_.revoked;
   if (result) settle();

@@ -90,9 +90,12 @@ void Compressor::fail(Compute& host) {
   add_rest(host);
 }
 
-void Compressor::end() {
+void Compressor::end(Compute& host) {
   in_call_ = false;
   ++step;
+  PairList& sent = taken();
+  stats.selected_local = sent.count();
+  host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
 }
 
 void Compressor::return_after(Compute& host, std::uint32_t completed) {

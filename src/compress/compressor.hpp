@@ -54,8 +54,8 @@ class Compressor {
   void return_taken(Compute& host);
   // After an error: the accumulator holds old residual plus gradient, nothing is lost.
   void fail(Compute& host);
-  // After success; the next call is another step.
-  void end();
+  // After success: completes the statistics; the next call is another step.
+  void end(Compute& host);
   // Of calls that others may not have completed: the pairs of those after `completed` go back.
   void return_after(Compute& host, std::uint32_t completed);
 

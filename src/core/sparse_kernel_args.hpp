@@ -226,6 +226,36 @@ struct ScatterKernel {
   }
 };
 
+// out[i] = in[i] / divisor, converted as ScatterKernel does.
+struct ConvertKernel {
+  struct Args {
+    std::byte* out;
+    DType type;  // of out: f32, f16 or bf16
+    const std::byte* in;
+    DType in_type;
+    std::size_t count;
+    float divisor;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * 8; }
+};
+
+struct ZeroKernel {
+  struct Args {
+    std::byte* out;
+    std::size_t bytes;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.bytes; }
+};
+
+struct FillNanKernel {
+  struct Args {
+    std::byte* out;
+    DType type;  // f32, f16 or bf16
+    std::size_t count;
+  };
+  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+};
+
 // The indices of one range as bytes: per block of the vector the cheapest of several codings. See
 // kernels/index_code.hpp for the format.
 struct EncodeIndicesKernel {

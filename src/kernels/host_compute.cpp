@@ -83,6 +83,9 @@ HostCompute::HostCompute() {
   set<SumValuesKernel, kernels::scalar::sum_values>();
   set<SumListsKernel, kernels::scalar::sum_lists>();
   set<ScatterKernel, kernels::scalar::scatter>();
+  set<ConvertKernel, kernels::scalar::convert>();
+  set<ZeroKernel, kernels::scalar::zero>();
+  set<FillNanKernel, kernels::scalar::fill_nan>();
   set<EncodeIndicesKernel, kernels::scalar::encode_indices>();
   set<DecodeIndicesKernel, kernels::scalar::decode_indices>();
 }

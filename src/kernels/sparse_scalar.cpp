@@ -196,18 +196,35 @@ void sum_lists(const SumListsKernel::Args& args) {
   *args.count = count;
 }
 
+namespace {
+
+// As results are written: rounded once, f16 overflows to infinity.
+void put_result(std::byte* out, std::size_t i, DType type, float value) {
+  if (type == DType::f32) return store(out, i, value);
+  store(out, i, type == DType::bf16 ? encode<Bfloat16>(value) : encode<Float16>(value));
+}
+
+}  // namespace
+
 void scatter(const ScatterKernel::Args& args) {
   std::memset(args.out, 0, args.span * size_of(args.type));
   for (std::size_t i = 0; i < args.count; ++i) {
-    const std::size_t at = args.indices[i] - args.first;
     const float value = value_at(args.values, i, args.value_type) / args.divisor;
-    if (args.type == DType::f32) {
-      store(args.out, at, value);
-    } else if (args.type == DType::bf16) {
-      store(args.out, at, encode<Bfloat16>(value));
-    } else {
-      store(args.out, at, encode<Float16>(value));
-    }
+    put_result(args.out, args.indices[i] - args.first, args.type, value);
+  }
+}
+
+void convert(const ConvertKernel::Args& args) {
+  for (std::size_t i = 0; i < args.count; ++i) {
+    put_result(args.out, i, args.type, value_at(args.in, i, args.in_type) / args.divisor);
+  }
+}
+
+void zero(const ZeroKernel::Args& args) { std::memset(args.out, 0, args.bytes); }
+
+void fill_nan(const FillNanKernel::Args& args) {
+  for (std::size_t i = 0; i < args.count; ++i) {
+    put_result(args.out, i, args.type, std::bit_cast<float>(nan_f32));
   }
 }
 

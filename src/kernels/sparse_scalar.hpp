@@ -18,6 +18,9 @@ void give_back(const ReturnKernel::Args& args);
 void sum_values(const SumValuesKernel::Args& args);
 void sum_lists(const SumListsKernel::Args& args);
 void scatter(const ScatterKernel::Args& args);
+void convert(const ConvertKernel::Args& args);
+void zero(const ZeroKernel::Args& args);
+void fill_nan(const FillNanKernel::Args& args);
 void encode_indices(const EncodeIndicesKernel::Args& args);
 void decode_indices(const DecodeIndicesKernel::Args& args);
 

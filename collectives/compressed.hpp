@@ -1,0 +1,73 @@
+// Compressed allreduces: what a call is given, and who carries it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "collectives/call.hpp"
+#include "compress/compressor.hpp"
+#include "core/operation.hpp"
+
+namespace pith {
+
+struct Tuning;
+
+// The result as pairs of rising indices: at most `capacity`, their number in *count. A call with a
+// null `count` has a dense result.
+struct SparseOutput {
+  std::uint64_t* indices = nullptr;
+  std::byte* values = nullptr;  // of the call's type
+  std::size_t capacity = 0;
+  std::size_t* count = nullptr;
+};
+
+// One vector of a compressed call. Host memory.
+struct CompressedTensor {
+  Compressor* compressor = nullptr;
+  const std::byte* send = nullptr;  // null: zeros; the compressor's accumulator: added to in place
+  std::byte* recv = nullptr;        // dense; may equal send; not used where the result is sparse
+  SparseOutput sparse;
+  std::size_t count = 0;
+  DType type = DType::f32;
+  bool average = false;
+};
+
+// The tensors of one call: all have the same spec, and their compressors the same step. Whatever
+// the error, their accumulators hold old residual plus gradient then.
+Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors,
+                                 const Tuning& tuning);
+// The call failed before it began: the same for the accumulators.
+void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
+// What ranks must agree on.
+std::uint64_t digest_of_tensors(std::span<const CompressedTensor> tensors);
+
+class ResultWriter;
+
+// Bytes of a call's messages.
+struct Traffic {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+// What a scheme works on. The frame around it, begin() to end() of every compressor, is not its
+// business, and neither is the restoring after errors.
+struct SparseCall {
+  std::span<CompressedTensor> tensors;
+  std::size_t chunk_bytes = 0;  // of the tuning
+  std::size_t parcel = 0;       // elements, see parcels.hpp
+  Traffic* traffic = nullptr;
+  Error* refused = nullptr;  // by this rank's own output: the call counts all the same
+
+  const Spec& spec() const { return tensors[0].compressor->spec(); }
+  // After a tensor's last piece: its statistics, and what its output has no room for.
+  void conclude(const CompressedTensor& tensor, ResultWriter& writer) const;
+};
+
+// Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
+void deliver_nan(Call& call, const SparseCall& args);
+
+// One scheme each.
+Task<Error> allreduce_topk(Call& call, SparseCall args);
+
+}  // namespace pith

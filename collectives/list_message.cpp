@@ -1,0 +1,169 @@
+#include "collectives/list_message.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t most_in_flight = 16;
+// In front of each piece's coding: whether this run replaces all others of its tensor.
+constexpr std::byte only_run{1};
+constexpr std::byte next_run{0};
+
+template <class Each>
+void for_each_piece(Pieces pieces, Each each) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    each(piece);
+    more = !piece.ends_parcel;
+  }
+}
+
+Error malformed(Call& call, int from) {
+  return call.fail(
+      Error(Code::internal, fmt::format("rank {} sent a list that cannot be read", from), from));
+}
+
+// What came is parted into the lists of its pieces.
+struct Reader {
+  const SparseCall& args;
+  std::size_t origin;
+  Call& call;
+
+  PairList& list(const Piece& piece) const {
+    Compressor& compressor = *args.tensors[piece.tensor].compressor;
+    return compressor.received(static_cast<std::size_t>(call.size()))[origin];
+  }
+  bool read_indices(Pieces pieces, ConstBytes coded, std::size_t count) const {
+    bool good = true;
+    for_each_piece(pieces, [&](const Piece& piece) {
+      if (!good) return;
+      PairList& into = list(piece);
+      if (coded.size == 0) return void(good = false);
+      if (coded.data[0] == only_run) into.begin(into.type());
+      coded = {coded.data + 1, coded.size - 1};
+      into.reserve(count);
+      Decoded decoded;
+      call.run<DecodeIndicesKernel>(
+          {coded.data, coded.size, static_cast<std::uint32_t>(piece.range.begin), piece.range.size,
+           into.indices(into.count()), count, &decoded});
+      good = decoded.valid;
+      if (!good) return;
+      into.end_run(decoded.count);
+      count -= decoded.count;
+      coded = {coded.data + decoded.bytes, coded.size - decoded.bytes};
+    });
+    return good && count == 0 && coded.size == 0;
+  }
+  void read_values(Pieces pieces, const std::byte* values) const {
+    for_each_piece(pieces, [&](const Piece& piece) {
+      PairList& into = list(piece);
+      const SparseList run = into.run(into.runs() - 1);
+      const std::size_t bytes = run.count * size_of(into.type());
+      if (bytes > 0) std::memcpy(into.values(into.count() - run.count), values, bytes);
+      values += bytes;
+    });
+  }
+};
+
+}  // namespace
+
+ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
+                        ListHead head) {
+  const auto last_run = [&](const Piece& piece) {
+    const PairList& list = args.tensors[piece.tensor].compressor->taken();
+    return list.run(list.runs() - 1);
+  };
+  const std::size_t value_bytes = carries == Carries::pairs ? size_of(args.spec().values) : 0;
+  ListMessage message;
+  std::size_t bound = sizeof(ListHead);
+  for_each_piece(pieces, [&](const Piece& piece) {
+    const std::size_t count = last_run(piece).count;
+    head.count += static_cast<std::uint32_t>(count);
+    bound += 1 + EncodeIndicesKernel::coded_bound(count, piece.range.size);
+  });
+  message.head = Scratch(call.compute(), bound);
+  message.values_bytes = head.count * value_bytes;
+  if (message.values_bytes > 0) message.values = Scratch(call.compute(), message.values_bytes);
+  std::byte* out = message.head.bytes().data;
+  std::memcpy(out, &head, sizeof head);
+  message.head_bytes = sizeof head;
+  std::byte* values = message.values.bytes().data;
+  for_each_piece(pieces, [&](const Piece& piece) {
+    const SparseList list = last_run(piece);
+    const bool only = args.tensors[piece.tensor].compressor->taken().runs() == 1;
+    out[message.head_bytes++] = only ? only_run : next_run;
+    std::size_t written = 0;
+    call.run<EncodeIndicesKernel>({list.indices, list.count,
+                                   static_cast<std::uint32_t>(piece.range.begin), piece.range.size,
+                                   out + message.head_bytes, &written});
+    message.head_bytes += written;
+    const std::size_t bytes = list.count * value_bytes;
+    if (bytes == 0) return;
+    call.run<CopyKernel>({values, list.values, bytes});
+    values += bytes;
+  });
+  args.traffic->sent +=
+      static_cast<std::uint64_t>(call.size() - 1) * (message.head_bytes + message.values_bytes);
+  return message;
+}
+
+Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message) {
+  Error error = co_await call.send(to.peer, to.lane, to.step,
+                                   message.head.bytes().part(0, message.head_bytes));
+  if (error || message.values_bytes == 0) co_return error;
+  const auto values_lane = static_cast<std::uint16_t>(to.lane + 1);
+  co_return co_await call.send(to.peer, values_lane, to.step,
+                               message.values.bytes().part(0, message.values_bytes));
+}
+
+Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& message) {
+  std::array<Task<Error>, most_in_flight> sends;
+  const auto others = static_cast<std::size_t>(call.size() - 1);
+  for (std::size_t first = 0; first < others; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, others - first);
+    for (std::size_t i = 0; i < batch; ++i) {
+      name.peer = wrap(call.rank() + 1 + static_cast<int>(first + i), call.size());
+      sends[i] = send_lists(call, name, message);
+    }
+    Error error = co_await when_all(std::span(sends).first(batch));
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
+                          ListAddress from, std::size_t origin, std::size_t most, ListHead& head) {
+  std::size_t room = sizeof(ListHead);
+  for_each_piece(pieces, [&](const Piece& piece) {
+    room += 1 + EncodeIndicesKernel::coded_bound(most, piece.range.size);
+  });
+  const Scratch coded(call.host_compute(), room);
+  const Expected<std::size_t> came =
+      co_await call.recv_some(from.peer, from.lane, from.step, coded.bytes());
+  if (!came) co_return came.error();
+  if (*came < sizeof head) co_return malformed(call, from.peer);
+  std::memcpy(&head, coded.bytes().data, sizeof head);
+  if (head.count > most) co_return malformed(call, from.peer);
+  const Reader reader{args, origin, call};
+  const ConstBytes indices{coded.bytes().data + sizeof head, *came - sizeof head};
+  if (!reader.read_indices(pieces, indices, head.count)) co_return malformed(call, from.peer);
+  args.traffic->received += *came;
+  if (carries == Carries::indices || head.count == 0) co_return Error();
+
+  const Scratch values(call.host_compute(), head.count * size_of(args.spec().values));
+  const auto values_lane = static_cast<std::uint16_t>(from.lane + 1);
+  Error error =
+      co_await call.recv(from.peer, values_lane, from.step,
+                         values.bytes().part(0, head.count * size_of(args.spec().values)));
+  if (error) co_return error;
+  args.traffic->received += head.count * size_of(args.spec().values);
+  reader.read_values(pieces, values.bytes().data);
+  co_return Error();
+}
+
+}  // namespace pith

@@ -1,0 +1,69 @@
+// How the vectors of a compressed call are cut: pieces of a vector, and parcels of neighbouring
+// pieces that travel in one message, so that many small vectors cost one exchange. All ranks cut
+// alike.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "collectives/compressed.hpp"
+#include "collectives/patterns.hpp"
+
+namespace pith {
+
+struct Piece {
+  std::size_t tensor = 0;
+  Range range;
+  bool ends_parcel = false;
+};
+
+// Elements of a parcel: so few that there are several to overlap, so many that a message is worth
+// its start, and whole blocks of the index code.
+inline std::size_t parcel_elements(std::size_t all, double density, std::size_t chunk_bytes) {
+  constexpr std::size_t block = EncodeIndicesKernel::block_elements;
+  constexpr std::size_t parcels = 16;
+  constexpr double bytes_of_pair = 3;
+  const auto worth = static_cast<std::size_t>(double(chunk_bytes) / 4 / (bytes_of_pair * density));
+  const std::size_t fair = std::max<std::size_t>(all / parcels, 1);
+  const std::size_t elements = std::max(fair, std::min(worth, std::size_t{1} << 22));
+  return chunks_in(std::min(elements, std::size_t{1} << 22), block) * block;
+}
+
+// Walks over the pieces of all vectors, in order. Vectors without elements have no piece.
+class Pieces {
+ public:
+  Pieces(std::span<const CompressedTensor> tensors, std::size_t parcel)
+      : tensors_(tensors), parcel_(parcel), room_(parcel) {
+    skip_empty();
+  }
+  bool done() const { return tensor_ == tensors_.size(); }
+  // Precondition: !done().
+  Piece next() {
+    const std::size_t count = tensors_[tensor_].count;
+    Piece piece{tensor_, {begin_, std::min(count - begin_, room_)}, false};
+    begin_ += piece.range.size;
+    room_ -= piece.range.size;
+    if (begin_ == count) {
+      ++tensor_;
+      begin_ = 0;
+      skip_empty();
+    }
+    piece.ends_parcel = room_ == 0 || done();
+    if (piece.ends_parcel) room_ = parcel_;
+    return piece;
+  }
+
+ private:
+  void skip_empty() {
+    while (!done() && tensors_[tensor_].count == 0) ++tensor_;
+  }
+
+  std::span<const CompressedTensor> tensors_;
+  std::size_t parcel_;
+  std::size_t room_;  // left in the parcel that is being filled
+  std::size_t tensor_ = 0;
+  std::size_t begin_ = 0;
+};
+
+}  // namespace pith

@@ -1,0 +1,47 @@
+#include "collectives/result_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pith {
+
+void ResultWriter::put(Range range, const SparseList& sums, DType type) {
+  if (!tensor_.sparse.count) {
+    call_.run<ScatterKernel>({tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
+                              static_cast<std::uint32_t>(range.begin), range.size, sums.indices,
+                              sums.values, type, sums.count, divisor_});
+  } else if (count_ < tensor_.sparse.capacity) {
+    const SparseOutput& out = tensor_.sparse;
+    const std::size_t room = std::min(sums.count, out.capacity - count_);
+    std::copy_n(sums.indices, room, out.indices + count_);
+    call_.run<ConvertKernel>({out.values + count_ * size_of(tensor_.type), tensor_.type,
+                              sums.values, type, room, divisor_});
+  }
+  count_ += sums.count;
+}
+
+void ResultWriter::put_nan() {
+  if (!tensor_.sparse.count) {
+    call_.run<FillNanKernel>({tensor_.recv, tensor_.type, tensor_.count});
+    return;
+  }
+  // One pair is enough to be seen, and all that there may be room for.
+  const SparseOutput& out = tensor_.sparse;
+  count_ = std::min<std::size_t>(1, out.capacity);
+  if (count_ == 0) return;
+  out.indices[0] = 0;
+  call_.run<FillNanKernel>({out.values, tensor_.type, 1});
+}
+
+Error ResultWriter::finish() {
+  if (!tensor_.sparse.count) return {};
+  *tensor_.sparse.count = count_;
+  if (count_ <= tensor_.sparse.capacity) return {};
+  return {Code::invalid_argument,
+          fmt::format("capacity is {}, expected at least {}, which n tells: the first pairs are "
+                      "there, and the call counts",
+                      tensor_.sparse.capacity, count_)};
+}
+
+}  // namespace pith

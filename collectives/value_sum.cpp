@@ -1,0 +1,98 @@
+#include "collectives/value_sum.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "collectives/patterns.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t most_in_flight = 16;
+
+struct Segments {
+  const ValueSum& sum;
+  Blocks blocks;
+
+  Bytes operator[](int rank) const {
+    const std::size_t unit = size_of(sum.type);
+    return {sum.values + blocks[rank].begin * unit, blocks[rank].size * unit};
+  }
+};
+
+// Empty segments are not sent; both ends know them.
+Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t lane, Bytes out,
+                  Bytes into) {
+  const int to = wrap(call.rank() + distance, call.size());
+  const int from = wrap(call.rank() - distance, call.size());
+  if (out.size == 0 && into.size == 0) co_return Error();
+  if (out.size == 0) co_return co_await call.recv(from, lane, sum.step, into);
+  if (into.size == 0) co_return co_await call.send(to, lane, sum.step, out);
+  co_return co_await call.exchange(to, from, lane, sum.step, out, into);
+}
+
+// The sum of our segment, from what came to `gathered`: one block for every distance, from 1 on.
+void sum_segment(Call& call, const ValueSum& sum, Range segment, std::byte* gathered) {
+  const int p = call.size();
+  const std::size_t unit = size_of(sum.type);
+  const Scratch pointers(call.host_compute(), static_cast<std::size_t>(p) * sizeof(std::byte*));
+  auto** in = reinterpret_cast<const std::byte**>(pointers.bytes().data);
+  std::size_t begin = 0;
+  for (const ValuePart& part : sum.parts) {
+    const std::size_t from = std::max(begin, segment.begin);
+    const std::size_t to = std::min(begin + part.count, segment.begin + segment.size);
+    if (from < to) {
+      std::byte* own = sum.values + from * unit;
+      for (int r = 0; r < p; ++r) {
+        const auto block = static_cast<std::size_t>(wrap(call.rank() - r, p) - 1);
+        const std::size_t at = block * segment.size + from - segment.begin;
+        in[r] = r == call.rank() ? own : gathered + at * unit;
+      }
+      call.run<SumValuesKernel>({own, in, static_cast<std::size_t>(p), to - from, sum.type,
+                                 part.accumulator, part.indices + (from - begin)});
+    }
+    begin += part.count;
+  }
+}
+
+}  // namespace
+
+Task<Error> sum_values(Call& call, ValueSum sum, Traffic& traffic) {
+  const int p = call.size();
+  if (p == 1 || sum.count == 0) co_return Error();
+  const Segments segments{sum, Blocks(sum.count, p)};
+  const Bytes own = segments[call.rank()];
+  const auto others = static_cast<std::size_t>(p - 1);
+  const Scratch gathered(call.compute(), std::max<std::size_t>(own.size * others, 1));
+  std::array<Task<Error>, most_in_flight> trades;
+  for (std::size_t first = 0; first < others; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, others - first);
+    for (std::size_t i = 0; i < batch; ++i) {
+      const std::size_t distance = first + i + 1;
+      const int to = wrap(call.rank() + static_cast<int>(distance), p);
+      trades[i] = trade(call, sum, static_cast<int>(distance), sum.lane, segments[to],
+                        gathered.bytes().part((distance - 1) * own.size, own.size));
+    }
+    Error error = co_await when_all(std::span(trades).first(batch));
+    if (error) co_return error;
+  }
+  sum_segment(call, sum, segments.blocks[call.rank()], gathered.bytes().data);
+  const auto back = static_cast<std::uint16_t>(sum.lane + 1);
+  for (std::size_t first = 0; first < others; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, others - first);
+    for (std::size_t i = 0; i < batch; ++i) {
+      const auto distance = static_cast<int>(first + i) + 1;
+      const int from = wrap(call.rank() - distance, p);
+      trades[i] = trade(call, sum, distance, back, own, segments[from]);
+    }
+    Error error = co_await when_all(std::span(trades).first(batch));
+    if (error) co_return error;
+  }
+  const std::uint64_t all = sum.count * size_of(sum.type);
+  traffic.sent += all - own.size + others * own.size;
+  traffic.received += others * own.size + all - own.size;
+  co_return Error();
+}
+
+}  // namespace pith

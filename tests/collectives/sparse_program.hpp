@@ -1,0 +1,130 @@
+// Steps of one compressed allreduce over ranks in virtual time, with gradients drawn from a seed,
+// and what every scheme must keep: the same result everywhere, and no gradient lost.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "collectives/algorithm.hpp"
+#include "tests/collectives/dense_program.hpp"
+#include "tests/sim/world.hpp"
+
+namespace pith::test {
+
+struct SparseCase {
+  int ranks = 2;
+  std::vector<std::size_t> counts = {1000};  // of the tensors of one call
+  std::string spec = "topk:density=0.1";
+  bool average = false;
+  std::uint64_t seed = 1;
+  std::size_t chunk_bytes = std::size_t{64} << 10;
+};
+
+// A rank's compressors, gradients and results.
+class SparseProgram {
+ public:
+  explicit SparseProgram(SparseCase c) : case_(std::move(c)) {
+    for (int r = 0; r < case_.ranks; ++r) {
+      Rank& rank = ranks_.emplace_back();
+      for (const std::size_t count : case_.counts) {
+        rank.compressors.push_back(std::move(*Compressor::create(case_.spec)));
+        rank.gradients.emplace_back(count);
+        rank.results.emplace_back(count, -1.0f);
+      }
+      rank.tensors.resize(case_.counts.size());
+    }
+  }
+
+  const SparseCase& sparse_case() const { return case_; }
+  Compressor& compressor(int rank, std::size_t tensor = 0) { return *at(rank).compressors[tensor]; }
+  std::vector<float>& gradient(int rank, std::size_t tensor = 0) {
+    return at(rank).gradients[tensor];
+  }
+  const std::vector<float>& result(int rank, std::size_t tensor = 0) {
+    return at(rank).results[tensor];
+  }
+  std::vector<float> residual(int rank, std::size_t tensor = 0) {
+    const Compressor& compressor = *at(rank).compressors[tensor];
+    if (!compressor.shaped()) return std::vector<float>(case_.counts[tensor]);
+    return {compressor.accumulator(), compressor.accumulator() + case_.counts[tensor]};
+  }
+
+  // Heavy tails, some exact zeros; magnitudes wander from step to step.
+  void draw(std::uint64_t step) {
+    for (int r = 0; r < case_.ranks; ++r) {
+      for (std::size_t t = 0; t < case_.counts.size(); ++t) {
+        std::vector<float>& gradient = at(r).gradients[t];
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          const std::uint64_t bits =
+              random_bits(case_.seed + 1000 * step + 100 * t, static_cast<std::uint64_t>(r), i);
+          const float u = static_cast<float>(bits & 0xffffff) / float(1 << 24) - 0.5f;
+          gradient[i] = bits >> 60 == 0 ? 0.0f : u * std::fabs(u) * (1 + 0.1f * float(step % 3));
+        }
+      }
+    }
+  }
+
+  Task<Error> start(Call& call, int rank) {
+    Rank& own = at(rank);
+    for (std::size_t t = 0; t < case_.counts.size(); ++t) {
+      own.tensors[t] = {.compressor = own.compressors[t].get(),
+                        .send = reinterpret_cast<const std::byte*>(own.gradients[t].data()),
+                        .recv = reinterpret_cast<std::byte*>(own.results[t].data()),
+                        .sparse = {},
+                        .count = case_.counts[t],
+                        .type = DType::f32,
+                        .average = case_.average};
+    }
+    Tuning tuning;
+    tuning.chunk_bytes = case_.chunk_bytes;
+    return allreduce_compressed(call, own.tensors, tuning);
+  }
+
+  // One step in this world; empty is good.
+  std::string step(World& world) {
+    for (const Error& error : run_ranks(world, [&](Call&call, int r) { return start(call, r); })) {
+      if (error) return error.message();
+    }
+    return same_everywhere();
+  }
+
+  std::string same_everywhere() {
+    for (int r = 1; r < case_.ranks; ++r) {
+      for (std::size_t t = 0; t < case_.counts.size(); ++t) {
+        const auto& first = result(0, t);
+        if (first.empty() ||
+            std::memcmp(first.data(), result(r, t).data(), first.size() * sizeof(float)) == 0) {
+          continue;
+        }
+        return fmt::format("rank {}: the result of tensor {} is not that of rank 0", r, t);
+      }
+    }
+    return {};
+  }
+
+ private:
+  struct Rank {
+    std::vector<std::unique_ptr<Compressor>> compressors;
+    std::vector<std::vector<float>> gradients;
+    std::vector<std::vector<float>> results;
+    std::vector<CompressedTensor> tensors;
+  };
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  SparseCase case_;
+  std::vector<Rank> ranks_;
+};
+
+inline std::string describe(const SparseCase& c) {
+  std::string text = fmt::format("{} on {} ranks, seed {}, elements", c.spec, c.ranks, c.seed);
+  for (const std::size_t count : c.counts) text += fmt::format(" {}", count);
+  return text;
+}
+
+}  // namespace pith::test

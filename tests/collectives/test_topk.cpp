@@ -1,0 +1,91 @@
+// The top-k allreduce against the plain algorithm, bit for bit.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::test {
+
+namespace {
+
+// Elects from `sums` as the definition says, and leaves the residual there.
+void elect(std::vector<float>& sums, std::size_t k, std::vector<float>& elected) {
+  std::vector<std::size_t> order(sums.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::fabs(sums[a]) > std::fabs(sums[b]);
+  });
+  elected.assign(sums.size(), 0);
+  for (std::size_t i = 0; i < std::min(k, sums.size()); ++i) {
+    elected[order[i]] = std::exchange(sums[order[i]], 0.0f);
+  }
+}
+
+// All steps of one case beside the plain algorithm; empty is good.
+std::string run_beside_reference(const SparseCase& c, int steps) {
+  SparseProgram program(c);
+  SimConfig config;
+  config.ranks = c.ranks;
+  config.seed = c.seed;
+  World world(config);
+  const double density = Spec::parse(c.spec)->density;
+  std::vector<std::vector<std::vector<float>>> residuals(static_cast<std::size_t>(c.ranks));
+  for (auto& own : residuals) {
+    for (const std::size_t count : c.counts) own.emplace_back(count);
+  }
+  for (int step = 0; step < steps; ++step) {
+    program.draw(static_cast<std::uint64_t>(step));
+    std::string failure = program.step(world);
+    for (std::size_t t = 0; t < c.counts.size() && failure.empty(); ++t) {
+      std::vector<float> sum(c.counts[t]);
+      std::vector<float> elected;
+      for (int r = 0; r < c.ranks; ++r) {
+        std::vector<float>& own = residuals[static_cast<std::size_t>(r)][t];
+        for (std::size_t i = 0; i < own.size(); ++i) own[i] += program.gradient(r, t)[i];
+        elect(own, elected_of(density, own.size()), elected);
+        for (std::size_t i = 0; i < own.size(); ++i) sum[i] += elected[i];
+        if (program.residual(r, t) != own) failure = fmt::format("rank {}: another residual", r);
+      }
+      if (program.result(0, t) != sum) failure = "another result";
+    }
+    if (!failure.empty()) return fmt::format("{}, step {}: {}", describe(c), step, failure);
+  }
+  return world.leaks();
+}
+
+}  // namespace
+
+TEST_CASE("top-k elects and sums like the plain algorithm", "[sparse]") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    for (const std::size_t count : {1, 2, 7, 100, 1000, 4099}) {
+      for (const char* density : {"0.1", "0.01", "1"}) {
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.spec = fmt::format("topk:density={}", density);
+        CHECK(run_beside_reference(c, 4) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("top-k in several parcels, streamed while it selects", "[sparse]") {
+  SparseCase c;
+  c.ranks = 3;
+  c.counts = {300000};
+  c.spec = "topk:density=0.01";
+  c.chunk_bytes = 1024;
+  CHECK(run_beside_reference(c, 6) == "");
+}
+
+TEST_CASE("many tensors in one top-k call", "[sparse]") {
+  SparseCase c;
+  c.ranks = 4;
+  c.counts = {10, 0, 70000, 3, 150000, 1};
+  c.spec = "topk:density=0.02";
+  c.chunk_bytes = 1024;
+  CHECK(run_beside_reference(c, 5) == "");
+}
+
+}  // namespace pith::test
