@@ -44,6 +44,13 @@ Error submit(pithComm_t comm, Message message, pithStream_t stream) {
   return submit(comm, args, stream);
 }
 
+Error submit(pithComm_t comm, const CompressedTensor& given) {
+  CompressedTensor tensor = given;
+  CollectiveArgs args;
+  args.tensors = std::span(&tensor, 1);
+  return submit(comm, args, nullptr);
+}
+
 Error conclude(Error error) {
   if (error && Group::of_this_thread().open()) Group::of_this_thread().fail(error);
   return error;
