@@ -219,6 +219,7 @@ void ControlPlane::note_left(int rank, int from) {
 
 // Only the root needs to know; those on the way keep it for the next one.
 void ControlPlane::note_gone(CommKey comm, int rank) {
+  if (rank < 0 || rank >= options_.ranks) return;
   if (!gone_[comm].insert(rank).second) return;
   if (started_ && !is_root())
     wire_.send(parent_, message(Kind::gone).value(comm).value(rank).take());
@@ -345,7 +346,7 @@ int ControlPlane::parent() const {
 
 void ControlPlane::on_message(int from, std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (!started_) return;
+  if (!started_ || from < 0 || from >= options_.ranks) return;
   if (!is_dead(from)) return hear(from, text);
   // Given up by all others: whatever it says, it is told so, and nothing else.
   if (Unpacker(text).value<Kind>() != Kind::hello) return;

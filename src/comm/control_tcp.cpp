@@ -20,6 +20,8 @@ namespace {
 constexpr const char* purpose = "control";
 constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of a stranger
 constexpr std::size_t most_strangers = 256;
+constexpr std::uint64_t patience_ns = 1'000'000'000;  // with the oldest of them, when all are there
+constexpr std::uint64_t deaf_ns = 100'000'000;        // after a call that could not be taken
 // A message of no bytes says that its sender leaves; what follows it is the end.
 constexpr std::uint32_t goodbye = 0;
 constexpr const char* in_order = "in order";
@@ -133,12 +135,31 @@ void ControlTcp::hang_up(int rank) {
   }
 }
 
+// A rank proves itself at once: those who have waited longest are the least likely ones.
+bool ControlTcp::has_room() {
+  if (monotonic_ns() < deaf_until_ns_) return false;
+  if (strangers_.size() < most_strangers) return true;
+  const std::uint64_t since_ns = strangers_.front().deadline_ns - handshake_ns;
+  if (monotonic_ns() < since_ns + patience_ns) return false;
+  strangers_.pop_front();
+  return true;
+}
+
+// Who finds no room waits in the kernel's queue, and must not keep the thread awake there.
+void ControlTcp::listen_while_room() {
+  const bool wanted = has_room();
+  if (wanted == listens_) return;
+  listens_ = wanted;
+  epoll_event event{};
+  event.events = wanted ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+  ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
 void ControlTcp::welcome() {
-  for (std::size_t i = 0; i < most_strangers; ++i) {
+  for (std::size_t i = 0; i < most_strangers && has_room(); ++i) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted) deaf_until_ns_ = monotonic_ns() + deaf_ns;  // no descriptors are left
     if (!accepted || !*accepted) return;
-    // A rank proves itself at once: those who have waited longest are the least likely ones.
-    if (strangers_.size() == most_strangers) strangers_.pop_front();
     Link& link = strangers_.emplace_back();
     link.fd = std::move(*accepted);
     link.deadline_ns = monotonic_ns() + handshake_ns;
@@ -149,8 +170,14 @@ void ControlTcp::welcome() {
 }
 
 // A second call of a rank replaces its first: it would not call again if that one were any good.
+// Only higher ranks call.
 void ControlTcp::adopt(std::list<Link>::iterator stranger) {
-  stranger->rank = stranger->handshake.greeting().from;
+  const int from = stranger->handshake.greeting().from;
+  if (from <= options_.rank || from >= options_.ranks) {
+    strangers_.erase(stranger);
+    return;
+  }
+  stranger->rank = from;
   links_.remove_if([&](const Link& link) { return link.rank == stranger->rank; });
   keep_watch(stranger->fd.get(), options_.heartbeat_s);
   links_.splice(links_.end(), strangers_, stranger);
@@ -256,6 +283,7 @@ void ControlTcp::progress(ControlEars& ears) {
       }
       stranger = next;
     }
+    listen_while_room();
     for (Link& link : links_) {
       step(link, news);
       tell_end(link, news);

@@ -72,6 +72,8 @@ class ControlTcp final : public ControlWire {
 
   void dial(int rank, std::string first);
   void tell_end(const Link& link, std::vector<News>& news);
+  bool has_room();
+  void listen_while_room();
   void welcome();
   void step(Link& link, std::vector<News>& news);
   Expected<Descriptor> call(int rank);
@@ -92,6 +94,8 @@ class ControlTcp final : public ControlWire {
   std::list<Link> strangers_;  // that have not proved themselves
   std::list<Link> probes_;     // that only connect
   std::vector<News> late_;     // came up while no progress() was under way
+  bool listens_ = true;        // whether the listener is watched
+  std::uint64_t deaf_until_ns_ = 0;
 };
 
 }  // namespace pith

@@ -57,7 +57,9 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
 
   std::vector<std::pair<int, int>> ordered;  // key, rank here
   for (int r = 0; r < size(); ++r) {
-    Unpacker blob(result.blobs.at(members_[static_cast<std::size_t>(r)]));
+    const auto found = result.blobs.find(members_[static_cast<std::size_t>(r)]);
+    if (found == result.blobs.end()) return Error(Code::internal, "a split without all its ranks");
+    Unpacker blob(found->second);
     if (blob.value<int>() == color) ordered.emplace_back(blob.value<int>(), r);
   }
   std::sort(ordered.begin(), ordered.end());
