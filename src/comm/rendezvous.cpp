@@ -29,6 +29,7 @@ constexpr std::uint64_t handshake_ns = 10 * second_ns;
 constexpr std::ptrdiff_t most_strangers = 256;
 constexpr std::uint64_t patience_ns = second_ns / 2;  // with the oldest of them, when all are there
 constexpr int tick_ms = 100;
+constexpr std::uint64_t late_ns = 10 * second_ns;  // for ranks that come after the start failed
 constexpr std::uint64_t deaf_ns = second_ns / 10;  // after a call that could not be taken
 
 // One connection: first a stranger in its handshake, then a rank.
@@ -81,7 +82,7 @@ class Server {
   std::vector<Guest*> ranks_;  // empty until the first rank says how many there are
   std::size_t joined_ = 0;
   int first_left_ = -1;
-  bool failed_ = false;
+  std::string failure_;  // why nobody can start any more; empty: they can
 };
 
 // The oldest stranger goes when the table is full: a rank proves itself at once.
@@ -137,6 +138,7 @@ void Server::join(Guest& guest) {
   if (greeting.from < 0 || greeting.from >= n) {
     return refuse(fmt::format("rank is {}, expected 0 to {}", greeting.from, n - 1));
   }
+  if (!failure_.empty()) return refuse(failure_);
   Guest*& seat = ranks_[static_cast<std::size_t>(greeting.from)];
   if (seat) return refuse(fmt::format("rank {} joined twice", greeting.from));
   seat = &guest;
@@ -200,7 +202,9 @@ void Server::check_leavers() {
 }
 
 void Server::fail_all(const std::string& why) {
-  if (std::exchange(failed_, true)) return;
+  if (!failure_.empty()) return;
+  failure_ = why;
+  give_up_at_ = std::min(give_up_at_, monotonic_ns() + late_ns);
   log(LogLevel::info, "start-up failed: " + why);
   close_door();
   for (Guest& guest : guests_) {
@@ -255,7 +259,9 @@ void Server::serve(const std::atomic<bool>& stop) {
     }
     guests_.remove_if([](const Guest& guest) { return guest.gone; });
     const auto seated = [](const Guest* guest) { return guest != nullptr; };
-    const bool over = joined_ == ranks_.size() || failed_;
+    // Who comes too late is told why.
+    const bool failed = !failure_.empty() && (!listener_ || monotonic_ns() > give_up_at_);
+    const bool over = joined_ == ranks_.size() || failed;
     if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
     welcome();
   }

@@ -37,7 +37,9 @@ class End final : public ControlEars {
   void on_message(int from, std::string_view message) override {
     messages[from].emplace_back(message);
   }
-  void on_lost(int rank, std::string_view how) override { ends[rank] += fmt::format("lost: {}", how); }
+  void on_lost(int rank, std::string_view how) override {
+    ends[rank] += fmt::format("lost: {}", how);
+  }
   void on_unreachable(int rank, std::string_view how) override {
     ends[rank] += fmt::format("unreachable: {}", how);
   }
@@ -80,9 +82,9 @@ class Job {
       zero.wire.send(1, said.back());
     }
     if (!drive_until([&] { return one.messages[0].size() == known + said.size(); })) return false;
-    const bool same = zero.messages[1] == said && std::equal(said.begin(), said.end(),
-                                                             one.messages[0].begin() +
-                                                                 static_cast<std::ptrdiff_t>(known));
+    const bool same = zero.messages[1] == said &&
+                      std::equal(said.begin(), said.end(),
+                                 one.messages[0].begin() + static_cast<std::ptrdiff_t>(known));
     zero.messages[1].clear();
     return same;
   }
@@ -157,14 +159,14 @@ TEST_CASE("a member that sends no frames is lost, the others go on", "[control][
     bool closes;
     std::string end;
   };
+  const std::string too_long = "unreachable: it sent a control message that is too long";
   const Nonsense all[] = {
-      {frame(blob_bytes_max + 1, "x"), false, "unreachable: it sent a control message that is too long"},
-      {frame(0xffffffff, "x"), false, "unreachable: it sent a control message that is too long"},
+      {frame(blob_bytes_max + 1, "x"), false, too_long},
+      {frame(0xffffffff, "x"), false, too_long},
       {frame(1000, std::string(999, 'x')), true, "unreachable: its process has ended"},
       {frame(3, "yes") + std::string("\x05\x00", 2), true, "lost: its process has ended"},
       {"", true, "unreachable: its process has ended"},
-      {std::string(100'000, '\xff'), false,
-       "unreachable: it sent a control message that is too long"},
+      {std::string(100'000, '\xff'), false, too_long},
   };
   Job job;
   CHECK(job.talk());

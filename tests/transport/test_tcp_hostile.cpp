@@ -49,8 +49,7 @@ class Job {
       streams.push_back(call_port(address()));
       Handshake handshake =
           Handshake::connector(job_secret(), {"pith-data", evil, 0, ranks, stream});
-      static_cast<void>(
-          shake_hands(handshake, streams.back().get(), monotonic_ns() + 20 * second));
+      static_cast<void>(shake_hands(handshake, streams.back().get(), monotonic_ns() + 20 * second));
     }
     return streams;
   }
