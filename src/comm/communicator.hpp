@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
 #include "comm/control_seat.hpp"
@@ -199,7 +200,7 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
-  std::array<const Algorithm*, collective_count> forced_{};
+  ForcedAlgorithms forced_{};
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;

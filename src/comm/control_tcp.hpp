@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/control_frames.hpp"
 #include "comm/control_wire.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
@@ -55,7 +56,7 @@ class ControlTcp final : public ControlWire {
     Handshake handshake;
     State state = State::shaking;
     std::uint64_t deadline_ns = 0;  // until it must be open
-    std::string in;
+    ControlFrames in;
     std::string out;
     std::size_t out_done = 0;
     bool writing = false;  // watched for room
@@ -80,6 +81,7 @@ class ControlTcp final : public ControlWire {
   bool connected(Link& link);
   void shake(Link& link);
   void read(Link& link, std::vector<News>& news);
+  void take_messages(Link& link, std::vector<News>& news);
   bool write(Link& link);
   void end(Link& link, std::string how) { link.ended = std::move(how); }
   void watch(Link& link, bool added);
