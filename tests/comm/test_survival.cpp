@@ -46,12 +46,16 @@ class Dice {
   std::uint64_t count_ = 0;
 };
 
+std::uint32_t id_of(CommKey key) {
+  return static_cast<std::uint32_t>(key ^ (key >> 32)) | 0x80000000u;
+}
+
 // One rank's communicator, joined to the control plane as Communicator is.
 class Comm final : public CommWatcher {
  public:
   Comm(World& world, ControlWorld& control, CommKey key_, std::vector<int> members_, int own_)
       : key(key_), members(std::move(members_)), own(own_), world_(world), control_(control) {
-    state.id = static_cast<std::uint32_t>(key ^ (key >> 32)) | 0x80000000u;
+    state.id = id_of(key);
     for (const int peer : members) routes_.push_back({&world.transport(own), peer});
     context.scheduler = &world.sim().scheduler();
     context.arena = &world.arena(own);
@@ -101,9 +105,10 @@ class Comm final : public CommWatcher {
 
 // A collective of one communicator with the memory of all its ranks.
 struct Collected {
-  explicit Collected(const DenseCase& c) : dense(c), size(c.ranks) {}
+  explicit Collected(const DenseCase& c) : dense(c), size(c.ranks), name(describe(c)) {}
   DenseProgram dense;
   int size;
+  std::string name;
   int succeeded = 0;
 };
 
@@ -128,6 +133,7 @@ class Story {
       tasks.push_back(live(world_.call(rank), *this, rank));
     }
     world_.start(std::move(tasks));
+    started_ = true;
     world_.sim().run();
     for (int rank = 0; rank < world_.size() && wrong_.empty(); ++rank) check(rank);
     tidy_up();
@@ -213,6 +219,8 @@ class Story {
                             Comm*& smaller);
 
   const std::uint64_t seed_;
+  bool started_ = false;
+  std::uint64_t quiet_at_ns_ = 0;
   Dice dice_;
   World world_;
   ControlWorld control_;
@@ -220,7 +228,6 @@ class Story {
   std::vector<bool> ops_;  // whether the step is a split
   std::map<std::pair<CommKey, std::size_t>, std::unique_ptr<Collected>> collected_;
   std::map<CommKey, std::vector<int>> members_;  // as the first rank saw them
-  std::uint64_t quiet_at_ns_ = 0;
   int shrinks_ = 0;
   std::string wrong_;
 };
@@ -246,8 +253,8 @@ ControlWorld::Host Story::host() {
 }
 
 bool Story::goes_on() {
-  const std::uint64_t now_ns = control_.now_ns();
-  bool ended = !ranks_.empty();
+  const auto now_ns = static_cast<std::uint64_t>(world_.sim().now() / 1000);
+  bool ended = started_;
   for (int rank = 0; rank < world_.size() && ended; ++rank) {
     ended = !world_.sim().alive(rank) || world_.ended(rank);
   }
@@ -331,6 +338,7 @@ Collected& Story::collective(const Comm& comm, std::size_t step) {
 
 Task<Error> Story::collect(Call&, Story& story, Comm& comm, std::size_t step) {
   if (comm.state.revoked) co_return comm.state.revoked;
+  if (comm.context.size == 1) co_return Error();  // no algorithm is asked then
   Collected& collected = story.collective(comm, step);
   const std::uint32_t number = ++comm.calls;
   Call call(comm.context, number, step);
@@ -339,6 +347,7 @@ Task<Error> Story::collect(Call&, Story& story, Comm& comm, std::size_t step) {
   if (error) co_return error;
   if (++collected.succeeded == collected.size && story.wrong_.empty()) {
     story.wrong_ = collected.dense.check();
+    if (!story.wrong_.empty()) story.wrong_ += " in " + collected.name;
   }
   co_return Error();
 }
@@ -470,7 +479,8 @@ void Story::tidy_up() {
   }
   world_.sim().run();
   for (int rank = 0; rank < world_.size(); ++rank) {
-    for (const auto& comm : ranks_[at(rank)].comms) world_.mailbox(rank).forget(comm->state.id);
+    // Also of communicators that this rank did not get to.
+    for (const auto& [key, members] : members_) world_.mailbox(rank).forget(id_of(key));
   }
 }
 
