@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
 #include "comm/control_seat.hpp"
 #include "comm/pair_numbers.hpp"
+#include "comm/survivors.hpp"
 #include "comm/unique_id.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -123,15 +125,10 @@ class Communicator : private CommWatcher {
   static All init_by_meeting(int ranks, const Settings& settings);
   // A communicator of some of our members. Collective over them.
   Expected<std::unique_ptr<Communicator>> make_child(CommKey key, const std::vector<int>& members);
-  struct Survivors {
-    std::vector<int> members;  // ranks of the job
-    std::uint32_t completed = 0;
-  };
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
   // Those of our members, by rank here; -1 for the others.
   std::vector<int> named(const std::vector<int>& members) const;
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
-  enum class Outcome { built, failed, died };
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
@@ -199,7 +196,7 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
-  std::array<const Algorithm*, collective_count> forced_{};
+  ForcedAlgorithms forced_{};
   std::vector<Route> routes_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;

@@ -52,28 +52,9 @@ bool oversubscribed(std::size_t local_ranks) {
 }  // namespace
 
 Error Communicator::read_forced(const std::string& text) {
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    const Algorithm* found = nullptr;
-    std::string known;
-    for (const Algorithm& algorithm : algorithms()) {
-      const std::string name = fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
-      known += (known.empty() ? "" : ", ") + name;
-      if (name == item) found = &algorithm;
-    }
-    if (!found) {
-      return {Code::invalid_argument,
-              fmt::format("PITH_ALGO names \"{}\", known are {}", item, known)};
-    }
-    if (size() > found->ranks_max) {
-      return {Code::invalid_argument,
-              fmt::format("PITH_ALGO names \"{}\", which serves up to {} ranks, not {}", item,
-                          found->ranks_max, size())};
-    }
-    forced_[index(found->collective)] = found;
-  }
+  const Expected<ForcedAlgorithms> forced = read_algorithm_rule(text, size());
+  if (!forced) return forced.error();
+  forced_ = *forced;
   return {};
 }
 
