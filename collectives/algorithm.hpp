@@ -81,7 +81,7 @@ struct CollectiveArgs {
   std::size_t count = 0;
   DType type = DType::f32;
   Op op = Op::sum;
-  int root = 0;
+  int root = 0;  // for an algorithm in the order of its Call
   Tuning tuning = {};
   Factor factor = {};
   std::span<Message> messages = {};  // of point_to_point, which uses nothing else

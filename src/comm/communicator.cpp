@@ -62,6 +62,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       pairs_(members.size()),
       control_(std::move(control)),
       key_(key),
+      rank_(rank),
       members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
@@ -112,6 +113,18 @@ void Communicator::set_views(bool all, bool any) {
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : (all ? view_chunk : wire_chunk);
 }
 
+void Communicator::set_order(RankOrder order) {
+  order_ = std::move(order);
+  if (!order_.by_rank() && rank_ == 0) {
+    log(LogLevel::info, fmt::format("ranks are walked in the order {} (PITH_ORDER)",
+                                    fmt::join(order_.ranks(), ",")));
+  }
+  routes_ = order_.arrange(std::span<const Route>(routes_));
+  context_.routes = routes_;
+  context_.rank = order_.place_of(rank_);
+  context_.order = &order_;
+}
+
 void Communicator::complete(CollectiveArgs& args) const {
   const std::size_t bytes = args.count * size_of(args.type);
   const Extent extent = extent_of(args.collective, size());
@@ -124,8 +137,10 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   if (args.collective == Collective::point_to_point) {
     return exchange_messages(call, args.messages, args.tuning.chunk_bytes);
   }
-  if (args.factor.used) return run_premultiplied(call, args, choose(args));
-  return choose(args).run(call, args);
+  CollectiveArgs placed = args;
+  placed.root = order_.place_of(args.root);
+  if (args.factor.used) return run_premultiplied(call, placed, choose(args));
+  return choose(args).run(call, placed);
 }
 
 // Messages of pairs do not count among the calls: other ranks may know nothing of them.
