@@ -92,7 +92,8 @@ struct Shape {
   int ranks = 1;
   std::size_t bytes = 0;  // count elements: the vector, or one block where buffers hold several
   Tuning tuning;
-  bool views = false;  // every two ranks reach each other's memory, or at least may
+  bool views = false;    // every two ranks reach each other's memory, or at least may
+  bool crowded = false;  // a host has more ranks than cores
 };
 
 // An ideal link and core: seconds per message, per byte sent, per byte reduced.

@@ -100,7 +100,7 @@ Communicator::~Communicator() {
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
-  return default_algorithm({size(), bytes, tuning_, all_views_}, args.collective);
+  return default_algorithm({size(), bytes, tuning_, all_views_, crowded_}, args.collective);
 }
 
 // A socket's message pays for its system calls from some hundred KiB on; a chunk in shared memory

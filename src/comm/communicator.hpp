@@ -201,6 +201,7 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
+  bool crowded_ = false;  // a host has more ranks than cores
   std::array<const Algorithm*, collective_count> forced_{};
   std::vector<Route> routes_;  // in order
   RankOrder order_;

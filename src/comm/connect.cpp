@@ -124,7 +124,8 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   if (Error error = meeting.hold()) return error;
   set_views(meeting.all_share_memory, meeting.any_share_memory);
   const auto ranks = static_cast<std::size_t>(size());
-  engine_->set_oversubscribed(oversubscribed(meeting.host_ranks));
+  engine_->set_oversubscribed(meeting.crowded_here);
+  crowded_ = meeting.crowded;
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
@@ -164,7 +165,8 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
     if (peer != rank()) routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
   }
   set_order(std::move(order));
-  engine_->set_oversubscribed(oversubscribed(static_cast<std::size_t>(size())));
+  crowded_ = oversubscribed(static_cast<std::size_t>(size()));
+  engine_->set_oversubscribed(crowded_);
   add_transport(std::move(local));
   set_views(true, true);
   one_process_ = true;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "comm/blob.hpp"
+#include "comm/packing.hpp"
 #include "comm/topology.hpp"
 
 namespace pith {
@@ -39,13 +41,15 @@ bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
 }  // namespace
 
 std::string Meeting::Introduction::pack() const {
-  return join_strings({settings, shm_name, ucx_address, tcp_address, locality});
+  return join_strings(
+      {settings, shm_name, ucx_address, tcp_address, locality, Packer().value(cores).take()});
 }
 
 Meeting::Introduction Meeting::Introduction::unpack(std::string_view blob) {
   std::vector<std::string> strings = split_strings(blob);
-  strings.resize(5);
-  return {strings[0], strings[1], strings[2], strings[3], strings[4]};
+  strings.resize(6);
+  return {strings[0], strings[1], strings[2],
+          strings[3], strings[4], Unpacker(strings[5]).value<unsigned>()};
 }
 
 Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
@@ -113,6 +117,7 @@ Error Meeting::offer_ucx() {
 Error Meeting::introduce() {
   Introduction mine;
   mine.settings = agreed_text(settings_);
+  mine.cores = std::thread::hardware_concurrency();
   if (rule_.allows("shm")) {
     // A host that forbids memory files still has sockets.
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
@@ -132,10 +137,6 @@ Error Meeting::introduce() {
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
   for (const std::string& blob : *blobs) all_.push_back(Introduction::unpack(blob));
-  const auto is_here = [here = host_part(mine.tcp_address)](const Introduction& one) {
-    return host_part(one.tcp_address) == here;
-  };
-  host_ranks = static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_here));
   return check_settings(all_, rank_);
 }
 
@@ -186,7 +187,25 @@ Error Meeting::attach() {
   }
   if (!uses_shm) shm.reset();
   put_in_order(groups);
+  count_cores(groups);
   return {};
+}
+
+// 0 cores: not known.
+void Meeting::count_cores(const RankGroups& groups) {
+  struct Host {
+    std::size_t ranks = 0;
+    unsigned cores = ~0u;
+  };
+  std::vector<Host> hosts(ranks_);  // each at its lowest rank
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    Host& host = hosts[groups.group_of(r)];
+    ++host.ranks;
+    if (all_[r].cores != 0) host.cores = std::min(host.cores, all_[r].cores);
+  }
+  const auto is_crowded = [](const Host& host) { return host.ranks > host.cores; };
+  crowded_here = is_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
+  crowded = std::any_of(hosts.begin(), hosts.end(), is_crowded);
 }
 
 void Meeting::put_in_order(const RankGroups& groups) {
