@@ -4,6 +4,9 @@
 // strands run on one scheduler, so they share plain variables. Every verb returns an awaiter; the
 // error of one verb revokes the communicator, so that no other strand or rank waits for ever.
 //
+// Ranks are counted here in the communicator's order (rank_order.hpp), but for the blocks of the
+// caller's buffers, which rank_at() finds.
+//
 // Memory kinds end here: device memory is staged through host scratch, and fences order kernels
 // and messages, so an algorithm never asks where a buffer lies.
 #pragma once
@@ -11,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "collectives/rank_order.hpp"
 #include "core/channel.hpp"
 #include "core/compute.hpp"
 #include "core/kernel_args.hpp"
@@ -34,8 +38,9 @@ struct CallContext {
   Compute* compute = nullptr;  // of the call's memory kind
   Compute* host = nullptr;     // for staging and host results
   CommState* comm = nullptr;
-  std::span<const Route> routes;  // by rank
-  int rank = 0;
+  std::span<const Route> routes;  // in order
+  int rank = 0;                   // in order
+  const RankOrder* order = &order_by_rank;
   int size = 1;
   bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
   // Revokes the communicator everywhere it is known here; idempotent.
@@ -70,6 +75,10 @@ class Call {
   const CallContext& context() const { return context_; }
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
+  // Between ranks here and those that the caller knows, by which its blocks lie.
+  int rank_at(int rank) const { return context_.order->rank_at(rank); }
+  int callers_rank() const { return rank_at(rank()); }
+  int place_of(int callers_rank) const { return context_.order->place_of(callers_rank); }
   bool views() const { return context_.views; }
   std::uint32_t number() const { return number_; }
   std::uint64_t digest() const { return digest_; }

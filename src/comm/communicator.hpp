@@ -78,7 +78,7 @@ class Communicator : private CommWatcher {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return context_.rank; }
+  int rank() const { return rank_; }
   int size() const { return context_.size; }
   Engine& engine() { return *engine_; }
 
@@ -119,7 +119,7 @@ class Communicator : private CommWatcher {
   // Collective, by what the members tell each other. At last it is known to the control plane.
   Error connect(Gatherer& gatherer, const Settings& settings);
   Error connect_threads(Gatherer& gatherer, const Settings& settings);
-  void join(std::shared_ptr<LocalHub> hub);
+  void join(std::shared_ptr<LocalHub> hub, RankOrder order);
   using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
   static All init_threads(int ranks, const Settings& settings);
   static All init_by_meeting(int ranks, const Settings& settings);
@@ -130,6 +130,8 @@ class Communicator : private CommWatcher {
   std::vector<int> named(const std::vector<int>& members) const;
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
+  // From then on algorithms walk the ranks in this order. Once all routes are known.
+  void set_order(RankOrder order);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
   void add_transport(std::unique_ptr<Transport> transport);
@@ -196,8 +198,10 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
+  bool crowded_ = false;  // a host has more ranks than cores
   ForcedAlgorithms forced_{};
-  std::vector<Route> routes_;
+  std::vector<Route> routes_;  // in order
+  RankOrder order_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::atomic<std::uint32_t> next_call_{1};
@@ -213,6 +217,7 @@ class Communicator : private CommWatcher {
   // --- with the control plane ---
   const std::shared_ptr<ControlSeat> control_;
   const CommKey key_;
+  const int rank_;
   const std::vector<int> members_;  // ranks of the job, by rank here
   bool one_process_ = false;        // all ranks are threads of this process
   CallRecorder recorder_;
