@@ -21,8 +21,11 @@ Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args, const Offe
   co_return Error();
 }
 
-Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& offers, Bytes out) {
+Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
   const int p = call.size();
+  Task<Error> answers = offers.hear();
+  Error error = co_await std::move(answers);
+  if (error) co_return error;
   std::array<Borrowed, most_view_ranks> borrowed;
   std::array<const std::byte*, most_view_ranks> inputs{};
   for (int r = 0; r < p; ++r) {
@@ -48,7 +51,7 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& off
 
 Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
   Offers offers(call, args.send, {});
-  Task<Error> opening = offers.open();
+  Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
 

@@ -21,7 +21,7 @@ constexpr std::uint16_t result_lane = 1;
 
 struct TwoShot {
   CollectiveArgs args;
-  const Offers& offers;
+  Offers& offers;
   Blocks blocks;
   std::size_t chunk;
   int ranks;
@@ -78,7 +78,7 @@ Task<Error> take_results(Call& call, const TwoShot& shot) {
 Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* partial,
                     std::span<const std::byte* const> inputs, std::byte* also) {
   const CollectiveArgs& args = shot.args;
-  const std::size_t count = out.size / size_of(args.type);
+  const std::size_t count = elements_in(out, args.type);
   const bool streaming = args.recv.size >= (std::size_t{8} << 20);
   if (also) {
     return call.run<ReduceToTwoKernel>(
@@ -96,6 +96,9 @@ Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* parti
 
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
+  Task<Error> answers = shot.offers.hear();
+  Error heard = co_await std::move(answers);
+  if (heard) co_return heard;
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
   const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv;
@@ -159,7 +162,7 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Offers offers(call, args.send, args.recv, true);
-  Task<Error> opening = offers.open();
+  Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
   const TwoShot shot{args, offers, Blocks(args.count, call.size()),

@@ -38,9 +38,11 @@ class Offers {
 
   const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
 
-  // Tells all peers and hears from all; nothing where no ranks share memory. Peers in the order
-  // rank+1, rank+2, ...
-  Task<Error> open();
+  // The opening; nothing where no ranks share memory. Peers in the order rank+1, rank+2, ...
+  // After tell() is known which peers reach our buffers, so that they are sent to the others
+  // while the answers come; after hear() the rest.
+  Task<Error> tell();
+  Task<Error> hear();
   // Returns once every peer that reached our memory has finished with it.
   Task<Error> close();
 
