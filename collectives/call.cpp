@@ -24,11 +24,10 @@ Error Call::copy_to(int peer, std::uint64_t where, Bytes from) const {
 }
 
 Error wrong_length(const Call& call, const Receive& receive, std::size_t expected) {
-  return call.fail(Error(
-      Code::invalid_usage,
-      fmt::format("rank {} sent {} bytes where {} were expected", receive.peer, receive.length,
-                  expected),
-      receive.peer));
+  return call.fail(Error(Code::invalid_usage,
+                         fmt::format("rank {} sent {} bytes where {} were expected", receive.peer,
+                                     receive.length, expected),
+                         receive.peer));
 }
 
 void BorrowStage::stage(Borrowed& borrowed) const {
