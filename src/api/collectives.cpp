@@ -60,8 +60,8 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
                       static_cast<const void*>(scalar))};
 }
 
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args,
-                       pithRedOp_t op, pithStream_t stream) {
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
+                       pithStream_t stream) {
   if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
   return submit(comm, args, stream);
