@@ -114,6 +114,7 @@ class Call {
   Fence run(const typename Kernel::Args& args, Fence after = {}) {
     return context_.compute->run<Kernel>(args, after);
   }
+  bool reached(Fence fence) const { return fence.ticket == 0 || compute().reached(fence); }
   // The message is not read after the fence any more: its slot goes back to the transport then.
   void give_back(Borrowed& borrowed, Fence fence = {});
 
@@ -142,6 +143,27 @@ class Call {
   std::uint32_t number_;
   std::uint64_t digest_;
 };
+
+inline void Call::prepare(Receive& receive, int from, std::uint16_t lane,
+                          std::uint32_t step) const {
+  receive.comm = context_.comm;
+  receive.peer = route(from).peer;
+  receive.tag = {context_.comm->id, number_, step, lane};
+  receive.digest = digest_;
+}
+
+inline void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step,
+                          Bytes data) const {
+  send.comm = context_.comm;
+  send.peer = route(to).peer;
+  send.header.comm = context_.comm->id;
+  send.header.call = number_;
+  send.header.step = step;
+  send.header.lane = lane;
+  send.header.length = static_cast<std::uint32_t>(data.size);
+  send.header.digest = digest_;
+  send.data = data.data;
+}
 
 }  // namespace pith
 

@@ -182,8 +182,7 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 
 // One thread at a time issues calls, so the counters that only it writes need no locked operation;
 // drain() may come from another one, and lets go of the communicator after the last store here.
-Error Communicator::run(const CollectiveArgs& given) {
-  CollectiveArgs args = given;
+Error Communicator::run(CollectiveArgs& args) {
   complete(args);
   const std::uint32_t call_number = number(args);
   if (is_alone(args)) return run_alone(args);

@@ -82,8 +82,8 @@ class Communicator : private CommWatcher {
   int size() const { return context_.size; }
   Engine& engine() { return *engine_; }
 
-  // Runs the call to its end on this thread.
-  Error run(const CollectiveArgs& args);
+  // Runs the call to its end on this thread. Fills in what `args` leaves to the communicator.
+  Error run(CollectiveArgs& args);
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
   void issue(BackgroundCall& call, bool driven);
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
