@@ -7,10 +7,11 @@
 #include <string_view>
 
 #include "collectives/call.hpp"
-#include "collectives/compressed.hpp"
 #include "collectives/point_to_point.hpp"
 
 namespace pith {
+
+struct CompressedTensor;
 
 enum class Collective : std::uint8_t {
   allreduce,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/group.hpp"
+#include "collectives/compressed.hpp"
 #include "pith/pith.h"
 
 namespace pith::api {

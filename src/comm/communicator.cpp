@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/compressed.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"

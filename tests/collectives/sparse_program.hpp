@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/compressed.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/sim/world.hpp"
 
