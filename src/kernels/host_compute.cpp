@@ -8,7 +8,7 @@
 
 #include "core/kernel_args.hpp"
 #include "kernels/reduce.hpp"
-#include "kernels/sparse_scalar.hpp"
+#include "kernels/sparse.hpp"
 
 namespace pith {
 
@@ -71,18 +71,18 @@ HostCompute::HostCompute() {
   set<FinishAvgKernel, run_finish_avg>();
   set<ScaleKernel, run_scale>();
   set<CopyKernel, run_copy>();
-  set<AccumulateKernel, kernels::scalar::accumulate>();
-  set<SelectKernel, kernels::scalar::select>();
-  set<HistogramKernel, kernels::scalar::histogram>();
-  set<KeepLargestKernel, kernels::scalar::keep_largest>();
-  set<TakeKernel, kernels::scalar::take>();
-  set<RoundKernel, kernels::scalar::round_values>();
-  set<ReturnKernel, kernels::scalar::give_back>();
-  set<SumValuesKernel, kernels::scalar::sum_values>();
-  set<SumListsKernel, kernels::scalar::sum_lists>();
-  set<ScatterKernel, kernels::scalar::scatter>();
-  set<EncodeIndicesKernel, kernels::scalar::encode_indices>();
-  set<DecodeIndicesKernel, kernels::scalar::decode_indices>();
+  set<AccumulateKernel, kernels::accumulate>();
+  set<SelectKernel, kernels::select>();
+  set<HistogramKernel, kernels::histogram>();
+  set<KeepLargestKernel, kernels::keep_largest>();
+  set<TakeKernel, kernels::take>();
+  set<RoundKernel, kernels::round_values>();
+  set<ReturnKernel, kernels::give_back>();
+  set<SumValuesKernel, kernels::sum_values>();
+  set<SumListsKernel, kernels::sum_lists>();
+  set<ScatterKernel, kernels::scatter>();
+  set<EncodeIndicesKernel, kernels::encode_indices>();
+  set<DecodeIndicesKernel, kernels::decode_indices>();
 }
 
 HostCompute::~HostCompute() {
