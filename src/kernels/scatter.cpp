@@ -20,9 +20,9 @@ void scatter_range(const ScatterKernel::Args& args) { scalar::scatter(args); }
 
 #else
 
-constexpr std::size_t converted_block = 256;           // values
-constexpr std::size_t composed_bytes = 16 << 10;       // of a block in the buffer
-constexpr std::size_t streamed_bytes = 4 << 20;  // ranges from this size on are streamed
+constexpr std::size_t converted_block = 256;      // values
+constexpr std::size_t composed_bytes = 16 << 10;  // of a block in the buffer
+constexpr std::size_t streamed_bytes = 4 << 20;   // ranges from this size on are streamed
 
 // The quotients as codes of the output's type, `n` values from number `begin` on.
 template <DType kType, DType kValues>

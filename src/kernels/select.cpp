@@ -32,7 +32,7 @@ enum class Mode : std::uint8_t { add, list, count };
 constexpr std::int32_t infinity_bits = 0x7f800000;
 constexpr std::size_t group_vectors = 4;
 constexpr std::size_t counted_block = 1024;  // elements of a step with a histogram
-constexpr std::size_t ahead = 256;  // elements from work to prefetch
+constexpr std::size_t ahead = 256;           // elements from work to prefetch
 
 constexpr DType type_of(Source source) {
   if (source == Source::f16) return DType::f16;
@@ -264,15 +264,22 @@ void run_whole(Pass& pass, DType type, bool fresh) {
 
 void accumulate_pass(const AccumulateKernel::Args& args) {
   // No magnitude passes, and an empty list has no room.
-  Pass pass{args.accumulator, args.gradient, args.count, infinity_bits, 0, nullptr, nullptr, 0,
-            args.histogram};
+  Pass pass{args.accumulator, args.gradient, args.count, infinity_bits, 0,
+            nullptr,          nullptr,       0,          args.histogram};
   run_whole<false>(pass, args.type, args.fresh);
   *args.result = pass.result;
 }
 
 void select_pass(const SelectKernel::Args& args) {
-  Pass pass{args.pass.accumulator, args.pass.gradient, args.pass.count, cut_of(args.threshold),
-            args.first,            args.indices,       args.values,     args.capacity, args.pass.histogram};
+  Pass pass{args.pass.accumulator,
+            args.pass.gradient,
+            args.pass.count,
+            cut_of(args.threshold),
+            args.first,
+            args.indices,
+            args.values,
+            args.capacity,
+            args.pass.histogram};
   run_whole<true>(pass, args.pass.type, args.pass.fresh);
   *args.pass.result = pass.result;
 }
@@ -287,9 +294,7 @@ namespace pith::kernels {
 HWY_EXPORT(accumulate_pass);
 HWY_EXPORT(select_pass);
 
-void accumulate(const AccumulateKernel::Args& args) {
-  HWY_DYNAMIC_DISPATCH(accumulate_pass)(args);
-}
+void accumulate(const AccumulateKernel::Args& args) { HWY_DYNAMIC_DISPATCH(accumulate_pass)(args); }
 void select(const SelectKernel::Args& args) { HWY_DYNAMIC_DISPATCH(select_pass)(args); }
 
 }  // namespace pith::kernels

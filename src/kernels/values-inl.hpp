@@ -68,8 +68,8 @@ struct Compression {
     std::uint8_t bits[8] = {};
     hn::StoreMaskBits(Integers(), mask, bits);
     const hn::Rebind<std::uint8_t, Words> bytes;
-    lanes = hn::IndicesFromVec(
-        Words(), hn::PromoteTo(Words(), hn::LoadU(bytes, set_bits[bits[0]].data())));
+    lanes = hn::IndicesFromVec(Words(),
+                               hn::PromoteTo(Words(), hn::LoadU(bytes, set_bits[bits[0]].data())));
     count = static_cast<std::size_t>(std::popcount(bits[0]));
   }
   template <class D>

@@ -16,9 +16,9 @@ namespace pith::kernels::test {
 inline constexpr std::array<DType, 3> value_types = {DType::f32, DType::f16, DType::bf16};
 
 enum class Kind { normal, specials, equal, zeros, one_huge, denormal, ties, nonfinite };
-inline constexpr std::array<Kind, 8> all_kinds = {Kind::normal,   Kind::specials, Kind::equal,
-                                                  Kind::zeros,    Kind::one_huge, Kind::denormal,
-                                                  Kind::ties,     Kind::nonfinite};
+inline constexpr std::array<Kind, 8> all_kinds = {Kind::normal, Kind::specials, Kind::equal,
+                                                  Kind::zeros,  Kind::one_huge, Kind::denormal,
+                                                  Kind::ties,   Kind::nonfinite};
 
 inline float element_of(Kind kind, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -37,8 +37,7 @@ inline float element_of(Kind kind, std::mt19937_64& random) {
       return std::round(value * 4) / 4;
     case Kind::specials: {
       static const auto specials = special_patterns(DType::f32);
-      return std::bit_cast<float>(
-          static_cast<std::uint32_t>(specials[random() % specials.size()]));
+      return std::bit_cast<float>(static_cast<std::uint32_t>(specials[random() % specials.size()]));
     }
     case Kind::nonfinite:
       if (random() % 64 == 0) return std::copysign(std::numeric_limits<float>::infinity(), value);
@@ -70,11 +69,11 @@ inline Bytes as_type(const std::vector<float>& values, DType type, std::size_t o
 // About `share` of the indices of a range, rising.
 inline std::vector<std::uint32_t> some_indices(std::uint32_t first, std::size_t span, double share,
                                                unsigned seed) {
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<double> uniform;
+  std::mt19937 random(seed);
+  const double bound = share * 4294967296.0;
   std::vector<std::uint32_t> indices;
   for (std::size_t i = 0; i < span; ++i) {
-    if (uniform(random) < share) indices.push_back(first + static_cast<std::uint32_t>(i));
+    if (random() < bound) indices.push_back(first + static_cast<std::uint32_t>(i));
   }
   return indices;
 }

