@@ -49,15 +49,15 @@ struct Bench {
     fill(gradient.span(), "gauss", "", 1);
   }
 
-  PassResult select(float threshold, const std::byte* from, DType type) {
-    PassResult result;
-    kernels::select({{accumulator.data(), from, type, count, false, &result},
-                     threshold,
+  PassResult select(float cut, const std::byte* from, DType type) {
+    PassResult found;
+    kernels::select({{accumulator.data(), from, type, count, false, &found},
+                     cut,
                      0,
                      indices.data(),
                      values.data(),
                      room});
-    return result;
+    return found;
   }
   void clear() { std::memset(accumulator.data(), 0, 4 * count); }
 

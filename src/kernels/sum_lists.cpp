@@ -22,7 +22,8 @@ void sum_lists_of(const SumListsKernel::Args& args) { scalar::sum_lists(args); }
 #else
 
 constexpr std::size_t added_block = 256;
-constexpr std::size_t added_ahead = 32;  // elements from a prefetch to the access
+constexpr std::size_t collected_words = 32;  // between a look at the bitmap and at the sums
+constexpr std::size_t added_ahead = 32;      // elements from a prefetch to the access
 
 // Adds a list. The first one finds nothing touched and need not look.
 template <DType kType, bool kFirst>
@@ -66,12 +67,15 @@ void collect_sums(const SumListsKernel::Args& args) {
   const std::size_t room = std::min(total_count, args.span);
   const std::size_t words = (args.span + 63) / 64;
   std::size_t count = 0;
-  for (std::size_t word = 0; word < words; ++word) {
-    const std::uint64_t bits = args.touched[word];
-    if (bits == 0) continue;
-    args.touched[word] = 0;
-    const auto base = args.first + static_cast<std::uint32_t>(word * 64);
-    const std::size_t end = count + write_positions(bits, base, args.indices + count, room - count);
+  for (std::size_t word = 0; word < words; word += collected_words) {
+    const std::size_t end_word = std::min(words, word + collected_words);
+    std::size_t end = count;
+    for (std::size_t w = word; w < end_word; ++w) {
+      const std::uint64_t bits = args.touched[w];
+      args.touched[w] = 0;
+      const auto base = args.first + static_cast<std::uint32_t>(w * 64);
+      end += write_positions(bits, base, args.indices + end, room - end);
+    }
     for (; count < end; ++count) {
       float& sum = args.sums[args.indices[count] - args.first];
       args.values[count] = sum;

@@ -73,7 +73,7 @@ inline std::vector<std::uint32_t> some_indices(std::uint32_t first, std::size_t 
   const double bound = share * 4294967296.0;
   std::vector<std::uint32_t> indices;
   for (std::size_t i = 0; i < span; ++i) {
-    if (random() < bound) indices.push_back(first + static_cast<std::uint32_t>(i));
+    if (double(random()) < bound) indices.push_back(first + static_cast<std::uint32_t>(i));
   }
   return indices;
 }
