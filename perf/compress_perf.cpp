@@ -123,7 +123,7 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
   std::vector<Contender> all;
   const auto add = [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); };
   all.push_back({"pass", add, options.rounds});
-  all.push_back({"pith", step_pith, options.rounds});
+  all.push_back({"pith", step_pith, options.rounds, {1.01f, 0.99f}});
   all.push_back({"pith_drift", step_pith, options.rounds, {1.1f, 1 / 1.1f}});
   all.push_back(
       {"simd", [&](Step& s) { step_simd(s, arena.magnitudes, arena.other); }, options.rounds});

@@ -1,4 +1,4 @@
-// How a caller may use the kernels. The threshold comes from the step before, lowered by 3 %, if a
+// How a caller may use the kernels. The threshold comes from the step before, lowered by 2 %, if a
 // sample of this step's sums agrees with it; otherwise from the sample, lowered by 3.5 standard
 // deviations. Where too few pass after all, they go back and a lower threshold is tried.
 #include <algorithm>
@@ -57,7 +57,7 @@ void draw(const Step& step, Sample& sample) {
 float threshold_of(const Step& step, Sample& sample) {
   const float deviation = std::sqrt(sample.expected);
   if (step.previous > 0) {
-    const float lowered = 0.97f * step.previous;
+    const float lowered = 0.98f * step.previous;
     const auto found = static_cast<float>(sample.at_least(lowered));
     if (found >= sample.expected && found <= 1.5f * sample.expected + 4 * deviation) return lowered;
   }

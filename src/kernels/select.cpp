@@ -32,7 +32,8 @@ enum class Mode : std::uint8_t { add, list, count };
 constexpr std::int32_t infinity_bits = 0x7f800000;
 constexpr std::size_t group_vectors = 4;
 constexpr std::size_t counted_block = 1024;  // elements of a step with a histogram
-constexpr std::size_t ahead = 256;           // elements from work to prefetch
+// Elements from the work to the prefetch, by the number of arrays that are read.
+constexpr std::size_t ahead_of_two = 256, ahead_of_one = 512;
 
 constexpr DType type_of(Source source) {
   if (source == Source::f16) return DType::f16;
@@ -128,6 +129,7 @@ HWY_INLINE Float pick(Pass& pass, std::size_t& selected, Float sum, hn::Mask<Int
 template <Source kSource>
 HWY_INLINE void prefetch_group(const Pass& pass, std::size_t i) {
   constexpr std::size_t line = 64;
+  constexpr std::size_t ahead = kSource == Source::none ? ahead_of_one : ahead_of_two;
   const std::size_t group = group_vectors * hn::Lanes(Floats());
   for (std::size_t at = i + ahead; at < i + ahead + group; at += line / sizeof(float)) {
     hwy::Prefetch(pass.accumulator + at);
