@@ -96,14 +96,16 @@ bool take(Call& call, const ExclusiveElection& election, Compressor& compressor,
   PairList& taken = compressor.taken();
   const std::size_t n = ranks_of(call);
   const std::size_t begin = taken.count();
+  std::size_t room = 0;
+  for (std::size_t r = 0; r < n; ++r) room += election.list(compressor, round, r, n).count();
+  taken.reserve(room);
   std::size_t count = 0;
   for (std::size_t p = 0; p < n; ++p) {
     const std::size_t owner = owner_of(call, compressor, p);
-    const PairList& list = election.list(compressor, round, owner, n);
-    compressor.exdyna.count(p, {list.run(0).indices, list.count()});
-    taken.reserve(count + list.count());
-    std::copy_n(list.run(0).indices, list.count(), taken.indices(begin + count));
-    count += list.count();
+    const SparseList list = election.list(compressor, round, owner, n).run(0);
+    compressor.exdyna.count(p, {list.indices, list.count});
+    std::copy_n(list.indices, list.count, taken.indices(begin + count));
+    count += list.count;
   }
   double squares = 0;
   float* accumulator = compressor.accumulator();
