@@ -87,7 +87,7 @@ std::string run_beside_twin(const SparseCase& c, int steps) {
 TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse][exdyna]") {
   for (const char* rule : {"released", "intended"}) {
     for (const int ranks : {1, 2, 3, 5, 8, 16}) {
-      for (const std::size_t count : {100, 1023, 5000, 33000, 40000}) {
+      for (const std::size_t count : {100, 5000, 33000}) {
         SparseCase c;
         c.ranks = ranks;
         c.counts = {count};
