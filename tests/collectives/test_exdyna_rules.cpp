@@ -2,6 +2,7 @@
 // lost or invented in any mode of a call.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <limits>
 
 #include "kernels/scalar.hpp"
