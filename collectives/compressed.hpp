@@ -73,5 +73,6 @@ bool found_nonfinite(const SparseCall& args);
 // One scheme each.
 Task<Error> allreduce_topk(Call& call, SparseCall args);
 Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
+Task<Error> allreduce_exdyna(Call& call, SparseCall args);  // and micro
 
 }  // namespace pith

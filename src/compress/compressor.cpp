@@ -111,6 +111,7 @@ void Compressor::reset() {
   scale_ = 1;
   step = 0;
   forecast = {};
+  exdyna = {};
   stats = {};
   for (Taken& taken : taken_) taken.pairs.begin(spec_.values);
 }
@@ -118,6 +119,7 @@ void Compressor::reset() {
 void Compressor::scale(Compute& host, float factor) {
   scale_ *= double(factor);
   forecast.scale(factor);
+  exdyna.scale(double(factor));
   for (Taken& taken : taken_) taken.pairs.begin(spec_.values);  // of another scale
   if (!shaped_) return;
   auto* data = reinterpret_cast<std::byte*>(accumulator());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compress/accumulator.hpp"
+#include "compress/exdyna_control.hpp"
 #include "compress/pair_list.hpp"
 #include "compress/spec.hpp"
 #include "compress/stats.hpp"
@@ -69,6 +70,7 @@ class Compressor {
   // State of the schemes, for their algorithms.
   std::uint64_t step = 0;
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
   CompressorStats stats;
   // What this call takes out of the accumulator, with its values as they are sent. Kept until it is
   // known to have been delivered: after a failure it goes back, so that no gradient is lost.
