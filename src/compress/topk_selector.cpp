@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/clock.hpp"
+
 namespace pith {
 
 namespace {
@@ -43,6 +45,7 @@ void TopkSelector::count_in(const PassResult& result) {
 }
 
 void TopkSelector::pass(std::size_t begin, std::size_t count) {
+  const Stopwatch watch(compressor_.stats.select_seconds);
   PassResult result;
   const AccumulateKernel::Args args = compressor_.pass(begin, count, result);
   if (!foreseen_) {
@@ -136,6 +139,7 @@ void TopkSelector::start_anew() {
 }
 
 bool TopkSelector::finish() {
+  const Stopwatch watch(compressor_.stats.select_seconds);
   const std::size_t certain = compressor_.taken().count();
   const bool exact = on_course() && certain + waiting_ >= k_;
   if (foreseen_ && !exact) start_anew();

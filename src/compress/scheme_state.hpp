@@ -1,0 +1,20 @@
+// What a call changes of a compressor besides its accumulator: all of it small, and all of it is
+// kept with a call, so that one that other ranks did not complete can be undone, and saved.
+#pragma once
+
+#include <cstdint>
+
+#include "compress/exdyna_control.hpp"
+#include "compress/threshold_forecast.hpp"
+
+namespace pith {
+
+// A scheme that remembers more adds its member here, and a line to the sections of
+// saved_state.cpp. Copying it allocates nothing in the steady state.
+struct SchemeState {
+  std::uint64_t step = 0;
+  ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
+};
+
+}  // namespace pith
