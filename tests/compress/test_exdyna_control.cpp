@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "compress/exdyna_control.hpp"
+#include "compress/compressor.hpp"
 #include "tests/catch.hpp"
 
 namespace pith::test {
@@ -262,6 +262,14 @@ TEST_CASE("every rank visits every partition", "[exdyna]") {
     }
     CHECK(std::count(seen.begin(), seen.end(), true) == 5);
   }
+}
+
+TEST_CASE("DEFT is refused by a clear error", "[exdyna]") {
+  const auto compressor = Compressor::create("deft:density=0.01");
+  REQUIRE_FALSE(compressor);
+  CHECK(compressor.error().code() == Code::invalid_argument);
+  CHECK(compressor.error().message().find("deft") != std::string::npos);
+  CHECK(Compressor::create("micro:density=0.01"));
 }
 
 }  // namespace pith::test
