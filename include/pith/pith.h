@@ -42,6 +42,7 @@ extern "C" {
 
 typedef struct pithComm* pithComm_t;
 typedef struct pithRequest* pithRequest_t;
+typedef struct pithCompressor* pithCompressor_t;
 typedef void* pithStream_t; /* NULL on host memory, else a CUstream / cudaStream_t */
 
 /* Carries the address of the bootstrap root and a 128-bit secret: keep it as private as the data.
@@ -243,6 +244,102 @@ PITH_API pithResult_t pithMemFree(void* pointer);
  * Deregister; what is left goes with the communicator. */
 PITH_API pithResult_t pithCommRegister(pithComm_t comm, void* buffer, size_t bytes, void** handle);
 PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
+
+/* --- compression -------------------------------------------------------------------------------
+ *
+ * A compressor holds the state of one vector on one rank: what was not sent yet (the residual), the
+ * threshold, the step. It serves calls of one count and type on one communicator, all fixed by the
+ * first call; float32, float16 and bfloat16. Ranks use the same spec, step by step.
+ *
+ *   acc = send + residual. The elected elements of acc are sent and leave the residual; recv is
+ *   their sum or mean over the ranks, zero elsewhere, with the same bits on every rank. No gradient
+ *   is lost: residuals plus what was sent is acc, up to the rounding of one addition where values
+ *   travel in 16 bits.
+ *
+ * Specs are `name` or `name:key=value,key=value`; a first value is the default:
+ *   none, bf16              dense, without and with values rounded to bfloat16
+ *   topk                    every rank sends its own k largest magnitudes; density=0.01,
+ *                           exchange=auto|direct|ring|recursive-doubling|split
+ *   ar-topk                 one rank's k largest, the values of all ranks there; density=0.01,
+ *                           election=staleness|variance|variance-lagged, score=compressed|raw,
+ *                           reduction=direct|ring|tree
+ *   exdyna, micro, deft     every rank elects in a part of its own; density=0.001,
+ *                           rule=quantile|intended|released, partition=prefix|neighbour, reduction
+ *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
+ *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
+ * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
+ * first. With bypass=auto the library may make a call dense, the residual included, where that is
+ * faster.
+ */
+
+/* Local. The spec is copied. */
+PITH_API pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec);
+/* NULL is accepted. Not while a call uses it. */
+PITH_API pithResult_t pithCompressorDestroy(pithCompressor_t compressor);
+/* As new: zero residual, step 0, bound to nothing. */
+PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
+/* op: pithSum or pithAvg. send NULL: a gradient of zeros, so that what the residual holds is
+ * elected. recv is dense and may equal send. If any rank's acc has an element that is not finite,
+ * with nonfinite=propagate every element of every recv is NaN and nothing is delivered; with drop
+ * such elements count as zero; either way they leave the residual as it was. A call refused for its
+ * arguments changes nothing. After any other error the residual holds old residual plus gradient:
+ * retry with send = NULL. */
+PITH_API pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
+                                              pithDataType_t type, pithRedOp_t op,
+                                              pithCompressor_t compressor, pithComm_t comm,
+                                              pithStream_t stream);
+/* The same call; the result is *n pairs of rising indices and values of `type`. Where capacity is
+ * too small the first pairs are there, *n says how many there are, and the code is
+ * pithInvalidArgument; the call counts all the same. */
+PITH_API pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices,
+                                                    void* values, size_t capacity, size_t* n,
+                                                    size_t count, pithDataType_t type,
+                                                    pithRedOp_t op, pithCompressor_t compressor,
+                                                    pithComm_t comm, pithStream_t stream);
+
+/* This rank's last call. Set `size` to sizeof(pithCompressorStats_t) first. */
+typedef struct {
+  size_t size;
+  uint64_t calls;          /* bypassed ones included */
+  uint64_t count;          /* elements of the vector */
+  double density_target;   /* as the spec says */
+  double density;          /* distinct elements that moved / count */
+  double threshold;        /* the smallest magnitude elected here; ExDyna: its common threshold */
+  uint64_t selected_local; /* elements this rank elected */
+  uint64_t selected_union; /* distinct elements that moved */
+  int leader;              /* -1 where there is none */
+  int bypassed;            /* 1: the call was dense */
+  double gain;             /* squared norm of what this rank sent / that of acc; 0/0 = 1 */
+  double residual_norm;
+  double imbalance; /* N max k_i / sum k_i */
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t nonfinite; /* elements of this rank's acc that were not finite */
+  double select_seconds;
+  double exchange_seconds;
+  double total_seconds;
+  char algorithm[32];
+} pithCompressorStats_t;
+PITH_API pithResult_t pithCompressorGetStats(pithCompressor_t compressor,
+                                             pithCompressorStats_t* stats);
+/* `count` elements, that of the first call, before which it is pithInvalidUsage. With feedback=0
+ * they are zero. */
+PITH_API pithResult_t pithCompressorGetResidual(pithCompressor_t compressor, float* out,
+                                                size_t count);
+/* Memory of `count` float32 that is residual and send buffer at once: add the next gradient into it
+ * and pass it as send, and no pass adds it. Fixes the count; type must be pithFloat32. It belongs
+ * to the compressor. */
+PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** accumulator,
+                                                   size_t count, pithDataType_t type);
+/* Multiplies the residual: it follows a changed loss scale. Finite and not zero. */
+PITH_API pithResult_t pithCompressorScale(pithCompressor_t compressor, float factor);
+/* The state as bytes. buffer NULL: *bytes is set to their number; else *bytes is the room on entry
+ * and the number on return. */
+PITH_API pithResult_t pithCompressorSave(pithCompressor_t compressor, void* buffer, size_t* bytes);
+/* Adds the residual of a saved state of the same spec; step, threshold and partition are those of
+ * the first one loaded. With N' < N ranks, rank r loads those of r, r + N', ... in this order. */
+PITH_API pithResult_t pithCompressorLoad(pithCompressor_t compressor, const void* buffer,
+                                         size_t bytes);
 
 #ifdef __cplusplus
 }

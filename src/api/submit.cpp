@@ -17,7 +17,7 @@ Error begin(pithComm_t comm, const Call& call) {
 
 }  // namespace
 
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
+Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
     group.add(comm->communicator, args, stream);
@@ -42,6 +42,13 @@ Error submit(pithComm_t comm, Message message, pithStream_t stream) {
   args.collective = Collective::point_to_point;
   args.messages = alone;
   return submit(comm, args, stream);
+}
+
+Error submit(pithComm_t comm, const CompressedTensor& given) {
+  CompressedTensor tensor = given;
+  CollectiveArgs args;
+  args.tensors = std::span(&tensor, 1);
+  return submit(comm, args, nullptr);
 }
 
 Error conclude(Error error) {

@@ -1,0 +1,119 @@
+// pith.h implemented: compressors and the calls that use them.
+#include <fmt/format.h>
+
+#include "api/check.hpp"
+#include "api/compressor_handle.hpp"
+#include "api/last_error.hpp"
+#include "api/submit.hpp"
+
+using namespace pith;
+using namespace pith::api;
+
+namespace {
+
+Error check_compressor(const char* function, pithCompressor_t compressor) {
+  return check_pointer(function, "compressor", compressor);
+}
+
+Error refuse(const char* function, const std::string& what) {
+  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
+}
+
+Error check_sum(const char* function, pithRedOp_t op) {
+  if (op == pithSum || op == pithAvg) return {};
+  return refuse(function,
+                fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", static_cast<int>(op)));
+}
+
+Error check_host(const char* function, pithStream_t stream) {
+  if (!stream) return {};
+  return refuse(function, fmt::format("stream is {}, expected NULL: compressed calls run on host "
+                                      "memory only",
+                                      stream));
+}
+
+// Everything but the buffers.
+Error check_call(const char* function, size_t count, pithDataType_t type, pithRedOp_t op,
+                 pithCompressor_t compressor, pithComm_t comm, pithStream_t stream) {
+  Error error = check_communicator(function, comm);
+  if (!error) error = check_compressor(function, compressor);
+  if (!error) error = check_type(function, type);
+  if (!error) error = check_sum(function, op);
+  if (!error) error = check_host(function, stream);
+  if (!error) error = check_count(function, "count", count, type, 1);
+  if (error) return error;
+  error = compressor->state->check(count, static_cast<DType>(type));
+  return error ? refuse(function, error.message()) : error;
+}
+
+CompressedTensor make_tensor(const void* send, size_t count, pithDataType_t type, pithRedOp_t op,
+                             pithCompressor_t compressor) {
+  return {.compressor = compressor->state.get(),
+          .send = static_cast<const std::byte*>(send),
+          .recv = nullptr,
+          .sparse = {},
+          .count = count,
+          .type = static_cast<DType>(type),
+          .average = op == pithAvg};
+}
+
+}  // namespace
+
+pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCompressorCreate";
+    Error error = check_pointer(function, "compressor", compressor);
+    if (!error) error = check_pointer(function, "spec", spec);
+    if (error) return error;
+    Expected<std::unique_ptr<Compressor>> made = Compressor::create(spec);
+    if (!made) return refuse(function, made.error().message());
+    auto handle = std::make_unique<pithCompressor>();
+    handle->state = std::move(*made);
+    *compressor = handle.release();
+    return {};
+  });
+}
+
+pithResult_t pithCompressorDestroy(pithCompressor_t compressor) {
+  return guarded([&]() -> Error {
+    delete compressor;
+    return {};
+  });
+}
+
+pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
+                                     pithDataType_t type, pithRedOp_t op,
+                                     pithCompressor_t compressor, pithComm_t comm,
+                                     pithStream_t stream) {
+  return guarded([&] {
+    return conclude([&]() -> Error {
+      constexpr const char* function = "pithAllReduceCompressed";
+      Error error = check_call(function, count, type, op, compressor, comm, stream);
+      if (!error) error = check_memory(function, "recv", recv, count);
+      if (error) return error;
+      CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
+      tensor.recv = static_cast<std::byte*>(recv);
+      return submit(comm, tensor);
+    }());
+  });
+}
+
+pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, void* values,
+                                           size_t capacity, size_t* n, size_t count,
+                                           pithDataType_t type, pithRedOp_t op,
+                                           pithCompressor_t compressor, pithComm_t comm,
+                                           pithStream_t stream) {
+  return guarded([&] {
+    return conclude([&]() -> Error {
+      constexpr const char* function = "pithAllReduceCompressedSparse";
+      Error error = check_call(function, count, type, op, compressor, comm, stream);
+      if (!error) error = check_memory(function, "indices", indices, capacity);
+      if (!error) error = check_memory(function, "values", values, capacity);
+      if (!error) error = check_pointer(function, "n", n);
+      if (error) return error;
+      CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
+      tensor.sparse = {indices, static_cast<std::byte*>(values), capacity, n};
+      return submit(comm, tensor);
+    }());
+  });
+}
