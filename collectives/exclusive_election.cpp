@@ -101,7 +101,7 @@ void elect(Call& call, const ExclusiveElection& election, Compressor& compressor
   Survivors survivors(call, compressor, election.range(compressor, partition, round));
   survivors.put_back();
   if (control.threshold().rule() == Rule::quantile) {
-    control.own_levels.add(survivors.values(), control.threshold().lambda());
+    control.own_levels.add(survivors.values(), control.threshold().elects());
   }
   survivors.keep(control.threshold().elects(),
                  allowance(call, election, compressor, partition, round));

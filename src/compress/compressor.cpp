@@ -16,6 +16,12 @@ namespace pith {
 Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) {
   const Expected<Spec> spec = Spec::parse(text);
   if (!spec) return spec.error();
+  if (spec->scheme == Scheme::deft) {
+    return Error(Code::invalid_argument,
+                 fmt::format("spec \"{}\": deft has no implementation, expected another scheme, "
+                             "such as exdyna or micro",
+                             text));
+  }
   return std::make_unique<Compressor>(*spec);
 }
 

@@ -29,28 +29,26 @@ double edge_of_bin(std::size_t bin) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bin << MagnitudeHistogram::shift));
 }
 
-double edge_of_level(std::size_t level) {
-  return MagnitudeLevels::lowest *
-         std::exp2(static_cast<double>(level) / MagnitudeLevels::per_octave);
-}
-
 }  // namespace
 
-void MagnitudeLevels::add(std::span<const float> values, double lambda) {
-  const auto elects = static_cast<float>(lambda);
+float MagnitudeLevels::edge(std::size_t level, float lambda) {
+  const auto steps = static_cast<std::int32_t>(level) - static_cast<std::int32_t>(elected);
+  const std::int32_t bits = std::bit_cast<std::int32_t>(lambda) + steps * (1 << shift);
+  return std::bit_cast<float>(std::max(bits, 0));
+}
+
+void MagnitudeLevels::add(std::span<const float> values, float lambda) {
+  const auto unit = std::bit_cast<std::int32_t>(lambda);
   for (const float value : values) {
-    const float magnitude = std::fabs(value);
-    const double octaves = std::log2(double(magnitude) / lambda);
-    const auto level = static_cast<std::size_t>(
-        std::clamp(per_octave * octaves + double(elected), 0.0, double(size - 1)));
-    // Whatever the logarithm's rounding: on the side of lambda on which it was selected.
-    ++counts[magnitude >= elects ? std::max(level, elected) : std::min(level, elected - 1)];
+    const std::int32_t above = std::bit_cast<std::int32_t>(std::fabs(value)) - unit;
+    const std::int32_t level = (above >> shift) + static_cast<std::int32_t>(elected);
+    ++counts[static_cast<std::size_t>(std::clamp(level, 0, static_cast<std::int32_t>(size) - 1))];
   }
 }
 
 float ExdynaThreshold::counts() const {
   if (rule_ != Rule::quantile) return elects();
-  return static_cast<float>(std::max(everything, MagnitudeLevels::lowest * lambda_));
+  return std::max(static_cast<float>(everything), MagnitudeLevels::edge(0, elects()));
 }
 
 void ExdynaThreshold::start(std::size_t k) {
@@ -109,8 +107,8 @@ void ExdynaThreshold::follow_quantile(const MagnitudeLevels& levels, std::size_t
   std::size_t level = MagnitudeLevels::size - 1;
   while (level > 0 && above + counts[level - 1] < k) above += counts[--level];
   if (level == 0) return forget();
-  const double kth = lambda_ * between(edge_of_level(level - 1), edge_of_level(level), k - above,
-                                       counts[level - 1]);
+  const double kth = between(MagnitudeLevels::edge(level - 1, elects()),
+                             MagnitudeLevels::edge(level, elects()), k - above, counts[level - 1]);
   const double error = std::log(kth / lambda_);
   // Under an error feedback the magnitudes may end abruptly at lambda: then it is its drift alone
   // that decides how many pass it in a step.

@@ -4,7 +4,7 @@
 //   released, intended  lambda begins as 1 / (2 sqrt(k)) and is scaled by 1.005, 1.00125, 0.9987 or
 //                       0.995 by how many were elected; the authors' code never takes 0.9987, for
 //                       it asks for more than none where more than k must have been meant
-//   quantile            owners count what they find above 0.6 lambda by magnitude; the k-th of all
+//   quantile            owners count what they find above 0.75 lambda by magnitude; the k-th of all
 //                       of it is what lambda should have been. lambda follows it and its drift, for
 //                       residuals grow for the first 1/density steps. Where the k-th lies outside
 //                       of what was counted, as before the first step, ranks measure it first
@@ -20,16 +20,16 @@
 
 namespace pith {
 
-// Numbers of elements by magnitude, as multiples of lambda: from 2^-0.75, about 0.6, on, 8 levels
-// an octave, so that one begins at lambda. The last one also has all that is larger.
+// Numbers of elements by magnitude, as steps of the bits of a float from those of lambda: 16 levels
+// an octave, from about 0.75 lambda to 1.9. The last one also has all that is larger.
 struct MagnitudeLevels {
-  static constexpr std::size_t size = 16;
+  static constexpr std::size_t size = 20;
   static constexpr std::size_t elected = 6;  // the level that begins at lambda
-  static constexpr double per_octave = 8;
-  static constexpr double lowest = 0.59460355750136053;
+  static constexpr unsigned shift = 19;
   std::array<std::uint64_t, size> counts{};
 
-  void add(std::span<const float> values, double lambda);
+  static float edge(std::size_t level, float lambda);
+  void add(std::span<const float> values, float lambda);
 };
 
 class ExdynaThreshold {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "compress/exdyna_control.hpp"
+#include "compress/compressor.hpp"
 #include "tests/catch.hpp"
 
 namespace pith::test {
@@ -215,7 +215,7 @@ TEST_CASE("the quantile rule follows magnitudes that grow", "[exdyna]") {
     std::vector<float> survivors;
     std::copy_if(values.begin(), values.end(), std::back_inserter(survivors),
                  [&](float value) { return std::fabs(value) >= threshold.counts(); });
-    levels.add(survivors, threshold.lambda());
+    levels.add(survivors, threshold.elects());
     const std::size_t above = std::accumulate(levels.counts.begin() + MagnitudeLevels::elected,
                                               levels.counts.end(), std::size_t{0});
     CHECK(above == passing(threshold, values));
@@ -235,7 +235,7 @@ TEST_CASE("a threshold that has lost its quantile is measured again", "[exdyna]"
       if (std::fabs(value) >= threshold.counts()) survivors.push_back(value);
     }
     MagnitudeLevels levels;
-    levels.add(survivors, threshold.lambda());
+    levels.add(survivors, threshold.elects());
     threshold.follow(0, levels, 500);
     CHECK_FALSE(threshold.known());
   }
@@ -262,6 +262,14 @@ TEST_CASE("every rank visits every partition", "[exdyna]") {
     }
     CHECK(std::count(seen.begin(), seen.end(), true) == 5);
   }
+}
+
+TEST_CASE("DEFT is refused by a clear error", "[exdyna]") {
+  const auto compressor = Compressor::create("deft:density=0.01");
+  REQUIRE_FALSE(compressor);
+  CHECK(compressor.error().code() == Code::invalid_argument);
+  CHECK(compressor.error().message().find("deft") != std::string::npos);
+  CHECK(Compressor::create("micro:density=0.01"));
 }
 
 }  // namespace pith::test
