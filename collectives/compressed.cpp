@@ -23,7 +23,9 @@ void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
-  if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
+  const Scheme scheme = args.spec().scheme;
+  if (scheme == Scheme::bf16) return allreduce_bf16(call, args);
+  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
   return allreduce_topk(call, args);
 }
 
@@ -60,6 +62,13 @@ void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) 
   stats.selected_union = writer.count();
   const Error error = writer.finish();
   if (error && !*refused) *refused = error;
+}
+
+bool found_nonfinite(const SparseCall& args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.compressor->stats.nonfinite > 0) return true;
+  }
+  return false;
 }
 
 void deliver_nan(Call& call, const SparseCall& args) {

@@ -73,8 +73,13 @@ struct SparseCall {
 // Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
 void deliver_nan(Call& call, const SparseCall& args);
 
+// Of this rank's gradients.
+bool found_nonfinite(const SparseCall& args);
+
 // One scheme each.
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
+Task<Error> allreduce_exdyna(Call& call, SparseCall args);  // and micro
 Task<Error> allreduce_bf16(Call& call, SparseCall args);
 // The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
 Task<Error> allreduce_dense(Call& call, SparseCall args);

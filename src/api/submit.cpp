@@ -23,7 +23,7 @@ Error begin(pithComm_t comm, const Call& call) {
 
 }  // namespace
 
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
+Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
     group.add(comm->communicator, args, stream);
@@ -66,7 +66,7 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
     claim.keep();
     return begin(comm, alone);
   }
-  bind(compressor, comm->communicator);
+  bind_to_communicator(compressor, comm->communicator);
   CompressedTensor tensor = given;
   CollectiveArgs args;
   args.tensors = std::span(&tensor, 1);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/group.hpp"
+#include "collectives/compressed.hpp"
 #include "pith/pith.h"
 
 namespace pith::api {
@@ -11,8 +12,9 @@ inline Bytes bytes_at(const void* memory) {
   return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
 }
 
-// Inside a group the call is remembered, else it runs.
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream);
+// Inside a group the call is remembered, else it runs, which completes `args`: a copy of them is
+// not for nothing in a short call.
+Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream);
 Error submit(pithComm_t comm, Message message, pithStream_t stream);
 // The compressor must be free.
 Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compressor>& compressor,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectives/compressed.hpp"
+
 namespace pith {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "compress/exdyna_control.hpp"
 #include "compress/threshold_forecast.hpp"
 
 namespace pith {
@@ -13,6 +14,13 @@ namespace pith {
 struct SchemeState {
   std::uint64_t step = 0;
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
+
+  // Magnitudes were multiplied by this factor.
+  void scale(float factor) {
+    forecast.scale(factor);
+    exdyna.scale(double(factor));
+  }
 };
 
 }  // namespace pith

@@ -8,6 +8,7 @@
 
 #include "core/kernel_args.hpp"
 #include "kernels/reduce.hpp"
+#include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
 
 namespace pith {
@@ -71,23 +72,23 @@ HostCompute::HostCompute() {
   set<FinishAvgKernel, run_finish_avg>();
   set<ScaleKernel, run_scale>();
   set<CopyKernel, run_copy>();
-  set<AccumulateKernel, kernels::scalar::accumulate>();
-  set<SelectKernel, kernels::scalar::select>();
-  set<HistogramKernel, kernels::scalar::histogram>();
-  set<KeepLargestKernel, kernels::scalar::keep_largest>();
+  set<AccumulateKernel, kernels::accumulate>();
+  set<SelectKernel, kernels::select>();
+  set<HistogramKernel, kernels::histogram>();
+  set<KeepLargestKernel, kernels::keep_largest>();
+  set<TakeKernel, kernels::take>();
+  set<RoundKernel, kernels::round_values>();
+  set<ReturnKernel, kernels::give_back>();
+  set<SumValuesKernel, kernels::sum_values>();
+  set<SumListsKernel, kernels::sum_lists>();
+  set<ScatterKernel, kernels::scatter>();
+  set<EncodeIndicesKernel, kernels::encode_indices>();
+  set<DecodeIndicesKernel, kernels::decode_indices>();
   set<SplitKernel, kernels::scalar::split>();
   set<SquaresKernel, kernels::scalar::squares>();
-  set<TakeKernel, kernels::scalar::take>();
-  set<RoundKernel, kernels::scalar::round_values>();
-  set<ReturnKernel, kernels::scalar::give_back>();
-  set<SumValuesKernel, kernels::scalar::sum_values>();
-  set<SumListsKernel, kernels::scalar::sum_lists>();
-  set<ScatterKernel, kernels::scalar::scatter>();
   set<ConvertKernel, kernels::scalar::convert>();
   set<ZeroKernel, kernels::scalar::zero>();
   set<FillNanKernel, kernels::scalar::fill_nan>();
-  set<EncodeIndicesKernel, kernels::scalar::encode_indices>();
-  set<DecodeIndicesKernel, kernels::scalar::decode_indices>();
 }
 
 HostCompute::~HostCompute() {

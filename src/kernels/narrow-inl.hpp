@@ -7,6 +7,7 @@
 #endif
 
 #include <cstdint>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/formats.hpp"
@@ -106,6 +107,40 @@ HWY_INLINE Word encode_bf16_high(Float value) {
   const Word number = hn::And(rounded, constant(0xffff0000u));
   const auto ordered = hn::RebindMask(Words(), hn::Eq(value, value));
   return select(ordered, number, constant(std::uint32_t{Bfloat16::nan} << 16));
+}
+
+template <class Format>
+using Codes = hn::Rebind<typename Format::Bits, Words>;
+
+// Between float32 and the codes of a narrow format, rounded once, with canonical NaNs.
+template <class Format>
+HWY_INLINE hn::Vec<Codes<Format>> narrow(Float value) {
+  const Codes<Format> d;
+  if constexpr (native_f16 && std::is_same_v<Format, Float16>) {
+    const hn::Rebind<hwy::float16_t, Floats> packed;
+    return hn::BitCast(d, hn::DemoteTo(packed, canonical_f32(value)));
+  } else {
+    Word code;
+    if constexpr (std::is_same_v<Format, Bfloat16>) {
+      code = hn::ShiftRight<16>(encode_bf16_high(value));
+    } else {
+      code = encode<Format>(value);
+    }
+    return hn::DemoteTo(d, hn::BitCast(hn::RebindToSigned<Words>(), code));
+  }
+}
+
+template <class Format>
+HWY_INLINE Float widen(hn::Vec<Codes<Format>> codes) {
+  if constexpr (native_f16 && std::is_same_v<Format, Float16>) {
+    const hn::Rebind<hwy::float16_t, Floats> packed;
+    return canonical_f32(hn::PromoteTo(Floats(), hn::BitCast(packed, codes)));
+  } else {
+    constexpr int width = 8 * sizeof(typename Format::Bits);
+    const Word top = hn::ShiftLeft<32 - width>(hn::PromoteTo(Words(), codes));
+    if constexpr (std::is_same_v<Format, Bfloat16>) return canonical_f32(as_float(top));
+    return canonical_f32(decode<Format>(top));
+  }
 }
 
 }  // namespace pith::kernels::HWY_NAMESPACE

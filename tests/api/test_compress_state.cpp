@@ -276,49 +276,50 @@ TEST_CASE("fewer ranks load the states of more", "[compress]") {
 }
 
 TEST_CASE("damaged and foreign states are refused", "[compress]") {
-  CHECK(run(1, threads(), [](Rank& self) {
-          const Comm comm(self.join());
-          const char* spec = "topk:density=0.1,bypass=never";
-          const Compressor source(spec);
-          step(self, 0, source, comm);
-          const std::vector<char> good = saved(source);
-          const Compressor target(spec);
-          step(self, 1, target, comm);
-          const std::vector<char> before = saved(target);
-          const auto refused = [&](const std::vector<char>& bytes, const char* word) {
-            fails(pithCompressorLoad(target, bytes.data(), bytes.size()), pithInvalidArgument,
-                  {word});
-            ensure(saved(target) == before, "a refused state changed something");
-          };
-          for (std::size_t size = 0; size < good.size(); size += 1 + size / 7) {
-            refused({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)}, "saved");
-          }
-          for (std::size_t at = 0; at < good.size(); at += 1 + at / 16) {
-            std::vector<char> bad = good;
-            bad[at] = static_cast<char>(bad[at] ^ 0x40);
-            refused(bad, "saved state");
-          }
-          std::vector<char> longer = good;
-          longer.push_back(0);
-          refused(longer, "damaged");
-          refused(std::vector<char>(500, 'x'), "pithCompressorSave");
-          const Compressor other("topk:density=0.2,bypass=never");
-          refused(saved(other), "density=0.2");
-          const Compressor longer_one(spec);
-          std::vector<float> recv(count + 1);
-          ok(compressed_sum(std::vector<float>(count + 1), recv, longer_one, comm));
-          refused(saved(longer_one), "2001");
-          fails(pithCompressorLoad(target, nullptr, 5), pithInvalidArgument, {"buffer is NULL"});
-          std::size_t bytes = 10;
-          std::vector<char> small(10);
-          fails(pithCompressorSave(target, small.data(), &bytes), pithInvalidArgument,
-                {"*bytes is 10"});
-          // A state of a compressor that has never called adds nothing.
-          const Compressor unused(spec);
-          const std::vector<char> nothing = saved(unused);
-          ok(pithCompressorLoad(target, nothing.data(), nothing.size()));
-          ensure(saved(target) == before, "it added something");
-        }) == "");
+  CHECK(
+      run(1, threads(), [](Rank& self) {
+        const Comm comm(self.join());
+        const char* spec = "topk:density=0.1,bypass=never";
+        const Compressor source(spec);
+        step(self, 0, source, comm);
+        const std::vector<char> good = saved(source);
+        const Compressor target(spec);
+        step(self, 1, target, comm);
+        const std::vector<char> before = saved(target);
+        const auto refused = [&](const std::vector<char>& bytes, const char* word) {
+          fails(pithCompressorLoad(target, bytes.data(), bytes.size()), pithInvalidArgument,
+                {word});
+          ensure(saved(target) == before, "a refused state changed something");
+        };
+        for (std::size_t size = 1; size < good.size(); size += 1 + size / 7) {
+          refused({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)}, "saved state");
+        }
+        for (std::size_t at = 0; at < good.size(); at += 1 + at / 16) {
+          std::vector<char> bad = good;
+          bad[at] = static_cast<char>(bad[at] ^ 0x40);
+          refused(bad, "saved state");
+        }
+        std::vector<char> longer = good;
+        longer.push_back(0);
+        refused(longer, "damaged");
+        refused(std::vector<char>(500, 'x'), "pithCompressorSave");
+        const Compressor other("topk:density=0.2,bypass=never");
+        refused(saved(other), "density=0.2");
+        const Compressor longer_one(spec);
+        std::vector<float> recv(count + 1);
+        ok(compressed_sum(std::vector<float>(count + 1), recv, longer_one, comm));
+        refused(saved(longer_one), "2001");
+        fails(pithCompressorLoad(target, nullptr, 5), pithInvalidArgument, {"buffer is NULL"});
+        std::size_t bytes = 10;
+        std::vector<char> small(10);
+        fails(pithCompressorSave(target, small.data(), &bytes), pithInvalidArgument,
+              {"*bytes is 10"});
+        // A state of a compressor that has never called adds nothing.
+        const Compressor unused(spec);
+        const std::vector<char> nothing = saved(unused);
+        ok(pithCompressorLoad(target, nothing.data(), nothing.size()));
+        ensure(saved(target) == before, "it added something");
+      }) == "");
 }
 
 TEST_CASE("a compressor is bound to the communicator of its first call", "[compress]") {

@@ -1,0 +1,344 @@
+// ExDyna and MiCRO: every rank elects in a partition of its own by a common threshold, the indices
+// go to all, and all ranks sum their values at all of them.
+//
+//   step t:   rank r owns partition (t + r) mod N
+//   rank r    elect 0 > elect 1 > ..    > add the gradient in the others' partitions
+//               \ indices to all            take round 0 > sum > write
+//   others        decode                    take round 1 > sum > write
+//
+// No index is elected twice, so traffic does not grow with N, and partitions in order are the
+// union in order: nothing is sorted. Counts come with the indices; partitions and threshold of the
+// next step follow from what all ranks have seen (compress/exdyna_control.hpp). A caller who adds
+// to the accumulator in place has only the own partition read: 4/N bytes an element.
+//
+// Cost: exdyna_cost.hpp. The schemes are those of [Yoon, Oh: ExDyna, CCGrid 2024; MiCRO, HiPC
+// 2023], with their threshold rules (`released` as published, `intended` as meant). The quantile
+// rule, the prefix cut, rounds, coded indices and the cap of the first steps are ours.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "collectives/election_message.hpp"
+#include "collectives/result_writer.hpp"
+#include "collectives/value_sum.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t values_lane = 2;
+constexpr std::size_t add_at_once = std::size_t{1} << 18;  // elements, between two turns
+
+// Several where there is something to overlap. The authors' dummy is known after the last element
+// only, so that their elections are one round.
+std::size_t rounds_for(const Call& call, const SparseCall& args) {
+  constexpr std::size_t worth = std::size_t{1} << 18;  // elements of one partition
+  if (args.spec().rule != Rule::quantile) return 1;
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  return std::clamp<std::size_t>(all / ranks_of(call) / worth, 1, ExclusiveElection::most_rounds);
+}
+
+// --- electing ---
+
+Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t round) {
+  // Rounds before this one never wait for anything but their turn.
+  while (election.selected != round) co_await call.turn();
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count > 0) elect(call, election, *tensor.compressor, round);
+  }
+  ++election.selected;
+  co_return co_await send_elected(call, election, round);
+}
+
+// --- adding elsewhere ---
+
+// Adds the gradient in a part of a range; what is left of it.
+Range add_some(Call& call, Compressor& compressor, Range range) {
+  const bool in_place = !compressor.gradient().data;
+  const std::size_t count = in_place ? range.size : std::min(range.size, add_at_once);
+  PassResult result;
+  const AccumulateKernel::Args pass = compressor.pass(range.begin, count, result);
+  if (!in_place) {
+    call.run<AccumulateKernel>(pass);
+    compressor.stats.nonfinite += result.nonfinite;
+    compressor.stats.squares_all += result.squares;
+  }
+  return {range.begin + count, range.size - count};
+}
+
+Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
+  while (election.selected != election.rounds) co_await call.turn();
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Compressor& compressor = *tensor.compressor;
+    const std::size_t partition = own_partition(call, compressor);
+    const ExdynaPartition& cut = compressor.exdyna.partition();
+    const std::size_t end = cut.begin(partition) + cut.size(partition);
+    for (Range range : {Range{end, tensor.count - end}, Range{0, cut.begin(partition)}}) {
+      while (range.size > 0) {
+        range = add_some(call, compressor, range);
+        co_await call.turn();
+      }
+    }
+  }
+  election.added = true;
+  co_return Error();
+}
+
+// --- summing ---
+
+// Takes a round's elements out of one accumulator: their values, as they are sent. False where
+// one was not finite, which only a caller's own additions can bring about; it counts as zero.
+bool take(Call& call, const ExclusiveElection& election, Compressor& compressor,
+          std::size_t round) {
+  PairList& taken = compressor.taken();
+  const std::size_t n = ranks_of(call);
+  const std::size_t begin = taken.count();
+  std::size_t room = 0;
+  for (std::size_t r = 0; r < n; ++r) room += election.list(compressor, round, r, n).count();
+  taken.reserve(room);
+  std::size_t count = 0;
+  for (std::size_t p = 0; p < n; ++p) {
+    const std::size_t owner = owner_of(call, compressor, p);
+    const SparseList list = election.list(compressor, round, owner, n).run(0);
+    compressor.exdyna.count(p, {list.indices, list.count});
+    std::copy_n(list.indices, list.count, taken.indices(begin + count));
+    count += list.count;
+  }
+  double squares = 0;
+  float* accumulator = compressor.accumulator();
+  call.run<TakeKernel>(
+      {accumulator, taken.indices(begin), count, taken.values(begin), taken.type(), &squares});
+  taken.end_run(count);
+  if (std::isfinite(squares)) return true;
+  for (std::size_t i = begin; i < begin + count; ++i) {
+    float& left = accumulator[*taken.indices(i)];
+    if (std::isfinite(left)) continue;
+    left = 0;
+    std::memset(taken.values(i), 0, size_of(taken.type()));
+    ++compressor.stats.nonfinite;
+  }
+  return false;
+}
+
+// The last value of a round is no element's: it is one where a rank has found something that is
+// not finite, so that all ranks learn it from the sum.
+void put_flag(std::byte* value, DType type, bool flag) {
+  std::memset(value, 0, size_of(type));
+  const float one = 1;
+  const std::uint16_t narrow = type == DType::bf16 ? 0x3f80 : 0x3c00;
+  if (!flag) return;
+  if (type == DType::f32) return void(std::memcpy(value, &one, sizeof one));
+  std::memcpy(value, &narrow, sizeof narrow);
+}
+bool get_flag(const std::byte* value, DType type) {
+  const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+  return !std::all_of(value, value + size_of(type), is_zero);
+}
+
+// This rank's values of a round, all tensors' behind each other, and the flag.
+std::size_t gather(Call& call, ExclusiveElection& election, std::size_t round) {
+  const SparseCall& args = election.args;
+  bool finite = true;
+  std::size_t count = 1;
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count == 0) continue;
+    PairList& taken = tensor.compressor->taken();
+    finite &= take(call, election, *tensor.compressor, round);
+    count += taken.run(taken.runs() - 1).count;
+  }
+  const DType type = args.spec().values;
+  const std::size_t unit = size_of(type);
+  Scratch& values = election.sums[round].values;
+  values = Scratch(call.compute(), count * unit);
+  std::byte* out = values.bytes().data;
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count == 0) continue;
+    const PairList& taken = tensor.compressor->taken();
+    const SparseList run = taken.run(taken.runs() - 1);
+    if (run.count > 0) std::memcpy(out, run.values, run.count * unit);
+    out += run.count * unit;
+  }
+  put_flag(out, type, !finite || found_nonfinite(args));
+  return count;
+}
+
+// What rounding the sums lost waits until the call is known to succeed: losses instead of an
+// accumulator, and the values' own numbers instead of indices.
+struct LossKeeper {
+  LossKeeper(Call& call, ExclusiveElection::Sums& sums, DType type, std::size_t count)
+      : numbers(call.compute(), count * sizeof(std::uint32_t)) {
+    auto* number = reinterpret_cast<std::uint32_t*>(numbers.bytes().data);
+    part.indices = number;
+    part.count = count;
+    std::iota(number, number + count, 0u);
+    if (type == DType::f32) return;
+    sums.losses = Scratch(call.compute(), count * sizeof(float));
+    part.accumulator = reinterpret_cast<float*>(sums.losses.bytes().data);
+    std::fill_n(part.accumulator, count, 0.0f);
+  }
+  Scratch numbers;
+  ValuePart part;
+};
+
+// Calls each(tensor, range, indices, offset of its values) for the partitions of a tensor, of which
+// the first begins at `offset`; returns the offset behind them.
+template <class Each>
+std::size_t for_each_partition(Call& call, const ExclusiveElection& election, std::size_t round,
+                               const CompressedTensor& tensor, std::size_t offset, Each each) {
+  for (std::size_t p = 0; p < ranks_of(call); ++p) {
+    const std::size_t owner = owner_of(call, *tensor.compressor, p);
+    const SparseList list = election.list(*tensor.compressor, round, owner, ranks_of(call)).run(0);
+    each(election.range(*tensor.compressor, p, round), list, offset);
+    offset += list.count;
+  }
+  return offset;
+}
+
+// Dense results are written as they come.
+void write_round(Call& call, const ExclusiveElection& election, std::size_t round) {
+  const DType type = election.args.spec().values;
+  const std::byte* values = election.sums[round].values.bytes().data;
+  std::size_t offset = 0;
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    ResultWriter writer(call, tensor);
+    const bool dense = !tensor.sparse.count;
+    offset = for_each_partition(
+        call, election, round, tensor, offset,
+        [&](Range range, const SparseList& list, std::size_t at) {
+          if (!dense) return;
+          writer.put(range, {list.indices, values + at * size_of(type), list.count}, type);
+        });
+  }
+}
+
+Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t round) {
+  for (int d = 1; d < call.size(); ++d) {
+    const int from = wrap(call.rank() - d, call.size());
+    Error error = co_await receive_elected(call, election, round, from);
+    if (error) co_return error;
+  }
+  // The own strands that add never wait for anything but their turn.
+  while (!election.added) co_await call.turn();
+  const std::size_t count = gather(call, election, round);
+  const DType type = election.args.spec().values;
+  ExclusiveElection::Sums& sums = election.sums[round];
+  const LossKeeper keeper(call, sums, type, count);
+  std::byte* values = sums.values.bytes().data;
+  Error error = co_await sum_values(call,
+                                    {values, count, type, std::span(&keeper.part, 1), values_lane,
+                                     static_cast<std::uint32_t>(round)},
+                                    *election.args.traffic);
+  if (error) co_return error;
+  election.nonfinite |= get_flag(values + (count - 1) * size_of(type), type);
+  write_round(call, election, round);
+  co_return error;
+}
+
+// --- the end ---
+
+void tell(const CompressedTensor& tensor) {
+  CompressorStats& stats = tensor.compressor->stats;
+  const ExdynaControl& control = tensor.compressor->exdyna;
+  stats.threshold = control.threshold().elects();
+  stats.imbalance = control.imbalance();
+  stats.selected_union = tensor.compressor->taken().count();
+  stats.algorithm = "direct";
+}
+
+// Where a tensor's values of a round begin.
+std::size_t offset_of(Call& call, const ExclusiveElection& election, std::size_t round,
+                      const CompressedTensor& which) {
+  std::size_t offset = 0;
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (&tensor == &which) break;
+    if (tensor.count == 0) continue;
+    offset = for_each_partition(call, election, round, tensor, offset,
+                                [](Range, const SparseList&, std::size_t) {});
+  }
+  return offset;
+}
+
+// Pairs come in order only when all rounds are there: partition by partition.
+void write_pairs(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
+                 ResultWriter& writer) {
+  const DType type = election.args.spec().values;
+  for (std::size_t p = 0; p < ranks_of(call); ++p) {
+    for (std::size_t round = 0; round < election.rounds; ++round) {
+      const std::byte* values = election.sums[round].values.bytes().data;
+      std::size_t at_partition = 0;
+      for_each_partition(
+          call, election, round, tensor, offset_of(call, election, round, tensor),
+          [&](Range range, const SparseList& list, std::size_t at) {
+            if (at_partition++ != p) return;
+            writer.put(range, {list.indices, values + at * size_of(type), list.count}, type);
+          });
+    }
+  }
+}
+
+void keep_losses(Call& call, const ExclusiveElection& election) {
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    const Bytes losses = election.sums[round].losses.bytes();
+    if (losses.size == 0) continue;
+    std::size_t offset = 0;
+    for (const CompressedTensor& tensor : election.args.tensors) {
+      if (tensor.count == 0) continue;
+      offset = for_each_partition(
+          call, election, round, tensor, offset,
+          [&](Range, const SparseList& list, std::size_t at) {
+            call.run<ReturnKernel>({tensor.compressor->accumulator(), list.indices,
+                                    losses.data + at * sizeof(float), list.count, DType::f32});
+          });
+    }
+  }
+}
+
+void conclude(Call& call, const ExclusiveElection& election) {
+  keep_losses(call, election);
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    ResultWriter writer(call, tensor);
+    if (tensor.count > 0 && tensor.sparse.count) write_pairs(call, election, tensor, writer);
+    election.args.conclude(tensor, writer);
+    if (tensor.count == 0) continue;
+    tell(tensor);
+    tensor.compressor->exdyna.follow();
+  }
+}
+
+}  // namespace
+
+Task<Error> allreduce_exdyna(Call& call, SparseCall args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count > 0) tensor.compressor->exdyna.begin(args.spec(), tensor.count, call.size());
+  }
+  Error error = co_await measure_thresholds(call, args);
+  if (error) co_return error;
+  ExclusiveElection election;
+  election.args = args;
+  election.rounds = rounds_for(call, args);
+  std::array<Task<Error>, 2 * ExclusiveElection::most_rounds + 1> strands;
+  for (const CompressedTensor& tensor : args.tensors) {
+    for (PairList& list : tensor.compressor->received(election.rounds * ranks_of(call))) {
+      list.begin(args.spec().values);
+    }
+  }
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    strands[2 * round] = elect_round(call, election, round);
+    strands[2 * round + 1] = reduce_round(call, election, round);
+  }
+  strands[2 * election.rounds] = add_elsewhere(call, election);
+  error = co_await when_all(std::span(strands).first(2 * election.rounds + 1));
+  if (error) co_return error;
+  if (election.nonfinite && !args.spec().drops_nonfinite) {
+    deliver_nan(call, args);
+  } else {
+    conclude(call, election);
+  }
+  co_return error;
+}
+
+}  // namespace pith

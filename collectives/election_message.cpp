@@ -1,0 +1,293 @@
+#include "collectives/election_message.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "collectives/list_message.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t elected_lane = 0;
+constexpr std::uint16_t measure_lane = 4;
+constexpr std::size_t level_bytes = MagnitudeLevels::size * sizeof(std::uint32_t);
+constexpr std::size_t bins = MagnitudeHistogram::bins;
+
+// One non-empty bin of a histogram on the wire.
+struct BinCount {
+  std::uint32_t bin;
+  std::uint32_t count;
+};
+constexpr std::size_t most_bin_bytes = sizeof(std::uint32_t) + bins * sizeof(BinCount);
+
+Error malformed(Call& call, int from) {
+  return call.fail(Error(Code::internal,
+                         fmt::format("rank {} sent an election that cannot be read", from), from));
+}
+
+std::uint32_t clipped(std::uint64_t count) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(count, ~std::uint32_t{0}));
+}
+
+bool has_levels(const ExclusiveElection& election, std::size_t round) {
+  return election.args.spec().rule == Rule::quantile && round + 1 == election.rounds;
+}
+
+// One round of one rank's election: its compressors, and what range and list of each.
+struct Part {
+  const ExclusiveElection& election;
+  std::size_t round;
+  std::size_t rank;
+  std::size_t ranks;
+
+  Range range(const Compressor& compressor) const {
+    const std::size_t partition = ExdynaControl::owned(compressor.step, rank, ranks);
+    return election.range(compressor, partition, round);
+  }
+  PairList& list(Compressor& compressor) const {
+    return election.list(compressor, round, rank, ranks);
+  }
+  // Bytes that the message does not exceed.
+  std::size_t bound() const {
+    std::size_t bytes = sizeof(std::uint32_t);
+    for (const CompressedTensor& tensor : election.args.tensors) {
+      if (tensor.count == 0) continue;
+      const std::size_t size = range(*tensor.compressor).size;
+      bytes += EncodeIndicesKernel::coded_bound(size, size) + level_bytes;
+    }
+    return bytes;
+  }
+};
+
+Part part_of(const Call& call, const ExclusiveElection& election, std::size_t round, int rank) {
+  return {election, round, static_cast<std::size_t>(rank), static_cast<std::size_t>(call.size())};
+}
+
+// A message that is written, or read, front to back.
+template <class T>
+void put(std::byte*& out, const T& value) {
+  std::memcpy(out, &value, sizeof value);
+  out += sizeof value;
+}
+template <class T>
+bool get(ConstBytes& in, T& value) {
+  if (in.size < sizeof value) return false;
+  std::memcpy(&value, in.data, sizeof value);
+  in = {in.data + sizeof value, in.size - sizeof value};
+  return true;
+}
+
+ListMessage write_elected(Call& call, const Part& part) {
+  ListMessage message;
+  message.head = Scratch(call.compute(), part.bound());
+  std::byte* const begin = message.head.bytes().data;
+  std::byte* out = begin;
+  std::uint32_t count = 0;
+  for (const CompressedTensor& tensor : part.election.args.tensors) {
+    if (tensor.count > 0)
+      count += static_cast<std::uint32_t>(part.list(*tensor.compressor).count());
+  }
+  put(out, count);
+  for (const CompressedTensor& tensor : part.election.args.tensors) {
+    if (tensor.count == 0) continue;
+    const Range range = part.range(*tensor.compressor);
+    const SparseList list = part.list(*tensor.compressor).run(0);
+    std::size_t written = 0;
+    call.run<EncodeIndicesKernel>({list.indices, list.count,
+                                   static_cast<std::uint32_t>(range.begin), range.size, out,
+                                   &written});
+    out += written;
+    if (!has_levels(part.election, part.round)) continue;
+    for (const std::uint64_t level : tensor.compressor->exdyna.own_levels.counts) {
+      put(out, clipped(level));
+    }
+  }
+  message.head_bytes = static_cast<std::size_t>(out - begin);
+  return message;
+}
+
+bool read_levels(ConstBytes& in, MagnitudeLevels& levels) {
+  for (std::uint64_t& level : levels.counts) {
+    std::uint32_t count = 0;
+    if (!get(in, count)) return false;
+    level += count;
+  }
+  return true;
+}
+
+bool read_elected(Call& call, const Part& part, ConstBytes in) {
+  std::uint32_t left = 0;
+  if (!get(in, left)) return false;
+  for (const CompressedTensor& tensor : part.election.args.tensors) {
+    if (tensor.count == 0) continue;
+    const Range range = part.range(*tensor.compressor);
+    PairList& into = part.list(*tensor.compressor);
+    const std::size_t room = std::min<std::size_t>(left, range.size);
+    into.reserve(room);
+    Decoded decoded;
+    call.run<DecodeIndicesKernel>({in.data, in.size, static_cast<std::uint32_t>(range.begin),
+                                   range.size, into.indices(), room, &decoded});
+    if (!decoded.valid) return false;
+    into.end_run(decoded.count);
+    left -= static_cast<std::uint32_t>(decoded.count);
+    in = {in.data + decoded.bytes, in.size - decoded.bytes};
+    if (!has_levels(part.election, part.round)) continue;
+    if (!read_levels(in, tensor.compressor->exdyna.levels())) return false;
+  }
+  return left == 0 && in.size == 0;
+}
+
+}  // namespace
+
+Task<Error> send_elected(Call& call, ExclusiveElection& election, std::size_t round) {
+  const ListMessage message = write_elected(call, part_of(call, election, round, call.rank()));
+  election.args.traffic->sent += static_cast<std::uint64_t>(call.size() - 1) * message.head_bytes;
+  const ListAddress name{0, elected_lane, static_cast<std::uint32_t>(round)};
+  co_return co_await send_lists_to_all(call, name, message);
+}
+
+Task<Error> receive_elected(Call& call, ExclusiveElection& election, std::size_t round, int from) {
+  const Part part = part_of(call, election, round, from);
+  const Scratch message(call.host_compute(), part.bound());
+  const Expected<std::size_t> came = co_await call.recv_some(
+      from, elected_lane, static_cast<std::uint32_t>(round), message.bytes());
+  if (!came) co_return came.error();
+  election.args.traffic->received += *came;
+  if (!read_elected(call, part, {message.bytes().data, *came})) co_return malformed(call, from);
+  co_return Error();
+}
+
+namespace {
+
+// The tensors whose thresholds are measured, and the histograms of all ranks.
+class Measurement {
+ public:
+  Measurement(Call& call, const SparseCall& args)
+      : call_(call), args_(args), pooled_(call.host_compute(), tensors() * histogram_bytes) {
+    std::memset(pooled_.bytes().data, 0, tensors() * histogram_bytes);
+  }
+
+  // Adds the gradient in the own partitions. The message for all others.
+  ListMessage write() {
+    ListMessage message;
+    message.head = Scratch(call_.compute(), tensors() * most_bin_bytes);
+    std::byte* out = message.head.bytes().data;
+    const Scratch memory(call_.host_compute(), sizeof(MagnitudeHistogram));
+    auto* histogram = reinterpret_cast<MagnitudeHistogram*>(memory.bytes().data);
+    std::uint64_t* pooled = bins_of(0);
+    for (const CompressedTensor& tensor : args_.tensors) {
+      if (!asked(tensor)) continue;
+      *histogram = {};
+      add_own(*tensor.compressor, *histogram);
+      out = write_bins(out, histogram->counts, tensor.compressor->exdyna.k());
+      for (std::size_t i = 0; i < bins; ++i) pooled[i] += histogram->counts[i];
+      pooled += bins;
+    }
+    message.head_bytes = static_cast<std::size_t>(out - message.head.bytes().data);
+    args_.traffic->sent += static_cast<std::uint64_t>(call_.size() - 1) * message.head_bytes;
+    return message;
+  }
+  std::size_t most_bytes() const { return tensors() * most_bin_bytes; }
+  bool read(ConstBytes in) {
+    args_.traffic->received += in.size;
+    std::uint64_t* pooled = bins_of(0);
+    for (std::size_t t = 0; t < tensors(); ++t, pooled += bins) {
+      std::uint32_t n = 0;
+      if (!get(in, n)) return false;
+      for (BinCount one{}; n > 0; --n) {
+        if (!get(in, one) || one.bin >= bins) return false;
+        pooled[one.bin] += one.count;
+      }
+    }
+    return in.size == 0;
+  }
+  void conclude() {
+    std::size_t t = 0;
+    for (const CompressedTensor& tensor : args_.tensors) {
+      if (!asked(tensor)) continue;
+      ExdynaControl& control = tensor.compressor->exdyna;
+      control.threshold().measure(std::span<const std::uint64_t, bins>(bins_of(t++), bins),
+                                  control.k());
+    }
+  }
+  static bool asked(const CompressedTensor& tensor) {
+    return tensor.count > 0 && !tensor.compressor->exdyna.threshold().known();
+  }
+
+ private:
+  static constexpr std::size_t histogram_bytes = bins * sizeof(std::uint64_t);
+
+  std::size_t tensors() const {
+    return static_cast<std::size_t>(
+        std::count_if(args_.tensors.begin(), args_.tensors.end(), asked));
+  }
+  std::uint64_t* bins_of(std::size_t t) const {
+    return reinterpret_cast<std::uint64_t*>(pooled_.bytes().data) + t * bins;
+  }
+  void add_own(Compressor& compressor, MagnitudeHistogram& histogram) const {
+    ExdynaControl& control = compressor.exdyna;
+    const std::size_t own =
+        ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call_.rank()),
+                             static_cast<std::size_t>(call_.size()));
+    PassResult result;
+    AccumulateKernel::Args pass =
+        compressor.pass(control.partition().begin(own), control.partition().size(own), result);
+    pass.histogram = &histogram;
+    call_.run<AccumulateKernel>(pass);
+    compressor.stats.nonfinite += result.nonfinite;
+    compressor.stats.squares_all += result.squares;
+    control.own_is_added = true;
+  }
+  // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one. Bin 0 has
+  // the zeros.
+  static std::byte* write_bins(std::byte* out, const std::array<std::uint64_t, bins>& counts,
+                               std::size_t k) {
+    std::byte* head = out;
+    out += sizeof(std::uint32_t);
+    std::uint32_t n = 0;
+    std::uint64_t above = 0;
+    for (std::size_t bin = bins - 1; bin > 0 && above < k; --bin) {
+      if (counts[bin] == 0) continue;
+      put(out, BinCount{static_cast<std::uint32_t>(bin), clipped(counts[bin])});
+      above += counts[bin];
+      ++n;
+    }
+    put(head, n);
+    return out;
+  }
+
+  Call& call_;
+  const SparseCall& args_;
+  Scratch pooled_;
+};
+
+Task<Error> receive_measured(Call& call, Measurement& measurement) {
+  const Scratch message(call.host_compute(), measurement.most_bytes());
+  for (int d = 1; d < call.size(); ++d) {
+    const int from = wrap(call.rank() - d, call.size());
+    const Expected<std::size_t> came =
+        co_await call.recv_some(from, measure_lane, 0, message.bytes());
+    if (!came) co_return came.error();
+    if (!measurement.read({message.bytes().data, *came})) co_return malformed(call, from);
+  }
+  co_return Error();
+}
+
+}  // namespace
+
+Task<Error> measure_thresholds(Call& call, const SparseCall& args) {
+  if (std::none_of(args.tensors.begin(), args.tensors.end(), Measurement::asked)) {
+    co_return Error();
+  }
+  Measurement measurement(call, args);
+  const ListMessage message = measurement.write();
+  std::array<Task<Error>, 2> strands{send_lists_to_all(call, {0, measure_lane, 0}, message),
+                                     receive_measured(call, measurement)};
+  Error error = co_await when_all(strands);
+  if (!error) measurement.conclude();
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,58 @@
+// The election of ExDyna and its kin: every rank elects in partitions that it alone owns in this
+// step, in a few rounds.
+#pragma once
+
+#include <array>
+
+#include "collectives/compressed.hpp"
+#include "collectives/patterns.hpp"
+
+namespace pith {
+
+inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
+inline std::size_t own_partition(const Call& call, const Compressor& compressor) {
+  return ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call.rank()),
+                              ranks_of(call));
+}
+inline std::size_t owner_of(const Call& call, const Compressor& compressor, std::size_t partition) {
+  const std::size_t n = ranks_of(call);
+  return (partition + n - static_cast<std::size_t>(compressor.step % n)) % n;
+}
+
+// What the strands of one call share.
+struct ExclusiveElection {
+  static constexpr std::size_t most_rounds = 4;
+  // The values of one round, as they came back summed. One run for every partition of every tensor
+  // that has elements, as the lists of the round.
+  struct Sums {
+    Scratch values;
+    Scratch losses;  // float32, what rounding the sums lost here; only of 16-bit values
+  };
+
+  SparseCall args;
+  std::size_t rounds = 1;    // each partition is elected from in so many pieces
+  std::size_t selected = 0;  // rounds that this rank has elected
+  bool added = false;        // this rank's whole gradient
+  bool nonfinite = false;    // somebody's gradient was not finite
+  std::array<Sums, most_rounds> sums;
+
+  // What a rank has elected in a round: one run, without values.
+  PairList& list(Compressor& compressor, std::size_t round, std::size_t rank,
+                 std::size_t ranks) const {
+    return compressor.received(rounds * ranks)[round * ranks + rank];
+  }
+  // Elements of a partition that a round looks at.
+  Range range(const Compressor& compressor, std::size_t partition, std::size_t round) const {
+    const ExdynaPartition& cut = compressor.exdyna.partition();
+    const Range part =
+        block(cut.size(partition), static_cast<int>(rounds), static_cast<int>(round));
+    return {cut.begin(partition) + part.begin, part.size};
+  }
+};
+
+// Adds the gradient in this rank's part of a round and elects from it, into the round's own list.
+// All stays in the accumulator: it is taken when everybody's elections are known.
+void elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
+           std::size_t round);
+
+}  // namespace pith

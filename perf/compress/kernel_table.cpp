@@ -1,0 +1,256 @@
+#include "perf/compress/kernel_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "kernels/cast.hpp"
+#include "kernels/sparse.hpp"
+#include "perf/compress/vectors.hpp"
+#include "perf/machine.hpp"
+
+namespace pith_bench {
+
+namespace {
+
+using namespace pith;
+
+struct Timed {
+  std::string name;
+  double density;
+  std::function<void()> prepare, run;
+  std::vector<double> seconds = {};
+  double bits_per_pair = 0;
+};
+
+const std::byte* bytes_of(const float* values) {
+  return reinterpret_cast<const std::byte*>(values);
+}
+
+// All that the kernels work on.
+struct Bench {
+  static constexpr std::size_t lists = 8;
+  static constexpr std::size_t chunk = std::size_t{1} << 20;  // span of a sum of lists
+
+  explicit Bench(std::size_t n)
+      : count(n),
+        room(n / 2),
+        gradient(n),
+        accumulator(n),
+        out(4 * n),
+        narrow(2 * n),
+        indices(room),
+        values(room),
+        other_indices(room),
+        other_values(room),
+        coded(n + 64),
+        sums(chunk),
+        touched(chunk / 32) {
+    fill(gradient.span(), "gauss", "", 1);
+  }
+
+  PassResult select(float cut, const std::byte* from, DType type) {
+    PassResult found;
+    kernels::select({{accumulator.data(), from, type, count, false, &found},
+                     cut,
+                     0,
+                     indices.data(),
+                     values.data(),
+                     room});
+    return found;
+  }
+  void clear() { std::memset(accumulator.data(), 0, 4 * count); }
+
+  // List of about count * density elements: what a threshold selects.
+  void make_list(double density) {
+    const std::size_t k = std::max<std::size_t>(1, std::size_t(double(count) * density));
+    std::vector<float> sample(gradient.data(), gradient.data() + std::min(count, chunk));
+    for (float& value : sample) value = std::max(value, -value);
+    const auto rank = std::ptrdiff_t(double(sample.size()) * density);
+    std::nth_element(sample.begin(), sample.begin() + rank, sample.end(), std::greater<>());
+    threshold = sample[std::size_t(rank)];
+    clear();
+    listed = select(0.97f * threshold, bytes_of(gradient.data()), DType::f32).selected;
+    listed = std::min(listed, room);
+    kept = std::min(k, listed);
+  }
+
+  std::size_t count, room;
+  Pages<float> gradient, accumulator;
+  Pages<std::byte> out, narrow;
+  Pages<std::uint32_t> indices;
+  Pages<float> values;
+  Pages<std::uint32_t> other_indices;
+  Pages<float> other_values;
+  Pages<std::byte> coded;
+  Pages<float> sums;
+  Pages<std::uint32_t> touched;
+  std::size_t listed = 0, kept = 0, written = 0;
+  float threshold = 0;
+  double squares = 0;
+  float smallest = 0;
+  PassResult result;
+  MagnitudeHistogram histogram;
+  Decoded decoded;
+};
+
+void run_rounds(std::vector<Timed>& all, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    for (Timed& timed : all) {
+      if (timed.prepare) timed.prepare();
+      const double start = seconds_now();
+      timed.run();
+      timed.seconds.push_back(seconds_now() - start);
+    }
+  }
+}
+
+void add_passes(std::vector<Timed>& all, Bench& bench) {
+  const auto clear = [&bench] { bench.clear(); };
+  const auto pass = [&bench](const std::byte* gradient, DType type, MagnitudeHistogram* histogram) {
+    kernels::accumulate(
+        {bench.accumulator.data(), gradient, type, bench.count, false, &bench.result, histogram});
+  };
+  const std::byte* f32 = bytes_of(bench.gradient.data());
+  const std::byte* bf16 = bench.narrow.data();
+  all.push_back({"accumulate", 0, clear, [=] { pass(f32, DType::f32, nullptr); }});
+  all.push_back({"accumulate f16", 0, clear, [=] { pass(bf16, DType::f16, nullptr); }});
+  all.push_back({"accumulate bf16", 0, clear, [=] { pass(bf16, DType::bf16, nullptr); }});
+  all.push_back({"accumulate, histogram", 0, clear,
+                 [=, &bench] { pass(f32, DType::f32, &bench.histogram); }});
+  all.push_back({"histogram", 0, nullptr, [&bench] {
+                   kernels::histogram({bench.gradient.data(), bench.count, &bench.histogram});
+                 }});
+}
+
+void add_selects(std::vector<Timed>& all, Bench& bench, double density) {
+  const auto clear = [&bench] { bench.clear(); };
+  const auto fill_accumulator = [&bench] {
+    std::memcpy(bench.accumulator.data(), bench.gradient.data(), 4 * bench.count);
+  };
+  const float threshold = bench.threshold;
+  const auto add = [&](const char* name, const std::function<void()>& prepare,
+                       const std::byte* gradient, DType type) {
+    all.push_back(
+        {name, density, prepare, [=, &bench] { bench.select(threshold, gradient, type); }});
+  };
+  add("select", clear, bytes_of(bench.gradient.data()), DType::f32);
+  add("select bf16", clear, bench.narrow.data(), DType::bf16);
+  add("select of accumulator", fill_accumulator, nullptr, DType::f32);
+}
+
+void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
+  const auto copy_list = [&bench] {
+    std::memcpy(bench.other_indices.data(), bench.indices.data(), 4 * bench.listed);
+    std::memcpy(bench.other_values.data(), bench.values.data(), 4 * bench.listed);
+  };
+  const auto add = [&](const char* name, const std::function<void()>& run) {
+    all.push_back({name, density, nullptr, run});
+  };
+  all.push_back({"keep_largest", density, copy_list, [&bench] {
+                   kernels::keep_largest({bench.other_indices.data(), bench.other_values.data(),
+                                          bench.listed, bench.kept, bench.accumulator.data(),
+                                          &bench.smallest, &bench.squares});
+                 }});
+  add("take bf16", [&bench] {
+    kernels::take({bench.accumulator.data(), bench.indices.data(), bench.listed, bench.out.data(),
+                   DType::bf16, &bench.squares});
+  });
+  add("round_values bf16", [&bench] {
+    kernels::round_values({bench.accumulator.data(), bench.indices.data(), bench.values.data(),
+                           bench.listed, bench.out.data(), DType::bf16});
+  });
+  add("give_back bf16", [&bench] {
+    kernels::give_back({bench.accumulator.data(), bench.indices.data(), bench.out.data(),
+                        bench.listed, DType::bf16});
+  });
+  add("sum_values bf16 x8", [&bench] {
+    const std::byte* in[Bench::lists];
+    for (std::size_t i = 0; i < Bench::lists; ++i) in[i] = bench.narrow.data() + 2 * i;
+    kernels::sum_values({bench.out.data(), in, Bench::lists, bench.listed, DType::bf16,
+                         bench.accumulator.data(), bench.indices.data()});
+  });
+  add("sum_lists bf16 x8", [&bench] {
+    // Eight neighbouring chunks of the list stand for eight ranks' lists of one range.
+    const std::size_t chunks = std::max<std::size_t>(1, bench.count / Bench::chunk);
+    for (std::size_t c = 0; c < chunks; ++c) {
+      const auto first = static_cast<std::uint32_t>(c * Bench::chunk);
+      const auto* from =
+          std::lower_bound(bench.indices.data(), bench.indices.data() + bench.listed, first);
+      const auto* to = std::lower_bound(
+          from, static_cast<const std::uint32_t*>(bench.indices.data() + bench.listed),
+          first + Bench::chunk);
+      const SparseList list{from, bench.out.data(), static_cast<std::size_t>(to - from)};
+      const std::array<SparseList, Bench::lists> lists = {list, list, list, list,
+                                                          list, list, list, list};
+      std::size_t found = 0;
+      kernels::sum_lists({lists.data(), lists.size(), DType::bf16, first, Bench::chunk,
+                          bench.sums.data(), reinterpret_cast<std::uint64_t*>(bench.touched.data()),
+                          bench.other_indices.data(), bench.other_values.data(), &found});
+    }
+  });
+  add("scatter f32", [&bench] {
+    kernels::scatter({bench.out.data(), DType::f32, 0, bench.count, bench.indices.data(),
+                      bench.narrow.data(), DType::bf16, bench.listed, 8});
+  });
+  add("scatter bf16", [&bench] {
+    kernels::scatter({bench.out.data(), DType::bf16, 0, bench.count, bench.indices.data(),
+                      bench.narrow.data(), DType::bf16, bench.listed, 8});
+  });
+  add("encode_indices", [&bench] {
+    kernels::encode_indices(
+        {bench.indices.data(), bench.listed, 0, bench.count, bench.coded.data(), &bench.written});
+  });
+  add("decode_indices", [&bench] {
+    kernels::decode_indices({bench.coded.data(), bench.written, 0, bench.count,
+                             bench.other_indices.data(), bench.room, &bench.decoded});
+  });
+}
+
+void report(const std::vector<Timed>& all, double bits, std::vector<KernelTime>& times) {
+  const double copied = median(all.front().seconds);
+  for (const Timed& timed : all) {
+    times.push_back({timed.name, timed.density, median(timed.seconds), copied,
+                     timed.name == "encode_indices" ? bits : 0});
+  }
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+std::vector<KernelTime> time_kernels(std::size_t count, const std::vector<double>& densities,
+                                     int rounds) {
+  Bench bench(count);
+  kernels::cast(bench.narrow.data(), DType::bf16, bytes_of(bench.gradient.data()), DType::f32,
+                count);
+  const auto copy = [&bench] {
+    std::memcpy(bench.out.data(), bench.gradient.data(), 4 * bench.count);
+  };
+  std::vector<KernelTime> times;
+  std::vector<Timed> passes;
+  passes.push_back({"memcpy", 0, nullptr, copy});
+  add_passes(passes, bench);
+  run_rounds(passes, rounds);
+  report(passes, 0, times);
+  for (const double density : densities) {
+    // Selecting overwrites the list, so it comes after the kernels that read it.
+    bench.make_list(density);
+    std::vector<Timed> lists;
+    lists.push_back({"memcpy", density, nullptr, copy});
+    add_list_kernels(lists, bench, density);
+    run_rounds(lists, rounds);
+    report(lists, 16 + 8 * double(bench.written) / double(bench.listed), times);
+    std::vector<Timed> selects;
+    selects.push_back({"memcpy", density, nullptr, copy});
+    add_selects(selects, bench, density);
+    run_rounds(selects, rounds);
+    report(selects, 0, times);
+  }
+  return times;
+}
+
+}  // namespace pith_bench

@@ -1,0 +1,36 @@
+// One step of exact top-k with error feedback, by several implementations:
+//   accumulator += gradient; the k largest magnitudes leave it, in order of their index.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "perf/compress/vectors.hpp"
+
+namespace pith_bench {
+
+struct Step {
+  float* accumulator;
+  const float* gradient;
+  std::size_t count;
+  std::size_t k;
+  std::uint32_t* indices;  // out, room for `capacity` of both
+  float* values;
+  std::size_t capacity;  // 4 k and more
+  float previous;        // k-th magnitude of the step before, or 0
+  float smallest = 0;    // out: k-th magnitude
+};
+
+// std::transform, nth_element on a copy of the magnitudes, a scan.
+void step_stl(Step& step, Pages<float>& magnitudes);
+
+// Vectors in every pass: add and copy the magnitudes, quickselect on the copy, compact and zero.
+void step_simd(Step& step, Pages<float>& magnitudes, Pages<float>& other);
+
+// Pith's kernels: select by a threshold that passes a little more than k, then keep the k largest.
+void step_pith(Step& step);
+
+// accumulator += gradient, as fast as vectors do it in place.
+void add_simd(float* accumulator, const float* gradient, std::size_t count);
+
+}  // namespace pith_bench

@@ -1,0 +1,291 @@
+// Compression on one core: the kernels alone, whole steps of exact top-k with error feedback
+// against other implementations, and steps of ExDyna. See compress/README.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "kernels/sparse.hpp"
+#include "perf/compress/kernel_table.hpp"
+#include "perf/compress/step.hpp"
+#include "perf/machine.hpp"
+
+namespace {
+
+using namespace pith_bench;
+using pith::DType;
+using pith::PassResult;
+
+struct Options {
+  std::size_t count = std::size_t{64} << 20;
+  std::vector<double> densities = {0.001, 0.01, 0.1};
+  std::vector<std::string> distributions = {"gauss", "laplace", "student", "layers"};
+  std::string data, torch, json;
+  std::vector<std::string> parts = {"kernels", "steps", "exdyna"};
+  int rounds = 5;
+  int core = 0;
+};
+
+bool wants(const Options& options, const std::string& part) {
+  return std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
+}
+
+// A dense bf16 ring of 8 ranks sends 2 * 7/8 * 2 = 3.5 bytes an element; a link is as slow as the
+// step if it needs as long for them. The sparse message and the scatter are left out.
+double break_even_gbps(std::size_t count, double seconds) {
+  return 3.5 * 8 * double(count) / seconds / 1e9;
+}
+
+void print_kernels(const Options& options, nlohmann::json& json) {
+  fmt::print("\n{:<24}{:>9}{:>11}{:>12}{:>10}{:>11}\n", "kernel", "density", "ms", "dense GB/s",
+             "memcpy %", "bits/pair");
+  for (const KernelTime& time : time_kernels(options.count, options.densities, options.rounds)) {
+    const double speed = 4 * double(options.count) / time.seconds / 1e9;
+    fmt::print("{:<24}{:>9}{:>11.3f}{:>12.1f}{:>10.0f}{:>11}\n", time.name,
+               time.density > 0 ? fmt::format("{:g}%", 100 * time.density) : "", 1e3 * time.seconds,
+               speed, 100 * time.memcpy_seconds / time.seconds,
+               time.bits_per_pair > 0 ? fmt::format("{:.1f}", time.bits_per_pair) : "");
+    json["kernels"].push_back({{"kernel", time.name},
+                               {"density", time.density},
+                               {"ms", 1e3 * time.seconds},
+                               {"dense_gb_s", speed},
+                               {"share_of_memcpy", time.memcpy_seconds / time.seconds},
+                               {"bits_per_pair", time.bits_per_pair}});
+  }
+}
+
+// What the steps work on; they are timed from the same residual each time.
+struct Arena {
+  Pages<float> gradient, residual, accumulator, magnitudes, other;
+  Pages<std::uint32_t> indices;
+  Pages<float> values;
+
+  explicit Arena(const Options& options)
+      : gradient(options.count),
+        residual(options.count),
+        accumulator(options.count),
+        magnitudes(options.count),
+        other(options.count),
+        indices(options.count / 2),
+        values(options.count / 2) {}
+
+  void load(const Options& options, const std::string& distribution) {
+    fill(gradient.span(), distribution, options.data, 1);
+    fill(residual.span(), distribution, options.data, 2);
+    for (float& value : residual.span()) value *= 0.3f;
+  }
+  Step step(double density, float previous) {
+    std::memcpy(accumulator.data(), residual.data(), 4 * residual.size());
+    const auto k = std::max<std::size_t>(1, std::size_t(double(gradient.size()) * density));
+    return {accumulator.data(), gradient.data(), gradient.size(), k,
+            indices.data(),     values.data(),   indices.size(),  previous};
+  }
+};
+
+// Equal for equal results: the list and all that is left.
+std::uint64_t digest(const Arena& arena, const Step& step) {
+  std::uint64_t hash = 0;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u; };
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  for (std::size_t i = 0; i < step.k; ++i) {
+    mix(step.indices[i] | std::uint64_t{bits(step.values[i])} << 32);
+  }
+  for (const float value : arena.accumulator.span()) mix(bits(value));
+  return hash;
+}
+
+struct Contender {
+  const char* name;
+  std::function<void(Step&)> run;
+  int rounds;
+  std::vector<float> drifts = {1};  // the threshold before, over the one that is right; in turn
+  std::vector<double> seconds = {};
+};
+
+double seconds_of(Arena& arena, Contender& contender, double density, float right, int round) {
+  const auto drift = contender.drifts[std::size_t(round) % contender.drifts.size()];
+  Step step = arena.step(density, right * drift);
+  const double start = seconds_now();
+  contender.run(step);
+  return seconds_now() - start;
+}
+
+void must_equal(std::uint64_t a, std::uint64_t b, const char* name) {
+  if (a != b) throw std::runtime_error(fmt::format("{} selects otherwise than the STL", name));
+}
+
+void time_steps(const Options& options, Arena& arena, const std::string& distribution,
+                double density, nlohmann::json& json) {
+  std::vector<Contender> all;
+  const auto add = [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); };
+  all.push_back({"pass", add, options.rounds});
+  all.push_back({"pith", step_pith, options.rounds, {1.01f, 0.99f}});
+  all.push_back({"pith_drift", step_pith, options.rounds, {1.1f, 1 / 1.1f}});
+  all.push_back(
+      {"simd", [&](Step& s) { step_simd(s, arena.magnitudes, arena.other); }, options.rounds});
+  all.push_back(
+      {"stl", [&](Step& s) { step_stl(s, arena.magnitudes); }, std::min(options.rounds, 3)});
+
+  Step reference = arena.step(density, 0);
+  step_stl(reference, arena.magnitudes);
+  const std::uint64_t expected = digest(arena, reference);
+  for (std::size_t c = 1; c < 4; ++c) {
+    Step step = arena.step(density, reference.smallest * all[c].drifts.front());
+    all[c].run(step);
+    must_equal(digest(arena, step), expected, all[c].name);
+  }
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Contender& contender : all) {
+      if (round >= contender.rounds) continue;
+      contender.seconds.push_back(seconds_of(arena, contender, density, reference.smallest, round));
+    }
+  }
+  std::vector<double> t;
+  for (const Contender& contender : all) t.push_back(median(contender.seconds));
+  fmt::print(
+      "{:<9}{:>7}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.0f}{:>8.0f}%{:>9.1f}{:>9.1f}{:>9.1f}"
+      "{:>10.0f}\n",
+      distribution, fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2],
+      1e3 * t[3], 1e3 * t[4], 100 * t[0] / t[1], t[3] / t[1], t[4] / t[1], t[3] / t[2],
+      break_even_gbps(options.count, t[1]));
+  std::fflush(stdout);
+  json["steps"].push_back({{"distribution", distribution},
+                           {"density", density},
+                           {"pass_ms", 1e3 * t[0]},
+                           {"pith_ms", 1e3 * t[1]},
+                           {"pith_drift_ms", 1e3 * t[2]},
+                           {"simd_ms", 1e3 * t[3]},
+                           {"stl_ms", 1e3 * t[4]},
+                           {"break_even_gbps", break_even_gbps(options.count, t[1])}});
+}
+
+// N = 8: every rank adds all of its gradient and selects in an eighth of the vector.
+void time_exdyna(const Options& options, Arena& arena, double density, nlohmann::json& json) {
+  constexpr std::size_t ranks = 8;
+  Step reference = arena.step(density, 0);
+  step_stl(reference, arena.magnitudes);
+  const float threshold = reference.smallest;
+  PassResult result;
+  const auto select = [&](Step& s, bool adds) {
+    const auto* gradient = adds ? reinterpret_cast<const std::byte*>(s.gradient) : nullptr;
+    pith::kernels::select({{s.accumulator, gradient, DType::f32, s.count / ranks, false, &result},
+                           threshold,
+                           0,
+                           s.indices,
+                           s.values,
+                           s.capacity});
+  };
+  std::vector<Contender> all;
+  all.push_back(
+      {"add", [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); }, options.rounds});
+  all.push_back({"step",
+                 [&](Step& s) {
+                   select(s, true);
+                   const std::size_t own = s.count / ranks;
+                   pith::kernels::accumulate({s.accumulator + own,
+                                              reinterpret_cast<const std::byte*>(s.gradient + own),
+                                              DType::f32, s.count - own, false, &result});
+                 },
+                 options.rounds});
+  all.push_back({"own part", [&](Step& s) { select(s, false); }, options.rounds});
+  all.push_back({"exact", step_pith, options.rounds});
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Contender& contender : all) {
+      contender.seconds.push_back(seconds_of(arena, contender, density, threshold, round));
+    }
+  }
+  std::vector<double> t;
+  for (const Contender& contender : all) t.push_back(median(contender.seconds));
+  fmt::print("{:>7}{:>9.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.3f}{:>14.1f}\n",
+             fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2], 1e3 * t[3],
+             t[1] / t[0], t[3] / t[2]);
+  json["exdyna"].push_back({{"density", density},
+                            {"add_ms", 1e3 * t[0]},
+                            {"step_ms", 1e3 * t[1]},
+                            {"own_part_ms", 1e3 * t[2]},
+                            {"exact_ms", 1e3 * t[3]}});
+}
+
+void time_torch(const Options& options, nlohmann::json& json) {
+  for (const double density : options.densities) {
+    const std::string command = fmt::format("{} {} {} {}", options.torch, options.count, density,
+                                            std::min(options.rounds, 3));
+    std::FILE* pipe = popen(command.c_str(), "r");
+    double ms = 0;
+    const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &ms) == 1;
+    if (pipe != nullptr) pclose(pipe);
+    if (!read) throw std::runtime_error(fmt::format("--torch: '{}' printed no number", command));
+    fmt::print("torch    {:>6g}%{:>9.1f} ms\n", 100 * density, ms);
+    json["torch"].push_back({{"density", density}, {"ms", ms}});
+  }
+}
+
+void run(const Options& options) {
+  nlohmann::json json;
+  json["cpu"] = cpu_model();
+  json["count"] = options.count;
+  fmt::print("# {} float32 elements, one core of {}\n", options.count, cpu_model());
+  if (wants(options, "kernels")) print_kernels(options, json);
+  if (wants(options, "steps") || wants(options, "exdyna")) {
+    Arena arena(options);
+    if (wants(options, "steps")) {
+      fmt::print("\nexact top-k with error feedback, ms; pass: read two, write one\n");
+      fmt::print("{:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}\n", "values", "",
+                 "pass", "pith", "drift10%", "simd", "stl", "of pass", "simd/", "stl/", "simd/dr",
+                 "link Gb/s");
+      for (const std::string& distribution : options.distributions) {
+        arena.load(options, distribution);
+        for (const double density : options.densities) {
+          time_steps(options, arena, distribution, density, json);
+        }
+      }
+    }
+    if (!options.torch.empty()) time_torch(options, json);
+    if (wants(options, "exdyna")) {
+      fmt::print("\nExDyna of 8 ranks, ms\n{:>7}{:>9}{:>12}{:>12}{:>12}{:>12}{:>14}\n", "", "add",
+                 "step", "own part", "exact", "step/add", "exact/own");
+      arena.load(options, options.distributions.front());
+      for (const double density : options.densities) time_exdyna(options, arena, density, json);
+    }
+  }
+  if (!options.json.empty()) std::ofstream(options.json) << json.dump(2) << "\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Compression kernels and steps on one core");
+  app.add_option("--count", options.count, "elements, rounded up to a multiple of 1024");
+  app.add_option("--density", options.densities, "shares that are selected, below 0.2");
+  app.add_option("--distribution", options.distributions,
+                 "gauss, laplace, student, layers or data");
+  app.add_option("--data", options.data, "file or folder of .f32 and .f16 gradients, for data");
+  app.add_option("--part", options.parts, "kernels, steps, exdyna");
+  app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--core", options.core, "core to run on");
+  app.add_option("--torch", options.torch,
+                 "command of the same step in torch, as 'python3 perf/compress/torch_step.py'");
+  app.add_option("--json", options.json, "file for the results");
+  CLI11_PARSE(app, argc, argv);
+  options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;
+  if (!options.data.empty()) options.distributions.push_back("data");
+  for (const double density : options.densities) {
+    if (density > 0 && density < 0.2) continue;
+    fmt::print(stderr, "--density: {} is not between 0 and 0.2\n", density);
+    return 1;
+  }
+  try {
+    pin_to_core(options.core);
+    run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "compress_perf: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,79 @@
+// How ExDyna and its kin cut a vector into one partition per rank, and how the cut follows what was
+// elected where. Pure arithmetic on agreed counts: every rank gets the same cut without a message.
+//
+//   neighbour  the authors': 1,024 blocks; partitions beside each other trade one block a step
+//   where
+//              one has elected more than 1.05 and the other less than 0.95238 of the mean
+//   prefix     blocks again, with a running mean of what each one elects; rank i's partition begins
+//              where the prefix sum passes i/N of the total. It cannot get stuck as the trade does
+//   slices     MiCRO: N equal slices for ever
+//
+// More than 256 ranks get 4 N blocks, so that a quarter of the fair share, the floor of a
+// partition, is one block. The authors' block size is a multiple of 32, the rest belongs to the
+// last partition; below 32,768 elements it is 0, and the last partition is the whole vector.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compress/spec.hpp"
+
+namespace pith {
+
+class ExdynaPartition {
+ public:
+  enum class Kind : std::uint8_t { neighbour, prefix, slices };
+  static Kind kind_of(const Spec& spec);
+
+  // For so many elements and ranks. Begins anew where the ranks are others than before, but keeps
+  // what is known of the blocks. count > 0.
+  void fit(Kind kind, std::size_t count, int ranks);
+  bool fits(int ranks) const { return starts_.size() == static_cast<std::size_t>(ranks) + 1; }
+
+  std::size_t ranks() const { return starts_.size() - 1; }
+  std::size_t begin(std::size_t partition) const { return starts_[partition]; }
+  std::size_t size(std::size_t partition) const {
+    return starts_[partition + 1] - starts_[partition];
+  }
+  // What share of everything elected to expect of a partition; 1/N before anything is known.
+  double share(std::size_t partition) const { return shares_[partition]; }
+  std::size_t blocks() const { return blocks_; }
+  // Block of an element; behind the last one for the rest of the authors' blocks.
+  std::size_t block_of(std::uint32_t index) const {
+    return block_size_ == 0 ? blocks_ : index / block_size_;
+  }
+
+  // What one step has elected: by partition, and for `prefix` by block. The next step's cut.
+  void follow(std::span<const std::uint64_t> by_partition, std::span<const std::uint32_t> by_block);
+
+  struct State {
+    std::vector<std::uint32_t> cuts;
+    std::vector<double> block_means, partition_means;
+  };
+  State state() const { return {cuts_, block_means_, partition_means_}; }
+  // After fit(), for the same number of ranks and elements; else it is ignored but for the blocks.
+  void restore(const State& state);
+
+ private:
+  void lay_out_blocks(int ranks);
+  void cut_evenly(std::size_t ranks);
+  void cut_by_prefix();
+  void trade(std::span<const std::uint64_t> by_partition);
+  void place();
+  void expect();
+
+  Kind kind_ = Kind::prefix;
+  std::size_t count_ = 0;
+  std::size_t blocks_ = 0;
+  std::size_t block_size_ = 0;
+  std::vector<std::uint32_t> cuts_;  // first block of each partition, and `blocks_`
+  std::vector<std::size_t> starts_;  // first element of each partition, and `count_`
+  std::vector<double> shares_;
+  std::vector<double> block_means_;      // running; of the elected
+  std::vector<double> partition_means_;  // the same
+  std::vector<std::int64_t> traded_;     // scratch of trade()
+};
+
+}  // namespace pith

@@ -1,0 +1,79 @@
+// The one threshold of all ranks in ExDyna and MiCRO, and its rules. Pure arithmetic on agreed
+// numbers: every rank gets the same threshold without a message.
+//
+//   released, intended  lambda begins as 1 / (2 sqrt(k)) and is scaled by 1.005, 1.00125, 0.9987 or
+//                       0.995 by how many were elected; the authors' code never takes 0.9987, for
+//                       it asks for more than none where more than k must have been meant
+//   quantile            owners count what they find above 0.6 lambda by magnitude; the k-th of all
+//                       of it is what lambda should have been. lambda follows it and its drift, for
+//                       residuals grow for the first 1/density steps. Where the k-th lies outside
+//                       of what was counted, as before the first step, ranks measure it first
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "compress/spec.hpp"
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith {
+
+// Numbers of elements by magnitude, as multiples of lambda: from 2^-0.75, about 0.6, on, 8 levels
+// an octave, so that one begins at lambda. The last one also has all that is larger.
+struct MagnitudeLevels {
+  static constexpr std::size_t size = 16;
+  static constexpr std::size_t elected = 6;  // the level that begins at lambda
+  static constexpr double per_octave = 8;
+  static constexpr double lowest = 0.59460355750136053;
+  std::array<std::uint64_t, size> counts{};
+
+  void add(std::span<const float> values, double lambda);
+};
+
+class ExdynaThreshold {
+ public:
+  void begin(Rule rule) { rule_ = rule; }
+  Rule rule() const { return rule_; }
+  // False: the quantile has to be measured before the next election.
+  bool known() const { return lambda_ > 0; }
+  double lambda() const { return lambda_; }
+  // What magnitudes are compared with, by >=.
+  float elects() const { return static_cast<float>(lambda_); }
+  // What an owner must find to count the levels.
+  float counts() const;
+
+  // Before the first election, for the authors' rules.
+  void start(std::size_t k);
+  // A histogram of all ranks' own partitions, or what is above the k-th of it.
+  void measure(std::span<const std::uint64_t, MagnitudeHistogram::bins> counts, std::size_t k);
+  // After an election of `elected`; the levels are those of all ranks, for `quantile`.
+  void follow(std::uint64_t elected, const MagnitudeLevels& levels, std::size_t k);
+  void scale(double factor) { lambda_ *= factor < 0 ? -factor : factor; }
+
+  struct State {
+    double lambda = 0;
+    double drift = 0;
+    std::uint32_t measured = 0;
+  };
+  State state() const { return {lambda_, drift_, measured_}; }
+  void restore(const State& state) {
+    lambda_ = state.lambda;
+    drift_ = state.drift;
+    measured_ = state.measured;
+  }
+
+ private:
+  void follow_authors(double ratio);
+  void follow_quantile(const MagnitudeLevels& levels, std::size_t k);
+  void forget() { lambda_ = 0; }
+
+  Rule rule_ = Rule::quantile;
+  double lambda_ = 0;           // 0: not known
+  double drift_ = 0;            // of log lambda, per step
+  double last_ = 0;             // the k-th magnitude measured last; 0: none
+  std::uint32_t measured_ = 0;  // how often, up to what the beginning needs
+};
+
+}  // namespace pith

@@ -1,0 +1,27 @@
+// The kernels of compressed collectives on host memory: core/sparse_kernel_args.hpp says what each
+// one does, sparse_scalar.hpp defines the results bit for bit; only sums of squares differ, by
+// their order, and where several NaNs are added the payload of the one that is left.
+//
+// Gradients, values and codings may start at any byte address. The functions cannot fail and may
+// run on any number of threads; keep_largest and histogram allocate scratch once per thread, the
+// others nothing.
+#pragma once
+
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith::kernels {
+
+void accumulate(const AccumulateKernel::Args& args);
+void select(const SelectKernel::Args& args);
+void histogram(const HistogramKernel::Args& args);
+void keep_largest(const KeepLargestKernel::Args& args);
+void take(const TakeKernel::Args& args);
+void round_values(const RoundKernel::Args& args);
+void give_back(const ReturnKernel::Args& args);
+void sum_values(const SumValuesKernel::Args& args);
+void sum_lists(const SumListsKernel::Args& args);
+void scatter(const ScatterKernel::Args& args);
+void encode_indices(const EncodeIndicesKernel::Args& args);
+void decode_indices(const DecodeIndicesKernel::Args& args);
+
+}  // namespace pith::kernels

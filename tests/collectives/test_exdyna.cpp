@@ -1,0 +1,120 @@
+// ExDyna and MiCRO against their authors' algorithm bit for bit, and our rules against what they
+// promise.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/sparse_program.hpp"
+#include "tests/reference/exdyna_twin.hpp"
+
+namespace pith::test {
+
+namespace {
+
+SimConfig world_of(const SparseCase& c) {
+  SimConfig config;
+  config.ranks = c.ranks;
+  config.seed = c.seed;
+  return config;
+}
+
+// What all ranks hold of partitions and threshold, beside the twin's; empty is good.
+std::string compare_control(SparseProgram& program, const ExdynaTwin& twin) {
+  const int ranks = program.sparse_case().ranks;
+  for (int r = 0; r < ranks; ++r) {
+    const ExdynaControl& control = program.compressor(r).exdyna;
+    if (control.threshold().lambda() != twin.lambda) {
+      return fmt::format("rank {}: lambda is {}, expected {}", r, control.threshold().lambda(),
+                         twin.lambda);
+    }
+    for (int p = 0; p < ranks; ++p) {
+      const auto at = static_cast<std::size_t>(p);
+      if (control.partition().begin(at) != twin.begin(p)) {
+        return fmt::format("rank {}: partition {} begins at {}, expected {}", r, p,
+                           control.partition().begin(at), twin.begin(p));
+      }
+    }
+  }
+  return {};
+}
+
+std::string compare_step(SparseProgram& program, const ExdynaTwin& twin) {
+  const int ranks = program.sparse_case().ranks;
+  const auto counts = program.compressor(0).exdyna.by_partition();
+  for (int p = 0; p < ranks; ++p) {
+    const auto at = static_cast<std::size_t>(p);
+    if (static_cast<long>(counts[at]) != twin.counts[at]) {
+      return fmt::format("partition {}: {} elected, expected {}", p, counts[at], twin.counts[at]);
+    }
+  }
+  if (program.compressor(0).taken().count() != twin.elected.size() ||
+      !std::equal(twin.elected.begin(), twin.elected.end(),
+                  program.compressor(0).taken().indices())) {
+    return "other indices";
+  }
+  if (program.result(0) != twin.result) return "another result";
+  for (int r = 0; r < ranks; ++r) {
+    if (program.residual(r) != twin.residuals[static_cast<std::size_t>(r)]) {
+      return fmt::format("rank {}: another residual", r);
+    }
+  }
+  return {};
+}
+
+std::string run_beside_twin(const SparseCase& c, int steps) {
+  SparseProgram program(c);
+  World world(world_of(c));
+  const Spec spec = *Spec::parse(c.spec);
+  ExdynaTwin twin(c.counts[0], c.ranks, spec.density, spec.rule == Rule::intended,
+                  spec.scheme == Scheme::micro);
+  for (int step = 0; step < steps; ++step) {
+    program.draw(static_cast<std::uint64_t>(step));
+    twin.prepare();
+    std::string failure = step == 0 ? "" : compare_control(program, twin);
+    std::vector<const std::vector<float>*> gradients;
+    for (int r = 0; r < c.ranks; ++r) gradients.push_back(&program.gradient(r));
+    if (failure.empty()) failure = program.step(world);
+    twin.run(gradients);
+    if (failure.empty()) failure = compare_step(program, twin);
+    if (!failure.empty()) return fmt::format("{}, step {}: {}", describe(c), step, failure);
+  }
+  return world.leaks();
+}
+
+}  // namespace
+
+TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse][exdyna]") {
+  for (const char* rule : {"released", "intended"}) {
+    for (const int ranks : {1, 2, 3, 5, 8, 16}) {
+      for (const std::size_t count : {100, 5000, 33000}) {
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.spec = fmt::format("exdyna:density=0.01,rule={}", rule);
+        CHECK(run_beside_twin(c, 100) == "");
+      }
+    }
+    SparseCase large;
+    large.ranks = 3;
+    large.counts = {200000};
+    large.spec = fmt::format("exdyna:density=0.001,rule={}", rule);
+    CHECK(run_beside_twin(large, 100) == "");
+  }
+}
+
+TEST_CASE("MiCRO is its authors', bit for bit", "[sparse][exdyna]") {
+  for (const char* rule : {"released", "intended"}) {
+    for (const int ranks : {1, 2, 3, 5, 8, 16}) {
+      for (const std::size_t count : {5, 100, 33333}) {
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.spec = fmt::format("micro:density=0.01,rule={}", rule);
+        CHECK(run_beside_twin(c, 100) == "");
+      }
+    }
+  }
+}
+
+}  // namespace pith::test

@@ -1,0 +1,378 @@
+// ExDyna in every mode of a call: nothing is lost or invented, whatever the values' type, the form
+// of gradients and results, numbers that are not finite, and ranks that die.
+#include <algorithm>
+#include <limits>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::test {
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int reduction = 8;
+#else
+constexpr int reduction = 1;
+#endif
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+struct Mode {
+  bool in_place = false;  // gradients are added to the accumulators by the caller
+  bool pairs = false;     // sparse results
+  std::size_t capacity = ~std::size_t{0};
+};
+
+// A SparseProgram's ranks called in another mode; results are those of the program where dense.
+class ModeProgram {
+ public:
+  ModeProgram(SparseCase c, Mode mode) : program(c), mode_(mode), ranks_(program.sparse_case()) {}
+
+  std::vector<Error> step(World& world) {
+    return run_ranks(world, [this](Call& call, int r) { return start(call, r); });
+  }
+
+  // The result of a rank, dense.
+  const std::vector<float>& result(int rank, std::size_t t = 0) { return at(rank, t).dense; }
+  std::size_t pairs(int rank, std::size_t t = 0) { return at(rank, t).count; }
+
+  // After a step: pairs in order become dense.
+  std::string unpack() {
+    for (int r = 0; r < program.sparse_case().ranks; ++r) {
+      for (std::size_t t = 0; t < program.sparse_case().counts.size(); ++t) {
+        Output& out = at(r, t);
+        if (!mode_.pairs) continue;
+        std::fill(out.dense.begin(), out.dense.end(), 0.0f);
+        for (std::size_t i = 0; i < std::min(out.count, out.indices.size()); ++i) {
+          if (i > 0 && out.indices[i] <= out.indices[i - 1]) return "pairs out of order";
+          out.dense[out.indices[i]] = out.values[i];
+        }
+      }
+    }
+    return {};
+  }
+
+  SparseProgram program;
+
+ private:
+  struct Output {
+    std::vector<float> dense, values;
+    std::vector<std::uint64_t> indices;
+    std::size_t count = 0;
+  };
+  struct Outputs {
+    explicit Outputs(const SparseCase& c) {
+      for (int r = 0; r < c.ranks; ++r) {
+        auto& own = of.emplace_back();
+        tensors.emplace_back(c.counts.size());
+        for (const std::size_t count : c.counts) own.push_back({std::vector<float>(count), {}, {}});
+      }
+    }
+    std::vector<std::vector<Output>> of;
+    std::vector<std::vector<CompressedTensor>> tensors;
+  };
+  Output& at(int rank, std::size_t t) { return ranks_.of[static_cast<std::size_t>(rank)][t]; }
+
+  Task<Error> start(Call& call, int rank) {
+    const SparseCase& c = program.sparse_case();
+    auto& tensors = ranks_.tensors[static_cast<std::size_t>(rank)];
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      Compressor& compressor = program.compressor(rank, t);
+      Output& out = at(rank, t);
+      out.indices.resize(std::min(mode_.capacity, c.counts[t]));
+      out.values.resize(out.indices.size());
+      CompressedTensor& tensor = tensors[t];
+      tensor.compressor = &compressor;
+      tensor.count = c.counts[t];
+      tensor.recv = reinterpret_cast<std::byte*>(out.dense.data());
+      tensor.send = reinterpret_cast<const std::byte*>(program.gradient(rank, t).data());
+      if (mode_.pairs) {
+        tensor.sparse = {out.indices.data(), reinterpret_cast<std::byte*>(out.values.data()),
+                         out.indices.size(), &out.count};
+      }
+      if (!mode_.in_place) continue;
+      compressor.shape(c.counts[t], DType::f32);
+      float* accumulator = compressor.accumulator();
+      for (std::size_t i = 0; i < c.counts[t]; ++i) accumulator[i] += program.gradient(rank, t)[i];
+      tensor.send = reinterpret_cast<const std::byte*>(accumulator);
+    }
+    return allreduce_compressed(call, tensors, {});
+  }
+
+  Mode mode_;
+  Outputs ranks_;
+};
+
+// Several steps: gradients given = results delivered + residuals, and the same results everywhere.
+// `tolerance` is relative to the largest sum.
+std::string conserve(const SparseCase& c, Mode mode, int steps, double tolerance) {
+  ModeProgram modes(c, mode);
+  SparseProgram& program = modes.program;
+  SimConfig config;
+  config.ranks = c.ranks;
+  config.seed = c.seed;
+  World world(config);
+  std::vector<std::vector<double>> given;
+  std::vector<std::vector<double>> delivered;
+  for (const std::size_t count : c.counts) {
+    given.emplace_back(count);
+    delivered.emplace_back(count);
+  }
+  for (int step = 0; step < steps; ++step) {
+    program.draw(static_cast<std::uint64_t>(step));
+    for (const Error& error : modes.step(world)) {
+      if (error) return error.message();
+    }
+    if (std::string failure = modes.unpack(); !failure.empty()) return failure;
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      for (int r = 1; r < c.ranks; ++r) {
+        if (modes.result(r, t) != modes.result(0, t)) return fmt::format("rank {} differs", r);
+      }
+      double most = 0.25;  // of one gradient
+      std::vector<double> left(c.counts[t]);
+      for (std::size_t i = 0; i < c.counts[t]; ++i) {
+        for (int r = 0; r < c.ranks; ++r) given[t][i] += double(program.gradient(r, t)[i]);
+        delivered[t][i] += double(modes.result(0, t)[i]);
+        most = std::max(most, std::fabs(given[t][i]));
+      }
+      for (int r = 0; r < c.ranks; ++r) {
+        const std::vector<float> residual = program.residual(r, t);
+        for (std::size_t i = 0; i < left.size(); ++i) left[i] += double(residual[i]);
+      }
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        if (std::fabs(given[t][i] - delivered[t][i] - left[i]) > tolerance * most) {
+          return fmt::format("step {}, tensor {}, element {}: {} given, {} delivered, {} left",
+                             step, t, i, given[t][i], delivered[t][i], left[i]);
+        }
+      }
+    }
+  }
+  return world.leaks();
+}
+
+SparseCase several_tensors(int ranks, const std::string& spec) {
+  SparseCase c;
+  c.ranks = ranks;
+  c.counts = {10, 0, 30000, 3, 5000, 1};
+  c.spec = spec;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("ExDyna loses nothing, in any form of a call", "[sparse][exdyna]") {
+  for (const int ranks : {1, 2, 5, 8}) {
+    for (const char* keys : {"", ",values=bf16", ",values=f16", ",rule=intended"}) {
+      for (const char* scheme : {"exdyna", "micro"}) {
+        const SparseCase c = several_tensors(ranks, fmt::format("{}:density=0.02{}", scheme, keys));
+        INFO(describe(c));
+        CHECK(conserve(c, {}, 6, 1e-6) == "");
+        CHECK(conserve(c, {.in_place = true}, 6, 1e-6) == "");
+        CHECK(conserve(c, {.pairs = true}, 6, 1e-6) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("ExDyna in several rounds", "[sparse][exdyna]") {
+  for (const char* keys : {"", ",values=bf16"}) {
+    SparseCase c;
+    c.ranks = 2;
+    c.counts = {1200000, 77, 500000};
+    c.spec = fmt::format("exdyna:density=0.01{}", keys);
+    CHECK(conserve(c, {}, 3, 1e-6) == "");
+    CHECK(conserve(c, {.pairs = true}, 3, 1e-6) == "");
+  }
+}
+
+TEST_CASE("pairs that have no room", "[sparse][exdyna]") {
+  SparseCase c;
+  c.ranks = 3;
+  c.spec = "exdyna:density=0.1";
+  ModeProgram modes(c, {.pairs = true, .capacity = 20});
+  SimConfig config;
+  config.ranks = 3;
+  World world(config);
+  modes.program.draw(0);
+  for (const Error& error : modes.step(world)) CHECK(error.code() == Code::invalid_argument);
+  CHECK(modes.pairs(0) > 20);
+  CHECK(modes.program.compressor(0).step == 1);
+}
+
+TEST_CASE("gradients of zeros, and then others", "[sparse][exdyna]") {
+  SparseCase c;
+  c.ranks = 4;
+  c.counts = {5000};
+  c.spec = "exdyna:density=0.01";
+  SparseProgram program(c);
+  SimConfig config;
+  config.ranks = 4;
+  World world(config);
+  for (int step = 0; step < 3; ++step) {
+    REQUIRE(program.step(world) == "");
+    CHECK(std::ranges::all_of(program.result(0), [](float x) { return x == 0; }));
+    CHECK(program.compressor(0).stats.selected_union == 0);
+  }
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    program.draw(step);
+    REQUIRE(program.step(world) == "");
+    CHECK(program.compressor(0).stats.selected_union > 10);
+    CHECK(program.compressor(0).stats.selected_union < 150);
+  }
+}
+
+namespace {
+
+// One number that is not finite, on rank 1, at step 1 of three.
+void check_nonfinite(const std::string& spec, bool in_place, std::size_t where) {
+  SparseCase c;
+  c.ranks = 3;
+  c.counts = {3000, 400};
+  c.spec = spec;
+  ModeProgram modes(c, {.in_place = in_place});
+  SimConfig config;
+  config.ranks = 3;
+  World world(config);
+  INFO(spec << " at " << where << (in_place ? " in place" : ""));
+  const bool drops = Spec::parse(spec)->drops_nonfinite;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    modes.program.draw(step);
+    std::vector<float> before = modes.program.residual(1);
+    std::vector<float>& gradient = modes.program.gradient(1);
+    if (step == 1) gradient[where] = nan;
+    for (const Error& error : modes.step(world)) CHECK_FALSE(error);
+    CHECK(modes.program.compressor(0).step == step + 1);
+    // Where the caller adds, only what somebody looks at is seen.
+    const bool all_nan = std::ranges::all_of(modes.result(0), [](float x) { return x != x; });
+    const bool any_nan = std::ranges::any_of(modes.result(0), [](float x) { return x != x; });
+    CHECK(all_nan == any_nan);
+    if (!in_place) CHECK(all_nan == (step == 1 && !drops));
+    for (int r = 1; r < 3; ++r) {
+      CHECK(std::memcmp(modes.result(0, 1).data(), modes.result(r, 1).data(), 400 * 4) == 0);
+    }
+    if (in_place || drops || step != 1) continue;
+    const std::vector<float> after = modes.program.residual(1);
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      if (after[i] != (i == where ? before[i] : before[i] + gradient[i])) {
+        FAIL("element " << i << " is not conserved");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("numbers that are not finite", "[sparse][exdyna]") {
+  for (const char* keys : {"", ",nonfinite=drop", ",values=bf16", ",values=f16,nonfinite=drop"}) {
+    for (const char* rule : {"", ",rule=intended"}) {
+      for (const bool in_place : {false, true}) {
+        for (const std::size_t where : {0, 1200, 2900}) {
+          check_nonfinite(fmt::format("exdyna:density=0.05{}{}", keys, rule), in_place, where);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+// What a rank holds of the first call's gradient in its accumulator and in its hands.
+std::string check_held(SparseProgram& program) {
+  const SparseCase& c = program.sparse_case();
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      Compressor& compressor = program.compressor(r, t);
+      if (!compressor.shaped()) continue;
+      std::vector<float> held = program.residual(r, t);
+      PairList& taken = compressor.taken();
+      for (std::size_t i = 0; i < taken.count(); ++i) {
+        float value = 0;
+        std::memcpy(&value, taken.values(i), sizeof value);
+        held[*taken.indices(i)] += value;
+      }
+      if (held != program.gradient(r, t)) return fmt::format("rank {} has lost something", r);
+    }
+  }
+  return {};
+}
+
+class AbortedExdyna final : public Program {
+ public:
+  AbortedExdyna(const SparseCase& c, std::string& failure)
+      : program_(c), failure_(failure), unused_(static_cast<std::size_t>(c.ranks)) {
+    program_.draw(0);
+  }
+  ~AbortedExdyna() override {
+    if (failure_.empty()) failure_ = check_held(program_);
+  }
+  Task<Error> start(Call& call, int rank) override { return program_.start(call, rank); }
+  std::span<std::byte> memory(int rank) override { return unused_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  SparseProgram program_;
+  std::string& failure_;
+  std::vector<std::vector<std::byte>> unused_;
+};
+
+}  // namespace
+
+TEST_CASE("an abort at any step of ExDyna", "[sparse][exdyna][abort]") {
+  for (const int ranks : {2, 3, 5}) {
+    for (const char* spec : {"exdyna:density=0.05", "micro:density=0.05,rule=released"}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {700, 30};
+      c.spec = spec;
+      SimConfig config;
+      config.ranks = ranks;
+      config.kernel_s = 1e-7;
+      config.slot_bytes = 48;
+      std::string lost;
+      const AbortReport report = inject_aborts(config, [&]() -> std::unique_ptr<Program> {
+        return std::make_unique<AbortedExdyna>(c, lost);
+      });
+      INFO(describe(c));
+      CHECK(report.failure == "");
+      CHECK(lost == "");
+      CHECK(report.points > 30);
+    }
+  }
+}
+
+TEST_CASE("a rank that dies during ExDyna", "[sparse][exdyna][abort]") {
+  for (int point = 0; point < 30; ++point) {
+    SparseCase c;
+    c.ranks = 4;
+    c.counts = {2000};
+    c.spec = "exdyna:density=0.05";
+    SparseProgram program(c);
+    program.draw(0);
+    SimConfig config;
+    config.ranks = c.ranks;
+    World world(config);
+    world.sim().kill(point % 4, 3e-7 * point);
+    const std::vector<Error> errors =
+        run_ranks(world, [&](Call& call, int r) { return program.start(call, r); });
+    for (const Error& error : errors) CHECK((!error || error.code() == Code::remote));
+    CHECK(check_held(program) == "");
+  }
+}
+
+TEST_CASE("ExDyna of a thousand ranks", "[sparse][exdyna][scale]") {
+  SparseCase c;
+  c.ranks = 1024 / reduction;
+  c.counts = {20000};
+  c.spec = "exdyna:density=0.1";
+  SparseProgram program(c);
+  SimConfig config;
+  config.ranks = c.ranks;
+  config.jitter_s = 1e-4;
+  World world(config);
+  program.draw(0);
+  REQUIRE(program.step(world) == "");
+  CHECK(program.compressor(0).stats.selected_union > 500);
+  CHECK(program.compressor(0).stats.selected_union < 5000);
+}
+
+}  // namespace pith::test
