@@ -41,8 +41,8 @@ Error check_binding(const char* function, const Compressor& compressor, const Co
                       function)};
 }
 
-void bind(const std::shared_ptr<Compressor>& compressor,
-          const std::shared_ptr<Communicator>& communicator) {
+void bind_to_communicator(const std::shared_ptr<Compressor>& compressor,
+                          const std::shared_ptr<Communicator>& communicator) {
   if (compressor->binding.lock() == communicator) return;
   compressor->forget_delivered();
   compressor->binding = communicator;

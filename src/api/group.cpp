@@ -57,7 +57,9 @@ bool Group::has(const Compressor& compressor) const {
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
     collectives_[batch.place].args.tensors = batch.tensors;
-    for (const auto& compressor : batch.compressors) bind(compressor, batch.communicator);
+    for (const auto& compressor : batch.compressors) {
+      bind_to_communicator(compressor, batch.communicator);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "api/background.hpp"
 #include "api/reduction_ops.hpp"
 #include "api/registrations.hpp"
+#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "pith/pith.h"
 

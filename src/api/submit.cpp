@@ -66,7 +66,7 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
     claim.keep();
     return begin(comm, alone);
   }
-  bind(compressor, comm->communicator);
+  bind_to_communicator(compressor, comm->communicator);
   CompressedTensor tensor = given;
   CollectiveArgs args;
   args.tensors = std::span(&tensor, 1);

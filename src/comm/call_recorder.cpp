@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "collectives/compressed.hpp"
+
 namespace pith {
 
 namespace {

@@ -45,6 +45,7 @@ class CallGroup {
 };
 
 class Communicator;
+class Compressor;
 class LocalHub;
 class StreamCalls;
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
 

@@ -194,12 +194,10 @@ void Compressor::reset() {
 
 void Compressor::scale(Compute& host, float factor) {
   scale_ *= double(factor);
-  forecast.scale(factor);
-  exdyna.scale(double(factor));
+  SchemeState::scale(factor);
   for (Taken& taken : taken_) {
     taken.factor *= factor;
-    taken.before.forecast.scale(factor);
-    taken.before.exdyna.scale(double(factor));
+    taken.before.scale(factor);
   }
   if (!shaped_) return;
   std::uint64_t bits = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "core/mix.hpp"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint64_t magic = 0x6572706d6f437450;  // "PtCompre"
 constexpr std::uint32_t version = 1;
+constexpr std::size_t most_partitions = std::size_t{1} << 20;
 
 // Writes, or only counts where there is nothing to write to.
 class Writer {
@@ -92,13 +94,20 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 // --- the scheme's state, a section a member ---------------------------------------------------
 //
-// A scheme's own state gets a line here: plain values and classes with a State by save_plain and
-// load_plain, others with functions of their own. load() sees a copy, so it may fail half-way.
+// A scheme's own state gets a line here: plain values and classes with a plain State by save_plain
+// and load_plain, others with functions of their own. load() sees a copy, so it may fail half-way.
+
+// Whose state is read.
+struct Shape {
+  const Spec& spec;
+  std::size_t count;
+};
+
 struct Section {
   std::string_view name;
   void (*save)(const SchemeState& state, Writer& out);
   // False: these bytes are no such state. What is left unread is an error too.
-  bool (*load)(SchemeState& state, Reader& in);
+  bool (*load)(SchemeState& state, const Shape& shape, Reader& in);
 };
 
 template <class T>
@@ -117,7 +126,7 @@ void save_plain(const SchemeState& state, Writer& out) {
 }
 
 template <auto member>
-bool load_plain(SchemeState& state, Reader& in) {
+bool load_plain(SchemeState& state, const Shape&, Reader& in) {
   auto& value = state.*member;
   using Value = std::remove_cvref_t<decltype(value)>;
   if constexpr (HasState<Value>) {
@@ -128,9 +137,55 @@ bool load_plain(SchemeState& state, Reader& in) {
   return true;
 }
 
+template <class T>
+void write_array(const std::vector<T>& values, Writer& out) {
+  out.value(static_cast<std::uint64_t>(values.size()));
+  out.bytes(values.data(), values.size() * sizeof(T));
+}
+
+template <class T>
+bool read_array(std::vector<T>& values, Reader& in) {
+  const auto n = in.value<std::uint64_t>();
+  constexpr std::uint64_t most = std::uint64_t{1} << 32;
+  const auto found = in.bytes(n < most ? n * sizeof(T) : ~std::uint64_t{0});
+  if (!in.good()) return false;
+  values.resize(n);
+  if (n > 0) std::memcpy(values.data(), found.data(), found.size());
+  return true;
+}
+
+// Empty where the scheme has not called yet, or is another one.
+void save_exdyna(const SchemeState& state, Writer& out) {
+  const ExdynaControl::State own = state.exdyna.state();
+  if (own.partition.cuts.empty()) return;
+  write_array(own.partition.cuts, out);
+  write_array(own.partition.block_means, out);
+  write_array(own.partition.partition_means, out);
+  out.value(own.threshold.lambda);
+  out.value(own.threshold.drift);
+  out.value(own.threshold.measured);
+}
+
+bool load_exdyna(SchemeState& state, const Shape& shape, Reader& in) {
+  if (in.ended()) return true;
+  ExdynaControl::State own;
+  const bool whole = read_array(own.partition.cuts, in) &&
+                     read_array(own.partition.block_means, in) &&
+                     read_array(own.partition.partition_means, in);
+  own.threshold.lambda = in.value<double>();
+  own.threshold.drift = in.value<double>();
+  own.threshold.measured = in.value<std::uint32_t>();
+  const std::vector<std::uint32_t>& cuts = own.partition.cuts;
+  const bool is_cut = cuts.size() >= 2 && cuts.size() <= most_partitions && shape.count > 0;
+  if (!whole || !in.good() || !is_cut) return false;
+  state.exdyna.restore(shape.spec, shape.count, static_cast<int>(cuts.size()) - 1, own);
+  return true;
+}
+
 constexpr Section sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"forecast", save_plain<&SchemeState::forecast>, load_plain<&SchemeState::forecast>},
+    {"exdyna", save_exdyna, load_exdyna},
 };
 
 void write_state(const SchemeState& state, Writer& out) {
@@ -144,20 +199,20 @@ void write_state(const SchemeState& state, Writer& out) {
   }
 }
 
-bool read_section(SchemeState& state, Reader& in) {
+bool read_section(SchemeState& state, const Shape& shape, Reader& in) {
   const std::string_view name = in.text();
   Reader content(in.bytes(in.value<std::uint64_t>()));
   if (!in.good()) return false;
   for (const Section& section : sections) {
-    if (section.name == name) return section.load(state, content) && content.ended();
+    if (section.name == name) return section.load(state, shape, content) && content.ended();
   }
   return false;
 }
 
-bool read_state(SchemeState& state, Reader& in) {
+bool read_state(SchemeState& state, const Shape& shape, Reader& in) {
   const auto n = in.value<std::uint64_t>();
   for (std::uint64_t i = 0; i < n && in.good(); ++i) {
-    if (!read_section(state, in)) return false;
+    if (!read_section(state, shape, in)) return false;
   }
   return in.good();
 }
@@ -195,7 +250,7 @@ Error bad(const std::string& what) {
   return {Code::invalid_argument, fmt::format("the saved state {}", what)};
 }
 
-Error read(std::span<const std::byte> bytes, Loaded& loaded) {
+Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   const std::string damaged = fmt::format("of {} bytes is damaged or cut short", bytes.size());
   Reader head(bytes);
   if (head.value<std::uint64_t>() != magic) {
@@ -213,21 +268,22 @@ Error read(std::span<const std::byte> bytes, Loaded& loaded) {
   }
   Reader in(body.subspan(sizeof magic + sizeof version));
   loaded.spec = in.text();
+  const std::string own = spec.text();
+  if (loaded.spec != own) {
+    return bad(fmt::format("is of \"{}\", expected \"{}\"", loaded.spec, own));
+  }
   loaded.shaped = in.value<std::uint8_t>() != 0;
   loaded.type = in.value<std::uint8_t>();
   loaded.count = in.value<std::uint64_t>();
   loaded.scale = in.value<double>();
-  if (!read_state(loaded.state, in)) return bad("holds a state that is not known here");
+  if (!read_state(loaded.state, {spec, loaded.count}, in))
+    return bad("holds a state that is not known here");
   const std::uint64_t limit = bytes.size() / sizeof(float);
   loaded.residual = in.bytes(loaded.count <= limit ? loaded.count * sizeof(float) : ~0ull);
   return in.ended() ? Error() : bad(damaged);
 }
 
 Error check(const Compressor& compressor, const Loaded& loaded) {
-  const std::string own = compressor.spec().text();
-  if (loaded.spec != own) {
-    return bad(fmt::format("is of \"{}\", expected \"{}\"", loaded.spec, own));
-  }
   if (!loaded.shaped) return {};
   const Error error = compressor.check(loaded.count, static_cast<DType>(loaded.type));
   return error ? bad(fmt::format("does not fit: {}", error.message())) : error;
@@ -250,7 +306,7 @@ void save(const Compressor& compressor, std::byte* out) {
 
 Error load(Compressor& compressor, Compute& host, std::span<const std::byte> bytes) {
   Loaded loaded;
-  Error error = read(bytes, loaded);
+  Error error = read(bytes, compressor.spec(), loaded);
   if (!error) error = check(compressor, loaded);
   if (error) return error;
   if (loaded.shaped) compressor.shape(loaded.count, static_cast<DType>(loaded.type));

@@ -15,6 +15,12 @@ struct SchemeState {
   std::uint64_t step = 0;
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
+
+  // Magnitudes were multiplied by this factor.
+  void scale(float factor) {
+    forecast.scale(factor);
+    exdyna.scale(double(factor));
+  }
 };
 
 }  // namespace pith
