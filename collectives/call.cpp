@@ -7,7 +7,7 @@ namespace pith {
 void Call::prepare(Receive& receive, int from, std::uint16_t lane, std::uint32_t step) const {
   receive.comm = context_.comm;
   receive.peer = route(from).peer;
-  receive.tag = {context_.comm->id, number_, step, lane};
+  receive.tag = {context_.comm->id, number_, step, lane_of(lane)};
   receive.digest = digest_;
 }
 
@@ -17,7 +17,7 @@ void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, B
   send.header.comm = context_.comm->id;
   send.header.call = number_;
   send.header.step = step;
-  send.header.lane = lane;
+  send.header.lane = lane_of(lane);
   send.header.length = static_cast<std::uint32_t>(data.size);
   send.header.digest = digest_;
   send.data = data.data;

@@ -64,6 +64,12 @@ class Call {
  public:
   Call(const CallContext& context, std::uint32_t number, std::uint64_t digest)
       : context_(context), number_(number), digest_(digest) {}
+  // The same call for a part of it whose messages have lanes of their own, from this one on.
+  Call(const Call& whole, std::uint16_t first_lane)
+      : context_(whole.context_),
+        number_(whole.number_),
+        digest_(whole.digest_),
+        first_lane_(static_cast<std::uint16_t>(whole.first_lane_ + first_lane)) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -129,9 +135,14 @@ class Call {
   void prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const;
 
  private:
+  std::uint16_t lane_of(std::uint16_t lane) const {
+    return static_cast<std::uint16_t>(first_lane_ + lane);
+  }
+
   const CallContext& context_;
   std::uint32_t number_;
   std::uint64_t digest_;
+  std::uint16_t first_lane_ = 0;
 };
 
 }  // namespace pith

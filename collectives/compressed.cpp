@@ -18,7 +18,10 @@ void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks
   for (PairList& list : compressor.received(ranks)) list.begin(compressor.spec().values);
 }
 
-Task<Error> run_scheme(Call& call, const SparseCall& args) { return allreduce_topk(call, args); }
+Task<Error> run_scheme(Call& call, const SparseCall& args) {
+  if (args.spec().scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
+  return allreduce_topk(call, args);
+}
 
 void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, std::size_t all) {
   for (const CompressedTensor& tensor : tensors) {

@@ -69,5 +69,6 @@ void deliver_nan(Call& call, const SparseCall& args);
 
 // One scheme each.
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 
 }  // namespace pith

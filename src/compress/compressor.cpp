@@ -50,6 +50,8 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   taken_[0].call = call;
   taken_[0].pairs.begin(spec_.values);
   stats = {};
+  follows = false;
+  histogram = nullptr;
 }
 
 AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
@@ -61,7 +63,8 @@ AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, Pa
           .type = gradient_.type,
           .count = count,
           .fresh = !spec_.feedback && !in_place,
-          .result = &result};
+          .result = &result,
+          .histogram = histogram};
 }
 
 void Compressor::add_rest(Compute& host) {
@@ -94,7 +97,7 @@ void Compressor::end(Compute& host) {
   in_call_ = false;
   ++step;
   PairList& sent = taken();
-  stats.selected_local = sent.count();
+  stats.selected_local = follows ? 0 : sent.count();
   host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
 }
 
@@ -111,6 +114,8 @@ void Compressor::reset() {
   scale_ = 1;
   step = 0;
   forecast = {};
+  raw_norm = {};
+  succession = {};
   stats = {};
   for (Taken& taken : taken_) taken.pairs.begin(spec_.values);
 }

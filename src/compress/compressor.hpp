@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compress/accumulator.hpp"
+#include "compress/election.hpp"
 #include "compress/pair_list.hpp"
 #include "compress/spec.hpp"
 #include "compress/stats.hpp"
@@ -69,7 +70,13 @@ class Compressor {
   // State of the schemes, for their algorithms.
   std::uint64_t step = 0;
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
+  Succession succession;       // of leaders (ar-topk: election=variance-lagged)
   CompressorStats stats;
+  // Of one call, see begin(). What it takes was elected by another rank.
+  bool follows = false;
+  // Counts what the passes find, if not null. Whoever sets it clears it before the memory goes.
+  MagnitudeHistogram* histogram = nullptr;
   // What this call takes out of the accumulator, with its values as they are sent. Kept until it is
   // known to have been delivered: after a failure it goes back, so that no gradient is lost.
   PairList& taken() { return taken_[0].pairs; }
