@@ -65,10 +65,15 @@ class ArTopkReference {
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (worker.finite[t][i]) order.push_back(i);
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return std::fabs(values[a]) > std::fabs(values[b]);
-    });
-    order.resize(std::min(k, order.size()));
+    const auto before = [&](std::size_t a, std::size_t b) {
+      const float first = std::fabs(values[a]);
+      const float second = std::fabs(values[b]);
+      return first != second ? first > second : a < b;
+    };
+    k = std::min(k, order.size());
+    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                     before);
+    order.resize(k);
     std::sort(order.begin(), order.end());
     return order;
   }
@@ -87,7 +92,10 @@ class ArTopkReference {
           if (finite[i]) sum[i] += gradient[i];
         }
       }
-      worker.score = spec_.score == Score::raw ? smoothed_norms(program, r) : squares(worker);
+      if (spec_.election == Election::staleness) continue;
+      // As it is told to others: tiny scores are equal.
+      worker.score = static_cast<float>(
+          spec_.score == Score::raw ? smoothed_norms(program, r) : squares(worker));
     }
   }
 

@@ -99,13 +99,13 @@ TEST_CASE("all elections of AR-Topk over many steps", "[ar-topk]") {
 
 TEST_CASE("AR-Topk in several parcels, which leave while the leader selects", "[ar-topk]") {
   for (const char* election : elections) {
-    for (const int ranks : {1, 2, 3, 6}) {
+    for (const int ranks : {1, 2, 5}) {
       SparseCase c;
       c.ranks = ranks;
-      c.counts = {300000};
+      c.counts = {200000};
       c.chunk_bytes = 1024;
       c.spec = spec_of("0.01", election);
-      CHECK(run(c, 4 * ranks).failure == "");
+      CHECK(run(c, 3 * ranks).failure == "");
     }
   }
 }
@@ -113,7 +113,7 @@ TEST_CASE("AR-Topk in several parcels, which leave while the leader selects", "[
 TEST_CASE("AR-Topk with 16-bit values", "[ar-topk]") {
   for (const char* values : {"bf16", "f16"}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
-      for (const std::size_t count : {1, 100, 5000, 150000}) {
+      for (const std::size_t count : {1, 100, 5000, 70000}) {
         if (count > 5000 && ranks % 3 != 0) continue;
         SparseCase c;
         c.ranks = ranks;
@@ -129,7 +129,7 @@ TEST_CASE("AR-Topk with 16-bit values", "[ar-topk]") {
 TEST_CASE("AR-Topk by ring and by tree", "[ar-topk]") {
   for (const char* reduction : {"direct", "ring", "tree"}) {
     for (int ranks = 1; ranks <= 17; ++ranks) {
-      for (const std::size_t count : {1, 100, 5000, 150000}) {
+      for (const std::size_t count : {1, 100, 5000, 70000}) {
         if (count > 5000 && ranks % 4 != 0) continue;
         SparseCase c;
         c.ranks = ranks;
@@ -160,14 +160,13 @@ TEST_CASE("AR-Topk follows magnitudes that jump", "[ar-topk]") {
   const float factors[] = {1, 1, 1, 1, 10, 10, 10, 1, 1, 0.1f, 1000, 1000, 1e-3f, 1, 1, 1};
   const auto jump = [&](SparseProgram& program, int step) { scale(program, factors[step]); };
   for (const char* rest : {elections[0], elections[1], elections[3], "values=bf16",
-                           "election=variance-lagged,values=f16", "feedback=0"}) {
+                           "election=variance-lagged,values=f16"}) {
     for (const int ranks : {1, 2, 3}) {
       SparseCase c;
       c.ranks = ranks;
-      c.counts = {200000, 100, 90000};
+      c.counts = {100000, 100, 50000};
       c.chunk_bytes = 1024;
       c.spec = spec_of("0.01", rest);
-      if (std::string_view(rest) == "feedback=0") continue;
       CHECK(run(c, 16, jump).failure == "");
     }
   }
