@@ -9,90 +9,26 @@
 //                 \  \        \  \        \  \            \  \     .
 //   the one after  .. sum      .. sum      .. sum          .. sum  ... and their sums, by all
 //
-// Elections: `staleness` (STAR), the call's number mod P; `variance` (VAR), the largest score, told
-// by every rank to every other first; `variance-lagged`, that of the step before, which came with
-// its sums. Indices leave while the leader is still selecting, see compress/topk_selector.hpp,
-// along a chain, which costs a port what one copy does; where one parcel holds everything, down a
-// binomial tree. Should the leader have promised too much, its tail replaces all; sums that were
-// under way by then are void. Costs: see ar_topk_cost.hpp.
+// Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
+// compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
+// parcel holds everything, down a binomial tree. Should the leader have promised too much, its tail
+// replaces all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
 #include <fmt/format.h>
 
 #include <array>
 #include <optional>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/common_values.hpp"
-#include "collectives/index_message.hpp"
-#include "collectives/notes.hpp"
-#include "collectives/score_keeper.hpp"
-#include "collectives/selectors.hpp"
+#include "collectives/ar_topk_sharing.hpp"
 
 namespace pith {
 
+namespace ar_topk {
 namespace {
 
 constexpr std::uint16_t index_lane = 0;
-constexpr std::uint16_t score_lane = 1;
 constexpr std::uint16_t sum_lane = 2;  // and the one behind it
 constexpr std::uint16_t dense_lanes = 4;
-constexpr std::size_t summing_strands = 2;
-constexpr std::size_t most_in_flight = 16;
-
-// Positions of values that are all here.
-struct Summand {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  std::uint32_t step = 0;
-};
-using Messages = Channel<IndexMessage, 4>;
-using Summands = Channel<Summand, 4>;
-
-// What the strands of one call share.
-struct Sharing {
-  Sharing(Call& call, const SparseCall& sparse)
-      : args(sparse),
-        notes(spec().values, call.size(), lagged()),
-        score(call, args),
-        selectors(call, args.tensors, Rounds(args).streams() && !selects_first()),
-        values(call, args, most_pairs(), notes.count()),
-        messages(call.scheduler()),
-        sums{Summands(call.scheduler()), Summands(call.scheduler())},
-        note_memory(call.host_compute(), notes.count() * sizeof(float)) {}
-
-  const Spec& spec() const { return args.spec(); }
-  bool lagged() const { return spec().election == Election::variance_lagged; }
-  // Who leads is not known before all ranks have selected.
-  bool selects_first() const {
-    return spec().election == Election::variance && spec().score == Score::compressed;
-  }
-  // 16-bit values are summed in float32, which only the direct way does.
-  bool sums_directly() const {
-    return spec().reduction == Reduction::direct || spec().values != DType::f32;
-  }
-  std::size_t most_pairs() const {
-    std::size_t most = 0;
-    for (const CompressedTensor& tensor : args.tensors) {
-      if (tensor.count > 0) most += elected_of(spec().density, tensor.count);
-    }
-    return most;
-  }
-  Compressor& compressor(const Piece& piece) const {
-    return *args.tensors[piece.tensor].compressor;
-  }
-  std::span<float> note_values() const {
-    return {reinterpret_cast<float*>(note_memory.bytes().data), notes.count()};
-  }
-
-  const SparseCall& args;
-  const Notes notes;
-  int leader = 0;
-  ScoreKeeper score;
-  Selectors selectors;
-  CommonValues values;
-  Messages messages;
-  std::array<Summands, summing_strands> sums;
-  Scratch note_memory;
-};
 
 // However a strand ends, nobody waits for it.
 template <class Queue>
@@ -106,89 +42,6 @@ class CloseAtEnd {
  private:
   Queue& queue_;
 };
-
-// --- the election ---
-
-Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
-  const int to = wrap(call.rank() + distance, call.size());
-  const int from = wrap(call.rank() - distance, call.size());
-  const auto bytes = [&](int rank) {
-    float& score = scores[static_cast<std::size_t>(rank)];
-    return Bytes{reinterpret_cast<std::byte*>(&score), sizeof score};
-  };
-  co_return co_await call.exchange(to, from, score_lane, 0, bytes(call.rank()), bytes(from));
-}
-
-// scores[r] becomes rank r's.
-Task<Error> allgather_scores(Call& call, std::span<float> scores) {
-  std::array<Task<Error>, most_in_flight> trades;
-  const auto others = static_cast<std::size_t>(call.size() - 1);
-  for (std::size_t first = 0; first < others; first += most_in_flight) {
-    const std::size_t batch = std::min(most_in_flight, others - first);
-    for (std::size_t i = 0; i < batch; ++i) {
-      trades[i] = trade_score(call, static_cast<int>(first + i) + 1, scores);
-    }
-    Error error = co_await when_all(std::span(trades).first(batch));
-    if (error) co_return error;
-  }
-  co_return Error();
-}
-
-void pass(Sharing& sharing, Pieces pieces) {
-  for_each_piece(pieces, [&](const Piece& piece) {
-    sharing.selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
-    sharing.score.see_pass(piece);
-  });
-}
-
-void select_all(Sharing& sharing) {
-  for (Rounds rounds(sharing.args); !rounds.done();) {
-    const Round round = rounds.next();
-    pass(sharing, round.passes);
-    if (!round.tail) continue;
-    for_each_piece(round.lists,
-                   [&](const Piece& piece) { sharing.selectors[piece.tensor].finish(); });
-  }
-}
-
-// What this rank has selected goes back: another one leads.
-void step_down(Call& call, const SparseCall& args) {
-  for (const CompressedTensor& tensor : args.tensors) {
-    tensor.compressor->return_taken(call.host_compute());
-    tensor.compressor->stats.threshold = 0;
-  }
-}
-
-Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
-  if (sharing.selects_first()) {
-    select_all(sharing);
-    sharing.score.see_selected();
-  } else {
-    sharing.score.see_gradients();
-  }
-  const auto ranks = static_cast<std::size_t>(call.size());
-  const Scratch memory(call.host_compute(), ranks * sizeof(float));
-  const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
-  scores[static_cast<std::size_t>(call.rank())] = sharing.score.score();
-  Task<Error> gathering = allgather_scores(call, scores);
-  Error error = co_await std::move(gathering);
-  if (error) co_return error;
-  sharing.leader = first_largest(scores);
-  if (sharing.selects_first() && sharing.leader != call.rank()) step_down(call, sharing.args);
-  co_return error;
-}
-
-// By what all ranks know already.
-void elect(Call& call, Sharing& sharing) {
-  const Compressor& first = *sharing.args.tensors[0].compressor;
-  if (!sharing.lagged()) {
-    sharing.leader = static_cast<int>(first.step % static_cast<std::uint64_t>(call.size()));
-    return;
-  }
-  sharing.leader = first.succession.leader(call.size());
-  if (sharing.spec().score == Score::raw) return sharing.score.see_gradients();
-  sharing.score.count_passes();
-}
 
 // --- the way of the indices ---
 
@@ -388,8 +241,7 @@ Task<Error> sum_densely(Call& call, Sharing& sharing) {
   dense.type = DType::f32;
   dense.tuning.chunk_bytes = sharing.args.chunk_bytes;
   Call part(call, dense_lanes);
-  const Algorithm* algorithm =
-      find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
+  const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
   Task<Error> summing = algorithm->run(part, dense);
   Error error = co_await std::move(summing);
   const auto others = static_cast<std::uint64_t>(call.size() - 1);
@@ -417,8 +269,8 @@ void remember_scores(Call& call, Sharing& sharing) {
 void tell(const Call& call, const Sharing& sharing) {
   constexpr std::array<std::string_view, 3> names = {"ar_topk_direct", "ar_topk_ring",
                                                      "ar_topk_tree"};
-  const auto way = static_cast<std::size_t>(
-      sharing.sums_directly() ? Reduction::direct : sharing.spec().reduction);
+  const auto way = static_cast<std::size_t>(sharing.sums_directly() ? Reduction::direct
+                                                                    : sharing.spec().reduction);
   for (const CompressedTensor& tensor : sharing.args.tensors) {
     tensor.compressor->stats.leader = sharing.leader;
     tensor.compressor->stats.algorithm = names[way];
@@ -436,22 +288,20 @@ void deliver(Call& call, Sharing& sharing) {
 }
 
 }  // namespace
+}  // namespace ar_topk
 
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
+  using namespace ar_topk;
   Sharing sharing(call, args);
-  if (sharing.spec().election == Election::variance) {
-    Task<Error> voting = elect_by_variance(call, sharing);
-    Error error = co_await std::move(voting);
-    if (error) co_return error;
-  } else {
-    elect(call, sharing);
-  }
+  Task<Error> voting = elect(call, sharing);
+  Error error = co_await std::move(voting);
+  if (error) co_return error;
   const bool leads = sharing.leader == call.rank();
   std::array<Task<Error>, 2 + summing_strands> strands{
       leads ? lead(call, sharing) : follow(call, sharing),
       leads ? send_messages(call, sharing) : relay_messages(call, sharing),
       sum_lists(call, sharing, sharing.sums[0]), sum_lists(call, sharing, sharing.sums[1])};
-  Error error = co_await when_all(strands);
+  error = co_await when_all(strands);
   if (error) co_return error;
   if (!sharing.sums_directly()) {
     Task<Error> summing = sum_densely(call, sharing);

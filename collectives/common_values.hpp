@@ -91,9 +91,7 @@ class CommonValues {
     std::size_t begin;
     std::size_t count;
   };
-  std::uint32_t* indices() const {
-    return reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
-  }
+  std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.bytes().data); }
   Segment* segments() const { return reinterpret_cast<Segment*>(segments_.bytes().data); }
   std::byte* value(std::size_t i) const { return values_.bytes().data + i * size_of(type_); }
   SparseList list(const Segment& segment) const {

@@ -35,7 +35,8 @@ class IndexWriter {
 
 class IndexReader {
  public:
-  IndexReader(Call& call, const IndexMessage& message) : call_(call), left_{message.bytes().data, message.size} {}
+  IndexReader(Call& call, const IndexMessage& message)
+      : call_(call), left_{message.bytes().data, message.size} {}
 
   // Whether the next list replaces others. False, too, where there is no list.
   bool replaces() const;

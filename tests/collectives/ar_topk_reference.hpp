@@ -94,8 +94,8 @@ class ArTopkReference {
       }
       if (spec_.election == Election::staleness) continue;
       // As it is told to others: tiny scores are equal.
-      worker.score = static_cast<float>(
-          spec_.score == Score::raw ? smoothed_norms(program, r) : squares(worker));
+      worker.score = static_cast<float>(spec_.score == Score::raw ? smoothed_norms(program, r)
+                                                                  : squares(worker));
     }
   }
 

@@ -86,8 +86,8 @@ std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uin
       const Interruption where{step, death, turn % c.ranks};
       reached = interrupt(c, calls_before, where, failure);
       if (failure.empty()) continue;
-      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c),
-                         death ? "death" : "abort", where.victim, step, failure);
+      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",
+                         where.victim, step, failure);
     }
   }
   return {};
