@@ -26,6 +26,7 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
   const Scheme scheme = args.spec().scheme;
   if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
+  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
   const Exchange exchange = args.spec().exchange;
   const bool direct = exchange == Exchange::automatic || exchange == Exchange::direct;
   return direct ? allreduce_topk(call, args) : allreduce_topk_whole(call, args);

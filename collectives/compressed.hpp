@@ -83,5 +83,6 @@ Task<Error> allreduce_exdyna(Call& call, SparseCall args);  // and micro
 Task<Error> allreduce_bf16(Call& call, SparseCall args);
 // The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
 Task<Error> allreduce_dense(Call& call, SparseCall args);
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 
 }  // namespace pith

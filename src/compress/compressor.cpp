@@ -86,6 +86,8 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   taken.before = state();
   taken.pairs.begin(spec_.values);
   stats = {};
+  follows = false;
+  histogram = nullptr;
 }
 
 AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
@@ -97,7 +99,8 @@ AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, Pa
           .type = gradient_.type,
           .count = count,
           .fresh = spent_,
-          .result = &result};
+          .result = &result,
+          .histogram = histogram};
 }
 
 void Compressor::add_rest(Compute& host) {
@@ -144,7 +147,7 @@ void Compressor::end(Compute& host) {
   Taken& taken = taken_[0];
   taken.delivered = true;
   PairList& sent = taken.pairs;
-  stats.selected_local = taken.whole ? count_ : sent.count();
+  stats.selected_local = follows ? 0 : (taken.whole ? count_ : sent.count());
   stats.squares_sent = stats.squares_all;
   if (taken.whole) return deliver_whole(host);
   host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});

@@ -100,6 +100,10 @@ class Compressor : public SchemeState {
   std::uint64_t digest() const;
 
   CompressorStats stats;
+  // Of one call, see begin(). What it takes was elected by another rank.
+  bool follows = false;
+  // Counts what the passes find, if not null. Whoever sets it clears it before the memory goes.
+  MagnitudeHistogram* histogram = nullptr;
   // What this call takes out of the accumulator, with its values as they are sent. Kept until it is
   // known to have been delivered: after a failure it goes back, so that no gradient is lost.
   PairList& taken() { return taken_[0].pairs; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -182,9 +183,27 @@ bool load_exdyna(SchemeState& state, const Shape& shape, Reader& in) {
   return true;
 }
 
+void save_succession(const SchemeState& state, Writer& out) {
+  const Succession::State& own = state.succession.state();
+  out.value(own.next);
+  write_array(own.waited, out);
+}
+
+bool load_succession(SchemeState& state, const Shape&, Reader& in) {
+  Succession::State own;
+  own.next = in.value<int>();
+  if (!read_array(own.waited, in) || own.waited.size() > most_partitions) return false;
+  const auto ranks = static_cast<int>(own.waited.size());
+  if (own.next < 0 || own.next > std::max(ranks - 1, 0)) return false;
+  state.succession.restore(own);
+  return true;
+}
+
 constexpr Section sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"forecast", save_plain<&SchemeState::forecast>, load_plain<&SchemeState::forecast>},
+    {"raw norm", save_plain<&SchemeState::raw_norm>, load_plain<&SchemeState::raw_norm>},
+    {"succession", save_succession, load_succession},
     {"exdyna", save_exdyna, load_exdyna},
 };
 

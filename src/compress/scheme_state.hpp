@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "compress/election.hpp"
 #include "compress/exdyna_control.hpp"
 #include "compress/threshold_forecast.hpp"
 
@@ -14,6 +15,8 @@ namespace pith {
 struct SchemeState {
   std::uint64_t step = 0;
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
+  Succession succession;       // of leaders (ar-topk: election=variance-lagged)
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
 
   // Magnitudes were multiplied by this factor.

@@ -38,6 +38,7 @@ inline std::string never_dense(const std::string& spec) {
 class SparseProgram {
  public:
   explicit SparseProgram(SparseCase c) : case_(std::move(c)) {
+    tuning_.chunk_bytes = case_.chunk_bytes;
     for (int r = 0; r < case_.ranks; ++r) {
       Rank& rank = ranks_.emplace_back();
       for (const std::size_t count : case_.counts) {
@@ -90,9 +91,7 @@ class SparseProgram {
                         .type = DType::f32,
                         .average = case_.average};
     }
-    Tuning tuning;
-    tuning.chunk_bytes = case_.chunk_bytes;
-    return allreduce_compressed(call, own.tensors, tuning);
+    return allreduce_compressed(call, own.tensors, tuning_);
   }
 
   // One step in this world; empty is good.
@@ -127,6 +126,7 @@ class SparseProgram {
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   SparseCase case_;
+  Tuning tuning_;  // outlives the calls
   std::vector<Rank> ranks_;
 };
 
