@@ -82,7 +82,7 @@ struct CollectiveArgs {
   std::size_t count = 0;
   DType type = DType::f32;
   Op op = Op::sum;
-  int root = 0;
+  int root = 0;  // for an algorithm in the order of its Call
   Tuning tuning = {};
   Factor factor = {};
   std::span<Message> messages = {};  // of point_to_point, which uses nothing else
@@ -95,7 +95,8 @@ struct Shape {
   int ranks = 1;
   std::size_t bytes = 0;  // count elements: the vector, or one block where buffers hold several
   Tuning tuning;
-  bool views = false;  // every two ranks reach each other's memory, or at least may
+  bool views = false;    // every two ranks reach each other's memory, or at least may
+  bool crowded = false;  // a host has more ranks than cores
 };
 
 // An ideal link and core: seconds per message, per byte sent, per byte reduced.

@@ -20,7 +20,8 @@ Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t la
   for (std::size_t k = lane; k < chunks; k += static_cast<std::size_t>(args.tuning.lanes)) {
     for (int s = 0; s < p - 1; ++s, ++step) {
       const auto piece = [&](int owner) {
-        const Range block{static_cast<std::size_t>(owner) * args.count, args.count};
+        const auto at = static_cast<std::size_t>(call.rank_at(owner));
+        const Range block{at * args.count, args.count};
         return part(args.recv, args.type, chunk_of(block, chunk, k));
       };
       const Bytes out = s == 0 ? part(args.send, args.type, chunk_of({0, args.count}, chunk, k))
@@ -36,7 +37,7 @@ Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t la
 }  // namespace
 
 Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
-  const std::size_t own = static_cast<std::size_t>(call.rank()) * args.send.size;
+  const std::size_t own = static_cast<std::size_t>(call.callers_rank()) * args.send.size;
   const Fence copied = copy(call, args.recv.part(own, args.send.size), args.send);
   std::array<Task<Error>, most_lanes> strands;
   const std::size_t lanes =

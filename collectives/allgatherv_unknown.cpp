@@ -78,7 +78,7 @@ Task<Error> take_pieces(Call& call, const UnknownGather& args, Progress& progres
   std::uint32_t step = 0;
   Error error;
   for (int d = 1; d < p && !error; ++d) {
-    Piece piece{wrap(call.rank() - d, p), 0, 0};
+    Piece piece{call.rank_at(wrap(call.rank() - d, p)), 0, 0};
     std::size_t& length = args.lengths[static_cast<std::size_t>(piece.origin)];
     length = 0;
     progress.distance = d;
@@ -110,7 +110,7 @@ Task<Error> give_pieces(Call& call, const UnknownGather& args, Progress& progres
     if (error) co_return error;
   }
   for (int d = 1; d < p - 1; ++d) {
-    Piece piece{wrap(call.rank() - d, p), 0, args.chunk_bytes};
+    Piece piece{call.rank_at(wrap(call.rank() - d, p)), 0, args.chunk_bytes};
     const std::size_t& arrived = args.lengths[static_cast<std::size_t>(piece.origin)];
     for (; piece.length == args.chunk_bytes; piece.offset += piece.length) {
       while (!progress.has(d, arrived, piece)) {
@@ -132,9 +132,9 @@ Task<Error> allgatherv_unknown(Call& call, UnknownGather args) {
     co_return call.fail(Error(
         Code::invalid_argument,
         fmt::format("message of {} bytes, at most {} were agreed", args.send.size, args.capacity),
-        call.rank()));
+        call.callers_rank()));
   }
-  const auto own = static_cast<std::size_t>(call.rank());
+  const auto own = static_cast<std::size_t>(call.callers_rank());
   args.lengths[own] = args.send.size;
   Fence copied;
   std::byte* slot = args.recv.data + own * args.capacity;

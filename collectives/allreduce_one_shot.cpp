@@ -21,24 +21,26 @@ Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args, const Offe
   co_return Error();
 }
 
-Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& offers, Bytes out) {
+Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
   const int p = call.size();
-  std::array<Borrowed, most_view_ranks> borrowed;
-  std::array<const std::byte*, most_view_ranks> inputs{};
+  Task<Error> answers = offers.hear();
+  Error error = co_await std::move(answers);
+  if (error) co_return error;
+  Loans loans;
+  std::array<const std::byte*, most_view_ranks> inputs;
   for (int r = 0; r < p; ++r) {
     const auto i = static_cast<std::size_t>(r);
     inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
     if (inputs[i]) continue;
     Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, args.send.size);
     if (!theirs) co_return theirs.error();
-    borrowed[i] = std::move(*theirs);
-    inputs[i] = borrowed[i].data;
+    inputs[i] = loans.add(std::move(*theirs));
   }
   Fence reduced = reduce(call, args, out, inputs[0], inputs[1]);
   for (std::size_t i = 2; i < static_cast<std::size_t>(p); ++i) {
     reduced = reduce(call, args, out, out.data, inputs[i]);
   }
-  for (Borrowed& lent : borrowed) call.give_back(lent, reduced);
+  loans.give_back(call, reduced);
   reduced = finish(call, args, out, reduced);
   co_await call.until(reduced);
   co_return Error();
@@ -48,7 +50,7 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, const Offers& off
 
 Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
   Offers offers(call, args.send, {});
-  Task<Error> opening = offers.open();
+  Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
 
@@ -59,13 +61,17 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     beside = Scratch(call.compute(), args.recv.size);
     out = beside.bytes();
   }
-  std::array<Task<Error>, 2> strands{send_to_unreached(call, args, offers),
-                                     reduce_all(call, args, offers, out)};
-  error = co_await when_all(strands);
+  std::array<Task<Error>, 2> strands;
+  std::size_t used = 0;
+  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
+  strands[used++] = reduce_all(call, args, offers, out);
+  error = co_await when_all(std::span(strands).first(used));
   if (error) co_return error;
-  Task<Error> closing = offers.close();
-  error = co_await std::move(closing);
-  if (error) co_return error;
+  if (offers.any()) {
+    Task<Error> closing = offers.close();
+    error = co_await std::move(closing);
+    if (error) co_return error;
+  }
   co_await call.until(copy(call, args.recv, out));
   co_return Error();
 }

@@ -47,7 +47,7 @@ class Lane {
   std::size_t k_;
 };
 
-Task<Error> ring_lane(Call& call, const CollectiveArgs& args, Ring ring, std::uint16_t lane) {
+Task<Error> ring_lane(Call& call, CollectiveArgs args, Ring ring, std::uint16_t lane) {
   const int p = call.size();
   std::uint32_t step = 0;
   for (std::size_t k = lane; k < ring.chunks; k += static_cast<std::size_t>(args.tuning.lanes)) {
@@ -73,22 +73,26 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, Ring ring, std::ui
   co_return Error();
 }
 
+Task<Error> ring_lanes(Call& call, CollectiveArgs args, Ring ring, std::size_t lanes) {
+  std::array<Task<Error>, most_lanes> strands;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    strands[l] = ring_lane(call, args, ring, static_cast<std::uint16_t>(l));
+  }
+  co_return co_await when_all(std::span(strands).first(lanes));
+}
+
 }  // namespace
 
+// No coroutine itself: a short vector is one strand, and costs one frame.
 Task<Error> allreduce_ring(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const Blocks blocks(args.count, p);
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
   const Ring ring{wrap(call.rank() + 1, p), wrap(call.rank() - 1, p), blocks, chunk,
                   chunks_in(blocks[0].size, chunk)};
-
-  std::array<Task<Error>, most_lanes> strands;
   const std::size_t lanes = lanes_for(args.tuning, ring.chunks);
-  args.tuning.lanes = static_cast<int>(lanes);
-  for (std::size_t l = 0; l < lanes; ++l) {
-    strands[l] = ring_lane(call, args, ring, static_cast<std::uint16_t>(l));
-  }
-  co_return co_await when_all(std::span(strands).first(lanes));
+  args.tuning.lanes = static_cast<int>(std::max<std::size_t>(lanes, 1));
+  return lanes > 1 ? ring_lanes(call, args, ring, lanes) : ring_lane(call, args, ring, 0);
 }
 
 double allreduce_ring_cost(const Shape& shape, const LinkCost& link) {

@@ -70,13 +70,6 @@ std::size_t most_pairs(const SparseCall& args) {
   return most;
 }
 
-bool found_nonfinite(const SparseCall& args) {
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.compressor->stats.nonfinite > 0) return true;
-  }
-  return false;
-}
-
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
   Selectors selectors(call, args.tensors, gathering.streams);

@@ -21,7 +21,7 @@ constexpr std::uint16_t result_lane = 1;
 
 struct TwoShot {
   CollectiveArgs args;
-  const Offers& offers;
+  Offers& offers;
   Blocks blocks;
   std::size_t chunk;
   int ranks;
@@ -78,7 +78,7 @@ Task<Error> take_results(Call& call, const TwoShot& shot) {
 Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* partial,
                     std::span<const std::byte* const> inputs, std::byte* also) {
   const CollectiveArgs& args = shot.args;
-  const std::size_t count = out.size / size_of(args.type);
+  const std::size_t count = elements_in(out, args.type);
   const bool streaming = args.recv.size >= (std::size_t{8} << 20);
   if (also) {
     return call.run<ReduceToTwoKernel>(
@@ -96,6 +96,9 @@ Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* parti
 
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
+  Task<Error> answers = shot.offers.hear();
+  Error heard = co_await std::move(answers);
+  if (heard) co_return heard;
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
   const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv;
@@ -105,8 +108,8 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
       shot.fetches(call.rank())
           ? Scratch(call.host_compute(), chunk_bytes * static_cast<std::size_t>(p))
           : Scratch();
-  std::array<Borrowed, most_view_ranks> borrowed;
-  std::array<const std::byte*, most_view_ranks> inputs{};
+  Loans loans;
+  std::array<const std::byte*, most_view_ranks> inputs;
   for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
     const Range range = shot.piece(call.rank(), k);
     const Bytes out = part(args.recv, args.type, range);
@@ -124,15 +127,12 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
       }
       Expected<Borrowed> theirs = co_await call.borrow(r, input_lane, k, out.size);
       if (!theirs) co_return theirs.error();
-      borrowed[i] = std::move(*theirs);
-      inputs[i] = borrowed[i].data;
+      inputs[i] = loans.add(std::move(*theirs));
     }
     std::byte* also = direct ? shot.at(shot.offers[1 - call.rank()].recv, range) : nullptr;
     Fence reduced = reduce_inputs(call, shot, out, partial.bytes().data,
                                   std::span(inputs).first(static_cast<std::size_t>(p)), also);
-    for (Borrowed& lent : std::span(borrowed).first(static_cast<std::size_t>(p))) {
-      call.give_back(lent, reduced);
-    }
+    loans.give_back(call, reduced);
     if (direct) continue;
     reduced = finish(call, args, out, reduced);
     for (int d = 1; d < p; ++d) {
@@ -159,15 +159,18 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Offers offers(call, args.send, args.recv, true);
-  Task<Error> opening = offers.open();
+  Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
   const TwoShot shot{args, offers, Blocks(args.count, call.size()),
                      chunk_elements(args.tuning, args.type), call.size()};
-  std::array<Task<Error>, 3> strands{give_inputs(call, shot), reduce_own_block(call, shot),
-                                     take_results(call, shot)};
-  error = co_await when_all(strands);
-  if (error) co_return error;
+  std::array<Task<Error>, 3> strands;
+  std::size_t used = 0;
+  if (offers.hides_send()) strands[used++] = give_inputs(call, shot);
+  strands[used++] = reduce_own_block(call, shot);
+  if (offers.hides_recv()) strands[used++] = take_results(call, shot);
+  error = co_await when_all(std::span(strands).first(used));
+  if (error || !offers.any()) co_return error;
   Task<Error> closing = offers.close();
   co_return co_await std::move(closing);
 }

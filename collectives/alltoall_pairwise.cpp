@@ -20,7 +20,8 @@ Task<Error> pairwise_lane(Call& call, const CollectiveArgs& args, std::size_t la
   std::uint32_t step = 0;
   for (std::size_t k = lane; k < chunks; k += lanes) {
     const auto piece = [&](Bytes blocks, int rank) {
-      const Range block{static_cast<std::size_t>(rank) * args.count, args.count};
+      const auto at = static_cast<std::size_t>(call.rank_at(rank));
+      const Range block{at * args.count, args.count};
       return part(blocks, args.type, chunk_of(block, chunk, k));
     };
     for (int s = 1; s < p; ++s, ++step) {
@@ -39,7 +40,7 @@ Task<Error> pairwise_lane(Call& call, const CollectiveArgs& args, std::size_t la
 
 Task<Error> alltoall_pairwise(Call& call, CollectiveArgs args) {
   const std::size_t block = args.count * size_of(args.type);
-  const std::size_t own = static_cast<std::size_t>(call.rank()) * block;
+  const std::size_t own = static_cast<std::size_t>(call.callers_rank()) * block;
   const Fence copied = copy(call, args.recv.part(own, block), args.send.part(own, block));
   std::array<Task<Error>, most_lanes> strands;
   const std::size_t lanes =

@@ -4,25 +4,6 @@
 
 namespace pith {
 
-void Call::prepare(Receive& receive, int from, std::uint16_t lane, std::uint32_t step) const {
-  receive.comm = context_.comm;
-  receive.peer = route(from).peer;
-  receive.tag = {context_.comm->id, number_, step, lane};
-  receive.digest = digest_;
-}
-
-void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const {
-  send.comm = context_.comm;
-  send.peer = route(to).peer;
-  send.header.comm = context_.comm->id;
-  send.header.call = number_;
-  send.header.step = step;
-  send.header.lane = lane;
-  send.header.length = static_cast<std::uint32_t>(data.size);
-  send.header.digest = digest_;
-  send.data = data.data;
-}
-
 Error Call::fail(const Error& error) const {
   if (!comm().revoked) context_.revoke(context_.revoke_context, error);
   return comm().revoked;
@@ -42,22 +23,11 @@ Error Call::copy_to(int peer, std::uint64_t where, Bytes from) const {
   return error ? fail(error) : error;
 }
 
-Error RecvStage::result_exact() {
-  if (Error error = result()) return error;
-  if (receive_.length == into_.size) return {};
-  return call_.fail(Error(Code::invalid_usage,
-                          fmt::format("rank {} sent {} bytes where {} were expected", receive_.peer,
-                                      receive_.length, into_.size),
-                          receive_.peer));
-}
-
-Error BorrowStage::check() const {
-  if (receive_.error) return call_.fail(receive_.error);
-  if (receive_.length == size_) return {};
-  return call_.fail(Error(Code::invalid_usage,
-                          fmt::format("rank {} sent {} bytes where {} were expected", receive_.peer,
-                                      receive_.length, size_),
-                          receive_.peer));
+Error wrong_length(const Call& call, const Receive& receive, std::size_t expected) {
+  return call.fail(Error(Code::invalid_usage,
+                         fmt::format("rank {} sent {} bytes where {} were expected", receive.peer,
+                                     receive.length, expected),
+                         receive.peer));
 }
 
 void BorrowStage::stage(Borrowed& borrowed) const {

@@ -4,6 +4,9 @@
 // strands run on one scheduler, so they share plain variables. Every verb returns an awaiter; the
 // error of one verb revokes the communicator, so that no other strand or rank waits for ever.
 //
+// Ranks are counted here in the communicator's order (rank_order.hpp), but for the blocks of the
+// caller's buffers, which rank_at() finds.
+//
 // Memory kinds end here: device memory is staged through host scratch, and fences order kernels
 // and messages, so an algorithm never asks where a buffer lies.
 #pragma once
@@ -11,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "collectives/rank_order.hpp"
 #include "core/channel.hpp"
 #include "core/compute.hpp"
 #include "core/kernel_args.hpp"
@@ -34,8 +38,9 @@ struct CallContext {
   Compute* compute = nullptr;  // of the call's memory kind
   Compute* host = nullptr;     // for staging and host results
   CommState* comm = nullptr;
-  std::span<const Route> routes;  // by rank
-  int rank = 0;
+  std::span<const Route> routes;  // in order
+  int rank = 0;                   // in order
+  const RankOrder* order = &order_by_rank;
   int size = 1;
   bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
   // Revokes the communicator everywhere it is known here; idempotent.
@@ -70,6 +75,10 @@ class Call {
   const CallContext& context() const { return context_; }
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
+  // Between ranks here and those that the caller knows, by which its blocks lie.
+  int rank_at(int rank) const { return context_.order->rank_at(rank); }
+  int callers_rank() const { return rank_at(rank()); }
+  int place_of(int callers_rank) const { return context_.order->place_of(callers_rank); }
   bool views() const { return context_.views; }
   std::uint32_t number() const { return number_; }
   std::uint64_t digest() const { return digest_; }
@@ -105,6 +114,7 @@ class Call {
   Fence run(const typename Kernel::Args& args, Fence after = {}) {
     return context_.compute->run<Kernel>(args, after);
   }
+  bool reached(Fence fence) const { return fence.ticket == 0 || compute().reached(fence); }
   // The message is not read after the fence any more: its slot goes back to the transport then.
   void give_back(Borrowed& borrowed, Fence fence = {});
 
@@ -133,6 +143,27 @@ class Call {
   std::uint32_t number_;
   std::uint64_t digest_;
 };
+
+inline void Call::prepare(Receive& receive, int from, std::uint16_t lane,
+                          std::uint32_t step) const {
+  receive.comm = context_.comm;
+  receive.peer = route(from).peer;
+  receive.tag = {context_.comm->id, number_, step, lane};
+  receive.digest = digest_;
+}
+
+inline void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step,
+                          Bytes data) const {
+  send.comm = context_.comm;
+  send.peer = route(to).peer;
+  send.header.comm = context_.comm->id;
+  send.header.call = number_;
+  send.header.step = step;
+  send.header.lane = lane;
+  send.header.length = static_cast<std::uint32_t>(data.size);
+  send.header.digest = digest_;
+  send.data = data.data;
+}
 
 }  // namespace pith
 

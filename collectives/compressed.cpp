@@ -38,6 +38,13 @@ void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) 
   if (error && !*refused) *refused = error;
 }
 
+bool found_nonfinite(const SparseCall& args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.compressor->stats.nonfinite > 0) return true;
+  }
+  return false;
+}
+
 void deliver_nan(Call& call, const SparseCall& args) {
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->return_taken(call.host_compute());

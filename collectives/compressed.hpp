@@ -67,7 +67,11 @@ struct SparseCall {
 // Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
 void deliver_nan(Call& call, const SparseCall& args);
 
+// Of this rank's gradients.
+bool found_nonfinite(const SparseCall& args);
+
 // One scheme each.
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
 
 }  // namespace pith

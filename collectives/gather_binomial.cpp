@@ -17,7 +17,7 @@ namespace pith {
 Task<Error> gather_binomial(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const int relative = wrap(call.rank() - args.root, p);
-  const auto rank_at = [&](int place) { return wrap(place + args.root, p); };
+  const auto absolute = [&](int place) { return wrap(place + args.root, p); };
   const int bit = binomial_bit(relative, p);
   const auto held = static_cast<std::size_t>(binomial_subtree(relative, p));
   const Columns columns(args, p);
@@ -31,26 +31,27 @@ Task<Error> gather_binomial(Call& call, CollectiveArgs args) {
     Bytes result = own;
     Fence copied;
     if (relative == 0) {
-      copied = copy(call, columns.of(args.recv, call.rank(), k), own);
+      copied = copy(call, columns.of(args.recv, call.callers_rank(), k), own);
     } else if (held > 1) {
       copied = copy(call, collected(0, 1), own);
       result = collected(0, held);
     }
     for (int child = 1; child < bit && relative + child < p; child <<= 1) {
       const auto blocks = static_cast<std::size_t>(binomial_subtree(relative + child, p));
-      Error error = co_await call.recv(rank_at(relative + child), 0, k, collected(child, blocks));
+      Error error = co_await call.recv(absolute(relative + child), 0, k, collected(child, blocks));
       if (error) {
         co_await call.until(copied);
         co_return error;
       }
     }
     if (relative != 0) {
-      Error error = co_await call.send(rank_at(relative - bit), 0, k, result, copied);
+      Error error = co_await call.send(absolute(relative - bit), 0, k, result, copied);
       if (error) co_return error;
       continue;
     }
     for (int place = 1; place < p; ++place) {
-      copied = copy(call, columns.of(args.recv, rank_at(place), k), collected(place, 1));
+      copied =
+          copy(call, columns.of(args.recv, call.rank_at(absolute(place)), k), collected(place, 1));
     }
     co_await call.until(copied);
   }

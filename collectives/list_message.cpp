@@ -112,6 +112,55 @@ ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, Carri
   return message;
 }
 
+ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
+                       std::uint32_t flags) {
+  ListMessage message;
+  ListHead head;
+  head.flags = flags;
+  head.count = static_cast<std::uint32_t>(list.count);
+  const std::size_t bound = EncodeIndicesKernel::coded_bound(list.count, range.size);
+  message.head = Scratch(call.compute(), sizeof head + bound);
+  std::memcpy(message.head.bytes().data, &head, sizeof head);
+  std::size_t written = 0;
+  call.run<EncodeIndicesKernel>({list.indices, list.count, static_cast<std::uint32_t>(range.begin),
+                                 range.size, message.head.bytes().data + sizeof head, &written});
+  message.head_bytes = sizeof head + written;
+  message.values_bytes = list.count * size_of(type);
+  if (list.count == 0) return message;
+  message.values = Scratch(call.compute(), message.values_bytes);
+  call.run<CopyKernel>({message.values.bytes().data, list.values, message.values_bytes});
+  return message;
+}
+
+Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& into,
+                         std::uint32_t& flags, Traffic& traffic) {
+  const std::size_t bound = EncodeIndicesKernel::coded_bound(range.size, range.size);
+  const Scratch coded(call.host_compute(), sizeof(ListHead) + bound);
+  const Expected<std::size_t> came =
+      co_await call.recv_some(from.peer, from.lane, from.step, coded.bytes());
+  if (!came) co_return came.error();
+  ListHead head;
+  if (*came < sizeof head) co_return malformed(call, from.peer);
+  std::memcpy(&head, coded.bytes().data, sizeof head);
+  if (head.count > range.size) co_return malformed(call, from.peer);
+  flags |= head.flags;
+  into.reserve(head.count);
+  const std::size_t at = into.count();
+  Decoded decoded;
+  call.run<DecodeIndicesKernel>({coded.bytes().data + sizeof head, *came - sizeof head,
+                                 static_cast<std::uint32_t>(range.begin), range.size,
+                                 into.indices(at), head.count, &decoded});
+  if (!decoded.valid || decoded.count != head.count || decoded.bytes != *came - sizeof head) {
+    co_return malformed(call, from.peer);
+  }
+  const std::size_t bytes = head.count * size_of(into.type());
+  traffic.received += *came + bytes;
+  into.end_run(head.count);
+  if (bytes == 0) co_return Error();
+  const auto values_lane = static_cast<std::uint16_t>(from.lane + 1);
+  co_return co_await call.recv(from.peer, values_lane, from.step, {into.values(at), bytes});
+}
+
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message) {
   Error error = co_await call.send(to.peer, to.lane, to.step,
                                    message.head.bytes().part(0, message.head_bytes));

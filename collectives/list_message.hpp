@@ -39,6 +39,14 @@ enum class Carries : std::uint8_t { pairs, indices };
 ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
                         ListHead head);
 
+// One list whose indices lie in a range.
+ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
+                       std::uint32_t flags);
+// The same from a peer: a new run of `into`, whose type is that of the values. Flags are added to
+// those that are there.
+Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& into,
+                         std::uint32_t& flags, Traffic& traffic);
+
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message);
 // To every other rank at once; `lane` and `step` as for one.
 Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& message);

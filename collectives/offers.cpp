@@ -31,7 +31,7 @@ Offers::Message Offers::describe(int rank) {
   return message;
 }
 
-Task<Error> Offers::open() {
+Task<Error> Offers::tell() {
   const int p = call_.size();
   if (!call_.views()) co_return Error();
   for (int d = 1; d < p; ++d) {
@@ -40,6 +40,12 @@ Task<Error> Offers::open() {
     Error error = co_await call_.send(peer(d), open_lane, 0, bytes_of(&mine_[to], sizeof(Message)));
     if (error) co_return error;
   }
+  co_return Error();
+}
+
+Task<Error> Offers::hear() {
+  const int p = call_.size();
+  if (!call_.views()) co_return Error();
   for (int d = 1; d < p; ++d) {
     const int from = peer(p - d);
     Message& message = theirs_[static_cast<std::size_t>(from)];

@@ -2,7 +2,10 @@
 // buffers, in one small message each way; the closing: that it will not touch them any more.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <utility>
 
 #include "collectives/typed_span.hpp"
 
@@ -13,12 +16,12 @@ inline constexpr int most_view_ranks = 32;
 
 // What one peer and this rank can reach of each other.
 struct Offer {
-  std::byte* send = nullptr;  // the peer's buffers as addresses here; null: by messages only
-  std::byte* recv = nullptr;
-  std::uint64_t far_send = 0;  // where the peer's buffers can be copied from and to; 0: not so
-  std::uint64_t far_recv = 0;
-  bool sees_send = false;  // whether the peer reaches ours
-  bool sees_recv = false;
+  std::byte* send;  // the peer's buffers as addresses here; null: by messages only
+  std::byte* recv;
+  std::uint64_t far_send;  // where the peer's buffers can be copied from and to; 0: not so
+  std::uint64_t far_recv;
+  bool sees_send;  // whether the peer reaches ours
+  bool sees_recv;
 
   bool any() const {
     return send || recv || far_send != 0 || far_recv != 0 || sees_send || sees_recv;
@@ -33,14 +36,29 @@ class Offers {
 
   // `copies`: the algorithm also knows what to do with memory that can only be copied.
   Offers(Call& call, Bytes send, Bytes recv, bool copies = false)
-      : call_(call), send_(send), recv_(recv), copies_(copies) {}
+      : call_(call), send_(send), recv_(recv), copies_(copies) {
+    std::fill_n(offers_.begin(), call.size(), Offer{});
+  }
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
 
-  // Tells all peers and hears from all; nothing where no ranks share memory. Peers in the order
-  // rank+1, rank+2, ...
-  Task<Error> open();
+  // The opening; nothing where no ranks share memory. Peers in the order rank+1, rank+2, ...
+  // After tell() is known which peers reach our buffers, so that they are sent to the others
+  // while the answers come; after hear() the rest.
+  Task<Error> tell();
+  Task<Error> hear();
+  // After tell(): whether a peer must be sent what it cannot read, or sends what it cannot store.
+  bool hides_send() const {
+    return any_peer([](const Offer& offer) { return !offer.sees_send; });
+  }
+  bool hides_recv() const {
+    return any_peer([](const Offer& offer) { return !offer.sees_recv; });
+  }
+  // After hear(): whether there is anything to close.
+  bool any() const {
+    return any_peer([](const Offer& offer) { return offer.any(); });
+  }
   // Returns once every peer that reached our memory has finished with it.
   Task<Error> close();
 
@@ -49,6 +67,13 @@ class Offers {
     std::uint64_t send;
     std::uint64_t recv;
   };
+  template <class Test>
+  bool any_peer(Test test) const {
+    for (int d = 1; d < call_.size(); ++d) {
+      if (test((*this)[peer(d)])) return true;
+    }
+    return false;
+  }
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
   std::uint64_t describe(int rank, Bytes memory);
   Message describe(int rank);
@@ -57,9 +82,39 @@ class Offers {
   Bytes send_;
   Bytes recv_;
   bool copies_;
-  std::array<Offer, most_view_ranks> offers_{};
-  std::array<Message, most_view_ranks> mine_{};
-  std::array<Message, most_view_ranks> theirs_{};
+  // One entry a rank; the others are left alone, for clearing all of them would cost a short call
+  // as much as its messages.
+  std::array<Offer, most_view_ranks> offers_;
+  std::array<Message, most_view_ranks> mine_;
+  std::array<Message, most_view_ranks> theirs_;
+};
+
+// What one strand has borrowed at a time, at most a message of each rank.
+class Loans {
+ public:
+  Loans() = default;
+  Loans(const Loans&) = delete;
+  Loans& operator=(const Loans&) = delete;
+  ~Loans() { clear(); }
+
+  const std::byte* add(Borrowed&& lent) {
+    return std::construct_at(at(count_++), std::move(lent))->data;
+  }
+  // Nothing of them is read after the fence.
+  void give_back(Call& call, Fence fence) {
+    for (std::size_t i = 0; i < count_; ++i) call.give_back(*at(i), fence);
+    clear();
+  }
+
+ private:
+  Borrowed* at(std::size_t i) { return reinterpret_cast<Borrowed*>(storage_) + i; }
+  void clear() {
+    std::destroy_n(at(0), count_);
+    count_ = 0;
+  }
+
+  std::size_t count_ = 0;
+  alignas(Borrowed) std::byte storage_[most_view_ranks * sizeof(Borrowed)];
 };
 
 }  // namespace pith

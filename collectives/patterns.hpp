@@ -68,10 +68,22 @@ struct TreeNode {
   std::array<int, 2> children{-1, -1};
 };
 
-// The binary tree with root 0 that is filled level by level.
-constexpr TreeNode heap_tree(int rank, int ranks) {
-  const auto child = [ranks](int c) { return c < ranks ? c : -1; };
-  return {rank == 0 ? -1 : (rank - 1) / 2, {child(2 * rank + 1), child(2 * rank + 2)}};
+// The binary tree with root 0 in which a subtree is its root, then its left half, then its right
+// one: ranks that follow each other share subtrees, and its height is the least possible.
+constexpr TreeNode pre_order_tree(int rank, int ranks) {
+  TreeNode node;
+  int first = 0;
+  int size = ranks;
+  while (first != rank) {
+    const int left = size / 2;
+    const bool goes_right = rank > first + left;
+    node.parent = first;
+    first += goes_right ? 1 + left : 1;
+    size = goes_right ? size - 1 - left : left;
+  }
+  if (size > 1) node.children[0] = first + 1;
+  if (size > 2) node.children[1] = first + 1 + size / 2;
+  return node;
 }
 
 // The binary tree whose ranks, read from left to right, are 1, 2, ... below the root 0, which has

@@ -29,27 +29,28 @@ std::uint32_t pieces_of(const Message& message, std::size_t chunk_bytes) {
 
 Task<Error> move_message(Call& call, Message message, std::size_t chunk_bytes) {
   Call own(call.context(), message.number, PairDigest{message.type, message.count}.encode());
+  const int peer = call.place_of(message.peer);
   const std::uint32_t pieces = pieces_of(message, chunk_bytes);
   for (std::uint32_t k = 0; k < pieces; ++k) {
     const Range range = chunk_of({0, message.data.size}, chunk_bytes, k);
     const Bytes piece = message.data.part(range.begin, range.size);
     Error error;
     if (message.sends) {
-      error = co_await own.send(message.peer, pair_lane, k, piece);
+      error = co_await own.send(peer, pair_lane, k, piece);
     } else {
-      error = co_await own.recv(message.peer, pair_lane, k, piece);
+      error = co_await own.recv(peer, pair_lane, k, piece);
     }
     if (error) co_return error;
   }
   co_return Error();
 }
 
-Fence copy_own(Call& call, std::span<const Message> messages) {
+Fence copy_own(Call& call, std::span<const Message> messages, int rank) {
   Fence copied;
   std::size_t to = 0;
   for (std::size_t from = 0;; ++from, ++to) {
-    from = find_own(messages, from, call.rank(), true);
-    to = find_own(messages, to, call.rank(), false);
+    from = find_own(messages, from, rank, true);
+    to = find_own(messages, to, rank, false);
     if (from == messages.size()) return copied;
     const Bytes& data = messages[from].data;
     if (data.size == 0 || data.data == messages[to].data.data) continue;
@@ -86,15 +87,16 @@ Error check_own(std::span<const Message> messages, int rank) {
 
 Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
                               std::size_t chunk_bytes) {
-  if (messages.size() == 1 && messages[0].peer != call.rank()) {
+  const int rank = call.callers_rank();
+  if (messages.size() == 1 && messages[0].peer != rank) {
     Task<Error> alone = move_message(call, messages[0], chunk_bytes);
     co_return co_await std::move(alone);
   }
-  const Fence copied = copy_own(call, messages);
+  const Fence copied = copy_own(call, messages, rank);
   std::vector<Task<Error>> strands;
   strands.reserve(messages.size());
   for (const Message& message : messages) {
-    if (message.peer != call.rank()) strands.push_back(move_message(call, message, chunk_bytes));
+    if (message.peer != rank) strands.push_back(move_message(call, message, chunk_bytes));
   }
   Error error = co_await when_all(std::span(strands));
   co_await call.until(copied);

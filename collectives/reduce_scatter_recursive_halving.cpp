@@ -94,7 +94,7 @@ Fence pack(Call& call, const CollectiveArgs& args, const Columns& columns, const
            std::uint32_t k) {
   Fence packed;
   for (int rank = 0; rank < call.size(); ++rank) {
-    packed = copy(call, piece.block_of(rank), columns.of(args.send, rank, k));
+    packed = copy(call, piece.block_of(rank), columns.of(args.send, call.rank_at(rank), k));
   }
   return packed;
 }

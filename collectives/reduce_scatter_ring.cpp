@@ -27,7 +27,8 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, std::size_t lanes,
   for (std::size_t k = lane; k < chunks; k += lanes) {
     const Bytes result = part(args.recv, args.type, chunk_of({0, args.count}, chunk, k));
     const auto mine = [&](int owner) {
-      const Range block{static_cast<std::size_t>(owner) * args.count, args.count};
+      const auto at = static_cast<std::size_t>(call.rank_at(owner));
+      const Range block{at * args.count, args.count};
       return part(args.send, args.type, chunk_of(block, chunk, k));
     };
     Fence reduced;

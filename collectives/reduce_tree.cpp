@@ -1,11 +1,11 @@
 // Tree reduce: every rank of a binary tree adds its children's partial results to its own vector,
 // chunk by chunk, and passes the sum on; the root keeps it.
 //
-//        root              ranks relative to the root; r has the children 2r+1 and 2r+2
+//        root              ranks relative to the root, each before its left and its right half
 //       /    \             `lanes` strands each take every lanes-th chunk, so that one chunk is
-//      1      2            reduced while others are on the wire
+//      1      4            reduced while others are on the wire
 //     / \    / \           [pipelined trees: Sanders, Speck, Traeff 2009, section 2]
-//    3   4  5   6
+//    2   3  5   6
 //
 // Cost with one chunk of n bytes and P = 2^d - 1: (d-1)(alpha + 2 beta n + 2 gamma n); a longer
 // vector adds 2 beta a byte. In place at the root; nobody else's recv is used.
@@ -33,7 +33,7 @@ struct Tree {
 };
 
 TreeNode place_of(int rank, int root, int ranks) {
-  TreeNode node = heap_tree(wrap(rank - root, ranks), ranks);
+  TreeNode node = pre_order_tree(wrap(rank - root, ranks), ranks);
   for (int* other : {&node.parent, &node.children[0], &node.children[1]}) {
     if (*other >= 0) *other = wrap(*other + root, ranks);
   }
@@ -109,7 +109,7 @@ double reduce_tree_cost(const Shape& shape, const LinkCost& link) {
   // One strand alone reduces, then sends: only a root with its children's chunks at hand does not.
   const bool alone = shape.tuning.lanes == 1 && shape.ranks > 3;
   const double rest = alone ? std::max(wire, work + link.beta * (n - chunk)) : std::max(wire, work);
-  return sum_time(heap_tree, 0, shape.ranks, link, chunk) + rest;
+  return sum_time(pre_order_tree, 0, shape.ranks, link, chunk) + rest;
 }
 
 }  // namespace pith

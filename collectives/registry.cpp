@@ -69,11 +69,24 @@ constexpr std::size_t KiB = 1024;
 
 bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
 
+// Ranks take turns on the cores, so that all messages of all ranks count, not those in a row.
+const Algorithm& crowded_allreduce(const Shape& shape) {
+  const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
+  if (shape.bytes <= 32 * KiB) return entry(Collective::allreduce, "recursive_doubling");
+  if (bytes_a_rank >= 128 * KiB) return entry(Collective::allreduce, "ring");
+  return is_power_of_two(shape.ranks) ? entry(Collective::allreduce, "rabenseifner")
+                                      : entry(Collective::allreduce, "double_tree");
+}
+
 const Algorithm& default_allreduce(const Shape& shape) {
+  if (shape.crowded && shape.views) return crowded_allreduce(shape);
   const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
   const int few_ranks = shape.views ? 8 : 4;
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= short_bytes) return entry(Collective::allreduce, "recursive_doubling");
+  if (shape.views && shape.ranks == 2 && shape.bytes <= 32 * KiB) {
+    return entry(Collective::allreduce, "one_shot");
+  }
   if (shape.ranks <= few_ranks) return entry(Collective::allreduce, "two_shot");
   if (bytes_a_rank >= 16 * KiB) return entry(Collective::allreduce, "ring");
   if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
@@ -107,14 +120,19 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 }
 
 // The rule until links are measured; it sees only what all ranks agree on.
-//   allreduce  where all ranks share memory: recursive doubling up to 2 KiB (fewest messages), two-
-//              shot up to 8 ranks (in place over views), else ring from 16 KiB a rank on;
+//   allreduce  where all ranks share memory: recursive doubling up to 2 KiB (fewest messages), one-
+//              shot up to 32 KiB among two ranks (over views as fast as two-shot, by messages a
+//              fifth faster, for it crosses once), two-shot up to 8 ranks (in place over views),
+//              else ring from 16 KiB a rank on;
 //              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
 //              on it), two-shot up to 4 ranks, ring as above.
 //              In between, among many ranks, the ring's 2(P-1) messages cost more than its bytes
 //              save: Rabenseifner, whose 2 log P messages carry as little, for P a power of two;
 //              else the double tree, from four times the short size on, where its 2n beat the
 //              log P vectors of recursive doubling.
+//              More ranks than cores over shared memory: one-shot's and two-shot's P messages a
+//              rank cost more than they save: recursive doubling up to 32 KiB, ring from 128 KiB a
+//              rank.
 //   broadcast  binomial up to one chunk, or among two ranks; chain above.
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
 //   reduce, allgather, alltoall, gather, scatter, barrier  have one algorithm each.

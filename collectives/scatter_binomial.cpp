@@ -16,7 +16,7 @@ namespace pith {
 Task<Error> scatter_binomial(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const int relative = wrap(call.rank() - args.root, p);
-  const auto rank_at = [&](int place) { return wrap(place + args.root, p); };
+  const auto absolute = [&](int place) { return wrap(place + args.root, p); };
   const int bit = binomial_bit(relative, p);
   const auto held = static_cast<std::size_t>(binomial_subtree(relative, p));
   const Columns columns(args, p);
@@ -29,13 +29,14 @@ Task<Error> scatter_binomial(Call& call, CollectiveArgs args) {
     };
     Fence copied;
     if (relative == 0) {
-      copy(call, own, columns.of(args.send, call.rank(), k));
+      copy(call, own, columns.of(args.send, call.callers_rank(), k));
       for (int place = 1; place < p; ++place) {
-        copied = copy(call, held_at(place, 1), columns.of(args.send, rank_at(place), k));
+        copied =
+            copy(call, held_at(place, 1), columns.of(args.send, call.rank_at(absolute(place)), k));
       }
     } else {
       Error error =
-          co_await call.recv(rank_at(relative - bit), 0, k, held > 1 ? held_at(0, held) : own);
+          co_await call.recv(absolute(relative - bit), 0, k, held > 1 ? held_at(0, held) : own);
       if (error) co_return error;
       if (held > 1) copied = copy(call, own, held_at(0, 1));
     }
@@ -43,7 +44,7 @@ Task<Error> scatter_binomial(Call& call, CollectiveArgs args) {
       if (relative + child >= p) continue;
       const auto blocks = static_cast<std::size_t>(binomial_subtree(relative + child, p));
       Error error =
-          co_await call.send(rank_at(relative + child), 0, k, held_at(child, blocks), copied);
+          co_await call.send(absolute(relative + child), 0, k, held_at(child, blocks), copied);
       if (error) co_return error;
     }
     co_await call.until(copied);

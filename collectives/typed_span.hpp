@@ -1,6 +1,8 @@
 // Element arithmetic over a byte span: parts named in elements of the call's type.
 #pragma once
 
+#include <bit>
+
 #include "collectives/algorithm.hpp"
 #include "collectives/patterns.hpp"
 
@@ -21,18 +23,23 @@ inline std::size_t lanes_for(const Tuning& tuning, std::size_t chunks) {
   return std::min({most_lanes, chunks, static_cast<std::size_t>(std::max(1, tuning.lanes))});
 }
 
+inline std::size_t elements_in(Bytes memory, DType type) {
+  // Sizes are powers of two, and a division would take as long as a short reduction.
+  return memory.size >> std::countr_zero(size_of(type));
+}
+
 // out = op(a, b); the operands in the order of their ranks.
 inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std::byte* a,
                     const std::byte* b) {
   return call.run<ReduceKernel>(
-      {out.data, a, b, out.size / size_of(args.type), args.type, args.op, false});
+      {out.data, a, b, elements_in(out, args.type), args.type, args.op, false});
 }
 
 // Divides a finished sum by the number of ranks where the operation is avg.
 inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
   if (args.op != Op::avg) return after;
   return call.run<FinishAvgKernel>(
-      {data.data, data.size / size_of(args.type), args.type, call.size()}, after);
+      {data.data, elements_in(data, args.type), args.type, call.size()}, after);
 }
 
 inline Fence copy(Call& call, Bytes out, Bytes in) {

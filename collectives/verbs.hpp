@@ -5,10 +5,13 @@
 
 namespace pith {
 
+// Fails the call: `receive` got another number of bytes.
+Error wrong_length(const Call& call, const Receive& receive, std::size_t expected);
+
 class UntilAwaiter {
  public:
   UntilAwaiter(const Call& call, Fence fence) : call_(call) { wait_.fence = fence; }
-  bool await_ready() const { return call_.compute().reached(wait_.fence); }
+  bool await_ready() const { return call_.reached(wait_.fence); }
   void await_suspend(std::coroutine_handle<> waiter) {
     waiter_ = waiter;
     wait_.owner = this;
@@ -51,10 +54,12 @@ class SendStage {
     call.prepare(send_, to, lane, step, data);
     transport_ = call.route(to).transport;
   }
+  SendStage(const SendStage&) = delete;  // built where it stays
+  SendStage& operator=(const SendStage&) = delete;
 
   // True: complete at once.
   bool start() {
-    if (!call_.compute().reached(after_)) {
+    if (!call_.reached(after_)) {
       wait_.owner = this;
       wait_.fence = after_;
       wait_.reached = [](FenceWait& wait) {
@@ -104,6 +109,8 @@ class RecvStage {
     receive_.into = into.data;
     receive_.room = into.size;
   }
+  RecvStage(const RecvStage&) = delete;
+  RecvStage& operator=(const RecvStage&) = delete;
   bool start() { return call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
   std::size_t length() const { return receive_.length; }
@@ -116,7 +123,12 @@ class RecvStage {
     return {};
   }
   // result(), and the message must have filled the buffer.
-  Error result_exact();
+  Error result_exact() {
+    if (Error error = result()) return error;
+    if (receive_.length == into_.size) [[likely]]
+      return {};
+    return wrong_length(call_, receive_, into_.size);
+  }
 
  private:
   const Call& call_;
@@ -183,6 +195,8 @@ class BorrowStage {
     receive_.room = size;
     receive_.borrow = true;
   }
+  BorrowStage(const BorrowStage&) = delete;
+  BorrowStage& operator=(const BorrowStage&) = delete;
   bool start() { return call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
   // One result variable, filled in place: the caller's, without a copy on the way.
@@ -198,7 +212,12 @@ class BorrowStage {
   }
 
  private:
-  Error check() const;
+  Error check() const {
+    if (receive_.error) return call_.fail(receive_.error);
+    if (receive_.length == size_) [[likely]]
+      return {};
+    return wrong_length(call_, receive_, size_);
+  }
   void stage(Borrowed& borrowed) const;
 
   const Call& call_;
@@ -274,6 +293,10 @@ class ExchangeBorrowAwaiter {
   int remaining_ = 0;
 };
 
+static_assert(SafeAwaiter<UntilAwaiter> && SafeAwaiter<SendAwaiter> && SafeAwaiter<RecvAwaiter> &&
+              SafeAwaiter<RecvSomeAwaiter> && SafeAwaiter<BorrowAwaiter> &&
+              SafeAwaiter<ExchangeAwaiter> && SafeAwaiter<ExchangeBorrowAwaiter>);
+
 inline SendAwaiter Call::send(int to, std::uint16_t lane, std::uint32_t step, Bytes data,
                               Fence after) {
   return SendAwaiter(*this, to, lane, step, data, after);
@@ -299,7 +322,7 @@ inline ExchangeBorrowAwaiter Call::exchange_borrow(int to, int from, std::uint16
   return ExchangeBorrowAwaiter(*this, to, from, lane, step, data, size, after);
 }
 inline void Call::give_back(Borrowed& borrowed, Fence fence) {
-  if (compute().reached(fence)) [[likely]] {
+  if (reached(fence)) [[likely]] {
     borrowed.lease.release();
     if (borrowed.staged.bytes().data) borrowed.staged = Scratch();
     return;

@@ -16,6 +16,7 @@ constexpr std::uint64_t ms = 1'000'000;
 constexpr std::uint64_t greeting_ns = 5'000 * ms;  // for one handshake with a caller
 constexpr std::uint64_t patience_ns = 500 * ms;    // when callers queue up
 constexpr std::uint64_t retry_ns = 20 * ms;
+constexpr std::uint64_t deaf_ns = 100 * ms;  // after a call that could not be taken
 constexpr std::size_t callers_max = 256;
 const char* const purpose = "pith-data";
 
@@ -58,7 +59,7 @@ class Mesh {
   int poll_once();
   void begin(Attempt& attempt);
   Error drive(Attempt& attempt);
-  Error accept_callers();
+  void accept_callers();
   bool drive(Caller& caller);
   bool keep(Caller& caller);
   Error overdue() const;
@@ -69,6 +70,8 @@ class Mesh {
   std::vector<Caller> callers_;
   std::vector<pollfd> polled_;
   std::size_t missing_callers_ = 0;
+  std::uint64_t deaf_until_ns_ = 0;
+  Error accept_error_;  // the last
 };
 
 Error Mesh::prepare() {
@@ -115,9 +118,7 @@ Error Mesh::run() {
       return static_cast<bool>(slot(attempt.greeting.to, attempt.greeting.stream));
     });
     std::erase_if(callers_, [](const Caller& caller) { return !caller.socket; });
-    if (polled_[0].revents != 0) {
-      if (Error error = accept_callers()) return error;
-    }
+    if (polled_[0].revents != 0) accept_callers();
   }
   return {};
 }
@@ -131,7 +132,9 @@ int Mesh::poll_once() {
   if (callers_.size() == callers_max && now - callers_.front().since_ns > patience_ns) {
     callers_.erase(callers_.begin());
   }
-  const bool room = missing_callers_ != 0 && callers_.size() < callers_max;
+  const bool deaf = now < deaf_until_ns_;
+  const bool room = missing_callers_ != 0 && callers_.size() < callers_max && !deaf;
+  if (deaf) until = std::min(until, deaf_until_ns_);
   polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
   for (const Attempt& attempt : attempts_) {
     polled_.push_back({attempt.socket.get(), attempt.events, 0});
@@ -185,11 +188,16 @@ Error Mesh::drive(Attempt& attempt) {
   return {};
 }
 
-Error Mesh::accept_callers() {
+void Mesh::accept_callers() {
   while (callers_.size() < callers_max) {
     Expected<Descriptor> socket = accept_one(plan_.listener);
-    if (!socket) return socket.error();
-    if (!*socket) return {};
+    if (!socket) {
+      // No descriptors are left, which may be strangers' doing: they go after a while.
+      accept_error_ = socket.error();
+      deaf_until_ns_ = monotonic_ns() + deaf_ns;
+      return;
+    }
+    if (!*socket) return;
     Caller caller;
     caller.socket = std::move(*socket);
     caller.since_ns = monotonic_ns();
@@ -197,7 +205,6 @@ Error Mesh::accept_callers() {
         plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
     callers_.push_back(std::move(caller));
   }
-  return {};
 }
 
 // False: no longer of interest.
@@ -235,7 +242,10 @@ Error Mesh::overdue() const {
     if (!used(peer)) continue;
     for (int stream = 0; stream < plan_.streams; ++stream) {
       if (result_[static_cast<std::size_t>(peer * plan_.streams + stream)]) continue;
-      return Error(Code::remote, fmt::format("rank {} has not connected in time", peer), peer);
+      const std::string why =
+          accept_error_ ? fmt::format(" ({})", accept_error_.message()) : std::string();
+      return Error(Code::remote, fmt::format("rank {} has not connected in time{}", peer, why),
+                   peer);
     }
   }
   return Error(Code::internal, "connections are missing");

@@ -60,14 +60,14 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
                       static_cast<const void*>(scalar))};
 }
 
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args, pithRedOp_t op,
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
                        pithStream_t stream) {
   if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
   return submit(comm, args, stream);
 }
 
-Error submit_move(const char* function, pithComm_t comm, const CollectiveArgs& args,
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                   pithStream_t stream) {
   if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
   return submit(comm, args, stream);
@@ -261,7 +261,8 @@ pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
     Error error = check_communicator(function, comm);
     if (!error) error = check_stream(function, stream);
     if (error) return error;
-    return submit(comm, make_args(Collective::barrier, nullptr, nullptr, 0, pithUint8), stream);
+    CollectiveArgs args = make_args(Collective::barrier, nullptr, nullptr, 0, pithUint8);
+    return submit(comm, args, stream);
   });
 }
 

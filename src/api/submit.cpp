@@ -17,7 +17,7 @@ Error begin(pithComm_t comm, const Call& call) {
 
 }  // namespace
 
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream) {
+Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
     group.add(comm->communicator, args, stream);

@@ -11,8 +11,9 @@ inline Bytes bytes_at(const void* memory) {
   return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
 }
 
-// Inside a group the call is remembered, else it runs.
-Error submit(pithComm_t comm, const CollectiveArgs& args, pithStream_t stream);
+// Inside a group the call is remembered, else it runs, which completes `args`: a copy of them is
+// not for nothing in a short call.
+Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream);
 Error submit(pithComm_t comm, Message message, pithStream_t stream);
 Error submit(pithComm_t comm, const CompressedTensor& tensor);
 // A refused call inside a group is the group's result too.

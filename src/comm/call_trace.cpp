@@ -22,11 +22,11 @@ std::int64_t wall_offset_ns() {
 
 }  // namespace
 
-CallTrace::CallTrace(const std::string& path, CallContext& context, std::span<Route> routes)
+CallTrace::CallTrace(const std::string& path, int rank, CallContext& context,
+                     std::span<Route> routes)
     : path_(path),
       file_(path, std::ios::trunc),
-      recorder_(context.rank, context.size, monotonic_ns, Recorder::default_steps,
-                wall_offset_ns()),
+      recorder_(rank, context.size, monotonic_ns, Recorder::default_steps, wall_offset_ns()),
       compute_(*context.compute, recorder_) {
   if (!file_) {
     log(LogLevel::warn, system_error(fmt::format("PITH_TRACE: {}", path), errno).message());

@@ -22,7 +22,7 @@ class CallTrace {
  public:
   // Opens the file and logs where it cannot. From then on what `context` and `routes` lead to is
   // recorded; they, and what they point to, must outlive every call and this.
-  CallTrace(const std::string& path, CallContext& context, std::span<Route> routes);
+  CallTrace(const std::string& path, int rank, CallContext& context, std::span<Route> routes);
   ~CallTrace();
   CallTrace(const CallTrace&) = delete;
   CallTrace& operator=(const CallTrace&) = delete;

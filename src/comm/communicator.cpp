@@ -63,6 +63,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       pairs_(members.size()),
       control_(std::move(control)),
       key_(key),
+      rank_(rank),
       members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
@@ -100,7 +101,7 @@ Communicator::~Communicator() {
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
-  return default_algorithm({size(), bytes, tuning_, all_views_}, args.collective);
+  return default_algorithm({size(), bytes, tuning_, all_views_, crowded_}, args.collective);
 }
 
 // A socket's message pays for its system calls from some hundred KiB on; a chunk in shared memory
@@ -111,6 +112,18 @@ void Communicator::set_views(bool all, bool any) {
   all_views_ = all;
   context_.views = any;
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : (all ? view_chunk : wire_chunk);
+}
+
+void Communicator::set_order(RankOrder order) {
+  order_ = std::move(order);
+  if (!order_.by_rank() && rank_ == 0) {
+    log(LogLevel::info, fmt::format("ranks are walked in the order {} (PITH_ORDER)",
+                                    fmt::join(order_.ranks(), ",")));
+  }
+  routes_ = order_.arrange(std::span<const Route>(routes_));
+  context_.routes = routes_;
+  context_.rank = order_.place_of(rank_);
+  context_.order = &order_;
 }
 
 void Communicator::complete(CollectiveArgs& args) const {
@@ -128,8 +141,10 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   if (!args.tensors.empty()) {
     return allreduce_compressed(call, args.tensors, args.tuning);
   }
-  if (args.factor.used) return run_premultiplied(call, args, choose(args));
-  return choose(args).run(call, args);
+  CollectiveArgs placed = args;
+  placed.root = order_.place_of(args.root);
+  if (args.factor.used) return run_premultiplied(call, placed, choose(args));
+  return choose(args).run(call, placed);
 }
 
 // Messages of pairs do not count among the calls: other ranks may know nothing of them.
@@ -167,8 +182,7 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 
 // One thread at a time issues calls, so the counters that only it writes need no locked operation;
 // drain() may come from another one, and lets go of the communicator after the last store here.
-Error Communicator::run(const CollectiveArgs& given) {
-  CollectiveArgs args = given;
+Error Communicator::run(CollectiveArgs& args) {
   complete(args);
   const std::uint32_t call_number = number(args);
   if (is_alone(args)) return run_alone(args);

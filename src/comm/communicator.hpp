@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
 #include "comm/control_seat.hpp"
 #include "comm/pair_numbers.hpp"
+#include "comm/survivors.hpp"
 #include "comm/unique_id.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -76,12 +78,12 @@ class Communicator : private CommWatcher {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const { return context_.rank; }
+  int rank() const { return rank_; }
   int size() const { return context_.size; }
   Engine& engine() { return *engine_; }
 
-  // Runs the call to its end on this thread.
-  Error run(const CollectiveArgs& args);
+  // Runs the call to its end on this thread. Fills in what `args` leaves to the communicator.
+  Error run(CollectiveArgs& args);
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
   void issue(BackgroundCall& call, bool driven);
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
@@ -117,22 +119,19 @@ class Communicator : private CommWatcher {
   // Collective, by what the members tell each other. At last it is known to the control plane.
   Error connect(Gatherer& gatherer, const Settings& settings);
   Error connect_threads(Gatherer& gatherer, const Settings& settings);
-  void join(std::shared_ptr<LocalHub> hub);
+  void join(std::shared_ptr<LocalHub> hub, RankOrder order);
   using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
   static All init_threads(int ranks, const Settings& settings);
   static All init_by_meeting(int ranks, const Settings& settings);
   // A communicator of some of our members. Collective over them.
   Expected<std::unique_ptr<Communicator>> make_child(CommKey key, const std::vector<int>& members);
-  struct Survivors {
-    std::vector<int> members;  // ranks of the job
-    std::uint32_t completed = 0;
-  };
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
   // Those of our members, by rank here; -1 for the others.
   std::vector<int> named(const std::vector<int>& members) const;
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
-  enum class Outcome { built, failed, died };
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
+  // From then on algorithms walk the ranks in this order. Once all routes are known.
+  void set_order(RankOrder order);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
   void add_transport(std::unique_ptr<Transport> transport);
@@ -199,8 +198,10 @@ class Communicator : private CommWatcher {
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
-  std::array<const Algorithm*, collective_count> forced_{};
-  std::vector<Route> routes_;
+  bool crowded_ = false;  // a host has more ranks than cores
+  ForcedAlgorithms forced_{};
+  std::vector<Route> routes_;  // in order
+  RankOrder order_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::atomic<std::uint32_t> next_call_{1};
@@ -216,6 +217,7 @@ class Communicator : private CommWatcher {
   // --- with the control plane ---
   const std::shared_ptr<ControlSeat> control_;
   const CommKey key_;
+  const int rank_;
   const std::vector<int> members_;  // ranks of the job, by rank here
   bool one_process_ = false;        // all ranks are threads of this process
   CallRecorder recorder_;

@@ -9,6 +9,7 @@
 #include "comm/communicator.hpp"
 #include "comm/meeting.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/transport_rule.hpp"
@@ -49,31 +50,22 @@ bool oversubscribed(std::size_t local_ranks) {
   return cores != 0 && local_ranks > cores;
 }
 
+// Each has put its locality first into what it gave.
+RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
+  if (!orders_by_locality(settings, all.size())) return {};
+  std::vector<Locality> ranks;
+  for (const std::string& one : all) ranks.push_back(Locality::unpack(Unpacker(one).text()));
+  RankGroups one(ranks.size());
+  for (std::size_t r = 1; r < ranks.size(); ++r) one.join(0, r);
+  return order_by_locality(ranks, one);
+}
+
 }  // namespace
 
 Error Communicator::read_forced(const std::string& text) {
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    const Algorithm* found = nullptr;
-    std::string known;
-    for (const Algorithm& algorithm : algorithms()) {
-      const std::string name = fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
-      known += (known.empty() ? "" : ", ") + name;
-      if (name == item) found = &algorithm;
-    }
-    if (!found) {
-      return {Code::invalid_argument,
-              fmt::format("PITH_ALGO names \"{}\", known are {}", item, known)};
-    }
-    if (size() > found->ranks_max) {
-      return {Code::invalid_argument,
-              fmt::format("PITH_ALGO names \"{}\", which serves up to {} ranks, not {}", item,
-                          found->ranks_max, size())};
-    }
-    forced_[index(found->collective)] = found;
-  }
+  const Expected<ForcedAlgorithms> forced = read_algorithm_rule(text, size());
+  if (!forced) return forced.error();
+  forced_ = *forced;
   return {};
 }
 
@@ -103,7 +95,8 @@ void Communicator::begin_trace() {
   if (trace_prefix_.empty()) return;
   const std::string descendant = key_ == job_key ? "" : fmt::format(".comm-{:016x}", key_);
   trace_ = std::make_unique<CallTrace>(
-      fmt::format("{}{}.rank{}.jsonl", trace_prefix_, descendant, rank()), context_, routes_);
+      fmt::format("{}{}.rank{}.jsonl", trace_prefix_, descendant, rank()), rank(), context_,
+      routes_);
 }
 
 Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
@@ -112,11 +105,13 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   if (Error error = meeting.hold()) return error;
   set_views(meeting.all_share_memory, meeting.any_share_memory);
   const auto ranks = static_cast<std::size_t>(size());
-  engine_->set_oversubscribed(oversubscribed(meeting.host_ranks));
+  engine_->set_oversubscribed(meeting.crowded_here);
+  crowded_ = meeting.crowded;
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
+  set_order(std::move(meeting.order));
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,
@@ -144,13 +139,15 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
 }
 
 // All ranks are threads of this process and share `hub`.
-void Communicator::join(std::shared_ptr<LocalHub> hub) {
+void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
   auto local = std::make_unique<LocalTransport>(engine_->scheduler(), engine_->mailbox(), rank(),
                                                 std::move(hub));
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
   }
-  engine_->set_oversubscribed(oversubscribed(static_cast<std::size_t>(size())));
+  set_order(std::move(order));
+  crowded_ = oversubscribed(static_cast<std::size_t>(size()));
+  engine_->set_oversubscribed(crowded_);
   add_transport(std::move(local));
   set_views(true, true);
   one_process_ = true;
@@ -162,7 +159,9 @@ void Communicator::join(std::shared_ptr<LocalHub> hub) {
 Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings) {
   if (Error error = read_forced(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
+  const auto ranks = static_cast<std::size_t>(size());
   Packer mine;
+  mine.text(orders_by_locality(settings, ranks) ? own_locality().pack() : "");
   if (rank() == 0) {
     hub = LocalHub::create(size());
     mine.value(&hub);
@@ -170,9 +169,11 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   const Expected<std::vector<std::string>> all = gatherer.gather(mine.take());
   if (!all) return all.error();
   // An error in making it is the first rank's alone, but everybody sees it there.
-  const auto* first = Unpacker(all->front()).value<const Expected<std::shared_ptr<LocalHub>>*>();
+  Unpacker of_first(all->front());
+  of_first.text();
+  const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
   const Error error = first->error();
-  if (!error) join(**first);
+  if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (const Error failed = gatherer.gather("joined").error()) return failed;
   return error;
@@ -197,7 +198,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
     made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
                                        all_ranks(ranks), r));
     if (Error error = made.back()->read_forced(settings.algo)) return error;
-    made.back()->join(*hub);
+    made.back()->join(*hub, {});  // where their threads will run is not known yet
   }
   wait_for_tree(seats);
   return made;

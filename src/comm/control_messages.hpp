@@ -26,7 +26,9 @@ inline void pack(Packer& packer, const Error& error) {
 }
 
 inline Error unpack_error(Unpacker& in) {
-  const auto code = static_cast<Code>(in.value<int>());
+  const int number = in.value<int>();
+  const bool known = number >= 0 && number <= static_cast<int>(Code::in_progress);
+  const Code code = known ? static_cast<Code>(number) : Code::internal;
   const int rank = in.value<int>();
   const std::string_view text = in.text();
   return code == Code::success ? Error() : Error(code, std::string(text), rank);

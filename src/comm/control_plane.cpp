@@ -5,22 +5,16 @@
 #include <algorithm>
 
 #include "comm/control_messages.hpp"
-#include "core/log.hpp"
 
 namespace pith {
 
 namespace {
 
-// A stall is reported again so often: what the other ranks do meanwhile changes.
-constexpr std::uint64_t report_again_ns = 1'000'000'000;
 constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
 // Whoever knows that an unreachable rank has left in order says so within this time.
 constexpr std::uint64_t unreached_ns = 300'000'000;
 // A child that has not called after so long may have died with its last parent, unseen.
 constexpr std::uint64_t awaited_ns = 300'000'000;
-// A parent that has not answered for so long has stopped; one that has is given time to blame.
-constexpr double silent_s = 0.9;
-constexpr double patience_s = 4;
 // Those who have heard of a departure do not call any more, others may be about to.
 constexpr std::uint64_t farewell_ns = 100'000'000;
 
@@ -219,6 +213,7 @@ void ControlPlane::note_left(int rank, int from) {
 
 // Only the root needs to know; those on the way keep it for the next one.
 void ControlPlane::note_gone(CommKey comm, int rank) {
+  if (rank < 0 || rank >= options_.ranks) return;
   if (!gone_[comm].insert(rank).second) return;
   if (started_ && !is_root())
     wire_.send(parent_, message(Kind::gone).value(comm).value(rank).take());
@@ -345,7 +340,7 @@ int ControlPlane::parent() const {
 
 void ControlPlane::on_message(int from, std::string_view text) {
   const std::lock_guard lock(mutex_);
-  if (!started_) return;
+  if (!started_ || from < 0 || from >= options_.ranks) return;
   if (!is_dead(from)) return hear(from, text);
   // Given up by all others: whatever it says, it is told so, and nothing else.
   if (Unpacker(text).value<Kind>() != Kind::hello) return;
@@ -410,194 +405,6 @@ void ControlPlane::hear(int from, std::string_view text) {
       hear_present(in, std::string(text));
       break;
   }
-}
-
-// --- calls that get no further ----------------------------------------------------------------
-
-// Without the lock: watchers may use what they like. remove() waits for the end of the turn.
-ControlPlane::Stalls ControlPlane::look_for_stalls(std::uint64_t now_ns) {
-  std::vector<std::pair<CommKey, CommWatcher*>> watchers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [comm, member] : members_) watchers.emplace_back(comm, member.watcher);
-  }
-  Stalls stalls;
-  for (const auto& [comm, watcher] : watchers) {
-    std::optional<Stall> stall = watcher->look(now_ns);
-    if (stall && stall->seconds >= options_.report_s) stalls.emplace(comm, std::move(*stall));
-  }
-  return stalls;
-}
-
-void ControlPlane::report(const Stalls& stalls) {
-  for (const auto& [comm, stall] : stalls) {
-    const auto found = members_.find(comm);
-    if (found == members_.end() || found->second.told) continue;
-    Member& member = found->second;
-    if (now_ns_ - member.reported_ns >= report_again_ns) {
-      member.reported_ns = now_ns_;
-      report(comm, member, stall);
-    }
-    if (stall.seconds >= options_.warn_s && member.warned_call != stall.call.number) {
-      member.warned_call = stall.call.number;
-      ready_.emplace_back(
-          comm, [watcher = member.watcher, stall = stall] { watcher->on_stalled(stall); });
-    }
-  }
-}
-
-// The root tells when a call or an agreement has taken too long. If it has stopped itself, or a
-// rank on the way to it, each rank must do so for itself.
-void ControlPlane::watch_parent(const Stalls& stalls) {
-  double waited = 0;
-  for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
-  for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
-  if (is_root() || waited < options_.report_s) {
-    pinged_ns_ = 0;
-    return;
-  }
-  if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
-  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= report_again_ns) {
-    pinged_ns_ = now_ns_;
-    wire_.send(parent_, message(Kind::ping).take());
-  }
-  const double silent = since(std::max(silent_since_ns_, parent_heard_ns_));
-  const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
-  if (options_.timeout_s == 0 || waited < limit) return;
-  const auto cause = [&](const std::vector<int>& members, int waits_for) {
-    const int place = place_of(members, parent_);
-    if (silent <= silent_s || place < 0) {
-      return Error(Code::remote,
-                   fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
-                   waits_for);
-    }
-    return Error(
-        Code::remote,
-        fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent), place);
-  };
-  for (const auto& [comm, stall] : stalls) {
-    const auto member = members_.find(comm);
-    if (member == members_.end() || stall.seconds < limit) continue;
-    note_revoked(comm, cause(member->second.ranks, stall.waits_for), -1);
-  }
-  for (auto entry = pending_.begin(); entry != pending_.end();) {
-    const auto next = std::next(entry);
-    if (since(entry->second.since_ns) >= limit) {
-      refuse(entry->first, entry->second, cause(entry->second.participants, -1));
-      pending_.erase(entry);
-    }
-    entry = next;
-  }
-}
-
-void ControlPlane::suspect(CommKey comm, const CallNote& call) {
-  const std::lock_guard lock(mutex_);
-  const auto found = members_.find(comm);
-  if (found == members_.end() || !started_) return;
-  Stall stall;
-  stall.call = call;
-  report(comm, found->second, stall);
-}
-
-void ControlPlane::report(CommKey comm, const Member& member, const Stall& stall) {
-  Packer packer = message(Kind::stall);
-  packer.value(comm).numbers(member.ranks).value(options_.rank);
-  pack(packer, stall.call);
-  packer.value(stall.seconds).value(stall.waits_for);
-  send_up(packer.take());
-}
-
-void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return send_up(whole);
-  const auto comm = in.value<CommKey>();
-  const std::vector<int> members = in.numbers();
-  const int rank = in.value<int>();
-  Stall stall;
-  stall.call = unpack_call(in);
-  stall.seconds = in.value<double>();
-  stall.waits_for = in.value<int>();
-  if (!in.whole() || revoked_.contains(comm)) return;
-
-  const InquiryKey key{comm, stall.call.number};
-  const auto [entry, fresh] = inquiries_.try_emplace(key);
-  Inquiry& inquiry = entry->second;
-  inquiry.members = members;
-  inquiry.notes[rank] = stall.call;
-  if (!fresh && options_.timeout_s > 0 && stall.seconds >= options_.timeout_s) {
-    return note_revoked(comm, blame(key, inquiry, place_of(members, rank), stall), -1);
-  }
-  const std::string question = message(Kind::question).value(comm).value(stall.call.number).take();
-  inquiry.asked_ns = now_ns_;
-  Unpacker asked(question);
-  asked.value<Kind>();
-  hear_question(asked, question);
-}
-
-void ControlPlane::hear_question(Unpacker& in, const std::string& whole) {
-  send_down(whole);
-  const auto comm = in.value<CommKey>();
-  const auto number = in.value<std::uint32_t>();
-  const auto member = members_.find(comm);
-  if (member == members_.end()) return;
-  const std::optional<CallNote> call = member->second.watcher->find_call(number);
-  if (!call) return;
-  Packer packer = message(Kind::answer);
-  packer.value(comm).value(options_.rank);
-  pack(packer, *call);
-  send_up(packer.take());
-}
-
-void ControlPlane::hear_answer(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return send_up(whole);
-  const auto comm = in.value<CommKey>();
-  const int rank = in.value<int>();
-  const CallNote call = unpack_call(in);
-  const auto found = inquiries_.find({comm, call.number});
-  if (!in.whole() || found == inquiries_.end()) return;
-  found->second.notes[rank] = call;
-  compare(found->first, found->second);
-}
-
-// Ranks are compared with the lowest one that has begun the call.
-void ControlPlane::compare(const InquiryKey& key, const Inquiry& inquiry) {
-  const auto& [first, expected] = *inquiry.notes.begin();
-  for (const auto& [rank, call] : inquiry.notes) {
-    if (call.digest == expected.digest) continue;
-    const int one = place_of(inquiry.members, first);
-    const int other = place_of(inquiry.members, rank);
-    note_revoked(key.first,
-                 Error(Code::invalid_usage,
-                       fmt::format("ranks disagree on call {} of this communicator: rank {} called "
-                                   "{}, rank {} called {}",
-                                   key.second, one, expected.text, other, call.text),
-                       other),
-                 -1);
-    return;
-  }
-}
-
-// Who keeps a call from getting on: ranks that have not called it, else the one waited for.
-Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int reporter,
-                          const Stall& stall) const {
-  std::vector<int> absent;
-  for (std::size_t i = 0; i < inquiry.members.size(); ++i) {
-    const int rank = inquiry.members[i];
-    if (!inquiry.notes.contains(rank)) absent.push_back(static_cast<int>(i));
-  }
-  const std::string call =
-      key.second == 0 ? stall.call.text : fmt::format("call {} ({})", key.second, stall.call.text);
-  // Calls without a number concern pairs: others need not have called anything.
-  if (!absent.empty() && key.second != 0) {
-    return {Code::remote,
-            fmt::format("{} did not call {} within {} s, or has stopped", list(absent), call,
-                        options_.timeout_s),
-            absent.front()};
-  }
-  // Who waits in a send waits for no message.
-  const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
-  return {Code::remote,
-          fmt::format("rank {} has waited {:.0f} s{} in {}", reporter, stall.seconds, whom, call),
-          stall.waits_for};
 }
 
 // --- time -------------------------------------------------------------------------------------

@@ -211,7 +211,11 @@ Expected<std::vector<std::string>> ControlGatherer::gather(const std::string& mi
       seat_.gather({comm_, round_++}, ControlPlane::Need::all, named_, mine);
   if (result.error) return result.error;
   std::vector<std::string> blobs;
-  for (const int member : members_) blobs.push_back(result.blobs.at(member));
+  for (const int member : members_) {
+    const auto blob = result.blobs.find(member);
+    if (blob == result.blobs.end()) return Error(Code::internal, "a gather without all its blobs");
+    blobs.push_back(blob->second);
+  }
   return blobs;
 }
 

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "comm/blob.hpp"
 #include "core/clock.hpp"
 
 namespace pith {
@@ -20,17 +19,11 @@ namespace {
 constexpr const char* purpose = "control";
 constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of a stranger
 constexpr std::size_t most_strangers = 256;
-// A message of no bytes says that its sender leaves; what follows it is the end.
-constexpr std::uint32_t goodbye = 0;
+constexpr std::uint64_t patience_ns = 1'000'000'000;  // with the oldest of them, when all are there
+constexpr std::uint64_t deaf_ns = 100'000'000;        // after a call that could not be taken
 constexpr const char* in_order = "in order";
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
-void append_frame(std::string& out, std::string_view message) {
-  const auto size = static_cast<std::uint32_t>(message.size());
-  out.append(reinterpret_cast<const char*>(&size), sizeof size);
-  out.append(message);
-}
 
 // After so long without an answer of the other kernel the connection breaks.
 void keep_watch(int fd, double heartbeat_s) {
@@ -78,7 +71,7 @@ void ControlTcp::send(int to, std::string message) {
     return link.rank == to && !link.leaving && link.ended.empty();
   });
   if (found == links_.end()) return dial(to, std::move(message));
-  append_frame(found->out, message);
+  append_control_frame(found->out, message);
   if (found->state == State::open) write(*found);
   watch(*found, false);
 }
@@ -114,7 +107,7 @@ void ControlTcp::dial(int rank, std::string first) {
   link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
   link.handshake =
       Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, 0});
-  append_frame(link.out, first);
+  append_control_frame(link.out, first);
   keep_watch(link.fd.get(), options_.heartbeat_s);
   watch(link, true);
 }
@@ -126,19 +119,38 @@ void ControlTcp::hang_up(int rank) {
       [rank](const Link& link) { return link.rank == rank && link.state != State::open; });
   for (Link& link : links_) {
     if (link.rank != rank || link.leaving) continue;
-    append_frame(link.out, {});
+    append_goodbye(link.out);
     link.leaving = true;
     write(link);
     watch(link, false);
   }
 }
 
+// A rank proves itself at once: those who have waited longest are the least likely ones.
+bool ControlTcp::has_room() {
+  if (monotonic_ns() < deaf_until_ns_) return false;
+  if (strangers_.size() < most_strangers) return true;
+  const std::uint64_t since_ns = strangers_.front().deadline_ns - handshake_ns;
+  if (monotonic_ns() < since_ns + patience_ns) return false;
+  strangers_.pop_front();
+  return true;
+}
+
+// Who finds no room waits in the kernel's queue, and must not keep the thread awake there.
+void ControlTcp::listen_while_room() {
+  const bool wanted = has_room();
+  if (wanted == listens_) return;
+  listens_ = wanted;
+  epoll_event event{};
+  event.events = wanted ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+  ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
 void ControlTcp::welcome() {
-  for (std::size_t i = 0; i < most_strangers; ++i) {
+  for (std::size_t i = 0; i < most_strangers && has_room(); ++i) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted) deaf_until_ns_ = monotonic_ns() + deaf_ns;  // no descriptors are left
     if (!accepted || !*accepted) return;
-    // A rank proves itself at once: those who have waited longest are the least likely ones.
-    if (strangers_.size() == most_strangers) strangers_.pop_front();
     Link& link = strangers_.emplace_back();
     link.fd = std::move(*accepted);
     link.deadline_ns = monotonic_ns() + handshake_ns;
@@ -149,8 +161,14 @@ void ControlTcp::welcome() {
 }
 
 // A second call of a rank replaces its first: it would not call again if that one were any good.
+// Only higher ranks call.
 void ControlTcp::adopt(std::list<Link>::iterator stranger) {
-  stranger->rank = stranger->handshake.greeting().from;
+  const int from = stranger->handshake.greeting().from;
+  if (from <= options_.rank || from >= options_.ranks) {
+    strangers_.erase(stranger);
+    return;
+  }
+  stranger->rank = from;
   links_.remove_if([&](const Link& link) { return link.rank == stranger->rank; });
   keep_watch(stranger->fd.get(), options_.heartbeat_s);
   links_.splice(links_.end(), strangers_, stranger);
@@ -190,19 +208,25 @@ void ControlTcp::read(Link& link, std::vector<News>& news) {
       return end(link, vanished ? "its host does not answer"
                                 : fmt::format("its process has ended ({})", std::strerror(errno)));
     }
-    link.in.append(buffer, static_cast<std::size_t>(got));
-    std::size_t begin = 0;
-    while (link.in.size() - begin >= sizeof(std::uint32_t)) {
-      std::uint32_t size = 0;
-      std::memcpy(&size, link.in.data() + begin, sizeof size);
-      if (size == goodbye) return end(link, in_order);
-      if (size > blob_bytes_max) return end(link, "it sent a control message that is too long");
-      if (link.in.size() - begin - sizeof size < size) break;
-      link.heard = true;
-      news.push_back({link.rank, News::What::message, link.in.substr(begin + sizeof size, size)});
-      begin += sizeof size + size;
+    link.in.arrived({buffer, static_cast<std::size_t>(got)});
+    take_messages(link, news);
+  }
+}
+
+void ControlTcp::take_messages(Link& link, std::vector<News>& news) {
+  std::string_view message;
+  while (true) {
+    switch (link.in.next(message)) {
+      case ControlFrames::What::nothing:
+        return;
+      case ControlFrames::What::goodbye:
+        return end(link, in_order);
+      case ControlFrames::What::too_long:
+        return end(link, "it sent a control message that is too long");
+      case ControlFrames::What::message:
+        link.heard = true;
+        news.push_back({link.rank, News::What::message, std::string(message)});
     }
-    link.in.erase(0, begin);
   }
 }
 
@@ -256,6 +280,7 @@ void ControlTcp::progress(ControlEars& ears) {
       }
       stranger = next;
     }
+    listen_while_room();
     for (Link& link : links_) {
       step(link, news);
       tell_end(link, news);
@@ -292,7 +317,7 @@ void ControlTcp::progress(ControlEars& ears) {
 void ControlTcp::close(std::uint64_t deadline_ns) {
   const std::lock_guard lock(mutex_);
   for (Link& link : links_) {
-    append_frame(link.out, {});
+    append_goodbye(link.out);
     while (link.state == State::open && write(link) && !link.out.empty()) {
       if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
     }

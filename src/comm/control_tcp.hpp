@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/control_frames.hpp"
 #include "comm/control_wire.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
@@ -55,7 +56,7 @@ class ControlTcp final : public ControlWire {
     Handshake handshake;
     State state = State::shaking;
     std::uint64_t deadline_ns = 0;  // until it must be open
-    std::string in;
+    ControlFrames in;
     std::string out;
     std::size_t out_done = 0;
     bool writing = false;  // watched for room
@@ -72,12 +73,15 @@ class ControlTcp final : public ControlWire {
 
   void dial(int rank, std::string first);
   void tell_end(const Link& link, std::vector<News>& news);
+  bool has_room();
+  void listen_while_room();
   void welcome();
   void step(Link& link, std::vector<News>& news);
   Expected<Descriptor> call(int rank);
   bool connected(Link& link);
   void shake(Link& link);
   void read(Link& link, std::vector<News>& news);
+  void take_messages(Link& link, std::vector<News>& news);
   bool write(Link& link);
   void end(Link& link, std::string how) { link.ended = std::move(how); }
   void watch(Link& link, bool added);
@@ -92,6 +96,8 @@ class ControlTcp final : public ControlWire {
   std::list<Link> strangers_;  // that have not proved themselves
   std::list<Link> probes_;     // that only connect
   std::vector<News> late_;     // came up while no progress() was under way
+  bool listens_ = true;        // whether the listener is watched
+  std::uint64_t deaf_until_ns_ = 0;
 };
 
 }  // namespace pith

@@ -35,11 +35,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
 }
 
 std::vector<int> Communicator::named(const std::vector<int>& members) const {
-  std::vector<int> named = members_;
-  for (int& member : named) {
-    if (!contains(members, member)) member = -1;
-  }
-  return named;
+  return at_their_places(members_, members);
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
@@ -55,51 +51,28 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   if (result.error) return result.error;
   if (color == no_color) return std::unique_ptr<Communicator>();
 
-  std::vector<std::pair<int, int>> ordered;  // key, rank here
-  for (int r = 0; r < size(); ++r) {
-    Unpacker blob(result.blobs.at(members_[static_cast<std::size_t>(r)]));
-    if (blob.value<int>() == color) ordered.emplace_back(blob.value<int>(), r);
-  }
-  std::sort(ordered.begin(), ordered.end());
-  std::vector<int> members;
-  for (const auto& [place, r] : ordered) members.push_back(members_[static_cast<std::size_t>(r)]);
+  const std::vector<int> members = members_of_color(result, members_, color);
+  if (!contains(members, own_member())) return Error(Code::internal, "a split without its caller");
   const CommKey child = mix(mix(mix(key_, split_mark), round), static_cast<std::uint64_t>(color));
   return make_child(child, members);
 }
 
 // All that live and take part contribute the last call they have completed.
-Expected<Communicator::Survivors> Communicator::agree_on_survivors(
-    const std::vector<int>& candidates) {
+Expected<Survivors> Communicator::agree_on_survivors(const std::vector<int>& candidates) {
   const GatherResult result =
       control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
                        named(candidates), Packer().value(recorder_.last_completed()).take());
   if (result.error) return result.error;
-  Survivors survivors;
-  survivors.completed = recorder_.last_completed();
-  for (const int member : candidates) {
-    const auto blob = result.blobs.find(member);
-    if (blob == result.blobs.end() || contains(result.dead, member)) continue;
-    survivors.members.push_back(member);
-    survivors.completed =
-        std::min(survivors.completed, Unpacker(blob->second).value<std::uint32_t>());
-  }
-  return survivors;
+  return survivors_of(result, candidates, recorder_.last_completed());
 }
 
 // The same answer everywhere, whatever each of them knows by now.
-Expected<Communicator::Outcome> Communicator::agree_on_outcome(const std::vector<int>& members,
-                                                               bool here) {
+Expected<Outcome> Communicator::agree_on_outcome(const std::vector<int>& members, bool here) {
   const GatherResult result =
       control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
                        named(members), here ? "built" : "");
   if (result.error) return result.error;
-  Outcome outcome = Outcome::built;
-  for (const int member : members) {
-    const auto blob = result.blobs.find(member);
-    if (blob == result.blobs.end() || contains(result.dead, member)) return Outcome::died;
-    if (blob->second.empty()) outcome = Outcome::failed;
-  }
-  return outcome;
+  return outcome_of(result, members);
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int> excluded) {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "comm/blob.hpp"
+#include "comm/packing.hpp"
+#include "comm/topology.hpp"
 
 namespace pith {
 
@@ -13,6 +16,10 @@ namespace {
 // Of "host:port"; empty for a rank without TCP, and such ranks share memory or do not start.
 std::string_view host_part(std::string_view address) {
   return address.substr(0, std::min(address.size(), address.rfind(':')));
+}
+
+bool have_one_address(std::string_view one, std::string_view other) {
+  return !host_part(one).empty() && host_part(one) == host_part(other);
 }
 
 std::string flags_of(const std::vector<bool>& flags) {
@@ -34,13 +41,15 @@ bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
 }  // namespace
 
 std::string Meeting::Introduction::pack() const {
-  return join_strings({settings, shm_name, ucx_address, tcp_address});
+  return join_strings(
+      {settings, shm_name, ucx_address, tcp_address, locality, Packer().value(cores).take()});
 }
 
 Meeting::Introduction Meeting::Introduction::unpack(std::string_view blob) {
   std::vector<std::string> strings = split_strings(blob);
-  strings.resize(4);
-  return {strings[0], strings[1], strings[2], strings[3]};
+  strings.resize(6);
+  return {strings[0], strings[1], strings[2],
+          strings[3], strings[4], Unpacker(strings[5]).value<unsigned>()};
 }
 
 Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
@@ -108,6 +117,7 @@ Error Meeting::offer_ucx() {
 Error Meeting::introduce() {
   Introduction mine;
   mine.settings = agreed_text(settings_);
+  mine.cores = std::thread::hardware_concurrency();
   if (rule_.allows("shm")) {
     // A host that forbids memory files still has sockets.
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
@@ -123,13 +133,10 @@ Error Meeting::introduce() {
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
+  if (orders_by_locality(settings_, ranks_)) mine.locality = own_locality().pack();
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
   for (const std::string& blob : *blobs) all_.push_back(Introduction::unpack(blob));
-  const auto is_here = [here = host_part(mine.tcp_address)](const Introduction& one) {
-    return host_part(one.tcp_address) == here;
-  };
-  host_ranks = static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_here));
   return check_settings(all_, rank_);
 }
 
@@ -162,12 +169,14 @@ Error Meeting::attach() {
   Expected<Matrix> matrix = gatherer_.gather(flags_of(attached));
   if (!matrix) return matrix.error();
   bool uses_shm = false;
+  RankGroups groups(ranks_);
   for (std::size_t a = 0; a < ranks_; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
       const bool shared = attach_each_other(*matrix, a, b);
       const Link link = choose(a, b, shared);
       all_share_memory = all_share_memory && link == Link::shm;
       any_share_memory = any_share_memory || link == Link::shm;
+      if (shared || have_one_address(all_[a].tcp_address, all_[b].tcp_address)) groups.join(a, b);
       if (a != self && b != self) continue;
       const std::size_t other = a == self ? b : a;
       links_[other] = link;
@@ -177,7 +186,33 @@ Error Meeting::attach() {
     }
   }
   if (!uses_shm) shm.reset();
+  put_in_order(groups);
+  count_cores(groups);
   return {};
+}
+
+// 0 cores: not known.
+void Meeting::count_cores(const RankGroups& groups) {
+  struct Host {
+    std::size_t ranks = 0;
+    unsigned cores = ~0u;
+  };
+  std::vector<Host> hosts(ranks_);  // each at its lowest rank
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    Host& host = hosts[groups.group_of(r)];
+    ++host.ranks;
+    if (all_[r].cores != 0) host.cores = std::min(host.cores, all_[r].cores);
+  }
+  const auto is_crowded = [](const Host& host) { return host.ranks > host.cores; };
+  crowded_here = is_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
+  crowded = std::any_of(hosts.begin(), hosts.end(), is_crowded);
+}
+
+void Meeting::put_in_order(const RankGroups& groups) {
+  if (!orders_by_locality(settings_, ranks_)) return;
+  std::vector<Locality> ranks;
+  for (const Introduction& one : all_) ranks.push_back(Locality::unpack(one.locality));
+  order = order_by_locality(ranks, groups);
 }
 
 std::vector<std::uint8_t> Meeting::reached_by(Link link) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/control_seat.hpp"
+#include "comm/locality.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
@@ -33,7 +34,9 @@ class Meeting {
   bool all_share_memory = true;  // every two ranks; the same on all
   bool any_share_memory = false;
   std::size_t local_ranks = 1;  // that share our memory
-  std::size_t host_ranks = 1;   // that have our address too
+  bool crowded_here = false;    // more ranks than cores on our host
+  bool crowded = false;         // or on any; the same on all
+  RankOrder order;              // the same on all
 
  private:
   // Two ranks choose the same, each by itself: the first transport in order that both have.
@@ -42,6 +45,8 @@ class Meeting {
   Error introduce();
   Error offer_ucx();
   Error attach();
+  void put_in_order(const RankGroups& groups);
+  void count_cores(const RankGroups& groups);
   Error connect();
   Error first(const Error& error) const;
   Link choose(std::size_t a, std::size_t b, bool share_memory) const;
@@ -59,6 +64,8 @@ class Meeting {
     std::string shm_name;
     std::string ucx_address;
     std::string tcp_address;
+    std::string locality;
+    unsigned cores = 0;
 
     std::string pack() const;
     static Introduction unpack(std::string_view blob);

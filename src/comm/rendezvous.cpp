@@ -24,8 +24,13 @@ namespace {
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
 constexpr std::uint64_t handshake_ns = 10 * second_ns;
-constexpr std::size_t most_strangers = 1024;  // connections that have not proved themselves
+// Connections that have not proved themselves; what comes beyond waits in the kernel's queue, so
+// that strangers cannot take all descriptors of the process.
+constexpr std::ptrdiff_t most_strangers = 256;
+constexpr std::uint64_t patience_ns = second_ns / 2;  // with the oldest of them, when all are there
 constexpr int tick_ms = 100;
+constexpr std::uint64_t late_ns = 10 * second_ns;  // for ranks that come after the start failed
+constexpr std::uint64_t deaf_ns = second_ns / 10;  // after a call that could not be taken
 
 // One connection: first a stranger in its handshake, then a rank.
 struct Guest {
@@ -53,6 +58,7 @@ class Server {
   void serve(const std::atomic<bool>& stop);
 
  private:
+  bool has_room();
   void welcome();
   void greet(Guest& guest);
   void join(Guest& guest);
@@ -71,16 +77,28 @@ class Server {
   const bool one_meeting_;  // its port is needed again
   std::uint64_t timeout_ns_;
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
+  std::uint64_t deaf_until_ = 0;
   std::list<Guest> guests_;
   std::vector<Guest*> ranks_;  // empty until the first rank says how many there are
   std::size_t joined_ = 0;
   int first_left_ = -1;
-  bool failed_ = false;
+  std::string failure_;  // why nobody can start any more; empty: they can
 };
 
+// The oldest stranger goes when the table is full: a rank proves itself at once.
+bool Server::has_room() {
+  const auto is_stranger = [](const Guest& guest) { return !guest.joined; };
+  if (std::count_if(guests_.begin(), guests_.end(), is_stranger) < most_strangers) return true;
+  const auto oldest = std::find_if(guests_.begin(), guests_.end(), is_stranger);
+  if (monotonic_ns() < oldest->deadline - handshake_ns + patience_ns) return false;
+  guests_.erase(oldest);
+  return true;
+}
+
 void Server::welcome() {
-  while (guests_.size() < ranks_.size() + most_strangers) {
+  while (monotonic_ns() >= deaf_until_ && has_room()) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted) deaf_until_ = monotonic_ns() + deaf_ns;  // no descriptors are left
     if (!accepted || !*accepted) return;
     guests_.emplace_back(std::move(*accepted),
                          Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}),
@@ -120,6 +138,7 @@ void Server::join(Guest& guest) {
   if (greeting.from < 0 || greeting.from >= n) {
     return refuse(fmt::format("rank is {}, expected 0 to {}", greeting.from, n - 1));
   }
+  if (!failure_.empty()) return refuse(failure_);
   Guest*& seat = ranks_[static_cast<std::size_t>(greeting.from)];
   if (seat) return refuse(fmt::format("rank {} joined twice", greeting.from));
   seat = &guest;
@@ -183,7 +202,9 @@ void Server::check_leavers() {
 }
 
 void Server::fail_all(const std::string& why) {
-  if (std::exchange(failed_, true)) return;
+  if (!failure_.empty()) return;
+  failure_ = why;
+  give_up_at_ = std::min(give_up_at_, monotonic_ns() + late_ns);
   log(LogLevel::info, "start-up failed: " + why);
   close_door();
   for (Guest& guest : guests_) {
@@ -217,7 +238,8 @@ std::string Server::missing() const {
 void Server::serve(const std::atomic<bool>& stop) {
   std::vector<pollfd> waits;
   while (!stop) {
-    waits.assign(1, {listener_.get(), POLLIN, 0});
+    const bool listens = monotonic_ns() >= deaf_until_ && has_room();
+    waits.assign(1, {listens ? listener_.get() : -1, POLLIN, 0});
     for (const Guest& guest : guests_) {
       const auto events = static_cast<short>(guest.out.empty() ? POLLIN : POLLIN | POLLOUT);
       waits.push_back({guest.fd.get(), events, 0});
@@ -237,7 +259,9 @@ void Server::serve(const std::atomic<bool>& stop) {
     }
     guests_.remove_if([](const Guest& guest) { return guest.gone; });
     const auto seated = [](const Guest* guest) { return guest != nullptr; };
-    const bool over = joined_ == ranks_.size() || failed_;
+    // Who comes too late is told why.
+    const bool failed = !failure_.empty() && (!listener_ || monotonic_ns() > give_up_at_);
+    const bool over = joined_ == ranks_.size() || failed;
     if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
     welcome();
   }

@@ -50,6 +50,17 @@ World::Recording::Recording(Rank& rank, int ranks, std::size_t most_steps)
   rank.world.trace_.add(rank.comm, recorder);
 }
 
+void World::set_order(RankOrder order) {
+  order_ = std::move(order);
+  for (auto& rank : ranks_) {
+    for (int place = 0; place < size(); ++place) {
+      rank->routes[static_cast<std::size_t>(place)].peer = order_.rank_at(place);
+    }
+    rank->context.rank = order_.place_of(rank->rank);
+    rank->context.order = &order_;
+  }
+}
+
 void World::record(std::size_t most_steps) {
   sim_.scheduler().observer = &trace_;
   for (auto& rank : ranks_) rank->recording.emplace(*rank, size(), most_steps);

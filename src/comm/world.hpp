@@ -38,6 +38,8 @@ class World {
   std::function<std::uint64_t(int rank)> digest;  // of the rank's arguments; all equal if empty
   std::function<void(int rank)> on_end;           // a rank's coroutine has ended; may be empty
 
+  // From the next calls on algorithms walk the ranks in this order. Before record().
+  void set_order(RankOrder order);
   // From the next calls on every rank records its steps, the newest `most_steps` of them.
   void record(std::size_t most_steps = Recorder::default_steps);
   Recorder& recorder(int rank) { return at(rank).recording->recorder; }
@@ -108,6 +110,7 @@ class World {
 
   SimWorld sim_;
   HostCompute kernels_;
+  RankOrder order_;
   Trace trace_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint32_t calls_ = 0;

@@ -11,6 +11,9 @@
 
 namespace pith {
 
+// The pairs whose indices lie in [first, first + span).
+SparseList part_of(const SparseList& list, DType type, std::size_t first, std::size_t span);
+
 // The memory stays when a list begins anew, so that the steady state allocates nothing. Indices of
 // a run rise.
 class PairList {
@@ -42,7 +45,9 @@ class PairList {
     return {indices_.data() + run.begin, values_.data() + run.begin * size_of(type_), run.count};
   }
   // The pairs of a run whose indices lie in [first, first + span).
-  SparseList part(std::size_t r, std::size_t first, std::size_t span) const;
+  SparseList part(std::size_t r, std::size_t first, std::size_t span) const {
+    return part_of(run(r), type_, first, span);
+  }
 
  private:
   struct Run {

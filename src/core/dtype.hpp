@@ -13,10 +13,8 @@ inline constexpr int dtype_count = 12;
 enum class Op : std::uint8_t { sum, prod, max, min, avg };
 inline constexpr int op_count = 5;
 
-constexpr std::size_t size_of(DType type) {
-  constexpr std::uint8_t bytes[dtype_count] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return bytes[static_cast<int>(type)];
-}
+inline constexpr std::uint8_t dtype_bytes[dtype_count] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+constexpr std::size_t size_of(DType type) { return dtype_bytes[static_cast<int>(type)]; }
 
 constexpr bool is_float(DType type) { return type >= DType::f16; }
 

@@ -15,7 +15,11 @@ namespace {
 // spinning lasts tens of microseconds: longer than any message between running ranks takes.
 constexpr unsigned spin_turns = 4000;
 constexpr unsigned yield_turns = spin_turns + 2000;
-constexpr unsigned oversubscribed_yield_turns = 2000;
+// With more ranks than cores: as long as a switch of processes takes, for the peer may run on
+// another core; then the peer may be next on this one; then it is none of those that are, and a
+// doorbell finds us sooner than our turn among all that yield.
+constexpr unsigned oversubscribed_spin_turns = 32;
+constexpr unsigned oversubscribed_nap_turns = 40;
 constexpr int nap_ms = 1;
 // Sources nobody waits for are polled once in so many turns.
 constexpr std::uint32_t slow_poll_mask = 255;
@@ -96,13 +100,19 @@ void Engine::rest(unsigned idle_turns) {
     own();
     return;
   }
-  const unsigned yields_end = oversubscribed_ ? oversubscribed_yield_turns : yield_turns;
-  if (idle_turns < (oversubscribed_ ? 1 : spin_turns)) return relax();
-  if (idle_turns < yields_end) {
+  if (oversubscribed_) return rest_in_crowd(idle_turns);
+  if (idle_turns < spin_turns) return relax();
+  if (idle_turns < yield_turns) {
     sched_yield();
     return;
   }
   nap();
+}
+
+void Engine::rest_in_crowd(unsigned idle_turns) {
+  if (idle_turns >= oversubscribed_nap_turns) return nap();
+  if (idle_turns != oversubscribed_spin_turns) return relax();
+  sched_yield();
 }
 
 void Engine::wake() {

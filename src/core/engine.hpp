@@ -75,6 +75,7 @@ class Engine {
  private:
   friend class ProgressThread;
   void run_posted();
+  void rest_in_crowd(unsigned idle_turns);
   void nap();
   void wake();
 

@@ -15,18 +15,12 @@ FrameArena::~FrameArena() {
   }
 }
 
-void* FrameArena::allocate(std::size_t bytes) {
-  const std::size_t size_class = (bytes + granule - 1) / granule;
+void* FrameArena::allocate_new(std::size_t bytes, std::size_t size_class) {
   const bool pooled = size_class < classes;
-  ++live_;
-  if (pooled && free_[size_class]) {
-    void* frame = free_[size_class];
-    free_[size_class] = *static_cast<void**>(frame);
-    return frame;
-  }
   const std::size_t room = pooled ? size_class * granule : bytes;
   auto* raw = static_cast<std::byte*>(::operator new(room + header_bytes));
   new (raw) Block{this, static_cast<std::uint32_t>(pooled ? size_class : classes)};
+  ++live_;
   return raw + header_bytes;
 }
 

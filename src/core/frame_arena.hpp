@@ -16,12 +16,21 @@ class FrameArena {
   FrameArena& operator=(const FrameArena&) = delete;
   ~FrameArena();
 
-  void* allocate(std::size_t bytes);
+  void* allocate(std::size_t bytes) {
+    const std::size_t size_class = (bytes + granule - 1) / granule;
+    if (size_class >= classes || !free_[size_class]) return allocate_new(bytes, size_class);
+    ++live_;
+    void* frame = free_[size_class];
+    free_[size_class] = *static_cast<void**>(frame);
+    return frame;
+  }
   static void free(void* frame) noexcept;
 
   std::size_t live() const { return live_; }
 
  private:
+  void* allocate_new(std::size_t bytes, std::size_t size_class);
+
   static constexpr std::size_t granule = 128;
   static constexpr std::size_t classes = 64;  // frames up to 8 KiB; larger ones go to the heap
 

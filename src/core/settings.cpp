@@ -143,6 +143,17 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("STREAMS", text, 1, 16, s.streams);
                 }},
+    SettingInfo{"ORDER", Scope::agreed,
+                "topology: rings and trees walk the ranks host by host and core by core; rank: as "
+                "they are numbered",
+                [](const Settings& s) { return s.order; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "topology" && text != "rank") {
+                    return bad_value("ORDER", text, "topology or rank");
+                  }
+                  s.order = text;
+                  return Error();
+                }},
     SettingInfo{"COPY_BYTES", Scope::local,
                 "private memory from this size on is copied between processes; 0: never",
                 [](const Settings& s) { return std::to_string(s.copy_bytes); },

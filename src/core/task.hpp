@@ -1,10 +1,11 @@
 // Task<T>: a lazily started coroutine that one other coroutine (or the engine) waits for.
 //
 // Rules for this compiler set (g++ 12 destroys aggregate temporaries in a co_await expression
-// twice): awaiters have a constructor or a trivial destructor, which await_transform checks; no
-// lambda inside a co_await expression; parameters by value, span or reference to something that
-// outlives the call. A frame that is suspended in an operation is never destroyed: abort makes
-// the operation resume with an error, and the coroutine runs to its end.
+// twice): awaiters have a constructor or a trivial destructor, see SafeAwaiter; no lambda inside a
+// co_await expression; parameters by value, span or reference to something that outlives the call.
+// A frame that is suspended in an operation is never destroyed: abort makes the operation resume
+// with an error, and the coroutine runs to its end. Promises have no await_transform: with one,
+// this compiler builds every awaiter twice and moves it: some 7 % of a short call.
 #pragma once
 
 #include <coroutine>
@@ -26,6 +27,10 @@ struct Join {
   std::size_t remaining = 0;
   std::coroutine_handle<> waiter;
 };
+
+// What an awaiter must be; asserted beside those that have members with destructors.
+template <class Awaiter>
+concept SafeAwaiter = !std::is_aggregate_v<Awaiter> || std::is_trivially_destructible_v<Awaiter>;
 
 template <class T>
 class [[nodiscard]] Task;
@@ -57,14 +62,6 @@ class PromiseBase {
     void await_resume() const noexcept {}
   };
   FinalAwaiter final_suspend() noexcept { return {}; }
-
-  template <class Awaitable>
-  decltype(auto) await_transform(Awaitable&& awaitable) {
-    using Bare = std::remove_cvref_t<Awaitable>;
-    static_assert(!std::is_aggregate_v<Bare> || std::is_trivially_destructible_v<Bare>,
-                  "g++ 12 destroys aggregate awaiters twice: give it a constructor");
-    return std::forward<Awaitable>(awaitable);
-  }
 
   void set_continuation(std::coroutine_handle<> handle) { continuation_ = handle; }
   void set_join(Join& join) { join_ = &join; }
@@ -170,6 +167,8 @@ class [[nodiscard]] WhenAll {
   std::span<Task<Error>> children_;
   Join join_;
 };
+
+static_assert(SafeAwaiter<WhenAll> && SafeAwaiter<Task<Error>::Awaiter>);
 
 inline WhenAll when_all(std::span<Task<Error>> children) { return WhenAll(children); }
 

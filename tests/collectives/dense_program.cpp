@@ -23,11 +23,22 @@ constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 6
 
 std::string describe(const DenseCase& c) {
   return fmt::format(
-      "{} {}: {} ranks, {} x {}, {}, root {}, {}, shift {}, chunks of {} bytes, {} lanes, seed {}",
+      "{} {}: {} ranks, {} x {}, {}, root {}, {}, shift {}, chunks of {} bytes, {} lanes, seed {}, "
+      "order {}",
       name_of(c.algorithm->collective), c.algorithm->name, c.ranks, c.count, name_of(c.type),
       c.premultiplied ? "premultiplied sum" : name_of(c.op), c.root,
       c.in_place ? "in place" : "out of place", c.shift, c.tuning.chunk_bytes, c.tuning.lanes,
-      c.seed);
+      c.seed, c.order);
+}
+
+RankOrder random_order(int ranks, std::uint64_t seed) {
+  std::vector<int> order;
+  for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+  std::sort(order.begin(), order.end(), [=](int a, int b) {
+    return random_bits(seed, static_cast<std::uint64_t>(a), 0) <
+           random_bits(seed, static_cast<std::uint64_t>(b), 0);
+  });
+  return RankOrder(std::move(order));
 }
 
 void FreeBuffer::operator()(std::byte* memory) const {
@@ -103,8 +114,10 @@ CollectiveArgs DenseProgram::args(int rank) {
 }
 
 Task<Error> DenseProgram::start(Call& call, int rank) {
-  if (case_.premultiplied) return run_premultiplied(call, args(rank), *case_.algorithm);
-  return case_.algorithm->run(call, args(rank));
+  CollectiveArgs placed = args(rank);
+  placed.root = call.place_of(placed.root);
+  if (case_.premultiplied) return run_premultiplied(call, placed, *case_.algorithm);
+  return case_.algorithm->run(call, placed);
 }
 
 // What is moved is random bits; what is added are integers of any value, or floats whose sums and
@@ -268,6 +281,7 @@ std::string DenseProgram::check() const {
 std::string run_case(const DenseCase& c, SimConfig config) {
   config.ranks = c.ranks;
   World world(std::move(config));
+  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
   DenseProgram program(c);
   auto task = [&](Call& call, int rank) { return program.start(call, rank); };
   std::string failure;

@@ -27,7 +27,11 @@ struct DenseCase {
   std::size_t shift = 0;  // the buffers' distance from an aligned address
   Tuning tuning{64, 1};
   std::uint64_t seed = 1;
+  std::uint64_t order = 0;  // the seed of the order in which ranks are walked; 0: by rank
 };
+
+// A permutation of so many ranks.
+RankOrder random_order(int ranks, std::uint64_t seed);
 
 std::string describe(const DenseCase& c);
 

@@ -22,6 +22,7 @@ struct SparseCase {
   std::vector<std::size_t> counts = {1000};  // of the tensors of one call
   std::string spec = "topk:density=0.1";
   bool average = false;
+  bool integers = false;  // gradients whose sums are exact in any order
   std::uint64_t seed = 1;
   std::size_t chunk_bytes = std::size_t{64} << 10;
 };
@@ -65,6 +66,7 @@ class SparseProgram {
               random_bits(case_.seed + 1000 * step + 100 * t, static_cast<std::uint64_t>(r), i);
           const float u = static_cast<float>(bits & 0xffffff) / float(1 << 24) - 0.5f;
           gradient[i] = bits >> 60 == 0 ? 0.0f : u * std::fabs(u) * (1 + 0.1f * float(step % 3));
+          if (case_.integers) gradient[i] = std::round(1000 * gradient[i]);
         }
       }
     }

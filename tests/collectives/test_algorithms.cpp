@@ -167,12 +167,15 @@ TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
     if (collective == Collective::point_to_point || collective == Collective::split) continue;
     for (const int ranks : {2, 3, 8, 9, 32, 33, 4096}) {
       for (std::size_t bytes = 0; bytes <= std::size_t{1} << 30; bytes = bytes * 2 + 1) {
-        const Shape shape{ranks, bytes, {}};
-        const Algorithm& chosen = default_algorithm(shape, collective);
-        REQUIRE(chosen.collective == collective);
-        const double seconds = chosen.cost(shape, {1e-6, 1e-10, 1e-11});
-        REQUIRE(seconds >= 0);
-        REQUIRE(seconds < 1e5);
+        for (const bool crowded : {false, true}) {
+          const Shape shape{ranks, bytes, {}, crowded, crowded};
+          const Algorithm& chosen = default_algorithm(shape, collective);
+          REQUIRE(chosen.collective == collective);
+          REQUIRE(ranks <= chosen.ranks_max);
+          const double seconds = chosen.cost(shape, {1e-6, 1e-10, 1e-11});
+          REQUIRE(seconds >= 0);
+          REQUIRE(seconds < 1e5);
+        }
       }
     }
   }

@@ -142,7 +142,7 @@ void check_tree(TreeNode (*tree)(int, int), int ranks, int height) {
 
 TEST_CASE("trees reach everybody in few steps", "[patterns]") {
   for (int ranks = 1; ranks <= 130; ++ranks) {
-    check_tree(heap_tree, ranks, ceil_log2(ranks + 1));
+    check_tree(pre_order_tree, ranks, ceil_log2(ranks + 1));
     check_tree(in_order_tree, ranks, ceil_log2(ranks) + 1);
     check_tree(turned_tree, ranks, ceil_log2(ranks) + 1);
   }

@@ -79,6 +79,38 @@ TEST_CASE("top-k in several parcels, streamed while it selects", "[sparse]") {
   CHECK(run_beside_reference(c, 6) == "");
 }
 
+TEST_CASE("top-k lists round a ring", "[sparse]") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {3, 0, 100000};
+    c.spec = "topk:density=0.01,exchange=ring";
+    CHECK(run_beside_reference(c, 3) == "");
+  }
+}
+
+TEST_CASE("sums of top-k lists by shares of the indices", "[sparse]") {
+  for (int ranks = 1; ranks <= 9; ++ranks) {
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {3, 0, 100000};
+    c.spec = "topk:density=0.01,exchange=split";
+    CHECK(run_beside_reference(c, 3) == "");
+  }
+}
+
+// Whose sums meet in another order: integers are exact in any.
+TEST_CASE("sums of top-k lists by recursive doubling", "[sparse]") {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {3, 0, 10000};
+    c.spec = "topk:density=0.01,exchange=recursive-doubling";
+    c.integers = true;
+    CHECK(run_beside_reference(c, 3) == "");
+  }
+}
+
 TEST_CASE("many tensors in one top-k call", "[sparse]") {
   SparseCase c;
   c.ranks = 4;

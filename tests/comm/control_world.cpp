@@ -11,8 +11,8 @@ constexpr std::uint64_t patience_ns = 1'000 * ms;
 
 }  // namespace
 
-ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s)
-    : random_(seed), seats_(static_cast<std::size_t>(ranks)) {
+ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s, Host host)
+    : host_(std::move(host)), random_(seed), seats_(static_cast<std::size_t>(ranks)) {
   for (int rank = 0; rank < ranks; ++rank) {
     Seat& seat = seats_[at(rank)];
     ControlOptions options;
@@ -24,18 +24,19 @@ ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double tim
     seat.plane = std::make_unique<ControlPlane>(options, *seat.wire);
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    plane(rank).start(now_ns_);
+    plane(rank).start(now_ns());
     schedule(delay(), [this, rank] { turn(rank); });
   }
 }
 
 void ControlWorld::schedule(std::uint64_t delay_ns, std::function<void()> run) {
+  if (host_.after) return host_.after(delay_ns, std::move(run));
   events_.push({now_ns_ + delay_ns, events_made_++, std::move(run)});
 }
 
 void ControlWorld::at_ms(double after_ms, std::function<void()> action) {
   const auto at_ns = static_cast<std::uint64_t>(after_ms * double(ms));
-  schedule(at_ns > now_ns_ ? at_ns - now_ns_ : 0, std::move(action));
+  schedule(at_ns > now_ns() ? at_ns - now_ns() : 0, std::move(action));
 }
 
 // Mostly short; now and then somebody is late.
@@ -59,13 +60,13 @@ void ControlWorld::run_until_ms(double until_ms) {
 
 void ControlWorld::turn(int rank) {
   if (fate(rank) == Fate::dead || fate(rank) == Fate::left) return;
-  if (hears(rank)) plane(rank).turn(now_ns_);
+  if (hears(rank)) plane(rank).turn(now_ns());
   schedule(100 * ms, [this, rank] { turn(rank); });
 }
 
 void ControlWorld::turn_soon(int rank) {
   schedule(1 + delay() / 8, [this, rank] {
-    if (hears(rank)) plane(rank).turn(now_ns_);
+    if (hears(rank)) plane(rank).turn(now_ns());
   });
 }
 
@@ -87,14 +88,14 @@ void ControlWorld::kill(int rank) {
 void ControlWorld::leave(int rank) {
   if (fate(rank) != Fate::lives) return;
   seats_[at(rank)].fate = Fate::leaving;
-  seats_[at(rank)].leaves_since_ns = now_ns_;
+  seats_[at(rank)].leaves_since_ns = now_ns();
   try_to_leave(rank);
 }
 
 void ControlWorld::try_to_leave(int rank) {
   Seat& seat = seats_[at(rank)];
   if (seat.fate != Fate::leaving) return;
-  const std::uint64_t took = now_ns_ - seat.leaves_since_ns;
+  const std::uint64_t took = now_ns() - seat.leaves_since_ns;
   if (!seat.plane->try_to_leave() && took < patience_ns) {
     return schedule(ms, [this, rank] { try_to_leave(rank); });
   }
@@ -139,8 +140,8 @@ void ControlWorld::hang_up(int from, int to) {
 
 void ControlWorld::post(const Link& link, int to, Message message) {
   std::uint64_t& last = link->last_ns[to == link->high];
-  last = std::max(last + 1, now_ns_ + delay());
-  schedule(last - now_ns_,
+  last = std::max(last + 1, now_ns() + delay());
+  schedule(last - now_ns(),
            [this, link, to, message = std::move(message)] { arrive(link, to, message); });
 }
 

@@ -41,14 +41,21 @@ class ControlWorld {
  public:
   enum class Fate { lives, stopped, dead, leaving, left };
 
-  ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s = 0);
+  // Another simulation, whose events and clock are used instead of an own queue: nothing else
+  // runs these then, run_until_ms() included.
+  struct Host {
+    std::function<std::uint64_t()> now_ns;
+    std::function<void(std::uint64_t delay_ns, std::function<void()> run)> after;
+  };
+
+  ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s = 0, Host host = {});
 
   std::mt19937_64& random() { return random_; }
   int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
   ControlPlane& plane(int rank) { return *seats_[at(rank)].plane; }
   Fate fate(int rank) const { return seats_[at(rank)].fate; }
   int ranks() const { return static_cast<int>(seats_.size()); }
-  std::uint64_t now_ns() const { return now_ns_; }
+  std::uint64_t now_ns() const { return host_.now_ns ? host_.now_ns() : now_ns_; }
   // How long the last orderly departure took.
   std::uint64_t longest_leave_ns() const { return longest_leave_ns_; }
 
@@ -57,6 +64,8 @@ class ControlWorld {
   void stop(int rank) { seats_[at(rank)].fate = Fate::stopped; }
   void leave(int rank);
   void run_until_ms(double ms);
+  // The rank's thread is woken, as by a call of its own.
+  void turn_soon(int rank);
 
  private:
   struct Message {
@@ -113,10 +122,10 @@ class ControlWorld {
   void post(const Link& link, int to, Message message);
   void arrive(const Link& link, int to, const Message& message);
   void turn(int rank);
-  void turn_soon(int rank);
   void try_to_leave(int rank);
   void close_all(int rank, Message::What how);
 
+  const Host host_;
   std::mt19937_64 random_;
   std::vector<Seat> seats_;
   std::priority_queue<Event> events_;

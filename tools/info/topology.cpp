@@ -4,6 +4,9 @@
 #include <hwloc.h>
 
 #include <memory>
+#include <vector>
+
+#include "comm/topology.hpp"
 
 namespace pith_info {
 
@@ -70,6 +73,43 @@ std::string allowed_cpus(hwloc_topology_t topology) {
   return text;
 }
 
+std::string level_text(const char* name, int lowest_cpu) {
+  return lowest_cpu == pith::Locality::unknown ? fmt::format("{} not certain", name)
+                                               : fmt::format("{} of CPU {}", name, lowest_cpu);
+}
+
+// As a rank that starts with our binding would tell the others.
+std::string own_place() {
+  const pith::Locality at = pith::own_locality();
+  return fmt::format("host {}, {}, {}, {}, {}", at.host.empty() ? "not known" : at.host,
+                     level_text("package", at.package), level_text("NUMA node", at.numa_node),
+                     level_text("L3", at.cache), level_text("core", at.core));
+}
+
+// Of one rank a core, dealt round over the packages as launchers do with --map-by socket.
+std::string walking_order(hwloc_topology_t topology) {
+  const pith::Topology machine;
+  std::vector<pith::Locality> ranks;
+  const int packages = count(topology, HWLOC_OBJ_PACKAGE);
+  const int cores = count(topology, HWLOC_OBJ_CORE);
+  for (int turn = 0; turn < cores; ++turn) {
+    for (int p = 0; p < packages; ++p) {
+      const hwloc_obj_t package =
+          hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, static_cast<unsigned>(p));
+      const hwloc_obj_t core = hwloc_get_obj_inside_cpuset_by_type(
+          topology, package->cpuset, HWLOC_OBJ_CORE, static_cast<unsigned>(turn));
+      if (core) ranks.push_back(machine.locate(std::vector{hwloc_bitmap_first(core->cpuset)}));
+    }
+  }
+  if (ranks.size() < 2) return "of one rank a core: nothing to choose";
+  pith::RankGroups host(ranks.size());
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) host.join(0, rank);
+  const pith::RankOrder order = pith::order_by_locality(ranks, host);
+  if (order.by_rank()) return "of one rank a core, dealt over the sockets: by rank";
+  return fmt::format("of one rank a core, dealt over the sockets: {}",
+                     fmt::join(order.ranks(), " "));
+}
+
 }  // namespace
 
 std::string topology() {
@@ -91,6 +131,8 @@ std::string topology() {
   }
   if (!any) text += "shared caches  none, or not known here\n";
   text += fmt::format("allowed CPUs   {}\n", allowed_cpus(made));
+  text += fmt::format("this place     {}\n", own_place());
+  text += fmt::format("order          {}\n", walking_order(made));
   return text;
 }
 

@@ -1,0 +1,18 @@
+// PITH_ALGO, read: "allreduce:ring,broadcast:chain" forces these algorithms.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "collectives/algorithm.hpp"
+#include "core/error.hpp"
+
+namespace pith {
+
+// By collective; null: the library chooses.
+using ForcedAlgorithms = std::array<const Algorithm*, collective_count>;
+
+// The error names what is unknown, or serves fewer ranks than these, and what is known.
+Expected<ForcedAlgorithms> read_algorithm_rule(std::string_view text, int ranks);
+
+}  // namespace pith

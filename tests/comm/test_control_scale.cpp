@@ -1,0 +1,141 @@
+// The control plane in virtual time: how long things take, with a rank that stops and with a
+// thousand ranks.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "catch.hpp"
+#include "control_world.hpp"
+
+using namespace pith;
+using namespace pith::test;
+
+namespace {
+
+constexpr CommKey comm = 7;
+using Need = ControlPlane::Need;
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+std::vector<int> all_ranks(const ControlWorld& world) {
+  std::vector<int> all(at(world.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Every rank but one is in a call that waits for that one, from the beginning.
+class Waiting {
+ public:
+  Waiting(ControlWorld& world, int stopped) : world_(world), watchers_(at(world.ranks())) {
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      RecordingWatcher& watcher = watchers_[at(rank)];
+      world.plane(rank).add(comm, all_ranks(world), watcher);
+      if (rank == stopped) continue;
+      watcher.calls[1] = {1, 99, "pithAllReduce of 10 float32, sum"};
+      watcher.stall = Stall{watcher.calls[1], 0, stopped};
+    }
+    go_on();
+  }
+  RecordingWatcher& of(int rank) { return watchers_[at(rank)]; }
+
+ private:
+  void go_on() {
+    const double now_ms = static_cast<double>(world_.now_ns()) / 1e6;
+    for (RecordingWatcher& watcher : watchers_) {
+      if (watcher.stall) watcher.stall->seconds = now_ms / 1e3;
+    }
+    world_.at_ms(now_ms + 50, [this] { go_on(); });
+  }
+
+  ControlWorld& world_;
+  std::vector<RecordingWatcher> watchers_;
+};
+
+// How many ranks that live do not know exactly these dead.
+int ignorant(ControlWorld& world, const std::vector<int>& dead) {
+  int count = 0;
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    if (world.fate(rank) != ControlWorld::Fate::lives) continue;
+    count += world.plane(rank).dead() != dead;
+  }
+  return count;
+}
+
+// All that live take part; counts those that got a result with as many blobs.
+class Round {
+ public:
+  Round(ControlWorld& world, std::uint32_t round, Need need) {
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      if (world.fate(rank) != ControlWorld::Fate::lives) continue;
+      world.plane(rank).gather({comm, round}, need, all_ranks(world), "x",
+                               [this](const GatherResult& result) {
+                                 ++ended_;
+                                 least_ = std::min(least_, result.blobs.size());
+                               });
+    }
+  }
+  int ended() const { return ended_; }
+  std::size_t least() const { return least_; }
+
+ private:
+  int ended_ = 0;
+  std::size_t least_ = ~std::size_t{0};
+};
+
+}  // namespace
+
+TEST_CASE("a rank stops: the others say so and then give up, in time", "[control][scale]") {
+  constexpr double timeout_s = 20;
+  // The root, a rank between it and others, and a leaf of the tree.
+  for (const int stopped : {0, 1, 7}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      ControlWorld world(8, 2, seed, timeout_s);
+      Waiting waiting(world, stopped);
+      world.run_until_ms(200);
+      world.stop(stopped);
+      world.run_until_ms(9'500);
+      for (int rank = 0; rank < 8; ++rank) CHECK(waiting.of(rank).warnings == 0);
+      world.run_until_ms(10'500);
+      for (int rank = 0; rank < 8; ++rank) {
+        if (rank != stopped) CHECK(waiting.of(rank).warnings == 1);
+      }
+      world.run_until_ms(timeout_s * 1e3 - 500);
+      for (int rank = 0; rank < 8; ++rank) CHECK(waiting.of(rank).revoked.empty());
+      world.run_until_ms(timeout_s * 1e3 + 5'000);
+      for (int rank = 0; rank < 8; ++rank) {
+        if (rank == stopped) continue;
+        INFO("rank " << stopped << " stopped, seed " << seed << ", rank " << rank);
+        REQUIRE(waiting.of(rank).revoked.size() == 1);
+        const Error& error = waiting.of(rank).revoked[0];
+        INFO(error.message());
+        CHECK(error.code() == Code::remote);
+        CHECK(error.rank() == stopped);
+        CHECK(world.plane(rank).dead().empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "[control][scale]") {
+  constexpr int ranks = 1000;
+  ControlWorld world(ranks, 32, 1);
+  const Round first(world, 0, Need::all);
+  world.run_until_ms(600);
+  CHECK(first.ended() == ranks);
+  CHECK(first.least() == ranks);
+
+  world.kill(1);  // between the root and 32 others
+  world.run_until_ms(1'600);
+  CHECK(ignorant(world, {1}) == 0);
+
+  // In the middle of an agreement.
+  const Round second(world, 1, Need::live);
+  world.run_until_ms(1'605);
+  world.kill(0);
+  world.run_until_ms(2'605);
+  CHECK(ignorant(world, {0, 1}) == 0);
+  CHECK(world.plane(2).parent() == -1);
+  world.run_until_ms(4'000);
+  CHECK(second.ended() >= ranks - 2);
+  CHECK(second.least() >= ranks - 2);
+}

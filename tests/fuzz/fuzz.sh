@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# fuzz.sh PROGRAM SECONDS: fuzzes from the program's own seeds and what earlier runs have found,
+# which is kept beside the program. What fails is written there too; PROGRAM FILE runs it again.
+set -euo pipefail
+program=$1
+seconds=$2
+corpus=$program.corpus
+mkdir -p "$corpus"
+"$program" --seeds "$corpus"
+exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 \
+  -print_final_stats=1 -artifact_prefix="$program." "$corpus"
