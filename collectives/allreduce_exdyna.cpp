@@ -123,13 +123,6 @@ bool take(Call& call, const ExclusiveElection& election, Compressor& compressor,
   return false;
 }
 
-bool found_nonfinite(const SparseCall& args) {
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.compressor->stats.nonfinite > 0) return true;
-  }
-  return false;
-}
-
 // The last value of a round is no element's: it is one where a rank has found something that is
 // not finite, so that all ranks learn it from the sum.
 void put_flag(std::byte* value, DType type, bool flag) {

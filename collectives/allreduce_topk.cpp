@@ -12,11 +12,10 @@
 // error-feedback scheme is that of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass
 // selection ours.
 #include <array>
-#include <new>
 
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
-#include "compress/topk_selector.hpp"
+#include "collectives/selectors.hpp"
 
 namespace pith {
 
@@ -24,32 +23,6 @@ namespace {
 
 constexpr std::uint16_t list_lane = 0;
 constexpr std::size_t whole = ~std::size_t{0};
-
-// One selector per tensor, in scratch memory.
-class Selectors {
- public:
-  Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : memory_(call.host_compute(), tensors.size() * sizeof(TopkSelector)) {
-    for (const CompressedTensor& tensor : tensors) {
-      const double density = tensor.compressor->spec().density;
-      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(),
-                                         elected_of(density, tensor.count), streams);
-      ++size_;
-    }
-  }
-  Selectors(const Selectors&) = delete;
-  Selectors& operator=(const Selectors&) = delete;
-  ~Selectors() {
-    for (std::size_t i = 0; i < size_; ++i) begin()[i].~TopkSelector();
-  }
-  TopkSelector& operator[](std::size_t i) { return begin()[i]; }
-
- private:
-  TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
-
-  Scratch memory_;
-  std::size_t size_ = 0;
-};
 
 struct Gathering {
   SparseCall args;

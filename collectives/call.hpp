@@ -69,6 +69,12 @@ class Call {
  public:
   Call(const CallContext& context, std::uint32_t number, std::uint64_t digest)
       : context_(context), number_(number), digest_(digest) {}
+  // The same call for a part of it whose messages have lanes of their own, from this one on.
+  Call(const Call& whole, std::uint16_t first_lane)
+      : context_(whole.context_),
+        number_(whole.number_),
+        digest_(whole.digest_),
+        first_lane_(static_cast<std::uint16_t>(whole.first_lane_ + first_lane)) {}
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -139,16 +145,21 @@ class Call {
   void prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const;
 
  private:
+  std::uint16_t lane_of(std::uint16_t lane) const {
+    return static_cast<std::uint16_t>(first_lane_ + lane);
+  }
+
   const CallContext& context_;
   std::uint32_t number_;
   std::uint64_t digest_;
+  std::uint16_t first_lane_ = 0;
 };
 
 inline void Call::prepare(Receive& receive, int from, std::uint16_t lane,
                           std::uint32_t step) const {
   receive.comm = context_.comm;
   receive.peer = route(from).peer;
-  receive.tag = {context_.comm->id, number_, step, lane};
+  receive.tag = {context_.comm->id, number_, step, lane_of(lane)};
   receive.digest = digest_;
 }
 
@@ -159,7 +170,7 @@ inline void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t 
   send.header.comm = context_.comm->id;
   send.header.call = number_;
   send.header.step = step;
-  send.header.lane = lane;
+  send.header.lane = lane_of(lane);
   send.header.length = static_cast<std::uint32_t>(data.size);
   send.header.digest = digest_;
   send.data = data.data;

@@ -1,10 +1,12 @@
 #include "collectives/compressed.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/result_writer.hpp"
+#include "core/clock.hpp"
 #include "core/mix.hpp"
 
 namespace pith {
@@ -15,13 +17,25 @@ void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks
   Compressor& compressor = *tensor.compressor;
   compressor.shape(tensor.count, tensor.type);
   compressor.begin(call, {tensor.send, tensor.type});
+  compressor.stats.algorithm = name_of(compressor.spec().scheme);
   for (PairList& list : compressor.received(ranks)) list.begin(compressor.spec().values);
 }
 
-Task<Error> run_scheme(Call& call, const SparseCall& args) {
+Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
+  if (dense) return allreduce_dense(call, args);
+  if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
   const Scheme scheme = args.spec().scheme;
   if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
-  return allreduce_topk(call, args);
+  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
+  const Exchange exchange = args.spec().exchange;
+  const bool direct = exchange == Exchange::automatic || exchange == Exchange::direct;
+  return direct ? allreduce_topk(call, args) : allreduce_topk_whole(call, args);
+}
+
+// All of it on ranks that agree on the arguments.
+bool is_dense(const Call& call, const Spec& spec, std::size_t all) {
+  if (spec.scheme == Scheme::none) return true;
+  return spec.sparse() && spec.may_bypass && is_faster_dense(spec, all, call.size(), call.views());
 }
 
 void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, std::size_t all) {
@@ -30,6 +44,17 @@ void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, 
     CompressorStats& stats = tensor.compressor->stats;
     stats.bytes_sent = static_cast<std::uint64_t>(share * double(traffic.sent));
     stats.bytes_received = static_cast<std::uint64_t>(share * double(traffic.received));
+  }
+}
+
+// Of the whole call, which its tensors share.
+void share_times(double total, std::span<CompressedTensor> tensors) {
+  double select = 0;
+  for (const CompressedTensor& tensor : tensors) select += tensor.compressor->stats.select_seconds;
+  for (const CompressedTensor& tensor : tensors) {
+    CompressorStats& stats = tensor.compressor->stats;
+    stats.total_seconds = total;
+    stats.exchange_seconds = std::max(total - select, 0.0);
   }
 }
 
@@ -60,6 +85,7 @@ void deliver_nan(Call& call, const SparseCall& args) {
 
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors,
                                  const Tuning& tuning) {
+  const std::uint64_t begun_ns = monotonic_ns();
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) {
     begin(tensor, call.number(), static_cast<std::size_t>(call.size()));
@@ -67,9 +93,12 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   }
   Traffic traffic;
   Error refused;
-  SparseCall args{tensors, tuning.chunk_bytes, 0, &traffic, &refused};
-  args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
-  Error error = co_await run_scheme(call, args);
+  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused};
+  if (args.spec().sparse()) {
+    args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
+  }
+  Error error = call.comm().revoked;
+  if (!error) error = co_await run_scheme(call, args, is_dense(call, args.spec(), all));
   for (const CompressedTensor& tensor : tensors) {
     if (error) {
       tensor.compressor->fail(call.host_compute());
@@ -78,13 +107,46 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
     }
   }
   share_traffic(traffic, tensors, all);
+  share_times(double(monotonic_ns() - begun_ns) * 1e-9, tensors);
   co_return error ? error : refused;
+}
+
+// A pass over the vector costs what memory takes; a pair costs on every rank that adds it up. The
+// figures are those of common hosts: cores of some GB/s, a network of 10 Gbit/s.
+bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
+  struct Pace {
+    double message, byte;  // seconds
+  };
+  constexpr Pace over_memory{1e-6, 0.2e-9};
+  constexpr Pace over_wire{20e-6, 0.8e-9};
+  constexpr double select_element = 0.5e-9;
+  constexpr double write_element = 0.3e-9;
+  constexpr double pair = 8e-9;
+  constexpr double pair_bytes = 6;
+  if (ranks == 1 || count == 0) return false;
+  const Pace pace = views ? over_memory : over_wire;
+  const double n = double(count);
+  const double k = double(elected_of(spec.density, count));
+  const double others = ranks - 1;
+  const double lists = spec.scheme == Scheme::topk ? others : 2;
+  const double sparse = 2 * others * pace.message + lists * k * pair_bytes * pace.byte +
+                        (lists + 1) * k * pair + n * (select_element + write_element);
+  const double rounds = 2 * std::ceil(std::log2(double(ranks)));
+  const double dense = rounds * pace.message + 2 * others / ranks * 4 * n * pace.byte +
+                       n * (select_element + write_element);
+  return dense < sparse;
 }
 
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {
   for (const CompressedTensor& tensor : tensors) {
     begin(tensor, number, 1);
     tensor.compressor->fail(host);
+  }
+}
+
+void take_back(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {
+  for (const CompressedTensor& tensor : tensors) {
+    tensor.compressor->return_after(host, number - 1);
   }
 }
 

@@ -37,8 +37,13 @@ struct CompressedTensor {
 // the error, their accumulators hold old residual plus gradient then.
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors,
                                  const Tuning& tuning);
+// Whether a call of a sparse scheme that may be dense should be. The same on all ranks: all of it
+// is agreed.
+bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);
 // The call failed before it began: the same for the accumulators.
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
+// The call had ended well when it turned out that ranks were in different ones: the same again.
+void take_back(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
 // What ranks must agree on.
 std::uint64_t digest_of_tensors(std::span<const CompressedTensor> tensors);
 
@@ -54,6 +59,7 @@ struct Traffic {
 // business, and neither is the restoring after errors.
 struct SparseCall {
   std::span<CompressedTensor> tensors;
+  const Tuning* tuning = nullptr;
   std::size_t chunk_bytes = 0;  // of the tuning
   std::size_t parcel = 0;       // elements, see parcels.hpp
   Traffic* traffic = nullptr;
@@ -74,5 +80,9 @@ bool found_nonfinite(const SparseCall& args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
 Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);  // and micro
+Task<Error> allreduce_bf16(Call& call, SparseCall args);
+// The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
+Task<Error> allreduce_dense(Call& call, SparseCall args);
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 
 }  // namespace pith

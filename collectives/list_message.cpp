@@ -14,15 +14,6 @@ constexpr std::size_t most_in_flight = 16;
 constexpr std::byte only_run{1};
 constexpr std::byte next_run{0};
 
-template <class Each>
-void for_each_piece(Pieces pieces, Each each) {
-  for (bool more = !pieces.done(); more;) {
-    const Piece piece = pieces.next();
-    each(piece);
-    more = !piece.ends_parcel;
-  }
-}
-
 Error malformed(Call& call, int from) {
   return call.fail(
       Error(Code::internal, fmt::format("rank {} sent a list that cannot be read", from), from));

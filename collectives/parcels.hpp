@@ -66,4 +66,14 @@ class Pieces {
   std::size_t begin_ = 0;
 };
 
+// Those of one parcel, of which `pieces` is at the first one.
+template <class Each>
+void for_each_piece(Pieces pieces, Each each) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    each(piece);
+    more = !piece.ends_parcel;
+  }
+}
+
 }  // namespace pith

@@ -50,7 +50,8 @@ void sum_segment(Call& call, const ValueSum& sum, Range segment, std::byte* gath
         in[r] = r == call.rank() ? own : gathered + at * unit;
       }
       call.run<SumValuesKernel>({own, in, static_cast<std::size_t>(p), to - from, sum.type,
-                                 part.accumulator, part.indices + (from - begin)});
+                                 part.accumulator,
+                                 part.indices ? part.indices + (from - begin) : nullptr});
     }
     begin += part.count;
   }

@@ -10,7 +10,7 @@ namespace pith {
 
 // Values for consecutive elements of one tensor's list.
 struct ValuePart {
-  float* accumulator = nullptr;  // of the whole vector
+  float* accumulator = nullptr;  // of the whole vector; null: what rounding loses is lost
   const std::uint32_t* indices = nullptr;
   std::size_t count = 0;
 };

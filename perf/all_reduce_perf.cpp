@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
                    {.program = "all_reduce_perf",
                     .name = "allreduce",
                     .has_op = true,
+                    .can_compress = true,
                     .counts = counts,
                     .bus_factor = bus_factor,
                     .expected = expected,

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "frame/compressed_timing.hpp"
 #include "frame/listing.hpp"
 #include "frame/meeting_point.hpp"
 #include "frame/options.hpp"
@@ -62,6 +63,13 @@ Summary run_team(const Program& program, Team& team, std::int64_t resident_befor
   if (team.first_rank() == 0) {
     reporter.emplace(program.options, program.collective.program, program.arguments);
     reporter->start(all);
+  }
+  if (!program.options.compress.empty()) {
+    const Summary summary =
+        CompressedTiming(program.options, team, reporter ? &*reporter : nullptr).run();
+    team.close();
+    if (reporter) reporter->finish(summary, {});
+    return summary;
   }
   Timing timing(program.options, program.collective, team, reporter ? &*reporter : nullptr);
   const Summary summary = timing.run();
@@ -123,6 +131,12 @@ int run_process(const Program& program, const Start& start) {
   return status;
 }
 
+void check_compressible(const Program& program) {
+  if (program.options.compress.empty() || program.collective.can_compress) return;
+  throw std::runtime_error(fmt::format("--compress is {}, but {} has no compressed form",
+                                       program.options.compress, program.collective.name));
+}
+
 void check_root(const Options& options, int ranks) {
   if (options.root < ranks) return;
   throw std::runtime_error(
@@ -131,6 +145,7 @@ void check_root(const Options& options, int ranks) {
 
 int run(const Program& program) {
   const Options& options = program.options;
+  check_compressible(program);
   if (options.ranks == 0) {
     const Start start = start_from_environment();
     check_root(options, ranks_of(options, start));

@@ -269,7 +269,14 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
  * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
  * first. With bypass=auto the library may make a call dense, the residual included, where that is
- * faster.
+ * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
+ *
+ * A compressor is bound to the communicator of its first call: another one is pithInvalidUsage
+ * until pithCompressorReset, or until that one is shrunk, revoked or destroyed. pithCommShrink
+ * undoes, of every compressor that is bound, what pithCommGetLastCompleted does not count: sent
+ * values return to the residual, and the step is that before. One compressor has one call at a
+ * time, also in a group; while a call is in flight all functions below refuse it with
+ * pithInvalidUsage. Calls of one group with the same spec and step become one exchange.
  */
 
 /* Local. The spec is copied. */
@@ -337,7 +344,9 @@ PITH_API pithResult_t pithCompressorScale(pithCompressor_t compressor, float fac
  * and the number on return. */
 PITH_API pithResult_t pithCompressorSave(pithCompressor_t compressor, void* buffer, size_t* bytes);
 /* Adds the residual of a saved state of the same spec; step, threshold and partition are those of
- * the first one loaded. With N' < N ranks, rank r loads those of r, r + N', ... in this order. */
+ * the first one loaded, or the compressor's own where it has called. Bytes that are damaged or
+ * foreign are pithInvalidArgument and change nothing. With N' < N ranks, rank r loads those of r,
+ * r + N', ... in this order. */
 PITH_API pithResult_t pithCompressorLoad(pithCompressor_t compressor, const void* buffer,
                                          size_t bytes);
 

@@ -51,7 +51,8 @@ struct Collective {
   std::string_view name;  // as PITH_ALGO names it
   bool has_op = false;
   bool has_root = false;
-  bool in_place = true;  // false: there is none; the buffers of out of place are used again
+  bool can_compress = false;  // takes --compress
+  bool in_place = true;       // false: there is none; the buffers of out of place are used again
   // What a total of `count` elements makes of the buffers. `unit`: elements in 16 bytes.
   Counts (*counts)(std::size_t count, std::size_t unit, std::size_t ranks);
   double (*bus_factor)(double ranks);

@@ -31,6 +31,7 @@ const char* text_of(bool value) { return value ? "true" : "false"; }
 
 nlohmann::ordered_json number_of(double value) {
   if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return "inf";
   return value;
 }
 
@@ -79,6 +80,10 @@ void JsonFile::configuration(const Options& options, std::span<const RankInfo> r
   config["memory"] = options.registered ? "registered" : "private";
   config["algo"] = options.algo;
   config["transport"] = options.transport;
+  if (!options.compress.empty()) {
+    config["compress"] = options.compress;
+    config["data"] = options.data_folder;
+  }
   config["devices"] = Json::array();
   for (const RankInfo& info : ranks) {
     config["devices"].push_back({{"rank", info.rank},
@@ -105,7 +110,21 @@ void JsonFile::half(const Measured& measured, bool in_place, bool cputime) {
   body["alg_bw"] = number_of(measured.algorithm_bandwidth);
   body["bus_bw"] = number_of(measured.bus_bandwidth);
   body["nwrong"] = measured.wrong ? Json(static_cast<double>(*measured.wrong)) : Json();
+  if (measured.compressed) compression(*measured.compressed, body);
   if (measured.iterations) iterations(*measured.iterations, in_place);
+}
+
+void JsonFile::compression(const Compressed& what, Json& body) {
+  const auto known = [](const std::optional<double>& value) {
+    return value ? number_of(*value) : Json();
+  };
+  body["density"] = number_of(what.density);
+  body["wire_bytes"] = number_of(what.wire_bytes);
+  body["ratio"] = number_of(what.ratio);
+  body["select_us"] = number_of(what.select_us);
+  body["exchange_us"] = number_of(what.exchange_us);
+  body["max_error"] = known(what.largest_error);
+  body["rms_error"] = known(what.rms_error);
 }
 
 void JsonFile::iterations(const IterationTimes& times, bool in_place) {

@@ -33,6 +33,7 @@ class JsonFile {
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   using Json = nlohmann::ordered_json;
 
+  static void compression(const Compressed& what, Json& body);
   void iterations(const IterationTimes& times, bool in_place);
 
   std::string path_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compress/spec.hpp"
 #include "frame/data.hpp"
 
 namespace pith_perf {
@@ -44,10 +45,6 @@ int root_of(const std::string& text) {
     refuse("--root", text, "a rank, or all");
   }
   return root;
-}
-
-std::string not_in_this_version(const std::string& value) {
-  return fmt::format("'{}' is given: not available in this version", value);
 }
 
 std::string only_zero(const std::string& value) {
@@ -138,7 +135,10 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--transport", options.transport, "as PITH_TRANSPORT takes it; list: print them");
   app.add_flag("--resources", options.resources,
                "also report allocations, system calls and scratch memory of each rank");
-  app.add_option("--compress", "a compressor's specification")->check(not_in_this_version);
+  app.add_option("--compress", options.compress,
+                 "time compressed calls: a specification as topk:density=0.01 (all_reduce_perf)");
+  app.add_option("--data", options.data_folder,
+                 "with --compress: folder of raw *.f32 and *.f16 gradients");
 }
 
 // Flags of nccl-tests about devices: taken so that its command lines work here.
@@ -149,6 +149,31 @@ void add_device_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("-G,--cudagraph", raw.unused, "only 0")->check(only_zero);
   app.add_option("-D,--device_implementation", raw.unused, "only 0")->check(only_zero);
   app.add_option("-M", raw.unused, "only 0")->check(only_zero);
+}
+
+// What compressed calls cannot do is refused before any rank starts.
+void check_compression(const Options& options) {
+  if (options.compress.empty()) {
+    if (!options.data_folder.empty()) refuse("--data", options.data_folder, "--compress with it");
+    return;
+  }
+  const pith::Expected<pith::Spec> spec = pith::Spec::parse(options.compress);
+  if (!spec) throw CLI::ValidationError("--compress", spec.error().message());
+  for (const pithDataType_t type : options.types) {
+    if (type == pithFloat32 || type == pithFloat16 || type == pithBfloat16) continue;
+    refuse("--datatype", std::string(type_names[type]), "float, half or bfloat16 with --compress");
+  }
+  for (const pithRedOp_t op : options.ops) {
+    if (op == pithSum || op == pithAvg) continue;
+    refuse("--op", std::string(op_names[op]), "sum or avg with --compress");
+  }
+  if (options.agg_iters != 1) {
+    refuse("--agg_iters", std::to_string(options.agg_iters), "1 with --compress");
+  }
+  if (options.unalign != 0) {
+    refuse("--unalign", std::to_string(options.unalign), "0 with --compress");
+  }
+  if (options.resources) refuse("--resources", "it", "no --compress with it");
 }
 
 }  // namespace
@@ -211,6 +236,7 @@ void finish_options(Options& options, const RawOptions& raw) {
   if (all > ranks_most) {
     refuse("--ranks", std::to_string(all), fmt::format("at most {} with -t and -g", ranks_most));
   }
+  check_compression(options);
 }
 
 }  // namespace pith_perf

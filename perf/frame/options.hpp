@@ -48,6 +48,8 @@ struct Options {
   int per_iter_skip = 0;
   std::string algo;
   std::string transport;
+  std::string compress;     // a compressor's specification; empty: dense
+  std::string data_folder;  // of the gradients that are compressed; empty: made up
 };
 
 // What the flags set, before it is understood.

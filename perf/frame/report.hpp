@@ -29,6 +29,17 @@ struct Line {
   int root = -1;
 };
 
+// What --compress adds to a half: means over calls and ranks.
+struct Compressed {
+  double density = 0;     // distinct elements that moved / all
+  double wire_bytes = 0;  // sent by a rank in a call
+  double ratio = 0;       // what a dense ring sends in float32 / wire_bytes
+  double select_us = 0;   // as the library tells; 0 where it does not
+  double exchange_us = 0;
+  std::optional<double> largest_error;  // against what was expected; nothing: not checked
+  std::optional<double> rms_error;
+};
+
 // Its half: out of place or in place.
 struct Measured {
   double time_us = 0;
@@ -36,6 +47,7 @@ struct Measured {
   double bus_bandwidth = 0;
   std::optional<std::int64_t> wrong;  // elements; nothing: not checked
   std::optional<IterationTimes> iterations = std::nullopt;
+  std::optional<Compressed> compressed = std::nullopt;
 };
 
 struct Summary {

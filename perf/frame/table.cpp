@@ -21,6 +21,16 @@ std::string column_line(const std::array<std::string_view, 5>& first,
   return text + fmt::format(" {:>{}}\n", stamp, stamp.empty() ? 0 : 19);
 }
 
+std::string compression_columns(const Compressed& what) {
+  const auto error = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:7.1e}", *value) : "    N/A";
+  };
+  return fmt::format("  {:7.5f}  {}  {}  {}  {}", what.density,
+                     what.wire_bytes < 1e7 ? fmt::format("{:7.0f}", what.wire_bytes)
+                                           : fmt::format("{:7.1e}", what.wire_bytes),
+                     number(what.ratio, 7), error(what.largest_error), error(what.rms_error));
+}
+
 }  // namespace
 
 std::string number(double value, int width) {
@@ -65,6 +75,10 @@ std::string heading(const Options& options, std::string_view program, int versio
     text += " \n";
   }
   if (options.parallel_init) text += "# Parallel Init Enabled: threads join concurrently \n";
+  if (!options.compress.empty()) {
+    text += fmt::format("# Compressor: {}; gradients: {}\n", options.compress,
+                        options.data_folder.empty() ? "made up" : options.data_folder);
+  }
   return text + fmt::format("# Memory: host, {}; transport: {}; algorithm: {}\n#\n",
                             options.registered ? "registered" : "private",
                             options.transport.empty() ? "own choice" : options.transport,
@@ -86,6 +100,11 @@ std::string column_names(const Options& options) {
   std::vector<std::string> names = {time, "algbw", "busbw", "#wrong"};
   std::vector<std::string> units = {"(us)", "(GB/s)", "(GB/s)", ""};
   std::string heads = "           out-of-place                       in-place          ";
+  if (!options.compress.empty()) {
+    names.insert(names.end(), {"density", "wire", "ratio", "maxerr", "rmserr"});
+    units.insert(units.end(), {"", "(B)", "", "", ""});
+    heads = "                           out-of-place" + std::string(51, ' ') + "in-place";
+  }
   if (options.per_iter_timing) {
     names.insert(names.end(), {"i_min", "i_max", "i_p99", "i_cv%"});
     units.insert(units.end(), {"(us)", "(us)", "(us)", "(%)"});
@@ -109,6 +128,7 @@ std::string half(const Measured& measured) {
   std::string text = fmt::format("  {}  {}  {}  {}", number(measured.time_us, 7),
                                  number(measured.algorithm_bandwidth, 6),
                                  number(measured.bus_bandwidth, 6), wrong);
+  if (measured.compressed) text += compression_columns(*measured.compressed);
   if (!measured.iterations) return text;
   const IterationTimes& times = *measured.iterations;
   for (const double value : {times.min, times.max, times.p99, times.deviation_percent()}) {

@@ -1,11 +1,41 @@
-// The handle of a compressor in the C API.
+// The handle of a compressor in the C API, and who may use it.
 #pragma once
 
 #include <memory>
 
+#include "comm/communicator.hpp"
 #include "compress/compressor.hpp"
 #include "pith/pith.h"
 
 struct pithCompressor {
   std::shared_ptr<pith::Compressor> state;  // shared with calls in flight
 };
+
+namespace pith::api {
+
+// Holds a compressor for the length of a scope, so that no call touches it meanwhile.
+class Claim {
+ public:
+  Claim(const char* function, Compressor& compressor);
+  ~Claim();
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  // Set where a call that has not ended holds it.
+  const Error& error() const { return error_; }
+  // Somebody else lets go of it.
+  void keep() { compressor_ = nullptr; }
+
+ private:
+  Compressor* compressor_;
+  Error error_;
+};
+
+// Error where a call that has not ended holds it.
+Error check_free(const char* function, const Compressor& compressor);
+// Error where the compressor belongs to another communicator that still takes calls.
+Error check_binding(const char* function, const Compressor& compressor, const Communicator& comm);
+// Its first call on this communicator: numbers of calls are this one's from now on.
+void bind_to_communicator(const std::shared_ptr<Compressor>& compressor,
+                          const std::shared_ptr<Communicator>& communicator);
+
+}  // namespace pith::api

@@ -1,4 +1,5 @@
-// pith.h implemented: compressors and the calls that use them.
+// pith.h implemented: compressors and the calls that use them. What can be asked of a compressor
+// between calls is in compressor_state.cpp.
 #include <fmt/format.h>
 
 #include "api/check.hpp"
@@ -42,8 +43,23 @@ Error check_call(const char* function, size_t count, pithDataType_t type, pithRe
   if (!error) error = check_host(function, stream);
   if (!error) error = check_count(function, "count", count, type, 1);
   if (error) return error;
+  error = check_free(function, *compressor->state);
+  if (!error) error = check_binding(function, *compressor->state, *comm->communicator);
+  if (error) return error;
   error = compressor->state->check(count, static_cast<DType>(type));
   return error ? refuse(function, error.message()) : error;
+}
+
+// What the compressor keeps must not be overwritten by the result.
+Error check_apart(const char* function, const char* argument, const void* out, size_t bytes,
+                  const Compressor& compressor) {
+  const auto* begin = static_cast<const std::byte*>(out);
+  const auto* kept = reinterpret_cast<const std::byte*>(compressor.accumulator());
+  const std::size_t kept_bytes = compressor.count() * sizeof(float);
+  if (!kept || begin + bytes <= kept || kept + kept_bytes <= begin) return {};
+  return refuse(function, fmt::format("{} is {}, expected memory apart from the compressor's "
+                                      "accumulator at {}",
+                                      argument, out, static_cast<const void*>(kept)));
 }
 
 CompressedTensor make_tensor(const void* send, size_t count, pithDataType_t type, pithRedOp_t op,
@@ -76,6 +92,8 @@ pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec
 
 pithResult_t pithCompressorDestroy(pithCompressor_t compressor) {
   return guarded([&]() -> Error {
+    if (!compressor) return {};
+    if (Error error = check_free("pithCompressorDestroy", *compressor->state)) return error;
     delete compressor;
     return {};
   });
@@ -90,10 +108,14 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
       constexpr const char* function = "pithAllReduceCompressed";
       Error error = check_call(function, count, type, op, compressor, comm, stream);
       if (!error) error = check_memory(function, "recv", recv, count);
+      if (!error) {
+        const std::size_t bytes = count * size_of(static_cast<DType>(type));
+        error = check_apart(function, "recv", recv, bytes, *compressor->state);
+      }
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.recv = static_cast<std::byte*>(recv);
-      return submit(comm, tensor);
+      return submit(function, comm, compressor->state, tensor);
     }());
   });
 }
@@ -113,7 +135,7 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.sparse = {indices, static_cast<std::byte*>(values), capacity, n};
-      return submit(comm, tensor);
+      return submit(function, comm, compressor->state, tensor);
     }());
   });
 }

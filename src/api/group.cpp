@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "api/compressor_handle.hpp"
+
 namespace pith::api {
 
 Group& Group::of_this_thread() {
@@ -25,6 +27,45 @@ void Group::add(std::shared_ptr<Communicator> communicator, const Message& messa
     batch = batches_.insert(batch, {std::move(communicator), stream, {}});
   }
   batch->messages.push_back(message);
+}
+
+// Calls of one step are one call with several tensors: many small ones cost one exchange.
+void Group::add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
+                const CompressedTensor& tensor) {
+  const auto same = [&](const CompressedBatch& batch) {
+    const Compressor& first = *batch.compressors[0];
+    return batch.communicator == communicator && first.step == compressor->step &&
+           first.spec() == compressor->spec();
+  };
+  auto batch = std::find_if(compressed_.begin(), compressed_.end(), same);
+  if (batch == compressed_.end()) {
+    batch = compressed_.insert(batch, {communicator, collectives_.size(), {}, {}});
+    add(std::move(communicator), CollectiveArgs(), nullptr);
+  }
+  batch->tensors.push_back(tensor);
+  batch->compressors.push_back(std::move(compressor));
+}
+
+bool Group::has(const Compressor& compressor) const {
+  return std::any_of(compressed_.begin(), compressed_.end(), [&](const CompressedBatch& batch) {
+    return std::any_of(batch.compressors.begin(), batch.compressors.end(),
+                       [&](const auto& one) { return one.get() == &compressor; });
+  });
+}
+
+// Their calls are about to be issued.
+void Group::place_compressed() {
+  for (CompressedBatch& batch : compressed_) {
+    collectives_[batch.place].args.tensors = batch.tensors;
+    for (const auto& compressor : batch.compressors) {
+      bind_to_communicator(compressor, batch.communicator);
+    }
+  }
+}
+
+// They are not, for want of what the group should have made first.
+void Group::absorb_compressed() {
+  for (CompressedBatch& batch : compressed_) batch.communicator->absorb(batch.tensors);
 }
 
 Error Group::check_messages() const {
@@ -49,6 +90,10 @@ void Group::add_messages(std::deque<std::vector<Message>>& storage) {
 void Group::clear() {
   collectives_.clear();
   batches_.clear();
+  for (const CompressedBatch& batch : compressed_) {
+    for (const auto& compressor : batch.compressors) compressor->release();
+  }
+  compressed_.clear();
   setups_.clear();
   error_ = Error();
 }
@@ -72,6 +117,9 @@ Error Group::run_setups() {
 std::unique_ptr<pithRequest> Group::issue(bool driven) {
   auto request = std::make_unique<pithRequest>();
   add_messages(request->messages);
+  place_compressed();
+  request->compressed = std::move(compressed_);
+  compressed_.clear();
   const auto on_host = [](const Collected& one) { return !one.stream; };
   request->group = std::make_unique<CallGroup>(
       static_cast<int>(std::count_if(collectives_.begin(), collectives_.end(), on_host)));
@@ -104,10 +152,13 @@ void Group::issue_all(pithRequest& request, bool driven) {
 
 Error Group::run() {
   Error error = error_ ? error_ : check_messages();
+  const bool refused = static_cast<bool>(error);
   if (!error) error = run_setups();
   Error begun;
   if (error && error.code() == Code::in_progress) std::swap(error, begun);
+  if (error && !refused) absorb_compressed();
   if (!error && batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
+    place_compressed();
     error = collectives_[0].communicator->run(collectives_[0].args);
   } else if (!error && !(collectives_.empty() && batches_.empty())) {
     const std::unique_ptr<pithRequest> request = issue(true);

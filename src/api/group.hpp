@@ -10,6 +10,7 @@
 #include "api/background.hpp"
 #include "api/reduction_ops.hpp"
 #include "api/registrations.hpp"
+#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "pith/pith.h"
 
@@ -31,12 +32,25 @@ struct pithComm {
   }
 };
 
+namespace pith::api {
+
+// Compressed tensors that become one call: of one communicator, with the same spec and step.
+struct CompressedBatch {
+  std::shared_ptr<Communicator> communicator;
+  std::size_t place;  // of the call among the group's collectives
+  std::vector<CompressedTensor> tensors;
+  std::vector<std::shared_ptr<Compressor>> compressors;  // of the tensors; claimed
+};
+
+}  // namespace pith::api
+
 // A group in the background.
 struct pithRequest {
   // An abort by another thread may drop the handles meanwhile; what the calls use stays.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::unique_ptr<pith::CallGroup> group;
-  std::deque<std::vector<pith::Message>> messages;  // what the calls' arguments point to
+  std::deque<std::vector<pith::Message>> messages;     // what the calls' arguments point to
+  std::vector<pith::api::CompressedBatch> compressed;  // the same
   std::deque<pith::BackgroundCall> calls;
   std::vector<pith::Engine*> engines;
 };
@@ -56,6 +70,10 @@ class Group {
     collectives_.push_back({std::move(communicator), args, stream});
   }
   void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
+  // The compressor is claimed; it is let go when the call has ended, or is never begun.
+  void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
+           const CompressedTensor& tensor);
+  bool has(const Compressor& compressor) const;
   // Collective set-up that blocks; the outermost end runs all of the group at once.
   void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
   // The group's result will be this error; nothing of it is started.
@@ -81,6 +99,8 @@ class Group {
   };
   void clear();
   Error check_messages() const;
+  void place_compressed();
+  void absorb_compressed();
   void add_messages(std::deque<std::vector<Message>>& storage);
   Error run_setups();
   std::unique_ptr<pithRequest> issue(bool driven);
@@ -89,6 +109,7 @@ class Group {
   int depth_ = 0;
   std::vector<Collected> collectives_;
   std::vector<Batch> batches_;
+  std::vector<CompressedBatch> compressed_;
   std::vector<std::function<Error()>> setups_;
   Error error_;
 };

@@ -1,18 +1,24 @@
 #include "api/submit.hpp"
 
+#include "api/compressor_handle.hpp"
+
 namespace pith::api {
 
 namespace {
 
 // blocking = 0: pithCommGetAsyncError tells the end.
-template <class Call>
-Error begin(pithComm_t comm, const Call& call) {
-  Group alone;
-  alone.add(comm->communicator, call, nullptr);
+Error begin(pithComm_t comm, Group& alone) {
   Expected<std::unique_ptr<pithRequest>> calls = alone.run_in_background();
   if (!calls) return calls.error();
   comm->background = std::make_unique<Background>(std::move(*calls));
   return {Code::in_progress, "the call has begun"};
+}
+
+template <class Call>
+Error begin(pithComm_t comm, const Call& call) {
+  Group alone;
+  alone.add(comm->communicator, call, nullptr);
+  return begin(comm, alone);
 }
 
 }  // namespace
@@ -44,11 +50,28 @@ Error submit(pithComm_t comm, Message message, pithStream_t stream) {
   return submit(comm, args, stream);
 }
 
-Error submit(pithComm_t comm, const CompressedTensor& given) {
+Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compressor>& compressor,
+             const CompressedTensor& given) {
+  Group& group = Group::of_this_thread();
+  Claim claim(function, *compressor);
+  if (claim.error()) return claim.error();
+  if (group.open()) {
+    group.add(comm->communicator, compressor, given);
+    claim.keep();
+    return {};
+  }
+  if (!comm->blocking) {
+    Group alone;
+    alone.add(comm->communicator, compressor, given);
+    claim.keep();
+    return begin(comm, alone);
+  }
+  bind_to_communicator(compressor, comm->communicator);
   CompressedTensor tensor = given;
   CollectiveArgs args;
   args.tensors = std::span(&tensor, 1);
-  return submit(comm, args, nullptr);
+  // An abort by another thread may have freed `comm` when this returns.
+  return comm->communicator->run(args);
 }
 
 Error conclude(Error error) {

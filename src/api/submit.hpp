@@ -16,7 +16,9 @@ inline Bytes bytes_at(const void* memory) {
 // not for nothing in a short call.
 Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream);
 Error submit(pithComm_t comm, Message message, pithStream_t stream);
-Error submit(pithComm_t comm, const CompressedTensor& tensor);
+// The compressor must be free.
+Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compressor>& compressor,
+             const CompressedTensor& tensor);
 // A refused call inside a group is the group's result too.
 Error conclude(Error error);
 

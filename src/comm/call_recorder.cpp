@@ -1,8 +1,13 @@
 #include "comm/call_recorder.hpp"
 
+#include "collectives/compressed.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+
+#include "collectives/compressed.hpp"
 
 namespace pith {
 
@@ -46,7 +51,42 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
   e.count.store(args.count, std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(args.root, std::memory_order_release);
+  e.tensors.store(static_cast<std::uint32_t>(args.tensors.size()), std::memory_order_release);
+  if (!args.tensors.empty()) write_compressed(e, args.tensors);
   e.number.store(number, std::memory_order_release);
+}
+
+// The first tensor speaks for all, but for the number of elements.
+void CallRecorder::write_compressed(Entry& e, std::span<const CompressedTensor> tensors) {
+  std::uint64_t count = 0;
+  for (const CompressedTensor& tensor : tensors) count += tensor.count;
+  CollectiveArgs args;
+  args.type = tensors[0].type;
+  args.op = tensors[0].average ? Op::avg : Op::sum;
+  const Compressor& compressor = *tensors[0].compressor;
+  const Spec::Packed spec = compressor.spec().pack();
+  e.count.store(count, std::memory_order_release);
+  e.what.store(pack(args), std::memory_order_release);
+  e.step.store(compressor.step, std::memory_order_release);
+  e.scale.store(std::bit_cast<std::uint64_t>(compressor.scale()), std::memory_order_release);
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    e.spec[i].store(spec[i], std::memory_order_release);
+  }
+}
+
+std::string CallRecorder::describe_compressed(const Entry& e, CollectiveArgs args) {
+  Spec::Packed packed{};
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    packed[i] = e.spec[i].load(std::memory_order_acquire);
+  }
+  const auto scale = std::bit_cast<double>(e.scale.load(std::memory_order_acquire));
+  const std::uint32_t tensors = e.tensors.load(std::memory_order_acquire);
+  std::string text = fmt::format("compressed {}", describe(args));
+  if (tensors > 1) text += fmt::format(", {} tensors", tensors);
+  text += fmt::format(", {}, step {}", Spec::unpack(packed).text(),
+                      e.step.load(std::memory_order_acquire));
+  if (scale != 1) text += fmt::format(", scale {}", scale);
+  return text;
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {
@@ -78,8 +118,9 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   args.count = e.count.load(std::memory_order_acquire);
   unpack(e.what.load(std::memory_order_acquire), args);
   args.root = e.root.load(std::memory_order_acquire);
+  const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
+  read.note.text = compressed ? describe_compressed(e, args) : describe(args);
   if (e.number.load(std::memory_order_relaxed) != number) return std::nullopt;
-  read.note.text = describe(args);
   return read;
 }
 

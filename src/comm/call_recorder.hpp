@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,18 @@ class CallRecorder {
     std::atomic<std::uint64_t> count{0};
     std::atomic<std::uint32_t> what{0};  // collective, type, operation
     std::atomic<int> root{0};
+    std::atomic<std::uint32_t> tensors{0};  // of a compressed call, which has what follows
+    std::atomic<std::uint64_t> step{0};
+    std::atomic<std::uint64_t> scale{0};  // bits of a double
+    std::array<std::atomic<std::uint64_t>, 3> spec{};
   };
   struct Read {
     CallNote note;
     State state;
   };
   static std::optional<Read> read(const Entry& entry);
+  static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
+  static std::string describe_compressed(const Entry& entry, CollectiveArgs args);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
 
   std::array<Entry, kept> entries_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "collectives/compressed.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
@@ -96,7 +95,7 @@ Communicator::~Communicator() {
   for (const auto& close : closers_) close();
   engine_->scheduler().run_ready();
   engine_->disown();
-  for (const auto& [group, error] : unsettled_) group->finish_one(error);
+  for (const auto& [call, error] : unsettled_) finish_now(*call, error);
 }
 
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
@@ -160,6 +159,9 @@ void Communicator::call_begins(std::uint32_t number, std::uint64_t digest,
   recorder_.begin(number, digest, args);
   if (!trace_) return;
   const bool paired = args.collective == Collective::point_to_point;
+  const std::string_view compressed =
+      args.tensors.empty() ? "" : name_of(args.tensors[0].compressor->spec().scheme);
+  if (!compressed.empty()) return trace_->begin(number, args, compressed);
   trace_->begin(number, args, paired ? std::string_view() : choose(args).name);
 }
 
@@ -200,6 +202,9 @@ Error Communicator::run(CollectiveArgs& args) {
   return result;
 }
 
+// An output that has no room for the result is this rank's error alone: the call has ended well.
+bool Communicator::is_over(const Error& error) const { return !error || !state_.revoked; }
+
 // Precondition: the token is held.
 Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& args) {
   inside_ = true;
@@ -210,10 +215,13 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
   task.handle().resume();
   engine_->drive_until([&] { return task.done(); });
   Error result = task.take();
-  call_ends(call_number, !result);
+  call_ends(call_number, is_over(result));
   inside_ = false;
   const bool alone = call_number != 0 && active_.load(std::memory_order_relaxed) == 0;
-  return !result && alone ? check_left_over(call_number) : result;
+  if (result || !alone) return result;
+  result = check_left_over(call_number);
+  if (result) take_back(compute_, call_number, args.tensors);
+  return result;
 }
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
@@ -269,17 +277,16 @@ void Communicator::begin(BackgroundCall& call) {
 void Communicator::reap(BackgroundCall& call) {
   Error error = call.task_.take();
   if (error && state_.revoked) error = state_.revoked;
-  call_ends(call.number_, !error);
+  call_ends(call.number_, is_over(error));
   call.task_ = Task<Error>();
   call.call_.reset();
   if (!call.is_paired()) --running_;
   const bool driven = call.driven_;
-  CallGroup& group = call.group_;
   start_queued();
   active_.fetch_sub(1, std::memory_order_release);  // drain() promises that results are there
   if (error) settle();
   if (!driven) engine_->background_ends();
-  finish(group, error);  // the owner may free the call from here on
+  finish(call, error);  // the owner may free the call from here on
 }
 
 void Communicator::drain() {

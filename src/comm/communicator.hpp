@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/compressed.hpp"
 #include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
@@ -44,6 +45,7 @@ class CallGroup {
 };
 
 class Communicator;
+class Compressor;
 class LocalHub;
 class StreamCalls;
 
@@ -101,6 +103,16 @@ class Communicator : private CommWatcher {
   std::vector<int> failed();
   // Set by shrink, on both communicators; 0: none.
   std::uint32_t last_completed_by_all() const { return completed_by_all_; }
+
+  // The compressor's calls are this communicator's from now on: after a shrink, those that others
+  // did not complete go back to its residual.
+  void bind(const std::shared_ptr<Compressor>& compressor);
+  // Whether compressors are held to it: it is neither revoked nor shrunk.
+  bool holds_compressors() const {
+    return !is_revoked_.load(std::memory_order_acquire) && !shrunk_.load(std::memory_order_acquire);
+  }
+  // A compressed call that failed before it was issued: gradients go to the accumulators.
+  void absorb(std::span<CompressedTensor> tensors);
 
   // Every running and later call ends with an error, here and at the other ranks.
   void abort();
@@ -166,6 +178,7 @@ class Communicator : private CommWatcher {
   Error revoked_now();
   Error heard();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
+  bool is_over(const Error& error) const;
   Error check_left_over(std::uint32_t call);
   void look_for_left_over();
   void drive_if_idle();
@@ -175,7 +188,9 @@ class Communicator : private CommWatcher {
   void settle();
   bool settled(std::uint64_t now_ns) const;
   void wait_until_settled();
-  void finish(CallGroup& group, const Error& error);
+  void return_to_compressors(std::uint32_t completed);
+  void finish(BackgroundCall& call, const Error& error);
+  static void finish_now(BackgroundCall& call, const Error& error);
   void finish_settled(std::uint64_t now_ns);
 
   // CommWatcher, called by the control thread
@@ -224,6 +239,8 @@ class Communicator : private CommWatcher {
   std::uint32_t splits_ = 0;
   std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far
   std::uint32_t completed_by_all_ = 0;
+  std::atomic<bool> shrunk_{false};
+  std::vector<std::weak_ptr<Compressor>> compressors_;  // that have called
 
   std::mutex hearsay_mutex_;
   Error heard_;  // what revoked the communicator elsewhere
@@ -242,7 +259,7 @@ class Communicator : private CommWatcher {
   std::atomic<bool> all_settled_{false};
   std::atomic<std::uint64_t> settling_since_ns_{0};
   std::mutex unsettled_mutex_;
-  std::vector<std::pair<CallGroup*, Error>> unsettled_;
+  std::vector<std::pair<BackgroundCall*, Error>> unsettled_;
 
   struct {
     bool any = false;

@@ -94,6 +94,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int
     if (!outcome) return outcome.error();
     if (*outcome == Outcome::built) {
       (*child)->completed_by_all_ = survivors->completed;
+      return_to_compressors(survivors->completed);
       return child;
     }
     if (*outcome == Outcome::failed) {

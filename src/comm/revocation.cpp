@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -206,20 +207,25 @@ void Communicator::wait_until_settled() {
 }
 
 // A background call has ended. Its owner may free what belongs to it once it knows.
-void Communicator::finish(CallGroup& group, const Error& error) {
-  if (!error || !state_.exposed || settled(monotonic_ns())) return group.finish_one(error);
+void Communicator::finish(BackgroundCall& call, const Error& error) {
+  if (!error || !state_.exposed || settled(monotonic_ns())) return finish_now(call, error);
   const std::lock_guard lock(unsettled_mutex_);
-  unsettled_.emplace_back(&group, error);
+  unsettled_.emplace_back(&call, error);
+}
+
+void Communicator::finish_now(BackgroundCall& call, const Error& error) {
+  for (const CompressedTensor& tensor : call.args_.tensors) tensor.compressor->release();
+  call.group_.finish_one(error);
 }
 
 void Communicator::finish_settled(std::uint64_t now_ns) {
   if (!settled(now_ns)) return;
-  std::vector<std::pair<CallGroup*, Error>> ended;
+  std::vector<std::pair<BackgroundCall*, Error>> ended;
   {
     const std::lock_guard lock(unsettled_mutex_);
     ended.swap(unsettled_);
   }
-  for (const auto& [group, error] : ended) group->finish_one(error);
+  for (const auto& [call, error] : ended) finish_now(*call, error);
 }
 
 // --- calls that get no further ----------------------------------------------------------------

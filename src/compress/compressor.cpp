@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/kernel_args.hpp"
 #include "core/mix.hpp"
@@ -47,15 +48,46 @@ void Compressor::shape(std::size_t count, DType type) {
   shaped_ = true;
 }
 
+float* Compressor::lend_accumulator(Compute& host) {
+  clear_spent(host);
+  lent_ = true;
+  return accumulator();
+}
+
+double Compressor::residual_squares(Compute& host) const {
+  double squares = 0;
+  if (spent_) return squares;
+  const auto* data = reinterpret_cast<const std::byte*>(accumulator());
+  host.run<SquaresKernel>({data, count_, DType::f32, &squares});
+  return squares;
+}
+
+void Compressor::clear_spent(Compute& host) {
+  if (!std::exchange(spent_, false)) return;
+  host.run<ZeroKernel>({reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
+}
+
+void Compressor::forget_delivered() {
+  for (Taken& taken : taken_) taken.delivered = false;
+}
+
+// What the last call took stays, in case that others have not completed it, until this one ends.
 void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
   added_ = {};
   in_call_ = true;
-  std::swap(taken_[0], taken_[1]);
-  taken_[0].call = call;
-  taken_[0].pairs.begin(spec_.values);
+  is_new_ = false;
+  if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
+  Taken& taken = taken_[0];
+  taken.call = call;
+  taken.delivered = taken.whole = false;
+  taken.factor = 1;
+  taken.before = state();
+  taken.pairs.begin(spec_.values);
   stats = {};
+  follows = false;
+  histogram = nullptr;
 }
 
 AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
@@ -66,8 +98,9 @@ AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, Pa
           .gradient = in_place ? nullptr : gradient_.data + begin * size_of(gradient_.type),
           .type = gradient_.type,
           .count = count,
-          .fresh = !spec_.feedback && !in_place,
-          .result = &result};
+          .fresh = spent_,
+          .result = &result,
+          .histogram = histogram};
 }
 
 void Compressor::add_rest(Compute& host) {
@@ -77,61 +110,122 @@ void Compressor::add_rest(Compute& host) {
     PassResult result;
     host.run<AccumulateKernel>(pass(at, count, result));
     stats.nonfinite += result.nonfinite;
+    stats.squares_all += result.squares;
   }
 }
 
 void Compressor::give_back(Compute& host, Taken& taken) {
   PairList& pairs = taken.pairs;
-  host.run<ReturnKernel>(
-      {accumulator(), pairs.indices(), pairs.values(), pairs.count(), pairs.type()});
+  const std::byte* values = pairs.values();
+  DType type = pairs.type();
+  Scratch scaled;
+  if (taken.factor != 1 && pairs.count() > 0) {
+    scaled = Scratch(host, pairs.count() * sizeof(float));
+    host.run<ConvertKernel>(
+        {scaled.bytes().data, DType::f32, values, type, pairs.count(), 1 / taken.factor});
+    values = scaled.bytes().data;
+    type = DType::f32;
+  }
+  host.run<ReturnKernel>({accumulator(), pairs.indices(), values, pairs.count(), type});
   pairs.begin(pairs.type());
 }
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
 
 void Compressor::fail(Compute& host) {
-  if (!in_call_) return;
-  in_call_ = false;
+  if (!std::exchange(in_call_, false)) return;
   return_taken(host);
   add_rest(host);
+  spent_ = false;
+  state() = taken_[0].before;
 }
 
 void Compressor::end(Compute& host) {
   in_call_ = false;
   ++step;
-  PairList& sent = taken();
-  stats.selected_local = sent.count();
+  spent_ = false;
+  Taken& taken = taken_[0];
+  taken.delivered = true;
+  PairList& sent = taken.pairs;
+  stats.selected_local = follows ? 0 : (taken.whole ? count_ : sent.count());
+  stats.squares_sent = stats.squares_all;
+  if (taken.whole) return deliver_whole(host);
   host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
+  spent_ = !spec_.feedback;
+  if (lent_) clear_spent(host);
+}
+
+// The accumulator that was delivered is kept until the next call has ended.
+void Compressor::deliver_whole(Compute& host) {
+  if (delivered_.count() != count_) delivered_ = Accumulator(count_);
+  if (taken_[1].whole) taken_[1].delivered = false;
+  spent_ = true;
+  if (!lent_) return std::swap(accumulator_, delivered_);
+  std::copy_n(accumulator(), count_, delivered_.data());
+  clear_spent(host);
 }
 
 void Compressor::return_after(Compute& host, std::uint32_t completed) {
   for (Taken& taken : taken_) {
-    if (taken.call > completed) give_back(host, taken);
+    if (!taken.delivered || taken.call <= completed) continue;
+    taken.delivered = false;
+    clear_spent(host);
+    if (taken.whole) {
+      add_residual(host, reinterpret_cast<const std::byte*>(delivered_.data()));
+    } else {
+      give_back(host, taken);
+    }
+    state() = taken.before;
   }
 }
 
 void Compressor::reset() {
   accumulator_ = Accumulator();
-  shaped_ = false;
+  delivered_ = Accumulator();
+  binding.reset();
+  shaped_ = spent_ = lent_ = false;
+  is_new_ = true;
   count_ = 0;
   scale_ = 1;
-  step = 0;
-  forecast = {};
-  exdyna = {};
+  state() = {};
   stats = {};
-  for (Taken& taken : taken_) taken.pairs.begin(spec_.values);
+  for (Taken& taken : taken_) {
+    taken.delivered = false;
+    taken.pairs.begin(spec_.values);
+  }
 }
 
 void Compressor::scale(Compute& host, float factor) {
   scale_ *= double(factor);
-  forecast.scale(factor);
-  exdyna.scale(double(factor));
-  for (Taken& taken : taken_) taken.pairs.begin(spec_.values);  // of another scale
+  SchemeState::scale(factor);
+  for (Taken& taken : taken_) {
+    taken.factor *= factor;
+    taken.before.scale(factor);
+  }
   if (!shaped_) return;
-  auto* data = reinterpret_cast<std::byte*>(accumulator());
   std::uint64_t bits = 0;
   std::memcpy(&bits, &factor, sizeof factor);
-  host.run<ScaleKernel>({data, data, count_, DType::f32, bits});
+  for (Accumulator* memory : {&accumulator_, &delivered_}) {
+    auto* data = reinterpret_cast<std::byte*>(memory->data());
+    if (data) host.run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
+  }
+}
+
+void Compressor::adopt(const SchemeState& state, double scale) {
+  this->state() = state;
+  scale_ = scale;
+  is_new_ = false;
+}
+
+void Compressor::add_residual(Compute& host, const std::byte* residual) {
+  is_new_ = false;
+  PassResult result;
+  host.run<AccumulateKernel>({.accumulator = accumulator(),
+                              .gradient = residual,
+                              .type = DType::f32,
+                              .count = count_,
+                              .fresh = std::exchange(spent_, false),
+                              .result = &result});
 }
 
 std::uint64_t Compressor::digest() const {

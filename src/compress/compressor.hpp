@@ -1,20 +1,21 @@
 // A compressor: its spec, and the state of the one vector that it serves.
 //
-// Not thread-safe; while a call runs, whoever drives its engine uses the state.
+// Not thread-safe; while a call runs, whoever drives its engine uses the state. claim() tells
+// whether one does.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "compress/accumulator.hpp"
-#include "compress/exdyna_control.hpp"
 #include "compress/pair_list.hpp"
+#include "compress/scheme_state.hpp"
 #include "compress/spec.hpp"
 #include "compress/stats.hpp"
-#include "compress/threshold_forecast.hpp"
 #include "core/compute.hpp"
 #include "core/sparse_kernel_args.hpp"
 
@@ -26,7 +27,7 @@ struct Gradient {
   DType type = DType::f32;
 };
 
-class Compressor {
+class Compressor : public SchemeState {
  public:
   static Expected<std::unique_ptr<Compressor>> create(std::string_view text);
   explicit Compressor(const Spec& spec) : spec_(spec) {}
@@ -40,6 +41,23 @@ class Compressor {
   // The first call, or its accumulator, decides. Precondition: check() found nothing.
   void shape(std::size_t count, DType type);
   float* accumulator() const { return accumulator_.data(); }
+  // The accumulator for a caller that adds to it in place: it stays where it is from now on.
+  float* lend_accumulator(Compute& host);
+  // Nothing is left over: the accumulator's content counts as zero.
+  bool residual_is_zero() const { return spent_; }
+  // Precondition: shaped.
+  double residual_squares(Compute& host) const;
+
+  // --- who uses it ---
+
+  // False: a call that has not ended, or another thread, holds it.
+  bool claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
+  bool is_claimed() const { return claimed_.load(std::memory_order_acquire); }
+  void release() { claimed_.store(false, std::memory_order_release); }
+  // The communicator of its calls, as its owner names it. Numbers of calls are that one's.
+  std::weak_ptr<void> binding;
+  // Calls so far were another communicator's: none of them can be returned any more.
+  void forget_delivered();
 
   // --- a call ---
 
@@ -53,25 +71,39 @@ class Compressor {
   void add_rest(Compute& host);
   // The pairs taken by this call go back to the accumulator. Idempotent.
   void return_taken(Compute& host);
-  // After an error: the accumulator holds old residual plus gradient, nothing is lost.
+  // This call delivers all of the accumulator, and no pairs.
+  void take_all() { taken_[0].whole = true; }
+  // After an error: the accumulator holds old residual plus gradient, nothing is lost, and the
+  // state of the scheme is that before the call.
   void fail(Compute& host);
   // After success: completes the statistics; the next call is another step.
   void end(Compute& host);
-  // Of calls that others may not have completed: the pairs of those after `completed` go back.
+  // Calls after `completed` were not completed by all: what they delivered goes back, and the
+  // state is that before them. Known of the last two that ended well.
   void return_after(Compute& host, std::uint32_t completed);
 
   // Everything back to the beginning.
   void reset();
   void scale(Compute& host, float factor);
 
+  // --- saving ---
+
+  double scale() const { return scale_; }
+  // Neither called nor loaded since the beginning.
+  bool is_new() const { return is_new_; }
+  // A new one goes on where another one was.
+  void adopt(const SchemeState& state, double scale);
+  // Adds `count()` float32, at any address, to the residual.
+  void add_residual(Compute& host, const std::byte* residual);
+
   // What all ranks must agree on in a call.
   std::uint64_t digest() const;
 
-  // State of the schemes, for their algorithms.
-  std::uint64_t step = 0;
-  ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
-  ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
   CompressorStats stats;
+  // Of one call, see begin(). What it takes was elected by another rank.
+  bool follows = false;
+  // Counts what the passes find, if not null. Whoever sets it clears it before the memory goes.
+  MagnitudeHistogram* histogram = nullptr;
   // What this call takes out of the accumulator, with its values as they are sent. Kept until it is
   // known to have been delivered: after a failure it goes back, so that no gradient is lost.
   PairList& taken() { return taken_[0].pairs; }
@@ -88,9 +120,16 @@ class Compressor {
   };
   struct Taken {
     std::uint32_t call = 0;
+    bool delivered = false;  // the call has ended well
+    bool whole = false;      // all of the accumulator, kept in delivered_
+    float factor = 1;        // of the scale since then
+    SchemeState before;
     PairList pairs;
   };
   void give_back(Compute& host, Taken& taken);
+  void deliver_whole(Compute& host);
+  void clear_spent(Compute& host);
+  SchemeState& state() { return *this; }
 
   const Spec spec_;
   bool shaped_ = false;
@@ -101,6 +140,11 @@ class Compressor {
   Gradient gradient_;
   Part added_;  // of this call's gradient, circular
   bool in_call_ = false;
+  bool spent_ = false;  // what the accumulator holds counts as zero
+  bool lent_ = false;
+  bool is_new_ = true;
+  std::atomic<bool> claimed_{false};
+  Accumulator delivered_;       // what the last whole call delivered
   std::array<Taken, 2> taken_;  // of this call or the last one, and of the one before
   std::vector<PairList> received_;
 };

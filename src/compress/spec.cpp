@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <optional>
 #include <span>
@@ -124,7 +125,7 @@ Expected<const Key*> find_key(std::string_view text, Scheme scheme, std::string_
     if (key.name == name && (key.schemes & of(scheme)) != 0) return &key;
   }
   const auto known = keys_of(scheme);
-  const std::string_view owner = scheme_names[static_cast<std::size_t>(scheme)];
+  const std::string_view owner = name_of(scheme);
   if (known.empty()) return bad(text, fmt::format("{} has no keys, found \"{}\"", owner, name));
   return bad(text, fmt::format("{} has no key \"{}\", expected one of {}", owner, name,
                                fmt::join(known, ", ")));
@@ -211,6 +212,34 @@ std::string Spec::text() const {
     separator = ',';
   }
   return out;
+}
+
+std::string_view name_of(Scheme scheme) { return scheme_names[static_cast<std::size_t>(scheme)]; }
+
+// Four bits are enough for the word of a key.
+Spec::Packed Spec::pack() const {
+  auto words = static_cast<std::uint64_t>(scheme);
+  unsigned shift = 4;
+  for (const Key& key : keys) {
+    if (key.words.empty()) continue;
+    words |= static_cast<std::uint64_t>(key.get(*this)) << shift;
+    shift += 4;
+  }
+  return {words, std::bit_cast<std::uint64_t>(density), seed};
+}
+
+Spec Spec::unpack(const Packed& packed) {
+  Spec spec;
+  spec.scheme = static_cast<Scheme>(packed[0] & 15);
+  spec.density = std::bit_cast<double>(packed[1]);
+  spec.seed = packed[2];
+  unsigned shift = 4;
+  for (const Key& key : keys) {
+    if (key.words.empty()) continue;
+    key.set(spec, static_cast<int>(packed[0] >> shift & 15));
+    shift += 4;
+  }
+  return spec;
 }
 
 std::uint64_t Spec::digest() const {

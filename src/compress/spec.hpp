@@ -2,6 +2,7 @@
 // `name` or `name:key=value,key=value`, as in "ar-topk:density=0.01,election=variance".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ enum class Election : std::uint8_t { staleness, variance, variance_lagged };
 enum class Score : std::uint8_t { compressed, raw };
 enum class Rule : std::uint8_t { quantile, intended, released };
 enum class Partition : std::uint8_t { prefix, neighbour };
+std::string_view name_of(Scheme scheme);
 // How lists of pairs are shared (topk).
 enum class Exchange : std::uint8_t { automatic, direct, ring, recursive_doubling, split };
 // How values at common indices are reduced (ar-topk, exdyna and its kin).
@@ -43,6 +45,10 @@ struct Spec {
   // The same for equal specs, whatever the order of their keys; parses to an equal one.
   std::string text() const;
   std::uint64_t digest() const;
+  // The same in a few words, for those who keep many: unpack(pack()) is equal.
+  using Packed = std::array<std::uint64_t, 3>;
+  Packed pack() const;
+  static Spec unpack(const Packed& packed);
   // Whether elements are elected at all: none and bf16 are dense.
   bool sparse() const { return scheme >= Scheme::topk; }
 

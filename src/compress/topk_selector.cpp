@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/clock.hpp"
+
 namespace pith {
 
 namespace {
@@ -43,6 +45,7 @@ void TopkSelector::count_in(const PassResult& result) {
 }
 
 void TopkSelector::pass(std::size_t begin, std::size_t count) {
+  const Stopwatch watch(compressor_.stats.select_seconds);
   PassResult result;
   const AccumulateKernel::Args args = compressor_.pass(begin, count, result);
   if (!foreseen_) {
@@ -76,10 +79,13 @@ void TopkSelector::part(std::size_t count) {
   std::size_t lower = 0;
   host_.run<SplitKernel>({indices, values, count, compressor_.forecast.high(),
                           indices_of(lower_indices_), floats_of(lower_values_), &certain, &lower});
-  take(indices, values, certain);
-  std::copy_n(indices_of(lower_indices_), lower, indices);
-  std::copy_n(floats_of(lower_values_), lower, values);
-  waiting_ += lower;
+  // More than k of them: none is certain, and finish() will begin anew.
+  overflowed_ = overflowed_ || compressor_.taken().count() + certain > k_;
+  const std::size_t stay = overflowed_ ? certain : 0;
+  take(indices, values, certain - stay);
+  std::copy_n(indices_of(lower_indices_), lower, indices + stay);
+  std::copy_n(floats_of(lower_values_), lower, values + stay);
+  waiting_ += stay + lower;
 }
 
 // In steps that the list has room for, whatever they hold.
@@ -118,13 +124,18 @@ void TopkSelector::take(const std::uint32_t* indices, const float* values, std::
   taken.end_run(count);
 }
 
+void TopkSelector::return_waiting() {
+  if (waiting_ == 0) return;
+  host_.run<ReturnKernel>(
+      {compressor_.accumulator(), waiting_indices(), values_.bytes().data, waiting_, DType::f32});
+  waiting_ = 0;
+}
+
 // Selects from the accumulator, to which everything has been added.
 void TopkSelector::start_anew() {
   const bool enough = compressor_.taken().count() + waiting_ >= k_;
-  host_.run<ReturnKernel>(
-      {compressor_.accumulator(), waiting_indices(), values_.bytes().data, waiting_, DType::f32});
+  return_waiting();
   compressor_.return_taken(host_);
-  waiting_ = 0;
   floor_ = enough ? compressor_.forecast.low() : 0;
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;
   const double squares = compressor_.stats.squares_all;
@@ -136,6 +147,7 @@ void TopkSelector::start_anew() {
 }
 
 bool TopkSelector::finish() {
+  const Stopwatch watch(compressor_.stats.select_seconds);
   const std::size_t certain = compressor_.taken().count();
   const bool exact = on_course() && certain + waiting_ >= k_;
   if (foreseen_ && !exact) start_anew();
@@ -143,6 +155,7 @@ bool TopkSelector::finish() {
   floor_ = 0;
   if (missing > 0) keep(missing);
   take(waiting_indices(), waiting_values(), missing);
+  waiting_ = 0;
   compressor_.stats.threshold = floor_;
   compressor_.forecast.saw(floor_);
   return foreseen_ && !exact;

@@ -18,6 +18,10 @@ class TopkSelector {
  public:
   // `early`: certain elements are taken before finish().
   TopkSelector(Compressor& compressor, Compute& host, std::size_t k, bool early);
+  TopkSelector(const TopkSelector&) = delete;
+  TopkSelector& operator=(const TopkSelector&) = delete;
+  // What still waits goes back to the accumulator: the call has failed.
+  ~TopkSelector() { return_waiting(); }
 
   // Adds the gradient in [begin, begin + count). Its certain elements are a new run of taken().
   void pass(std::size_t begin, std::size_t count);
@@ -29,6 +33,7 @@ class TopkSelector {
   void pass_foreseen(const AccumulateKernel::Args& args, std::size_t begin);
   void pass_running(AccumulateKernel::Args args, std::size_t begin);
   void start_anew();
+  void return_waiting();
   void keep(std::size_t n);
   void part(std::size_t count);
   void take(const std::uint32_t* indices, const float* values, std::size_t count);

@@ -14,6 +14,19 @@ inline std::uint64_t monotonic_ns() {
                                         .count());
 }
 
+// Adds the seconds of its life to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& sum) : sum_(sum), begun_ns_(monotonic_ns()) {}
+  ~Stopwatch() { sum_ += static_cast<double>(monotonic_ns() - begun_ns_) * 1e-9; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  std::uint64_t begun_ns_;
+};
+
 // How long something may be waited for: until a point of monotonic_ns(), or until it has become
 // pointless.
 struct Patience {

@@ -106,7 +106,7 @@ TEST_CASE("flags are understood, short and long", "[perf]") {
 TEST_CASE("a refusal names the flag and the value", "[perf]") {
   const std::vector<std::vector<std::string>> cases = {
       {"--minbytes", "9z"},  {"--maxbytes", "-1"},   {"--stepbytes", "x"}, {"--op", "summ"},
-      {"--datatype", "f33"}, {"--root", "one"},      {"--memory", "gpu"},  {"--compress", "topk"},
+      {"--datatype", "f33"}, {"--root", "one"},      {"--memory", "gpu"},  {"--compress", "topq"},
       {"--cudagraph", "2"},  {"--average", "7"},     {"--blocking", "4"},  {"--iters", "0"},
       {"--ranks", "0"},      {"--nthreads", "-2"},   {"--check", "-1"},    {"--timeout", "-5"},
       {"--unalign", "-1"},   {"--output_file", "x"}, {"--agg_iters", "0"}};
@@ -116,7 +116,11 @@ TEST_CASE("a refusal names the flag and the value", "[perf]") {
     CHECK(has(text, arguments[0]));
     CHECK(has(text, arguments[1]));
   }
-  CHECK(has(refusal({"--compress", "topk"}), "not available in this version"));
+  CHECK(has(refusal({"--compress", "topk:density=3"}), "density is \"3\""));
+  CHECK(has(refusal({"--compress", "topk", "-d", "int8"}), "--datatype"));
+  CHECK(has(refusal({"--compress", "topk", "-o", "max"}), "--op"));
+  CHECK(has(refusal({"--compress", "topk", "-m", "2"}), "--agg_iters"));
+  CHECK(has(refusal({"--data", "somewhere"}), "--data"));
   CHECK(has(refusal({"--minbytes", "2M", "--maxbytes", "1M"}), "--minbytes"));
   CHECK(has(refusal({"-b", "0", "-e", "8", "-f", "2"}), "--minbytes"));
   CHECK(has(refusal({"-b", "0", "-e", "8", "-i", "0"}), "--stepbytes"));

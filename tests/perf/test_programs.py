@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -233,7 +234,8 @@ class ExitStatus(unittest.TestCase):
                 (["--ranks", "2", "-d", "f33"], ["--datatype", "f33", "bfloat16"]),
                 (["--ranks", "2", "--algo", "nope"], ["allreduce:nope", "allreduce:ring"]),
                 (["--ranks", "2", "--transport", "nope"], ["PITH_TRANSPORT", "nope"]),
-                (["--ranks", "2", "--compress", "topk"], ["--compress", "not available"]),
+                (["--ranks", "2", "--compress", "topk:k=1"], ["--compress", "density"]),
+                (["--ranks", "2", "--compress", "topk", "--data", "/nowhere"], ["/nowhere"]),
                 (["--ranks", "2", "-J", "/nowhere/x.json"], ["--output_file", "/nowhere/x.json"])):
             with self.subTest(arguments):
                 done = run("all_reduce_perf", *arguments)
@@ -241,6 +243,8 @@ class ExitStatus(unittest.TestCase):
                 for word in words:
                     self.assertIn(word, done.stderr)
                 self.assertEqual(rows_of(done.stdout), [])
+        done = run("broadcast_perf", "--ranks", "2", "--compress", "topk")
+        self.assertEqual((done.returncode, done.stderr.count("no compressed form")), (1, 1))
         done = run("broadcast_perf", "--ranks", "2", "-r", "2")
         self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
 
@@ -249,6 +253,43 @@ class ExitStatus(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         for flag in ("--minbytes", "--ranks", "--algo", "--memory", "-J"):
             self.assertIn(flag, done.stdout)
+
+
+class Compressed(unittest.TestCase):
+    def test_table_and_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out.json"
+            done = run("all_reduce_perf", "--ranks", "3", "-b", "4", "-e", "64K", "-f", "128",
+                       "-n", "2", "--compress", "topk:density=0.02", "-J", str(path))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results = json.loads(path.read_text(encoding="utf-8"))["results"]
+        rows = rows_of(done.stdout)
+        self.assertEqual([row[0] for row in rows], ["4", "512", "65536"])
+        self.assertEqual(out_of_bounds(done.stdout), ("0", "OK"))
+        for row, result in zip(rows, results):
+            self.assertEqual(len(row), 23, row)
+            self.assertEqual((row[8], row[17]), ("0", "0"))
+            for half in (result["out_of_place"], result["in_place"]):
+                self.assertEqual((half["nwrong"], half["max_error"]), (0, 0))
+                self.assertGreater(half["wire_bytes"], 0)
+                dense_ring_bytes = 2 * 2 / 3 * result["count"] * 4
+                self.assertAlmostEqual(half["ratio"] * half["wire_bytes"], dense_ring_bytes, 2)
+        large = results[-1]["out_of_place"]
+        self.assertTrue(0.02 <= large["density"] <= 0.06, large)
+        self.assertGreater(large["ratio"], 10)
+
+    def test_types_and_data(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for worker in range(2):
+                path = pathlib.Path(folder) / f"some.worker{worker}.f32"
+                values = [(-1) ** i * 0.01 * (i + worker) for i in range(300)]
+                path.write_bytes(struct.pack("<300f", *values))
+            for kind in ("half", "bfloat16"):
+                done = run("all_reduce_perf", "--ranks", "2", "-b", "2K", "-e", "2K", "-n", "2",
+                           "-d", kind, "-o", "avg", "--compress", "topk:values=bf16,feedback=0",
+                           "--data", folder)
+                self.assertEqual((done.returncode, out_of_bounds(done.stdout)), (0, ("0", "OK")),
+                                 done.stderr)
 
 
 class Lists(unittest.TestCase):

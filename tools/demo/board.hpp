@@ -1,13 +1,17 @@
 // The memory in which the rank processes leave their results for the launcher.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "tools/demo/options.hpp"
+#include "tools/demo/scheme_training.hpp"
 
 namespace pith::demo {
+
+inline constexpr std::size_t kCurvePoints = 128;
 
 // Written by one rank; read by the launcher after that rank has ended.
 struct RankReport {
@@ -18,6 +22,11 @@ struct RankReport {
   std::uint32_t collectives;
   std::uint32_t identical;  // 1: every rank's parameters had the same hash, at each check
   double accuracy;          // on the test set, 0 to 1
+
+  // With a scheme of averaging alone.
+  double density;
+  std::uint32_t points;  // of the curve
+  std::array<CurvePoint, kCurvePoints> curve;
 };
 
 // An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of

@@ -34,23 +34,29 @@ constexpr auto kGrace = std::chrono::seconds(2);
 
 std::vector<std::string> rank_arguments(const Options& options, int rank, int control_fd,
                                         int board_fd) {
-  return {"pith-demo",
-          fmt::format("--ranks={}", options.ranks),
-          fmt::format("--epochs={}", options.epochs),
-          fmt::format("--batch={}", options.batch),
-          fmt::format("--rate={}", options.rate),
-          fmt::format("--seed={}", options.seed),
-          fmt::format("--data={}", options.data),
-          fmt::format("--rank={}", rank),
-          fmt::format("--control-fd={}", control_fd),
-          fmt::format("--board-fd={}", board_fd)};
+  std::vector<std::string> arguments = {"pith-demo",
+                                        fmt::format("--ranks={}", options.ranks),
+                                        fmt::format("--epochs={}", options.epochs),
+                                        fmt::format("--batch={}", options.batch),
+                                        fmt::format("--rate={}", options.rate),
+                                        fmt::format("--seed={}", options.seed),
+                                        fmt::format("--data={}", options.data),
+                                        fmt::format("--rank={}", rank),
+                                        fmt::format("--control-fd={}", control_fd),
+                                        fmt::format("--board-fd={}", board_fd)};
+  if (!options.scheme.empty()) {
+    arguments.push_back("--scheme=" + options.scheme);
+    arguments.push_back(fmt::format("--scheme-steps={}", options.scheme_steps));
+  }
+  return arguments;
 }
 
 // In the forked child: calls that are allowed between fork and exec only.
-[[noreturn]] void become_rank(pid_t launcher, int control_fd, int board_fd,
+[[noreturn]] void become_rank(pid_t launcher, pid_t holder, int control_fd, int board_fd,
                               char* const* arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before the line above
+  if (holder != 0 && !Hosts::enter(holder)) _exit(1);
   fcntl(control_fd, F_SETFD, 0);
   fcntl(board_fd, F_SETFD, 0);
   execv("/proc/self/exe", arguments);
@@ -67,11 +73,14 @@ bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 
 
 }  // namespace
 
-RankProcesses::RankProcesses(const Options& options, const Board& board) {
-  setenv("PITH_IFNAME", "lo", 0);  // all ranks are here: nothing is opened to a network
+RankProcesses::RankProcesses(const Options& options, const Board& board, const Hosts* hosts) {
+  // Where all ranks are here nothing is opened to a network.
+  if (hosts == nullptr) setenv("PITH_IFNAME", "lo", 0);
   processes_.reserve(static_cast<std::size_t>(options.ranks));
   try {
-    for (int rank = 0; rank < options.ranks; ++rank) start(options, board, rank);
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      start(options, board, rank, hosts == nullptr ? 0 : hosts->holder(rank));
+    }
   } catch (...) {
     end_all();
     throw;
@@ -83,7 +92,7 @@ RankProcesses::~RankProcesses() {
   for (const Process& process : processes_) close(process.control_fd);
 }
 
-void RankProcesses::start(const Options& options, const Board& board, int rank) {
+void RankProcesses::start(const Options& options, const Board& board, int rank, pid_t holder) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   std::vector<std::string> arguments = rank_arguments(options, rank, ends[1], board.fd());
@@ -93,7 +102,7 @@ void RankProcesses::start(const Options& options, const Board& board, int rank) 
 
   const pid_t launcher = getpid();
   const pid_t pid = fork();
-  if (pid == 0) become_rank(launcher, ends[1], board.fd(), pointers.data());
+  if (pid == 0) become_rank(launcher, holder, ends[1], board.fd(), pointers.data());
   const int fork_error = errno;
   close(ends[1]);
   if (pid < 0) {

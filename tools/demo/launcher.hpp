@@ -8,14 +8,16 @@
 
 #include "pith/pith.h"
 #include "tools/demo/board.hpp"
+#include "tools/demo/hosts.hpp"
 #include "tools/demo/options.hpp"
 
 namespace pith::demo {
 
 class RankProcesses {
  public:
-  // Starts this program once per rank. A rank that loses the launcher is killed by the kernel.
-  RankProcesses(const Options& options, const Board& board);
+  // Starts this program once per rank, on a host each where there are hosts. A rank that loses the
+  // launcher is killed by the kernel.
+  RankProcesses(const Options& options, const Board& board, const Hosts* hosts = nullptr);
   // Ends and reaps whatever still runs.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
@@ -33,7 +35,8 @@ class RankProcesses {
     int status;
   };
 
-  void start(const Options& options, const Board& board, int rank);
+  // `holder`: of the rank's host; 0: here.
+  void start(const Options& options, const Board& board, int rank, pid_t holder);
   void pass_on_id();
   bool reap(Process& process);
   std::string describe_failures();

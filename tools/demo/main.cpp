@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "tools/demo/board.hpp"
+#include "tools/demo/comparison.hpp"
 #include "tools/demo/dataset.hpp"
 #include "tools/demo/launcher.hpp"
 #include "tools/demo/options.hpp"
@@ -44,6 +45,15 @@ void add_flags(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--data", options.data, "the digits, one a line: 64 pixels and the label")
       ->capture_default_str();
+  app.add_flag("!--no-comparison", options.comparison, "leave out the schemes over a slow link");
+  app.add_option("--scheme-steps", options.scheme_steps, "of each scheme that is compared")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--link", options.link_mbit, "Mbit/s between the hosts of that comparison")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--picture", options.picture, "its PNG file")->capture_default_str();
+  app.add_option("--scheme", options.scheme)->group("");
   app.add_option("--rank", options.rank)->group("");
   app.add_option("--control-fd", options.control_fd)->group("");
   app.add_option("--board-fd", options.board_fd)->group("");
@@ -64,6 +74,7 @@ void run_rank(const Options& options) {
   const std::size_t parameters = demo_model().parameter_count();
   const Dataset data = load(options);
   const Board board = Board::attach(options.board_fd, options.ranks, parameters);
+  if (!options.scheme.empty()) return run_scheme_rank(options, data, board);
   Session session(agree_on_id(options), options.ranks, options.rank);
   Progress progress(options, Schedule(options, data.train.size()).steps_per_epoch(),
                     options.rank == 0);
@@ -96,13 +107,14 @@ bool run_launcher(const Options& options) {
   const SingleProcess single = train_alone(options, data);
   const Verdict verdict = judge(board, single);
   print_verdict(verdict, single);
+  const bool compared = !options.comparison || compare_schemes(options);
   const Totals totals = add_up(board.reports());
   fmt::print(
       "demo: accuracy {:.1f} %, equal to single-process training: {}, {:.0f} MB moved, {:.0f} % in "
       "communication\n",
       100.0 * verdict.accuracy, verdict.equal() ? "yes" : "no", totals.bytes / 1e6,
       100.0 * totals.communication_share);
-  return verdict.passed();
+  return verdict.passed() && compared;
 }
 
 int run(const Options& options) {

@@ -30,6 +30,14 @@ Model::Model(std::vector<std::size_t> widths, std::size_t bucket_bytes)
   activations_.resize(layers_.size());
 }
 
+std::vector<Model::Part> Model::parts() const {
+  std::vector<Part> parts;
+  for (const Layer& layer : layers_) {
+    parts.push_back({layer.weights_at, layer.bias_at + layer.outputs - layer.weights_at});
+  }
+  return parts;
+}
+
 std::vector<float> Model::initial_parameters(std::uint64_t seed) const {
   std::vector<float> parameters(parameter_count_, 0.0F);
   std::mt19937_64 random(seed);

@@ -29,6 +29,13 @@ class Model {
 
   std::size_t parameter_count() const { return parameter_count_; }
 
+  // Where each layer's parameters lie, weights and biases.
+  struct Part {
+    std::size_t begin;
+    std::size_t count;
+  };
+  std::vector<Part> parts() const;
+
   // Weights uniform in +-sqrt(6 / inputs) (He et al., 2015), biases zero.
   std::vector<float> initial_parameters(std::uint64_t seed) const;
 

@@ -29,7 +29,14 @@ struct Options {
   double timeout_s = 170.0;
   std::string data;
 
+  // Of the comparison of schemes.
+  bool comparison = true;
+  std::size_t scheme_steps = 110;
+  double link_mbit = 100.0;
+  std::string picture = "pith-demo.png";
+
   // Set by the launcher in the rank processes alone.
+  std::string scheme;  // one of those compared; empty: the first training
   int rank = -1;
   int control_fd = -1;
   int board_fd = -1;

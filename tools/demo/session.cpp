@@ -1,20 +1,8 @@
 #include "tools/demo/session.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
-#include <string_view>
 
 namespace pith::demo {
-
-void check(pithResult_t result, const char* call, pithComm_t comm) {
-  if (result == pithSuccess) return;
-  std::string_view detail = pithGetLastError(comm);
-  if (detail.empty()) detail = pithGetLastError(nullptr);
-  throw std::runtime_error(fmt::format("{}: {}{}{}", call, pithGetErrorString(result),
-                                       detail.empty() ? "" : ": ", detail));
-}
 
 SharedFloats::SharedFloats(std::size_t count) : count_(count) {
   check(pithMemAlloc(&data_, count * sizeof(float)), "pithMemAlloc");

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "pith/pith.h"
+#include "tools/demo/check.hpp"
 
 namespace pith::demo {
-
-// Throws std::runtime_error with Pith's message unless `result` is pithSuccess.
-void check(pithResult_t result, const char* call, pithComm_t comm = nullptr);
 
 // Floats from pithMemAlloc, which the ranks of a host reach directly.
 class SharedFloats {
@@ -38,6 +36,7 @@ class Session {
 
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
+  pithComm_t comm() const { return comm_; }
 
   // Overwrites `values` with rank 0's.
   void broadcast(std::span<float> values);

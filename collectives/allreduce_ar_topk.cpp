@@ -1,0 +1,315 @@
+// AR-Topk: one rank, the leader, elects its k largest magnitudes; every rank takes its own values
+// at the leader's indices; these are summed. [Tyagi, Swany 2023; STAR is the cyclic local top-k of
+// ScaleCom, Chen et al. 2020]
+//
+//   parcel:      0           1           2            tail
+//   leader     select ---> select ---> select ------> the rest of the k
+//                 \ indices   \           \               \      .
+//   next rank    take        take        take            take      values at the indices ...
+//                 \  \        \  \        \  \            \  \     .
+//   the one after  .. sum      .. sum      .. sum          .. sum  ... and their sums, by all
+//
+// Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
+// compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
+// parcel holds everything, down a binomial tree. Should the leader have promised too much, its tail
+// replaces all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/ar_topk_sharing.hpp"
+
+namespace pith {
+
+namespace ar_topk {
+namespace {
+
+constexpr std::uint16_t index_lane = 0;
+constexpr std::uint16_t sum_lane = 2;  // and the one behind it
+constexpr std::uint16_t dense_lanes = 4;
+
+// However a strand ends, nobody waits for it.
+template <class Queue>
+class CloseAtEnd {
+ public:
+  explicit CloseAtEnd(Queue& queue) : queue_(queue) {}
+  CloseAtEnd(const CloseAtEnd&) = delete;
+  CloseAtEnd& operator=(const CloseAtEnd&) = delete;
+  ~CloseAtEnd() { queue_.close(); }
+
+ private:
+  Queue& queue_;
+};
+
+// --- the way of the indices ---
+
+// From the leader on: a chain for many messages, a binomial tree for one.
+Task<Error> pass_on(Call& call, Sharing& sharing, const IndexMessage& message, std::uint32_t step) {
+  const int p = call.size();
+  const int place = wrap(call.rank() - sharing.leader, p);
+  const int first = sharing.values.streams() ? 1 : binomial_bit(place, p) / 2;
+  for (int bit = first; bit > 0; bit /= 2) {
+    if (place + bit >= p) continue;
+    const int to = wrap(sharing.leader + place + bit, p);
+    sharing.args.traffic->sent += message.size;
+    Error error = co_await call.send(to, index_lane, step, message.bytes());
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+int predecessor(const Call& call, const Sharing& sharing) {
+  const int place = wrap(call.rank() - sharing.leader, call.size());
+  const int back = sharing.values.streams() ? 1 : binomial_bit(place, call.size());
+  return wrap(call.rank() - back, call.size());
+}
+
+// The leader's messages leave while it selects.
+Task<Error> send_messages(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  for (std::uint32_t step = 0;; ++step) {
+    const std::optional<IndexMessage> message = co_await sharing.messages.pop();
+    if (!message) co_return Error();
+    Task<Error> passing = pass_on(call, sharing, *message, step);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+  }
+}
+
+// A follower passes them on as they come, whatever else it has to do.
+Task<Error> relay_messages(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  const int from = predecessor(call, sharing);
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    IndexMessage message(call, most_index_bytes(round.lists, sharing.most_pairs()));
+    const Expected<std::size_t> came =
+        co_await call.recv_some(from, index_lane, round.step, message.memory.bytes());
+    if (!came) co_return came.error();
+    message.size = *came;
+    sharing.args.traffic->received += *came;
+    Task<Error> passing = pass_on(call, sharing, message, round.step);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+    const bool open = co_await sharing.messages.push(std::move(message));
+    if (!open) break;
+  }
+  co_return Error();
+}
+
+// --- what is summed ---
+
+void append_notes(Call& call, Sharing& sharing) {
+  bool nonfinite = false;
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    nonfinite |= tensor.compressor->stats.nonfinite > 0;
+  }
+  sharing.notes.write(sharing.note_values(), call.rank(), nonfinite, sharing.score.score());
+  sharing.values.append_notes(sharing.note_values());
+}
+
+// What the leader has elected of a piece of this round.
+SparseList elected(const Sharing& sharing, const Piece& piece, bool tail) {
+  const PairList& taken = sharing.compressor(piece).taken();
+  const std::size_t last = taken.runs() - 1;
+  if (!sharing.selects_first()) return taken.run(last);
+  const bool sent = tail && sharing.values.streams();
+  return taken.part(last, piece.range.begin, sent ? 0 : piece.range.size);
+}
+
+IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
+  IndexWriter writer(call, round.lists, sharing.most_pairs());
+  for_each_piece(round.lists, [&](const Piece& piece) {
+    const bool ends = round.tail && !sharing.selects_first();
+    const bool replaces = ends && sharing.selectors[piece.tensor].finish();
+    if (replaces) sharing.values.replace(piece.tensor);
+    const SparseList list = elected(sharing, piece, round.tail);
+    sharing.values.append(list);
+    writer.put(piece.range, list, replaces);
+  });
+  return writer.finish();
+}
+
+// A follower's values at the leader's indices. False: they cannot be read.
+bool take_lists(Call& call, Sharing& sharing, const Round& round, const IndexMessage& message) {
+  IndexReader reader(call, message);
+  bool good = true;
+  for_each_piece(round.lists, [&](const Piece& piece) {
+    Compressor& compressor = sharing.compressor(piece);
+    PairList& taken = compressor.taken();
+    if (reader.replaces()) {
+      compressor.return_taken(call.host_compute());
+      sharing.values.replace(piece.tensor);
+    }
+    const std::size_t room = std::min(sharing.values.room(), piece.range.size);
+    const std::size_t at = taken.count();
+    taken.reserve(room);
+    const Decoded list = good ? reader.get(piece.range, taken.indices(at), room) : Decoded();
+    good = list.valid;
+    if (!good) return;
+    double squares = 0;
+    call.run<TakeKernel>({compressor.accumulator(), taken.indices(at), list.count, taken.values(at),
+                          taken.type(), &squares});
+    taken.end_run(list.count);
+    sharing.values.append(taken.run(taken.runs() - 1));
+  });
+  return good && reader.done();
+}
+
+void add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
+  for_each_piece(pieces, [&](const Piece& piece) {
+    Compressor& compressor = sharing.compressor(piece);
+    PassResult result;
+    call.run<AccumulateKernel>(compressor.pass(piece.range.begin, piece.range.size, result));
+    compressor.stats.nonfinite += result.nonfinite;
+    compressor.stats.squares_all += result.squares;
+    sharing.score.see_pass(piece);
+  });
+}
+
+// --- the strands ---
+
+Task<Error> lead(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  const CloseAtEnd closing_first(sharing.sums[0]);
+  const CloseAtEnd closing_second(sharing.sums[1]);
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    const std::size_t begin = sharing.values.count();
+    if (!sharing.selects_first()) pass(sharing, round.passes);
+    IndexMessage message = write_lists(call, sharing, round);
+    if (round.tail) append_notes(call, sharing);
+    bool open = co_await sharing.messages.push(std::move(message));
+    if (!open) break;
+    Summands& sums = sharing.sums[round.step % summing_strands];
+    open = co_await sums.push({begin, sharing.values.count(), round.step});
+    if (!open) break;
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
+Task<Error> follow(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  const CloseAtEnd closing_first(sharing.sums[0]);
+  const CloseAtEnd closing_second(sharing.sums[1]);
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    const std::size_t begin = sharing.values.count();
+    if (!sharing.selects_first()) add_gradients(call, sharing, round.passes);
+    const std::optional<IndexMessage> message = co_await sharing.messages.pop();
+    if (!message) break;
+    if (!take_lists(call, sharing, round, *message)) {
+      const int from = predecessor(call, sharing);
+      co_return call.fail(Error(
+          Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+    }
+    if (round.tail) append_notes(call, sharing);
+    Summands& sums = sharing.sums[round.step % summing_strands];
+    const bool open = co_await sums.push({begin, sharing.values.count(), round.step});
+    if (!open) break;
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
+Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
+  const CloseAtEnd closing(sums);
+  for (;;) {
+    const std::optional<Summand> next = co_await sums.pop();
+    if (!next) co_return Error();
+    if (!sharing.sums_directly()) continue;
+    ValuePart part;
+    ValueSum sum = sharing.values.sum_of(next->begin, next->end, part);
+    sum.lane = sum_lane;
+    sum.step = next->step;
+    Task<Error> summing = sum_values(call, sum, *sharing.args.traffic);
+    Error error = co_await std::move(summing);
+    if (error) co_return error;
+  }
+}
+
+// Everything at once, also what is void: every rank has that, too.
+Task<Error> sum_densely(Call& call, Sharing& sharing) {
+  const bool tree = sharing.spec().reduction == Reduction::tree;
+  const Bytes values = sharing.values.values();
+  CollectiveArgs dense;
+  dense.send = dense.recv = values;
+  dense.count = sharing.values.count();
+  dense.type = DType::f32;
+  dense.tuning.chunk_bytes = sharing.args.chunk_bytes;
+  Call part(call, dense_lanes);
+  const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
+  Task<Error> summing = algorithm->run(part, dense);
+  Error error = co_await std::move(summing);
+  const auto others = static_cast<std::uint64_t>(call.size() - 1);
+  const std::uint64_t bytes = 2 * values.size * others / (others + 1);
+  sharing.args.traffic->sent += bytes;
+  sharing.args.traffic->received += bytes;
+  co_return error;
+}
+
+// --- the end ---
+
+// All ranks have heard all scores along with the sums.
+void remember_scores(Call& call, Sharing& sharing) {
+  const auto ranks = static_cast<std::size_t>(call.size());
+  const Scratch memory(call.host_compute(), ranks * sizeof(float));
+  const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
+  for (int r = 0; r < call.size(); ++r) {
+    scores[static_cast<std::size_t>(r)] = sharing.notes.score(sharing.note_values(), r);
+  }
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    tensor.compressor->succession.saw(scores, sharing.leader);
+  }
+}
+
+void tell(const Call& call, const Sharing& sharing) {
+  constexpr std::array<std::string_view, 3> names = {"ar_topk_direct", "ar_topk_ring",
+                                                     "ar_topk_tree"};
+  const auto way = static_cast<std::size_t>(sharing.sums_directly() ? Reduction::direct
+                                                                    : sharing.spec().reduction);
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    tensor.compressor->stats.leader = sharing.leader;
+    tensor.compressor->stats.algorithm = names[way];
+    tensor.compressor->follows = sharing.leader != call.rank();
+  }
+}
+
+void deliver(Call& call, Sharing& sharing) {
+  sharing.values.read_notes(sharing.note_values());
+  tell(call, sharing);
+  if (sharing.lagged()) remember_scores(call, sharing);
+  const bool nonfinite = Notes::nonfinite(sharing.note_values());
+  if (nonfinite && !sharing.spec().drops_nonfinite) return deliver_nan(call, sharing.args);
+  sharing.values.write_results();
+}
+
+}  // namespace
+}  // namespace ar_topk
+
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
+  using namespace ar_topk;
+  Sharing sharing(call, args);
+  Task<Error> voting = elect(call, sharing);
+  Error error = co_await std::move(voting);
+  if (error) co_return error;
+  const bool leads = sharing.leader == call.rank();
+  std::array<Task<Error>, 2 + summing_strands> strands{
+      leads ? lead(call, sharing) : follow(call, sharing),
+      leads ? send_messages(call, sharing) : relay_messages(call, sharing),
+      sum_lists(call, sharing, sharing.sums[0]), sum_lists(call, sharing, sharing.sums[1])};
+  error = co_await when_all(strands);
+  if (error) co_return error;
+  if (!sharing.sums_directly()) {
+    Task<Error> summing = sum_densely(call, sharing);
+    error = co_await std::move(summing);
+    if (error) co_return error;
+  }
+  deliver(call, sharing);
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,92 @@
+// Dense allreduce of values rounded to bfloat16: half the bytes of float32. Values are summed in
+// float32, in rank order, and rounded once; nothing stays behind.
+//
+//   parcel:  round > sum the segments > write, one parcel after the other
+//
+// A rank whose gradient is not finite gives NaN for every element, as in allreduce_dense. Cost:
+// parcels (2 alpha + 2 (P-1)/P m beta) for m bytes of values a parcel, see value_sum.hpp.
+#include <optional>
+
+#include "collectives/dense_result.hpp"
+#include "collectives/parcels.hpp"
+#include "collectives/value_sum.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t parcel_size = std::size_t{1} << 20;
+
+// The values of one parcel, beginning where `pieces` stands. Returns how many.
+std::size_t round_parcel(Call& call, const SparseCall& args, Pieces pieces, std::byte* values) {
+  std::size_t n = 0;
+  while (!pieces.done()) {
+    const Piece piece = pieces.next();
+    const float* from = args.tensors[piece.tensor].compressor->accumulator() + piece.range.begin;
+    call.run<ConvertKernel>({values + n * size_of(DType::bf16), DType::bf16,
+                             reinterpret_cast<const std::byte*>(from), DType::f32, piece.range.size,
+                             1});
+    n += piece.range.size;
+    if (piece.ends_parcel) break;
+  }
+  return n;
+}
+
+// The results, tensor by tensor.
+class Results {
+ public:
+  Results(Call& call, const SparseCall& args) : call_(call), args_(args) {
+    writer_.emplace(call, args.tensors[0]);
+  }
+  // Leaves `pieces` behind the parcel.
+  void put_parcel(Pieces& pieces, const std::byte* values) {
+    while (!pieces.done()) {
+      const Piece piece = pieces.next();
+      while (tensor_ < piece.tensor) conclude();
+      put_all(call_, args_.tensors[tensor_], *writer_, piece.range, values, DType::bf16);
+      values += piece.range.size * size_of(DType::bf16);
+      if (piece.ends_parcel) return;
+    }
+  }
+  void finish() {
+    while (tensor_ < args_.tensors.size()) conclude();
+  }
+
+ private:
+  void conclude() {
+    conclude_whole(args_, args_.tensors[tensor_], *writer_);
+    ++tensor_;
+    if (tensor_ < args_.tensors.size()) writer_.emplace(call_, args_.tensors[tensor_]);
+  }
+
+  Call& call_;
+  const SparseCall& args_;
+  std::size_t tensor_ = 0;
+  std::optional<ResultWriter> writer_;
+};
+
+}  // namespace
+
+Task<Error> allreduce_bf16(Call& call, SparseCall args) {
+  const bool poisoned = add_all(call, args);
+  const Scratch memory(call.host_compute(), parcel_size * size_of(DType::bf16));
+  std::byte* values = memory.bytes().data;
+  Results results(call, args);
+  std::uint32_t step = 0;
+  for (Pieces pieces(args.tensors, parcel_size); !pieces.done(); ++step) {
+    const ValuePart part{nullptr, nullptr, round_parcel(call, args, pieces, values)};
+    if (poisoned) call.run<FillNanKernel>({values, DType::bf16, part.count});
+    Error error = co_await sum_values(
+        call, {values, part.count, DType::bf16, std::span(&part, 1), 0, step}, *args.traffic);
+    if (error) co_return error;
+    if (step == 0 && is_nan(values, DType::bf16)) {
+      deliver_nan(call, args);
+      co_return error;
+    }
+    results.put_parcel(pieces, values);
+  }
+  results.finish();
+  co_return Error();
+}
+
+}  // namespace pith

@@ -1,0 +1,102 @@
+// The dense call of compressors: accumulators are summed whole, by the algorithm that a dense
+// allreduce of float32 would take, and nothing is left in them.
+//
+//   accumulators  ->  one vector  ->  allreduce  ->  results, in their type
+//
+// A rank whose gradient is not finite gives NaN for every element: all ranks see it in the first
+// sum, and need no message for it. Cost: that of the algorithm, and of two copies where there are
+// several tensors.
+#include <cstring>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/dense_result.hpp"
+
+namespace pith {
+
+namespace {
+
+std::size_t elements_of(const SparseCall& args) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  return all;
+}
+
+// What this rank gives, in one piece.
+const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::size_t all,
+                        Scratch& memory) {
+  if (args.tensors.size() == 1 && !poisoned) {
+    return reinterpret_cast<const std::byte*>(args.tensors[0].compressor->accumulator());
+  }
+  memory = Scratch(call.host_compute(), all * sizeof(float) + 1);
+  std::byte* at = memory.bytes().data;
+  if (poisoned) {
+    call.run<FillNanKernel>({at, DType::f32, all});
+    return at;
+  }
+  for (const CompressedTensor& tensor : args.tensors) {
+    const auto* from = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
+    const std::size_t bytes = tensor.count * sizeof(float);
+    if (bytes > 0) call.run<CopyKernel>({at, from, bytes});
+    at += bytes;
+  }
+  return memory.bytes().data;
+}
+
+// Where the sums may go at once.
+std::byte* direct_output(const SparseCall& args) {
+  const CompressedTensor& first = args.tensors[0];
+  const bool fits = args.tensors.size() == 1 && !first.sparse.count && first.type == DType::f32;
+  return fits ? first.recv : nullptr;
+}
+
+Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
+  const std::size_t bytes = dense.count * sizeof(float);
+  if (call.size() == 1) {
+    if (bytes > 0) std::memcpy(dense.recv.data, dense.send.data, bytes);
+    co_return Error();
+  }
+  const Shape shape{call.size(), bytes, *args.tuning, call.views()};
+  const auto p = static_cast<std::uint64_t>(call.size());
+  args.traffic->sent += 2 * bytes * (p - 1) / p;
+  args.traffic->received += 2 * bytes * (p - 1) / p;
+  co_return co_await default_algorithm(shape, Collective::allreduce).run(call, dense);
+}
+
+}  // namespace
+
+Task<Error> allreduce_dense(Call& call, SparseCall args) {
+  const bool poisoned = add_all(call, args);
+  const std::size_t all = elements_of(args);
+  Scratch given;
+  Scratch taken;
+  CollectiveArgs dense;
+  dense.count = all;
+  dense.tuning = *args.tuning;
+  const std::byte* send = joined(call, args, poisoned, all, given);
+  dense.send = {const_cast<std::byte*>(send), all * sizeof(float)};
+  std::byte* recv = direct_output(args);
+  if (!recv) {
+    taken = Scratch(call.host_compute(), all * sizeof(float) + 1);
+    recv = taken.bytes().data;
+  }
+  dense.recv = {recv, all * sizeof(float)};
+  Error error = co_await sum_all(call, args, dense);
+  if (error) co_return error;
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->stats.bypassed = args.spec().sparse();
+    if (args.spec().sparse()) tensor.compressor->stats.algorithm = "dense";
+  }
+  if (all > 0 && is_nan(recv, DType::f32)) {
+    deliver_nan(call, args);
+    co_return error;
+  }
+  for (const CompressedTensor& tensor : args.tensors) {
+    ResultWriter writer(call, tensor);
+    put_all(call, tensor, writer, {0, tensor.count}, recv, DType::f32);
+    conclude_whole(args, tensor, writer);
+    recv += tensor.count * sizeof(float);
+  }
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,104 @@
+// Elections of AR-Topk: `staleness` (STAR), the number of the call mod P; `variance` (VAR), the
+// largest score, which every rank tells every other first, at the cost of one alpha;
+// `variance-lagged`, the largest of the step before, which came with that step's sums.
+//
+// Scores: `compressed`, as in the paper, the squared norm of the k largest magnitudes: of what each
+// rank has selected, or where it need not select, from a histogram; `raw`, as in the authors' code,
+// the smoothed norm of the gradient.
+#include <algorithm>
+
+#include "collectives/ar_topk_sharing.hpp"
+
+namespace pith::ar_topk {
+
+namespace {
+
+constexpr std::uint16_t score_lane = 1;
+constexpr std::size_t most_in_flight = 16;
+
+Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
+  const int to = wrap(call.rank() + distance, call.size());
+  const int from = wrap(call.rank() - distance, call.size());
+  const auto bytes = [&](int rank) {
+    float& score = scores[static_cast<std::size_t>(rank)];
+    return Bytes{reinterpret_cast<std::byte*>(&score), sizeof score};
+  };
+  co_return co_await call.exchange(to, from, score_lane, 0, bytes(call.rank()), bytes(from));
+}
+
+// scores[r] becomes rank r's.
+Task<Error> allgather_scores(Call& call, std::span<float> scores) {
+  std::array<Task<Error>, most_in_flight> trades;
+  const auto others = static_cast<std::size_t>(call.size() - 1);
+  for (std::size_t first = 0; first < others; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, others - first);
+    for (std::size_t i = 0; i < batch; ++i) {
+      trades[i] = trade_score(call, static_cast<int>(first + i) + 1, scores);
+    }
+    Error error = co_await when_all(std::span(trades).first(batch));
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+void select_all(Sharing& sharing) {
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    pass(sharing, round.passes);
+    if (!round.tail) continue;
+    for_each_piece(round.lists,
+                   [&](const Piece& piece) { sharing.selectors[piece.tensor].finish(); });
+  }
+}
+
+// What this rank has selected goes back: another one leads.
+void step_down(Call& call, const SparseCall& args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->return_taken(call.host_compute());
+    tensor.compressor->stats.threshold = 0;
+  }
+}
+
+Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
+  if (sharing.selects_first()) {
+    select_all(sharing);
+    sharing.score.see_selected();
+  } else {
+    sharing.score.see_gradients();
+  }
+  const auto ranks = static_cast<std::size_t>(call.size());
+  const Scratch memory(call.host_compute(), ranks * sizeof(float));
+  const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
+  scores[static_cast<std::size_t>(call.rank())] = sharing.score.score();
+  Task<Error> gathering = allgather_scores(call, scores);
+  Error error = co_await std::move(gathering);
+  if (error) co_return error;
+  sharing.leader = first_largest(scores);
+  if (sharing.selects_first() && sharing.leader != call.rank()) step_down(call, sharing.args);
+  co_return error;
+}
+
+// By what all ranks know already.
+void elect_by_history(Call& call, Sharing& sharing) {
+  const Compressor& first = *sharing.args.tensors[0].compressor;
+  if (!sharing.lagged()) {
+    sharing.leader = static_cast<int>(first.step % static_cast<std::uint64_t>(call.size()));
+    return;
+  }
+  sharing.leader = first.succession.leader(call.size());
+  if (sharing.spec().score == Score::raw) return sharing.score.see_gradients();
+  sharing.score.count_passes();
+}
+
+}  // namespace
+
+Task<Error> elect(Call& call, Sharing& sharing) {
+  if (sharing.spec().election != Election::variance) {
+    elect_by_history(call, sharing);
+    co_return Error();
+  }
+  Task<Error> voting = elect_by_variance(call, sharing);
+  co_return co_await std::move(voting);
+}
+
+}  // namespace pith::ar_topk

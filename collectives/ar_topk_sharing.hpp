@@ -1,0 +1,85 @@
+// What the strands of one AR-Topk call share; private to it and its elections.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "collectives/common_values.hpp"
+#include "collectives/index_message.hpp"
+#include "collectives/notes.hpp"
+#include "collectives/score_keeper.hpp"
+#include "collectives/selectors.hpp"
+
+namespace pith::ar_topk {
+
+constexpr std::size_t summing_strands = 2;
+
+// Positions of values that are all here.
+struct Summand {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::uint32_t step = 0;
+};
+using Messages = Channel<IndexMessage, 4>;
+using Summands = Channel<Summand, 4>;
+
+// What the strands of one call share.
+struct Sharing {
+  Sharing(Call& call, const SparseCall& sparse)
+      : args(sparse),
+        notes(spec().values, call.size(), lagged()),
+        score(call, args),
+        selectors(call, args.tensors, Rounds(args).streams() && !selects_first()),
+        values(call, args, most_pairs(), notes.count()),
+        messages(call.scheduler()),
+        sums{Summands(call.scheduler()), Summands(call.scheduler())},
+        note_memory(call.host_compute(), notes.count() * sizeof(float)) {}
+
+  const Spec& spec() const { return args.spec(); }
+  bool lagged() const { return spec().election == Election::variance_lagged; }
+  // Who leads is not known before all ranks have selected.
+  bool selects_first() const {
+    return spec().election == Election::variance && spec().score == Score::compressed;
+  }
+  // 16-bit values are summed in float32, which only the direct way does.
+  bool sums_directly() const {
+    return spec().reduction == Reduction::direct || spec().values != DType::f32;
+  }
+  std::size_t most_pairs() const {
+    std::size_t most = 0;
+    for (const CompressedTensor& tensor : args.tensors) {
+      if (tensor.count > 0) most += elected_of(spec().density, tensor.count);
+    }
+    return most;
+  }
+  Compressor& compressor(const Piece& piece) const {
+    return *args.tensors[piece.tensor].compressor;
+  }
+  std::span<float> note_values() const {
+    return {reinterpret_cast<float*>(note_memory.bytes().data), notes.count()};
+  }
+
+  const SparseCall& args;
+  const Notes notes;
+  int leader = 0;
+  ScoreKeeper score;
+  Selectors selectors;
+  CommonValues values;
+  Messages messages;
+  std::array<Summands, summing_strands> sums;
+  Scratch note_memory;
+};
+
+// Adds the pieces' gradients and selects from them.
+inline void pass(Sharing& sharing, Pieces pieces) {
+  for_each_piece(pieces, [&](const Piece& piece) {
+    sharing.selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
+    sharing.score.see_pass(piece);
+  });
+}
+
+// Finds out who leads. Where that needs every rank's selection, all gradients are added then, and
+// the leader has taken what it elects.
+Task<Error> elect(Call& call, Sharing& sharing);
+
+}  // namespace pith::ar_topk

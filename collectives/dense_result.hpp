@@ -1,0 +1,27 @@
+// The result of a compressed call that moved every element.
+#pragma once
+
+#include "collectives/compressed.hpp"
+#include "collectives/result_writer.hpp"
+
+namespace pith {
+
+// Adds what is left of all gradients. True: some was not finite, and nothing may be delivered.
+inline bool add_all(Call& call, const SparseCall& args) {
+  bool poisoned = false;
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->add_rest(call.host_compute());
+    poisoned |= tensor.compressor->stats.nonfinite > 0;
+  }
+  return poisoned && !args.spec().drops_nonfinite;
+}
+
+// Sums of a range, at any address, dense or as pairs of what is not zero.
+void put_all(Call& call, const CompressedTensor& tensor, ResultWriter& writer, Range range,
+             const std::byte* sums, DType type);
+// After the last range: statistics, and the whole accumulator counts as delivered.
+void conclude_whole(const SparseCall& args, const CompressedTensor& tensor, ResultWriter& writer);
+// Whether the first sum is no number: a rank had nothing finite to give, and all ranks see it.
+bool is_nan(const std::byte* sums, DType type);
+
+}  // namespace pith

@@ -1,0 +1,37 @@
+// One selector per tensor of a compressed call.
+#pragma once
+
+#include <new>
+
+#include "collectives/compressed.hpp"
+#include "compress/topk_selector.hpp"
+
+namespace pith {
+
+// In scratch memory. `streams`: certain elements are taken before the end.
+class Selectors {
+ public:
+  Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
+      : memory_(call.host_compute(), tensors.size() * sizeof(TopkSelector)) {
+    for (const CompressedTensor& tensor : tensors) {
+      const double density = tensor.compressor->spec().density;
+      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(),
+                                         elected_of(density, tensor.count), streams);
+      ++size_;
+    }
+  }
+  Selectors(const Selectors&) = delete;
+  Selectors& operator=(const Selectors&) = delete;
+  ~Selectors() {
+    for (std::size_t i = 0; i < size_; ++i) begin()[i].~TopkSelector();
+  }
+  TopkSelector& operator[](std::size_t i) { return begin()[i]; }
+
+ private:
+  TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
+
+  Scratch memory_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace pith

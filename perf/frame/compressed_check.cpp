@@ -1,0 +1,165 @@
+#include "frame/compressed_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "frame/topk_reference.hpp"
+
+namespace pith_perf {
+namespace {
+
+constexpr std::size_t chunk_elements = std::size_t{1} << 18;
+constexpr double float_rounding = 0x1p-22;
+
+// Of one conversion, in shares of the value; twice half a unit in the last place.
+double rounding_of(pith::DType type) {
+  if (type == pith::DType::bf16) return 0x1p-8;
+  return type == pith::DType::f16 ? 0x1p-11 : 0;
+}
+// Below the smallest normal number of float16 steps do not shrink any more.
+double least_step_of(pith::DType type) { return type == pith::DType::f16 ? 0x1p-24 : 0; }
+
+// Every rank's values, one after the other; `mine` holds those of this thread's ranks.
+template <class T>
+std::vector<T> gather(const Team& team, const std::vector<std::vector<T>>& mine) {
+  const std::size_t each = mine[0].size();
+  std::vector<std::vector<T>> all(mine.size());
+  for (std::vector<T>& one : all) one.resize(each * static_cast<std::size_t>(team.ranks()));
+  team.each("pithAllGather", [&](int local) {
+    const auto index = static_cast<std::size_t>(local);
+    return pithAllGather(mine[index].data(), all[index].data(), each * sizeof(T), pithUint8,
+                         team.comm(local), nullptr);
+  });
+  return all[0];
+}
+
+// Replaces the vectors of this thread's ranks by the sum over all ranks.
+void sum(const Team& team, std::vector<std::vector<double>>& mine) {
+  team.each("pithAllReduce", [&](int local) {
+    std::vector<double>& own = mine[static_cast<std::size_t>(local)];
+    return pithAllReduce(own.data(), own.data(), own.size(), pithFloat64, pithSum, team.comm(local),
+                         nullptr);
+  });
+}
+
+}  // namespace
+
+void Errors::add(double error, double allowed) {
+  const double size = std::abs(error);
+  wrong += !(size <= allowed);  // a NaN is wrong
+  largest = std::max(largest, std::isnan(size) ? INFINITY : size);
+  squares += size * size;
+  ++elements;
+}
+
+void Errors::merge(const Errors& other) {
+  wrong += other.wrong;
+  largest = std::max(largest, other.largest);
+  squares += other.squares;
+  elements += other.elements;
+}
+
+CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::size_t count,
+                                 pithDataType_t type, pithRedOp_t op)
+    : spec_(spec),
+      team_(team),
+      count_(count),
+      type_(type),
+      parts_(op == pithAvg ? team.ranks() : 1) {
+  residuals_.assign(static_cast<std::size_t>(team.size()), std::vector<float>(count));
+}
+
+Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradients,
+                              const std::vector<std::span<const float>>& results,
+                              const Compressors& compressors) {
+  // Where the library may have made a call dense its elements are not those of the plain algorithm.
+  const bool plain = spec_.scheme == pith::Scheme::topk && !spec_.may_bypass;
+  return plain ? compare_with_topk(gradients, results, compressors)
+               : compare_sums(gradients, results, compressors);
+}
+
+double CompressedCheck::allowed_of_result(double value) const {
+  const auto type = static_cast<pith::DType>(type_);
+  return std::abs(value) * std::max(rounding_of(type), float_rounding) + least_step_of(type);
+}
+
+std::vector<float> CompressedCheck::sum_elected(
+    const std::vector<std::span<const float>>& gradients) {
+  const std::size_t k = pith::elected_of(spec_.density, count_);
+  std::vector<std::vector<std::uint32_t>> indices;
+  std::vector<std::vector<float>> values;
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    std::vector<float>& sums = residuals_[local];
+    if (!spec_.feedback) std::fill(sums.begin(), sums.end(), 0.0F);
+    for (std::size_t i = 0; i < count_; ++i) sums[i] += gradients[local][i];
+    Pairs pairs = take_topk(sums, k, spec_.values);
+    indices.push_back(std::move(pairs.indices));
+    values.push_back(std::move(pairs.values));
+  }
+  const std::vector<std::uint32_t> all_indices = gather(team_, indices);
+  const std::vector<float> all_values = gather(team_, values);
+  std::vector<float> sums(count_);
+  for (std::size_t i = 0; i < all_indices.size(); ++i) sums[all_indices[i]] += all_values[i];
+  return sums;
+}
+
+Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const float>>& gradients,
+                                          const std::vector<std::span<const float>>& results,
+                                          const Compressors& compressors) {
+  const std::vector<float> sums = sum_elected(gradients);
+  Errors errors;
+  for (std::size_t local = 0; local < results.size(); ++local) {
+    const std::vector<float> residual = compressors.residual(static_cast<int>(local), count_);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const double expected = double(sums[i]) / parts_;
+      errors.add(double(results[local][i]) - expected, allowed_of_result(expected));
+      errors.wrong += spec_.feedback && residual[i] != residuals_[local][i];
+    }
+  }
+  return errors;
+}
+
+Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& gradients,
+                                     const std::vector<std::span<const float>>& results,
+                                     const Compressors& compressors) {
+  const bool keeps_losses = spec_.sparse() && spec_.feedback;
+  const pith::DType travels = spec_.scheme == pith::Scheme::bf16 ? pith::DType::bf16 : spec_.values;
+  const double lost = keeps_losses ? float_rounding : rounding_of(travels) + float_rounding;
+  std::vector<std::vector<float>> residuals;
+  for (int local = 0; local < team_.size(); ++local) {
+    residuals.push_back(compressors.residual(local, count_));
+  }
+  Errors errors;
+  std::vector<std::vector<double>> left(gradients.size());
+  std::vector<std::vector<double>> sizes(gradients.size());
+  for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
+    const std::size_t size = std::min(chunk_elements, count_ - begin);
+    for (std::size_t local = 0; local < gradients.size(); ++local) {
+      left[local].resize(size);
+      sizes[local].resize(size);
+      for (std::size_t i = 0; i < size; ++i) {
+        const double gradient = double(gradients[local][begin + i]);
+        const double before = double(residuals_[local][begin + i]);
+        const double after = double(residuals[local][begin + i]);
+        left[local][i] = gradient + before - after;
+        sizes[local][i] = std::abs(gradient) + std::abs(before) + std::abs(after);
+      }
+    }
+    sum(team_, left);
+    sum(team_, sizes);
+    for (std::size_t local = 0; local < results.size(); ++local) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const double result = double(results[local][begin + i]);
+        const bool gone = spec_.sparse() && !spec_.feedback && result == 0;
+        const double expected = gone ? 0 : left[local][i] / parts_;
+        const double allowed =
+            sizes[local][i] / parts_ * lost + least_step_of(travels) + allowed_of_result(expected);
+        errors.add(result - expected, allowed);
+      }
+    }
+  }
+  residuals_ = std::move(residuals);
+  return errors;
+}
+
+}  // namespace pith_perf

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Times compressed all-reduces against dense ones between hosts on slow links.
+
+Every rank has a host of its own: a network namespace whose link, either way, has the rate that is
+asked for (the laboratory of tests/netlab). In each round every contender runs once, and the order
+rotates. Reported are medians over the rounds and ratios to dense float32 by the best of Open MPI's
+algorithms, and to dense bf16, taken as half of that. "plain" is what an allgather of top-k with
+8 bytes a pair needs at link rate, (N - 1) k 8 / rate: a formula, no program. "wire" is the time of
+a rank's own bytes at link rate.
+"""
+import argparse
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "netlab"))
+from lab import Lab, program  # noqa: E402
+from namespaces import LabError, unavailable  # noqa: E402
+
+OWN_CHOICE, RING, SEGMENTED_RING, RABENSEIFNER = 0, 4, 5, 6
+OPENMPI = {"ompi": OWN_CHOICE, "ompi-ring": RING, "ompi-segmented": SEGMENTED_RING,
+           "ompi-rabenseifner": RABENSEIFNER}
+SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
+           "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
+VALUES = ("f32", "bf16")
+PORT_FIRST = 20000
+TARGETS = {1e9: (10, 5), 1e8: (40, 20)}  # against dense float32 and bf16
+
+
+def spec_of(name, density):
+    scheme, values = name.rsplit("-", 1)
+    return f"{SCHEMES[scheme]}density={density},values={values}"
+
+
+def contenders():
+    return [f"{scheme}-{values}" for scheme in SCHEMES for values in VALUES] + \
+        ["pith-dense", *OPENMPI]
+
+
+class Failed(Exception):
+    """A run that gave no time; the text says why."""
+
+
+def first_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:200] if lines else "no message"
+
+
+def finish(processes, limit):
+    """Waits for all; the first that fails, or the time, ends the others."""
+    texts = []
+    try:
+        for process in processes:
+            _, errors = process.communicate(timeout=limit)
+            texts.append(errors)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"no end within {limit:g} s") from None
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+    for process, text in zip(processes, texts):
+        if process.returncode != 0:
+            raise Failed(f"exit status {process.returncode}: {first_line(text)}")
+
+
+class Runner:
+    """Runs contenders in one laboratory."""
+
+    def __init__(self, lab, options, rate, folder):
+        self.lab, self.options, self.rate = lab, options, rate
+        self.folder = pathlib.Path(folder)
+        self.runs = 0
+        # How Open MPI starts its daemon on another host.
+        self.agent = self.folder / "agent"
+        self.agent.write_text(
+            "#!/bin/sh\nhost=$1\nshift\n"
+            f"exec ip netns exec {lab.prefix}-$host unshare --uts sh -c \"hostname $host; $*\"\n",
+            encoding="ascii")
+        self.agent.chmod(0o700)
+
+    def run(self, name):
+        """Its row: seconds of a call, and what compression tells."""
+        self.runs += 1
+        path = self.folder / f"run{self.runs}.json"
+        if name in OPENMPI:
+            return self.run_openmpi(OPENMPI[name], path)
+        return self.run_pith(name, path)
+
+    def run_pith(self, name, path):
+        dense = name == "pith-dense"
+        size = str(self.options.bytes)
+        calls = self.options.dense_calls if dense else self.options.calls
+        flags = ["-b", size, "-e", size, "-n", calls, "-w", 0 if dense else 2, "-c", 0, "-a", 3,
+                 "-I", 1]
+        if not dense:
+            flags += ["--compress", spec_of(name, self.options.density)]
+        common = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
+        common |= {"PITH_TRANSPORT": "tcp", "PITH_IFNAME": "eth0", "PITH_SIZE": str(len(self.lab)),
+                   "PITH_ROOT": f"{self.lab[0].address}:{PORT_FIRST + self.runs % 1000}",
+                   "PITH_SECRET": secrets.token_hex(16)}
+        processes = [host.start([program("all_reduce_perf"), *flags,
+                                 *(["-J", path] if host.number == 0 else [])],
+                                {**common, "PITH_RANK": str(host.number)},
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                     for host in self.lab]
+        finish(processes, self.options.limit)
+        result = json.loads(path.read_text(encoding="utf-8"))["results"][0]
+        row = {"seconds": result["out_of_place_per_iter"]["p50_us"] / 1e6}
+        if not dense:
+            half = result["out_of_place"]
+            row |= {"bytes": half["wire_bytes"], "density": half["density"],
+                    "select": half["select_us"] / 1e6, "exchange": half["exchange_us"] / 1e6}
+        return row
+
+    def run_openmpi(self, algorithm, path):
+        hosts = ",".join(f"{host.name}:1" for host in self.lab)
+        tuned = [] if algorithm == OWN_CHOICE else [
+            "--mca", "coll_tuned_use_dynamic_rules", 1,
+            "--mca", "coll_tuned_allreduce_algorithm", algorithm,
+            "--mca", "coll_tuned_allreduce_algorithm_segmentsize", 131072]
+        mpirun = shutil.which("mpirun.openmpi") or "mpirun"
+        command = [mpirun, "--allow-run-as-root", "--host", hosts, "-np", len(self.lab),
+                   "--mca", "plm_rsh_agent", self.agent, "--mca", "routed", "direct",
+                   "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
+                   "--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--map-by", "node",
+                   "--mca", "mpi_yield_when_idle", 1, "--bind-to", "none", *tuned,
+                   program("openmpi_allreduce"), "--ranks", len(self.lab), "--no-pin",
+                   "--sizes", self.options.bytes, "--iters", 1,
+                   "--batches", self.options.dense_calls, "--json", path]
+        process = self.lab[0].start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                    text=True)
+        finish([process], self.options.limit)
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        return {"seconds": rows[0]["us"] / 1e6}
+
+
+def measure(ranks, rate, names, options):
+    """Rows by contender, and the errors of those that failed."""
+    rows = {name: [] for name in names}
+    errors = {}
+    with Lab(ranks, link="veth", rate=rate, ipv6=False) as lab, \
+            tempfile.TemporaryDirectory(prefix="sparse-lab-") as folder:
+        runner = Runner(lab, options, rate, folder)
+        for number in range(options.rounds):
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                if name in errors:
+                    continue
+                try:
+                    rows[name].append(runner.run(name))
+                except (Failed, LabError, OSError, KeyError) as error:
+                    errors[name] = f"{type(error).__name__}: {error}"
+                    print(f"# {name}: {errors[name]}", file=sys.stderr)
+            print(f"# {ranks} ranks, {rate / 1e9:g} Gbit/s: round {number + 1} of "
+                  f"{options.rounds} done", file=sys.stderr)
+    return rows, errors
+
+
+def medians(rows):
+    return {name: {key: statistics.median(row[key] for row in own) for key in own[0]}
+            for name, own in rows.items() if own}
+
+
+def report(ranks, rate, rows, options):
+    """Prints one laboratory's table; the same as a record."""
+    middle = medians(rows)
+    dense = {name: middle[name]["seconds"] for name in OPENMPI if name in middle}
+    best = min(dense, key=dense.get) if dense else None
+    bar = dense[best] if best else None
+    plain = (ranks - 1) * options.density * (options.bytes / 4) * 8 * 8 / rate
+    print(f"\n## {ranks} ranks on {os.cpu_count()} cores, links of {rate / 1e9:g} Gbit/s, "
+          f"{options.bytes / 2**20:g} MiB float32, density {options.density:g}, "
+          f"{options.rounds} rounds")
+    print(f"best Open MPI: {best or 'none'}; plain allgather of pairs at link rate (formula): "
+          f"{plain * 1e3:.1f} ms")
+    print(f"{'':<18} {'ms':>9} {'x float32':>9} {'x bf16':>7} {'x plain':>7} {'MB/rank':>8} "
+          f"{'density':>8} {'wire ms':>8} {'over wire':>9} {'exchange':>8}")
+    for name in [name for name in rows if name in middle]:
+        print(line_of(name, middle[name], bar, plain, rate))
+    record = {"ranks": ranks, "rate": rate, "best": best, "plain_seconds": plain,
+              "medians": middle}
+    if best and rate in TARGETS:
+        print_targets(middle, bar, TARGETS[rate])
+    return record
+
+
+def line_of(name, row, bar, plain, rate):
+    def cell(value, width, digits):
+        return f"{'-':>{width}}" if value is None else f"{value:>{width}.{digits}f}"
+    seconds = row["seconds"]
+    over = bar / seconds if bar else None
+    compressed = "bytes" in row
+    wire = row["bytes"] * 8 / rate if compressed else None
+    exchange = row["exchange"] / wire if compressed and row["exchange"] > 0 else None
+    return " ".join((f"{name:<18}", cell(seconds * 1e3, 9, 1), cell(over, 9, 2),
+                     cell(over and over / 2, 7, 2), cell(plain / seconds, 7, 2),
+                     cell(row["bytes"] / 1e6 if compressed else None, 8, 2),
+                     cell(row["density"] if compressed else None, 8, 5),
+                     cell(wire and wire * 1e3, 8, 1), cell(wire and seconds / wire, 9, 2),
+                     cell(exchange, 8, 2)))
+
+
+def print_targets(middle, bar, targets):
+    times = {name: row["seconds"] for name, row in middle.items() if "bytes" in row}
+    if not times:
+        return
+    reached = [name for name, seconds in times.items()
+               if bar / seconds >= targets[0] and bar / 2 / seconds >= targets[1]]
+    print(f"target {targets[0]} x float32, {targets[1]} x bf16: reached by "
+          f"{', '.join(reached) or 'none'}")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", default="4,8", help="numbers of ranks")
+    parser.add_argument("--rates", default="1,0.1", help="links' rates in Gbit/s")
+    parser.add_argument("--mib", type=float, default=64, help="size of the vector in MiB")
+    parser.add_argument("--density", type=float, default=0.01)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=5, help="timed calls a compressed run")
+    parser.add_argument("--dense-calls", type=int, default=1, help="timed calls a dense run")
+    parser.add_argument("--limit", type=float, default=300, help="seconds a run may take")
+    parser.add_argument("--only", help="these contenders: " + ", ".join(contenders()))
+    parser.add_argument("--json", type=pathlib.Path, help="also write the results to this file")
+    options = parser.parse_args(arguments)
+    options.bytes = int(options.mib * 2**20) // 4 * 4
+    options.names = options.only.split(",") if options.only else contenders()
+    unknown = set(options.names) - set(contenders())
+    if unknown:
+        parser.error(f"--only: {', '.join(sorted(unknown))}, expected of {', '.join(contenders())}")
+    return options
+
+
+def main():
+    options = parse(sys.argv[1:])
+    reason = unavailable("veth")
+    if reason:
+        sys.exit(f"sparse_lab: {reason}")
+    records = []
+    for rate in [float(text) * 1e9 for text in options.rates.split(",")]:
+        for ranks in [int(text) for text in options.ranks.split(",")]:
+            rows, errors = measure(ranks, rate, options.names, options)
+            records.append({**report(ranks, rate, rows, options), "runs": rows, "errors": errors})
+            if options.json:
+                options.json.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+#include "api/compressor_handle.hpp"
+
+#include <fmt/format.h>
+
+#include "api/group.hpp"
+
+namespace pith::api {
+
+namespace {
+
+Error busy(const char* function, const Compressor& compressor) {
+  const char* with = Group::of_this_thread().has(compressor)
+                         ? "is in this group already, expected one call a group"
+                         : "is busy, expected one whose last call has ended";
+  return {Code::invalid_usage, fmt::format("{}: compressor {}", function, with)};
+}
+
+}  // namespace
+
+Claim::Claim(const char* function, Compressor& compressor) : compressor_(&compressor) {
+  if (compressor.claim()) return;
+  compressor_ = nullptr;
+  error_ = busy(function, compressor);
+}
+
+Error check_free(const char* function, const Compressor& compressor) {
+  return compressor.is_claimed() ? busy(function, compressor) : Error();
+}
+
+Claim::~Claim() {
+  if (compressor_) compressor_->release();
+}
+
+Error check_binding(const char* function, const Compressor& compressor, const Communicator& comm) {
+  const auto bound = std::static_pointer_cast<Communicator>(compressor.binding.lock());
+  if (!bound || bound.get() == &comm || !bound->holds_compressors()) return {};
+  return {Code::invalid_usage,
+          fmt::format("{}: compressor is bound to another communicator, that of its first call, "
+                      "until pithCompressorReset, or until that one is shrunk, revoked or "
+                      "destroyed",
+                      function)};
+}
+
+void bind_to_communicator(const std::shared_ptr<Compressor>& compressor,
+                          const std::shared_ptr<Communicator>& communicator) {
+  if (compressor->binding.lock() == communicator) return;
+  compressor->forget_delivered();
+  compressor->binding = communicator;
+  communicator->bind(compressor);
+}
+
+}  // namespace pith::api

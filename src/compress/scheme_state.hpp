@@ -1,0 +1,29 @@
+// What a call changes of a compressor besides its accumulator: all of it small, and all of it is
+// kept with a call, so that one that other ranks did not complete can be undone, and saved.
+#pragma once
+
+#include <cstdint>
+
+#include "compress/election.hpp"
+#include "compress/exdyna_control.hpp"
+#include "compress/threshold_forecast.hpp"
+
+namespace pith {
+
+// A scheme that remembers more adds its member here, and a line to the sections of
+// saved_state.cpp. Copying it allocates nothing in the steady state.
+struct SchemeState {
+  std::uint64_t step = 0;
+  ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
+  SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
+  Succession succession;       // of leaders (ar-topk: election=variance-lagged)
+  ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
+
+  // Magnitudes were multiplied by this factor.
+  void scale(float factor) {
+    forecast.scale(factor);
+    exdyna.scale(double(factor));
+  }
+};
+
+}  // namespace pith

@@ -1,0 +1,266 @@
+// Compressed calls that fail: the residual holds what was not delivered, survivors go on, and
+// nothing is lost.
+#include <signal.h>
+
+#include <array>
+#include <thread>
+
+#include "catch.hpp"
+#include "compressed.hpp"
+
+using namespace ranks;
+
+namespace {
+
+Setup processes(const char* transport) {
+  Setup setup;
+  setup.transport = transport;
+  setup.may_be_killed = true;
+  setup.limit_s = 40;
+  return setup;
+}
+
+std::vector<std::string> failing_specs() {
+  std::vector<std::string> specs = conserving_specs();
+  specs.emplace_back("bf16");
+  specs.emplace_back("topk:density=0.1,feedback=0,bypass=never");
+  return specs;
+}
+
+// The victim's gradients are zero where those of the others are not: its part of a sum is known.
+std::vector<float> half_gradient(bool odd, int rank, int step, std::size_t count) {
+  std::vector<float> out = gradient(rank, step, count);
+  for (std::size_t i = odd ? 0 : 1; i < count; i += 2) out[i] = 0;
+  return out;
+}
+
+void ensure_holds(pithCompressor_t compressor, const std::vector<float>& expected,
+                  Where where = Where::current()) {
+  const std::vector<float> kept = residual_of(compressor, expected.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    ensure(std::fabs(kept[i] - expected[i]) < 1e-6f, "the residual lacks something", where);
+  }
+}
+
+void add(std::vector<float>& sums, const std::vector<float>& values) {
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+}
+
+void dies_soon(double seconds) {
+  std::thread([seconds] {
+    sleep_s(seconds);
+    raise(SIGKILL);
+  }).detach();
+}
+
+// Calls until one fails. What was given, and what every call gave.
+struct Run {
+  std::vector<double> fed;
+  std::vector<std::vector<float>> received;
+};
+
+enum class Kind { blocking, grouped, background };
+
+pithResult_t call(Kind kind, const std::vector<float>& send, std::vector<float>& recv,
+                  pithCompressor_t compressor, pithComm_t comm) {
+  if (kind == Kind::blocking) return compressed_sum(send, recv, compressor, comm);
+  ok(pithGroupStart());
+  ok(compressed_sum(send, recv, compressor, comm));
+  if (kind == Kind::grouped) return pithGroupEnd();
+  pithRequest_t request = nullptr;
+  ok(pithGroupEndAsync(&request));
+  return pithWait(request);
+}
+
+Run run_until_error(Kind kind, bool odd, int rank, std::size_t count, pithCompressor_t compressor,
+                    pithComm_t comm) {
+  Run run{std::vector<double>(count), {}};
+  for (int step = 0;; ++step) {
+    const std::vector<float> send = half_gradient(odd, rank, step, count);
+    std::vector<float> recv(count);
+    add_to(run.fed, send);
+    const pithResult_t result = call(kind, send, recv, compressor, comm);
+    if (result != pithSuccess) {
+      fails(result, pithRemoteError, {"rank "});
+      return run;
+    }
+    run.received.push_back(std::move(recv));
+  }
+}
+
+// Even elements only: those of the survivors.
+std::vector<double> even(std::vector<double> values) {
+  for (std::size_t i = 1; i < values.size(); i += 2) values[i] = 0;
+  return values;
+}
+
+void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, double after_s) {
+  const Comm comm(self.join());
+  const Compressor compressor(spec);
+  constexpr int victim = 1;
+  self.meet();
+  if (self.rank == victim) dies_soon(after_s);
+  const Run run = run_until_error(kind, self.rank == victim, self.rank, count, compressor, comm);
+  // Some try again first; the communicator is revoked.
+  std::vector<float> recv(count);
+  if (self.rank == 0) {
+    fails(compressed_sum(std::vector<float>(count), recv, compressor, comm), pithRemoteError,
+          {"rank "});
+    fails(pithAllReduceCompressed(nullptr, recv.data(), count, pithFloat32, pithSum, compressor,
+                                  comm, nullptr),
+          pithRemoteError, {"rank "});
+  }
+  pithComm_t made = nullptr;
+  ok(pithCommShrink(comm, nullptr, 0, &made, nullptr, PITH_SHRINK_DEFAULT));
+  const Comm smaller(made);
+  std::uint64_t completed = 0;
+  ok(pithCommGetLastCompleted(smaller, &completed));
+  ensure(completed <= run.received.size(), "more was completed by all than by this rank");
+  std::vector<double> received(count);
+  for (std::size_t i = 0; i < completed; ++i) add_to(received, run.received[i]);
+  std::vector<double> kept(count);
+  add_to(kept, residual_of(compressor, count));
+  ensure_conserved(even(sum_over(run.fed, smaller)), even(sum_over(kept, smaller)), even(received));
+  ensure(stats_of(compressor).calls == completed, "another step than what all completed");
+
+  ok(pithAllReduceCompressed(nullptr, recv.data(), count, pithFloat32, pithSum, compressor, smaller,
+                             nullptr));
+  add_to(received, recv);
+  std::fill(kept.begin(), kept.end(), 0);
+  add_to(kept, residual_of(compressor, count));
+  ensure_conserved(even(sum_over(run.fed, smaller)), even(sum_over(kept, smaller)), even(received));
+}
+
+}  // namespace
+
+TEST_CASE("a rank is killed: survivors shrink, retry, and nothing is lost", "[compress]") {
+  int turn = 0;
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const std::string& spec : conserving_specs()) {
+      for (const Kind kind : {Kind::blocking, Kind::grouped, Kind::background}) {
+        const double after_s = 0.003 * (turn++ % 11);
+        INFO(transport << ", " << spec << ", after " << after_s << " s");
+        CHECK(run(4, processes(transport),
+                  [&](Rank& self) { survive(self, kind, spec, 30'000, after_s); }) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("a call on a revoked communicator keeps its gradient", "[compress]") {
+  for (const std::string& spec : failing_specs()) {
+    for (const int size : {1, 2}) {
+      INFO(spec << ", " << size << " ranks");
+      CHECK(run(size, {}, [&](Rank& self) {
+              constexpr std::size_t count = 3000;
+              const Comm comm(self.join());
+              const Compressor compressor(spec);
+              std::vector<float> recv(count);
+              ok(compressed_sum(gradient(self.rank, 0, count), recv, compressor, comm));
+              std::vector<float> expected = residual_of(compressor, count);
+              self.meet();
+              if (self.rank == size - 1) {
+                // Any failed rank would do; shrinking with PITH_SHRINK_ABORT revokes.
+                pithComm_t unused = nullptr;
+                ok(pithCommShrink(comm, nullptr, 0, &unused, nullptr, PITH_SHRINK_ABORT));
+                ok(pithCommDestroy(unused));
+              } else {
+                pithResult_t state = pithSuccess;
+                wait_until([&] {
+                  ok(pithCommGetAsyncError(comm, &state));
+                  return state != pithSuccess;
+                });
+                pithComm_t unused = nullptr;
+                ok(pithCommShrink(comm, nullptr, 0, &unused, nullptr, PITH_SHRINK_DEFAULT));
+                ok(pithCommDestroy(unused));
+              }
+              int step = 1;
+              for (const Kind kind : {Kind::blocking, Kind::grouped, Kind::background}) {
+                const std::vector<float> send = gradient(self.rank, step++, count);
+                fails(call(kind, send, recv, compressor, comm), pithRemoteError, {"rank "});
+                add(expected, send);
+                ensure_holds(compressor, expected);
+              }
+              ensure(stats_of(compressor).calls == 1, "failed calls count");
+              self.meet();
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("an abort from another thread", "[compress]") {
+  for (const Setup& setup : every_link()) {
+    for (const std::string& spec : failing_specs()) {
+      INFO(name_of(setup) << ", " << spec);
+      CHECK(run(2, setup, [&](Rank& self) {
+              constexpr std::size_t count = 50'000;
+              pithComm_t comm = self.join();
+              const Compressor compressor(spec);
+              std::vector<float> recv(count);
+              ok(compressed_sum(gradient(self.rank, 0, count), recv, compressor, comm));
+              self.meet();
+              if (self.rank == 1) {
+                self.meet();
+                ok(pithCommDestroy(comm));
+                return;
+              }
+              std::vector<float> expected = residual_of(compressor, count);
+              const std::vector<float> send = gradient(self.rank, 1, count);
+              std::thread aborter([&] {
+                sleep_s(0.05);
+                pithCommAbort(comm);
+              });
+              const pithResult_t result = compressed_sum(send, recv, compressor, comm);
+              aborter.join();
+              self.meet();
+              fails(result, pithRemoteError, {"rank 0"});
+              add(expected, send);
+              ensure_holds(compressor, expected);
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("ranks disagree on a compressor", "[compress]") {
+  struct Case {
+    const char* ours;
+    const char* theirs;
+    float scale;  // of rank 1
+    std::size_t count;
+    std::vector<std::string_view> words;
+  };
+  const std::vector<Case> cases = {
+      {"topk:density=0.1", "topk:density=0.2", 1, 500, {"density=0.1", "density=0.2"}},
+      {"none", "bf16", 1, 500, {"none", "bf16"}},
+      {"topk:density=0.1", "topk:density=0.1,seed=4", 1, 500, {"seed=0", "seed=4"}},
+      {"none", "none", 2, 500, {"scale 2"}},
+      {"none", "none", 1, 501, {"of 500", "of 501"}},
+  };
+  for (const Case& one : cases) {
+    INFO(one.ours << " and " << one.theirs);
+    CHECK(run(2, {}, [&](Rank& self) {
+            const Comm comm(self.join());
+            const Compressor compressor(self.rank == 0 ? one.ours : one.theirs);
+            if (self.rank == 1) ok(pithCompressorScale(compressor, one.scale));
+            const std::size_t count = self.rank == 1 ? one.count : 500;
+            ok(pithBarrier(comm, nullptr));
+            self.meet();
+            const std::vector<float> send = gradient(self.rank, 0, count);
+            std::vector<float> recv(count);
+            pithResult_t result = compressed_sum(send, recv, compressor, comm);
+            wait_until([&] {
+              if (result != pithSuccess) return true;
+              ok(pithCommGetAsyncError(comm, &result));
+              if (result != pithSuccess) pithBarrier(comm, nullptr);
+              return result != pithSuccess;
+            });
+            fails(result, pithInvalidUsage, {"rank 0", "rank 1", "compressed allreduce"});
+            const std::string text = pithGetLastError(nullptr);
+            for (const std::string_view word : one.words) {
+              ensure(text.find(word) != std::string::npos, text);
+            }
+            ensure_holds(compressor, send);
+            self.meet();
+          }) == "");
+  }
+}

@@ -1,0 +1,287 @@
+// AR-Topk against the plain algorithm: results, residuals and leaders.
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/ar_topk_reference.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr const char* elections[] = {
+    "election=staleness",
+    "election=variance,score=compressed",
+    "election=variance,score=raw",
+    "election=variance-lagged,score=compressed",
+    "election=variance-lagged,score=raw",
+};
+
+// What becomes of the gradients of a step before it is made.
+using Change = std::function<void(SparseProgram& program, int step)>;
+
+void scale(SparseProgram& program, float factor) {
+  const SparseCase& c = program.sparse_case();
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      for (float& value : program.gradient(r, t)) value *= factor;
+    }
+  }
+}
+
+// Sums of a few thousand of them are exact in any order.
+void make_integers(SparseProgram& program, int) {
+  const SparseCase& c = program.sparse_case();
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      for (float& value : program.gradient(r, t)) value = std::round(1000 * value);
+    }
+  }
+}
+
+struct Outcome {
+  std::string failure;  // empty is good
+  std::vector<int> leaders;
+};
+
+Outcome run(const SparseCase& c, int steps, const Change& change = {}, SimConfig config = {}) {
+  SparseProgram program(c);
+  config.ranks = c.ranks;
+  config.seed = c.seed;
+  World world(config);
+  ArTopkReference reference(c);
+  for (int step = 0; step < steps; ++step) {
+    program.draw(static_cast<std::uint64_t>(step));
+    if (change) change(program, step);
+    std::string failure = program.step(world);
+    if (failure.empty()) failure = reference.check(program);
+    if (!failure.empty()) {
+      return {fmt::format("{}, step {}: {}", describe(c), step, failure), reference.leaders};
+    }
+  }
+  return {world.leaks(), reference.leaders};
+}
+
+std::string spec_of(std::string_view density, std::string_view rest) {
+  return fmt::format("ar-topk:density={},{}", density, rest);
+}
+
+}  // namespace
+
+TEST_CASE("AR-Topk does what its paper says", "[ar-topk]") {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    for (const std::size_t count : {1, 2, 7, 100, 1000, 4099}) {
+      for (const char* density : {"0.1", "0.033", "0.011", "0.004", "0.001", "1"}) {
+        const auto mixed = static_cast<std::size_t>(ranks) + count + std::strlen(density);
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.average = mixed % 2 == 0;
+        c.spec = spec_of(density, elections[mixed % 5]);
+        CHECK(run(c, 4).failure == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("all elections of AR-Topk over many steps", "[ar-topk]") {
+  for (const char* election : elections) {
+    for (const int ranks : {2, 3, 5, 8}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {600};
+      c.spec = spec_of("0.05", election);
+      CHECK(run(c, 6 * ranks + 30).failure == "");
+    }
+  }
+}
+
+TEST_CASE("AR-Topk in several parcels, which leave while the leader selects", "[ar-topk]") {
+  for (const char* election : elections) {
+    for (const int ranks : {1, 2, 5}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {200000};
+      c.chunk_bytes = 1024;
+      c.spec = spec_of("0.01", election);
+      CHECK(run(c, 3 * ranks).failure == "");
+    }
+  }
+}
+
+TEST_CASE("AR-Topk with 16-bit values", "[ar-topk]") {
+  for (const char* values : {"bf16", "f16"}) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (const std::size_t count : {1, 100, 5000, 70000}) {
+        if (count > 5000 && ranks % 3 != 0) continue;
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.chunk_bytes = 1024;
+        c.spec = spec_of("0.02", fmt::format("{},values={}", elections[ranks % 5], values));
+        CHECK(run(c, 6).failure == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("AR-Topk by ring and by tree", "[ar-topk]") {
+  for (const char* reduction : {"direct", "ring", "tree"}) {
+    for (int ranks = 1; ranks <= 17; ++ranks) {
+      for (const std::size_t count : {1, 100, 5000, 70000}) {
+        if (count > 5000 && ranks % 4 != 0) continue;
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {count};
+        c.chunk_bytes = 1024;
+        c.spec = spec_of("0.02", fmt::format("{},reduction={}", elections[ranks % 5], reduction));
+        CHECK(run(c, 5, make_integers).failure == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("many tensors in one AR-Topk call", "[ar-topk]") {
+  for (const char* election : elections) {
+    SparseCase c;
+    c.ranks = 4;
+    c.counts = {10, 0, 70000, 3, 150000, 1};
+    c.chunk_bytes = 1024;
+    c.spec = spec_of("0.02", election);
+    CHECK(run(c, 9).failure == "");
+    c.counts = {0, 0};
+    CHECK(run(c, 3).failure == "");
+  }
+}
+
+// A forecast that promises too much is corrected, one that promises too little is not exact.
+TEST_CASE("AR-Topk follows magnitudes that jump", "[ar-topk]") {
+  const float factors[] = {1, 1, 1, 1, 10, 10, 10, 1, 1, 0.1f, 1000, 1000, 1e-3f, 1, 1, 1};
+  const auto jump = [&](SparseProgram& program, int step) { scale(program, factors[step]); };
+  for (const char* rest : {elections[0], elections[1], elections[3], "values=bf16",
+                           "election=variance-lagged,values=f16"}) {
+    for (const int ranks : {1, 2, 3}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {100000, 100, 50000};
+      c.chunk_bytes = 1024;
+      c.spec = spec_of("0.01", rest);
+      CHECK(run(c, 16, jump).failure == "");
+    }
+  }
+}
+
+TEST_CASE("gradients that leave AR-Topk little choice", "[ar-topk]") {
+  const auto fill = [](SparseProgram& program, float value) {
+    const SparseCase& c = program.sparse_case();
+    for (int r = 0; r < c.ranks; ++r) {
+      for (std::size_t t = 0; t < c.counts.size(); ++t) {
+        std::ranges::fill(program.gradient(r, t), value);
+      }
+    }
+  };
+  const Change changes[] = {
+      [&](SparseProgram& program, int) { fill(program, 1); },
+      [&](SparseProgram& program, int) { fill(program, 0); },
+      [&](SparseProgram& program, int step) { fill(program, step % 2 == 0 ? 0.0f : 2.0f); },
+      [&](SparseProgram& program, int) { fill(program, 1e-42f); },
+      [&](SparseProgram& program, int step) {
+        fill(program, 0);
+        program.gradient(step % 3, 0)[5] = 1e30f;
+      },
+      [&](SparseProgram& program, int) { scale(program, 1e-40f); },
+      [&](SparseProgram& program, int) {
+        for (int r = 0; r < 3; ++r) {
+          for (float& value : program.gradient(r)) value = std::round(4 * value);
+        }
+      },
+  };
+  for (const Change& change : changes) {
+    for (const char* election : elections) {
+      for (const std::size_t count : {100, 140000}) {
+        SparseCase c;
+        c.ranks = 3;
+        c.counts = {count};
+        c.chunk_bytes = 1024;
+        c.spec = spec_of("0.05", election);
+        CHECK(run(c, 5, change).failure == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("AR-Topk and elements that are not finite", "[ar-topk]") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const char* election : elections) {
+    for (const char* rule : {"propagate", "drop"}) {
+      for (const std::size_t count : {50, 140000}) {
+        for (const int who : {0, 1, 2}) {
+          const auto spoil = [&](SparseProgram& program, int step) {
+            if (step % 2 == 0) program.gradient(who)[7] = step == 0 ? nan : infinity;
+          };
+          SparseCase c;
+          c.ranks = 3;
+          c.counts = {count};
+          c.chunk_bytes = 1024;
+          c.spec = spec_of("0.1", fmt::format("{},nonfinite={}", election, rule));
+          CHECK(run(c, 5, spoil).failure == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("STAR lets each rank lead once in N steps", "[ar-topk]") {
+  for (const int ranks : {2, 5}) {
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {50};
+    c.spec = "ar-topk:density=0.1";
+    const Outcome outcome = run(c, 3 * ranks);
+    REQUIRE(outcome.failure == "");
+    for (std::size_t step = 0; step < outcome.leaders.size(); ++step) {
+      CHECK(outcome.leaders[step] == static_cast<int>(step) % ranks);
+    }
+  }
+}
+
+TEST_CASE("with lagged scores every rank leads within 5 N steps", "[ar-topk]") {
+  // Rank 1 has by far the largest gradients.
+  const auto loud = [](SparseProgram& program, int) {
+    for (float& value : program.gradient(1)) value *= 100;
+  };
+  for (const char* score : {"compressed", "raw"}) {
+    const int ranks = 4;
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {200};
+    c.spec = spec_of("0.05", fmt::format("election=variance-lagged,score={}", score));
+    const Outcome outcome = run(c, 15 * ranks, loud);
+    REQUIRE(outcome.failure == "");
+    const std::vector<int>& leaders = outcome.leaders;
+    CHECK(std::count(leaders.begin(), leaders.end(), 1) > 30);
+    for (std::size_t step = 0; step + 5 * ranks <= leaders.size(); ++step) {
+      const auto begin = leaders.begin() + static_cast<std::ptrdiff_t>(step);
+      CHECK(std::set<int>(begin, begin + 5 * ranks).size() == 4);
+    }
+  }
+}
+
+TEST_CASE("AR-Topk of 1,024 ranks with random delays", "[ar-topk][scale]") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const int ranks = 128;
+#else
+  const int ranks = 1024;
+#endif
+  SparseCase c;
+  c.ranks = ranks;
+  c.counts = {2000};
+  c.spec = "ar-topk:density=0.05,election=variance-lagged";
+  SimConfig config;
+  config.jitter_s = 2e-5;
+  CHECK(run(c, 1, {}, config).failure == "");
+}
+
+}  // namespace pith::test

@@ -1,0 +1,173 @@
+// The state of one vector: what a failure, a return and a scale leave.
+#include "compress/compressor.hpp"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "compress/saved_state.hpp"
+#include "kernels/host_compute.hpp"
+#include "tests/catch.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::size_t count = 8;
+using Floats = std::vector<float>;
+
+struct Vector {
+  explicit Vector(const char* spec) : compressor(std::move(*Compressor::create(spec))) {
+    compressor->shape(count, DType::f32);
+  }
+  // A call that takes the elements at these indices.
+  void begin(std::uint32_t call, const Floats& gradient) {
+    given = gradient;
+    compressor->begin(call, {reinterpret_cast<const std::byte*>(given.data()), DType::f32});
+    compressor->add_rest(host);
+  }
+  void take(const std::vector<std::uint32_t>& indices) {
+    PairList& taken = compressor->taken();
+    taken.reserve(indices.size());
+    std::copy(indices.begin(), indices.end(), taken.indices(taken.count()));
+    double squares = 0;
+    host.run<TakeKernel>({compressor->accumulator(), indices.data(), indices.size(),
+                          taken.values(taken.count()), taken.type(), &squares});
+    taken.end_run(indices.size());
+  }
+  Floats residual() const {
+    if (compressor->residual_is_zero()) return Floats(count);
+    return {compressor->accumulator(), compressor->accumulator() + count};
+  }
+
+  HostCompute host;
+  std::unique_ptr<Compressor> compressor;
+  Floats given;
+};
+
+const Floats ones(count, 1);
+const Floats twos(count, 2);
+
+}  // namespace
+
+TEST_CASE("a failed call leaves residual plus gradient, and the step") {
+  Vector v("topk");
+  v.begin(1, ones);
+  v.take({0, 3});
+  v.compressor->forecast.saw(1);
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == ones);
+  CHECK(v.compressor->step == 0);
+  CHECK_FALSE(v.compressor->forecast.known());
+}
+
+TEST_CASE("calls that others did not complete go back, however often a later one fails") {
+  Vector v("topk");
+  v.begin(4, ones);
+  v.take({0});
+  v.compressor->end(v.host);
+  v.begin(5, ones);
+  v.take({1, 2});
+  v.compressor->end(v.host);
+  for (std::uint32_t call = 6; call < 9; ++call) {
+    v.begin(call, Floats(count, 0));
+    v.take({5});
+    v.compressor->fail(v.host);
+  }
+  v.compressor->return_after(v.host, 4);
+  CHECK(v.residual() == Floats{1, 2, 2, 2, 2, 2, 2, 2});
+  CHECK(v.compressor->step == 1);
+  v.compressor->return_after(v.host, 4);  // once
+  CHECK(v.compressor->step == 1);
+  v.compressor->return_after(v.host, 3);
+  CHECK(v.residual() == twos);
+  CHECK(v.compressor->step == 0);
+}
+
+TEST_CASE("a whole call goes back too, from beneath the next one") {
+  Vector v("none");
+  v.begin(1, twos);
+  v.compressor->take_all();
+  v.compressor->end(v.host);
+  CHECK(v.residual() == Floats(count));
+  v.begin(2, ones);
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == ones);
+  v.compressor->return_after(v.host, 0);
+  CHECK(v.residual() == Floats(count, 3));
+  CHECK(v.compressor->step == 0);
+}
+
+TEST_CASE("what goes back follows a changed scale") {
+  for (const char* spec : {"topk", "topk:values=bf16"}) {
+    Vector v(spec);
+    v.begin(1, twos);
+    v.take({1, 6});
+    v.compressor->end(v.host);
+    v.compressor->scale(v.host, 0.25f);
+    v.compressor->return_after(v.host, 0);
+    CHECK(v.residual() == Floats(count, 0.5f));
+  }
+}
+
+TEST_CASE("without feedback only failures keep something") {
+  Vector v("topk:feedback=0");
+  v.begin(1, ones);
+  v.take({1});
+  v.compressor->end(v.host);
+  CHECK(v.residual() == Floats(count));
+  v.begin(2, twos);
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == twos);
+  v.begin(3, ones);
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == Floats(count, 3));
+}
+
+TEST_CASE("an accumulator that was lent stays where it is") {
+  for (const char* spec : {"topk", "none", "topk:feedback=0"}) {
+    Vector v(spec);
+    float* memory = v.compressor->lend_accumulator(v.host);
+    for (std::uint32_t call = 1; call < 4; ++call) {
+      std::fill_n(memory, count, 1.0f);
+      v.compressor->begin(call, {reinterpret_cast<const std::byte*>(memory), DType::f32});
+      v.compressor->add_rest(v.host);
+      if (v.compressor->spec().sparse()) {
+        v.take({2});
+      } else {
+        v.compressor->take_all();
+      }
+      v.compressor->end(v.host);
+      CHECK(v.compressor->accumulator() == memory);
+      CHECK_FALSE(v.compressor->residual_is_zero());
+      CHECK(v.residual()[2] == 0);
+      CHECK(v.residual()[3] == (v.compressor->spec().sparse() && v.compressor->spec().feedback));
+    }
+  }
+}
+
+TEST_CASE("the first state that is loaded tells the step, later ones add") {
+  Vector a("topk");
+  a.begin(1, ones);
+  a.compressor->end(a.host);
+  Vector b("topk");
+  for (std::uint32_t call = 1; call < 4; ++call) {
+    b.begin(call, ones);
+    b.compressor->end(b.host);
+  }
+  const auto bytes_of = [](const Vector& v) {
+    std::vector<std::byte> bytes(saved_bytes(*v.compressor));
+    save(*v.compressor, bytes.data());
+    return bytes;
+  };
+  const auto target = std::move(*Compressor::create("topk"));
+  CHECK_FALSE(load(*target, a.host, bytes_of(a)));
+  CHECK_FALSE(load(*target, a.host, bytes_of(b)));
+  CHECK(target->step == 1);
+  CHECK(Floats(target->accumulator(), target->accumulator() + count) == Floats(count, 4));
+  // One that has called keeps its own.
+  CHECK_FALSE(load(*b.compressor, b.host, bytes_of(a)));
+  CHECK(b.compressor->step == 3);
+}
+
+}  // namespace pith::test

@@ -1,0 +1,99 @@
+// The grammar of specs.
+#include "compress/spec.hpp"
+
+#include <string>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace pith::test {
+
+namespace {
+
+std::string refusal(std::string_view text) {
+  const Expected<Spec> spec = Spec::parse(text);
+  if (spec) return "accepted";
+  return spec.error().code() == Code::invalid_argument ? spec.error().message() : "another code";
+}
+
+void check_says(std::string_view text, const std::vector<std::string>& words) {
+  const std::string message = refusal(text);
+  for (const std::string& word : words) {
+    INFO(text << " -> " << message << ", expected " << word);
+    CHECK(message.find(word) != std::string::npos);
+  }
+}
+
+const std::vector<std::string> schemes = {"none",   "bf16",  "topk", "ar-topk",
+                                          "exdyna", "micro", "deft"};
+
+}  // namespace
+
+TEST_CASE("defaults of specs") {
+  const Spec topk = *Spec::parse("topk");
+  CHECK(topk.scheme == Scheme::topk);
+  CHECK(topk.density == 0.01);
+  CHECK(topk.values == DType::f32);
+  CHECK(topk.feedback);
+  CHECK(topk.may_bypass);
+  CHECK_FALSE(topk.by_host);
+  CHECK_FALSE(topk.drops_nonfinite);
+  CHECK(Spec::parse("exdyna")->density == 0.001);
+  CHECK(Spec::parse("exdyna")->partition == Partition::prefix);
+  CHECK(Spec::parse("exdyna:rule=released")->partition == Partition::neighbour);
+  CHECK(Spec::parse("exdyna:rule=released,partition=prefix")->partition == Partition::prefix);
+  CHECK_FALSE(Spec::parse("none")->sparse());
+  CHECK_FALSE(Spec::parse("bf16")->sparse());
+}
+
+TEST_CASE("the order of keys does not matter, and text() comes back") {
+  const Spec a = *Spec::parse("ar-topk:density=0.02,election=variance,values=bf16,seed=9");
+  const Spec b = *Spec::parse("ar-topk:seed=9,values=bf16,election=variance,density=0.02");
+  CHECK(a == b);
+  CHECK(a.text() == b.text());
+  CHECK(a.digest() == b.digest());
+  CHECK(a.digest() != Spec::parse("ar-topk:density=0.02")->digest());
+  for (const std::string& scheme : schemes) {
+    const Spec spec = *Spec::parse(scheme);
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+  }
+  CHECK(*Spec::parse(a.text()) == a);
+  CHECK(Spec::unpack(a.pack()) == a);
+}
+
+TEST_CASE("every refusal lists what is known") {
+  std::vector<std::string> known = schemes;
+  known.emplace_back("\"topj\"");
+  check_says("topj", known);
+  check_says("", schemes);
+  check_says("topk ", schemes);
+  check_says("topk:foo=1", {"\"foo\"", "density", "exchange", "values", "feedback", "hierarchy",
+                            "bypass", "nonfinite", "seed"});
+  check_says("topk:election=variance", {"\"election\"", "density"});
+  check_says("none:density=0.1", {"none has no keys", "\"density\""});
+  check_says("topk:values=f64", {"values", "\"f64\"", "f32, bf16, f16"});
+  check_says("topk:feedback=2", {"\"2\"", "0, 1"});
+  check_says("ar-topk:election=best", {"\"best\"", "staleness, variance, variance-lagged"});
+  check_says("topk:density=0.1,density=0.1", {"\"density\" comes twice"});
+  for (const char* text : {"topk:", "topk:,", "topk:density", "topk:density=", "topk:=1",
+                           "topk:density=0.1,", "topk:density=0.1,,seed=1"}) {
+    check_says(text, {"expected key=value"});
+  }
+  for (const char* density : {"0", "-0.1", "1.001", "nan", "inf", "0.1x", "x", "1e999", " 0.1"}) {
+    check_says("topk:density=" + std::string(density), {density, "more than 0 and at most 1"});
+  }
+  check_says("topk:seed=-1", {"\"-1\"", "0 to 2^64 - 1"});
+  check_says("topk:seed=18446744073709551616", {"0 to 2^64 - 1"});
+}
+
+TEST_CASE("how many elements a density elects") {
+  CHECK(elected_of(0.01, 1000) == 10);
+  CHECK(elected_of(0.01, 99) == 1);
+  CHECK(elected_of(0.01, 199) == 1);
+  CHECK(elected_of(0.1, 3) == 1);
+  CHECK(elected_of(1, 7) == 7);
+  CHECK(elected_of(0.29, 100) == 28);  // 0.29 * 100 is below 29 in double
+}
+
+}  // namespace pith::test

@@ -1,0 +1,119 @@
+#include "tools/demo/chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tools/demo/picture.hpp"
+
+namespace pith::demo {
+namespace {
+
+constexpr int kWidth = 960;
+constexpr int kHeight = 600;
+constexpr int kLeft = 90;
+constexpr int kRight = 40;
+constexpr int kTop = 60;
+constexpr int kBottom = 70;
+constexpr int kScale = 2;  // of the text
+constexpr double kAccuracyLeast = 0.6;
+
+constexpr std::uint8_t kInk = 1;
+constexpr std::uint8_t kGrid = 2;
+constexpr std::uint8_t kFirstLine = 3;
+constexpr std::size_t kLineColours = 7;
+
+// White, ink, grid; then the lines, told apart by most colour-blind eyes too (Okabe and Ito).
+const std::vector<Colour> kPalette = {
+    {255, 255, 255}, {40, 40, 40},  {220, 220, 220}, {0, 0, 0},    {86, 180, 233},
+    {230, 159, 0},   {0, 158, 115}, {204, 121, 167}, {213, 94, 0}, {0, 114, 178}};
+
+std::uint8_t colour_of(std::size_t line) {
+  return static_cast<std::uint8_t>(kFirstLine + line % kLineColours);
+}
+
+class Chart {
+ public:
+  Chart(double first_s, double last_s)
+      : picture_(kWidth, kHeight, kPalette),
+        log_first_(std::log10(first_s)),
+        log_last_(std::max(std::log10(last_s), log_first_ + 0.1)) {}
+
+  double x_of(double seconds) const {
+    const double share = (std::log10(seconds) - log_first_) / (log_last_ - log_first_);
+    return kLeft + std::clamp(share, 0.0, 1.0) * (kWidth - kLeft - kRight);
+  }
+  static double y_of(double accuracy) {
+    const double share = (accuracy - kAccuracyLeast) / (1.0 - kAccuracyLeast);
+    return kHeight - kBottom - std::clamp(share, 0.0, 1.0) * (kHeight - kTop - kBottom);
+  }
+
+  void axes(const std::string& title) {
+    picture_.text(kLeft, 20, title, kScale, kInk);
+    for (int percent = 60; percent <= 100; percent += 5) {
+      const double y = y_of(percent / 100.0);
+      picture_.line(kLeft, y, kWidth - kRight, y, 1, kGrid);
+      picture_.text(20, static_cast<int>(y) - 7, fmt::format("{:3} %", percent), kScale, kInk);
+    }
+    for (int decade = -2; decade <= 4; ++decade) {
+      for (const int digit : {1, 2, 5}) {
+        const double seconds = digit * std::pow(10.0, decade);
+        const double log = std::log10(seconds);
+        if (log < log_first_ || log > log_last_) continue;
+        const double x = x_of(seconds);
+        picture_.line(x, kTop, x, kHeight - kBottom, 1, kGrid);
+        const std::string label = fmt::format("{:g}", seconds);
+        picture_.text(static_cast<int>(x) - static_cast<int>(label.size()) * 6,
+                      kHeight - kBottom + 12, label, kScale, kInk);
+      }
+    }
+    picture_.line(kLeft, kTop, kLeft, kHeight - kBottom, 2, kInk);
+    picture_.line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, 2, kInk);
+    picture_.text(kLeft, kHeight - 30, "seconds of training; accuracy on digits not trained on",
+                  kScale, kInk);
+  }
+
+  void add(const ChartLine& line, std::size_t number) {
+    const std::uint8_t colour = colour_of(number);
+    for (std::size_t i = 2; i < line.points.size(); ++i) {
+      const CurvePoint& a = line.points[i - 1];
+      const CurvePoint& b = line.points[i];
+      picture_.line(x_of(a.seconds), y_of(a.accuracy), x_of(b.seconds), y_of(b.accuracy), 3,
+                    colour);
+    }
+    const int y = kHeight - kBottom - 150 + static_cast<int>(number) * 22;
+    constexpr int legend_x = kWidth - kRight - 260;
+    picture_.box(legend_x - 8, y - 4, 260, 22, 0);
+    picture_.box(legend_x, y + 5, 30, 4, colour);
+    picture_.text(legend_x + 40, y, line.name, kScale, kInk);
+  }
+
+  const Picture& picture() const { return picture_; }
+
+ private:
+  Picture picture_;
+  double log_first_;
+  double log_last_;
+};
+
+}  // namespace
+
+void draw_chart(const std::string& path, const std::string& title,
+                std::span<const ChartLine> lines) {
+  double first_s = 1e9;
+  double last_s = 0.0;
+  for (const ChartLine& line : lines) {
+    if (line.points.size() < 2) continue;
+    first_s = std::min(first_s, line.points[1].seconds);  // the first is that before all training
+    last_s = std::max(last_s, line.points.back().seconds);
+  }
+  if (last_s <= 0.0) return;
+  Chart chart(std::max(first_s, 0.01), last_s);
+  chart.axes(title);
+  for (std::size_t i = 0; i < lines.size(); ++i) chart.add(lines[i], i);
+  chart.picture().write_png(path);
+}
+
+}  // namespace pith::demo

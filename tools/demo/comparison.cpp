@@ -1,0 +1,147 @@
+#include "tools/demo/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tools/demo/chart.hpp"
+#include "tools/demo/hosts.hpp"
+#include "tools/demo/launcher.hpp"
+#include "tools/demo/scheme_training.hpp"
+#include "tools/demo/session.hpp"
+
+namespace pith::demo {
+namespace {
+
+constexpr double kTarget = 0.97;
+
+struct Scheme {
+  const char* name;
+  const char* spec;
+};
+
+constexpr std::array<Scheme, 6> kSchemes = {{
+    {"dense float32", "dense"},
+    {"dense bfloat16", "bf16:bypass=never"},
+    {"top-k", "topk:density=0.01,bypass=never"},
+    {"AR-Topk STAR", "ar-topk:density=0.01,election=staleness,bypass=never"},
+    {"AR-Topk VAR", "ar-topk:density=0.01,election=variance,bypass=never"},
+    {"ExDyna", "exdyna:density=0.01,bypass=never"},
+}};
+
+// Why the library has no such compressor; empty where it has.
+std::string refused(const Scheme& scheme) {
+  if (std::string_view(scheme.spec) == "dense") return {};
+  pithCompressor_t made = nullptr;
+  if (pithCompressorCreate(&made, scheme.spec) != pithSuccess) return pithGetLastError(nullptr);
+  pithCompressorDestroy(made);
+  return {};
+}
+
+std::span<const CurvePoint> curve_of(const RankReport& report) {
+  return {report.curve.data(), report.points};
+}
+
+void print_heading(const Options& options) {
+  fmt::print(
+      "The same training with other schemes of averaging, layer by layer: plain SGD at rate 0.2,\n"
+      "{} steps, ranks on {} hosts (network namespaces) joined by links of {:g} Mbit/s.\n"
+      "Sent: by all ranks, as their network devices count. Density: share of the elements that\n"
+      "moved in a step. The clock stands still while the accuracy is measured.\n\n"
+      "{:<15} {:>12} {:>10} {:>10} {:>9} {:>9}\n",
+      options.scheme_steps, options.ranks, options.link_mbit, "", "s to 97 %", "s in all",
+      "accuracy", "MB sent", "density");
+  std::fflush(stdout);
+}
+
+void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
+  const RankReport& report = reports[0];
+  std::string reached = "not reached";
+  for (const CurvePoint& point : curve_of(report)) {
+    if (point.accuracy < kTarget) continue;
+    reached = fmt::format("{:.1f}", point.seconds);
+    break;
+  }
+  double bytes = 0.0;
+  for (const RankReport& rank : reports) bytes += static_cast<double>(rank.bytes);
+  fmt::print("{:<15} {:>12} {:>10.1f} {:>8.1f} % {:>9.1f} {:>7.2f} %\n", scheme.name, reached,
+             report.total_s, 100.0 * report.accuracy, bytes / 1e6, 100.0 * report.density);
+  std::fflush(stdout);
+}
+
+// One scheme on hosts that are there; its rank 0's line, or why there is none.
+ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts) {
+  options.scheme = scheme.spec;
+  const Board board = Board::create(options.ranks, demo_model().parameter_count());
+  RankProcesses(options, board, &hosts).run(options.timeout_s);
+  print_scheme(scheme, board.reports());
+  const std::span<const CurvePoint> curve = curve_of(board.reports()[0]);
+  return {scheme.name, {curve.begin(), curve.end()}};
+}
+
+}  // namespace
+
+bool compare_schemes(const Options& options) {
+  const std::string reason =
+      options.ranks < 2 ? "it takes at least two ranks" : Hosts::unavailable();
+  if (!reason.empty()) {
+    fmt::print("No comparison of schemes over a slow link: {}.\n\n", reason);
+    return true;
+  }
+  const Hosts hosts(options.ranks, options.link_mbit * 1e6);
+  // Shared memory would reach from host to host.
+  setenv("PITH_TRANSPORT", "tcp", 1);
+  setenv("PITH_IFNAME", "eth0", 1);
+  print_heading(options);
+  std::vector<ChartLine> lines;
+  bool good = true;
+  for (const Scheme& scheme : kSchemes) {
+    const std::string why = refused(scheme);
+    if (!why.empty()) {
+      fmt::print("{:<15} skipped: {}\n", scheme.name, why);
+      continue;
+    }
+    try {
+      lines.push_back(run_scheme(scheme, options, hosts));
+    } catch (const std::exception& error) {
+      fmt::print("{:<15} failed: {}\n", scheme.name, error.what());
+      good = false;
+    }
+  }
+  const std::string title = fmt::format("Digits, {} ranks, links of {:g} Mbit/s, density 1 %",
+                                        options.ranks, options.link_mbit);
+  draw_chart(options.picture, title, lines);
+  fmt::print("\nAccuracy over time: {}\n\n", options.picture);
+  return good;
+}
+
+void run_scheme_rank(const Options& options, const Dataset& data, const Board& board) {
+  SchemePlan plan;
+  plan.spec = options.scheme;
+  plan.steps = options.scheme_steps;
+  plan.batch = options.batch;
+  plan.seed = options.seed;
+  plan.evaluate_every = (plan.steps + kCurvePoints - 2) / (kCurvePoints - 1);
+  plan.evaluate_every = std::max<std::size_t>(plan.evaluate_every, 5);
+  Session session(agree_on_id(options), options.ranks, options.rank);
+  const double sent_before = sent_bytes();
+  const SchemeRun run =
+      train_with_scheme(plan, data, demo_model(), session.comm(), options.ranks, options.rank);
+  RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
+  report = {};
+  report.bytes = static_cast<std::uint64_t>(sent_bytes() - sent_before);
+  report.total_s = run.seconds;
+  report.accuracy = run.accuracy;
+  report.density = run.density;
+  report.points = static_cast<std::uint32_t>(std::min(run.curve.size(), kCurvePoints));
+  std::copy_n(run.curve.begin(), report.points, report.curve.begin());
+  session.close();
+}
+
+}  // namespace pith::demo

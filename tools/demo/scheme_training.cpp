@@ -1,0 +1,173 @@
+#include "tools/demo/scheme_training.hpp"
+
+#include <array>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "tools/demo/check.hpp"
+#include "tools/demo/schedule.hpp"
+
+namespace pith::demo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The compressors of the layers; none where the scheme is dense.
+class Compressors {
+ public:
+  Compressors(const std::string& spec, std::size_t layers) {
+    for (std::size_t i = 0; spec != "dense" && i < layers; ++i) {
+      pithCompressor_t made = nullptr;
+      check(pithCompressorCreate(&made, spec.c_str()), "pithCompressorCreate");
+      all_.push_back(made);
+    }
+  }
+  ~Compressors() {
+    for (pithCompressor_t compressor : all_) pithCompressorDestroy(compressor);
+  }
+  Compressors(const Compressors&) = delete;
+  Compressors& operator=(const Compressors&) = delete;
+
+  bool empty() const { return all_.empty(); }
+  pithCompressor_t operator[](std::size_t layer) const { return all_[layer]; }
+
+  // Of the last call, all layers together.
+  double density() const {
+    double moved = 0.0;
+    double all = 0.0;
+    for (pithCompressor_t compressor : all_) {
+      pithCompressorStats_t stats{};
+      stats.size = sizeof(stats);
+      check(pithCompressorGetStats(compressor, &stats), "pithCompressorGetStats");
+      moved += stats.density * static_cast<double>(stats.count);
+      all += static_cast<double>(stats.count);
+    }
+    return all_.empty() ? 1.0 : moved / all;
+  }
+
+ private:
+  std::vector<pithCompressor_t> all_;
+};
+
+// Every rank looks at a part of the samples.
+Samples share_of(const Samples& samples, int ranks, int rank) {
+  Samples share;
+  for (auto i = static_cast<std::size_t>(rank); i < samples.size();
+       i += static_cast<std::size_t>(ranks)) {
+    share.append(samples, i);
+  }
+  return share;
+}
+
+Options options_of(const SchemePlan& plan, int ranks, std::size_t train_size) {
+  Options options;
+  options.ranks = ranks;
+  options.batch = plan.batch;
+  options.seed = plan.seed;
+  const std::size_t steps_per_epoch = Schedule(options, train_size).steps_per_epoch();
+  options.epochs = (plan.steps + steps_per_epoch - 1) / steps_per_epoch;
+  return options;
+}
+
+class Training {
+ public:
+  Training(const SchemePlan& plan, const Dataset& data, Model model, pithComm_t comm, int ranks,
+           int rank)
+      : data_(data),
+        model_(std::move(model)),
+        parts_(model_.parts()),
+        comm_(comm),
+        ranks_(ranks),
+        rank_(rank),
+        schedule_(options_of(plan, ranks, data.train.size()), data.train.size()),
+        compressors_(plan.spec, parts_.size()),
+        parameters_(model_.initial_parameters(plan.seed)),
+        gradient_(parameters_.size()),
+        mean_(parameters_.size()),
+        sgd_{plan.rate, plan.momentum, {}},
+        test_(share_of(data.test, ranks, rank)) {}
+
+  void step(std::size_t number) {
+    const Samples batch = gather(data_.train, schedule_.share(number, rank_));
+    model_.differentiate(parameters_, batch, gradient_, [](std::size_t, std::size_t) {});
+    average();
+    sgd_.step(mean_, parameters_);
+    densities_ += compressors_.density();
+  }
+
+  double test_accuracy() { return over_ranks(test_).accuracy; }
+  double train_loss() { return over_ranks(share_of(data_.train, ranks_, rank_)).loss; }
+  double densities() const { return densities_; }
+
+ private:
+  struct Score {
+    double loss;
+    double accuracy;
+  };
+
+  void average() {
+    check(pithGroupStart(), "pithGroupStart");
+    pithResult_t queued = pithSuccess;
+    for (std::size_t layer = 0; layer < parts_.size() && queued == pithSuccess; ++layer) {
+      const Model::Part part = parts_[layer];
+      const float* const send = gradient_.data() + part.begin;
+      float* const recv = mean_.data() + part.begin;
+      queued = compressors_.empty()
+                   ? pithAllReduce(send, recv, part.count, pithFloat32, pithAvg, comm_, nullptr)
+                   : pithAllReduceCompressed(send, recv, part.count, pithFloat32, pithAvg,
+                                             compressors_[layer], comm_, nullptr);
+    }
+    const pithResult_t done = pithGroupEnd();
+    check(queued, "averaging", comm_);
+    check(done, "pithGroupEnd", comm_);
+  }
+
+  Score over_ranks(const Samples& share) {
+    const Evaluation own = model_.evaluate(parameters_, share);
+    std::array<double, 3> sums = {own.loss_sum, static_cast<double>(own.correct),
+                                  static_cast<double>(share.size())};
+    check(
+        pithAllReduce(sums.data(), sums.data(), sums.size(), pithFloat64, pithSum, comm_, nullptr),
+        "pithAllReduce", comm_);
+    return {sums[0] / sums[2], sums[1] / sums[2]};
+  }
+
+  const Dataset& data_;
+  Model model_;
+  std::vector<Model::Part> parts_;
+  pithComm_t comm_;
+  int ranks_;
+  int rank_;
+  Schedule schedule_;
+  Compressors compressors_;
+  std::vector<float> parameters_;
+  std::vector<float> gradient_;
+  std::vector<float> mean_;
+  Sgd sgd_;
+  Samples test_;
+  double densities_ = 0.0;  // summed over the steps
+};
+
+}  // namespace
+
+SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model model,
+                            pithComm_t comm, int ranks, int rank) {
+  Training training(plan, data, std::move(model), comm, ranks, rank);
+  SchemeRun run;
+  run.curve.push_back({0.0, training.test_accuracy()});
+  for (std::size_t step = 0; step < plan.steps; ++step) {
+    const Clock::time_point start = Clock::now();
+    training.step(step);
+    run.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    const bool last = step + 1 == plan.steps;
+    if (!last && (step + 1) % plan.evaluate_every != 0) continue;
+    run.curve.push_back({run.seconds, training.test_accuracy()});
+  }
+  run.accuracy = run.curve.back().accuracy;
+  run.loss = training.train_loss();
+  run.density = training.densities() / static_cast<double>(plan.steps);
+  return run;
+}
+
+}  // namespace pith::demo
