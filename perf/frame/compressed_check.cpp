@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t chunk_elements = std::size_t{1} << 18;
 constexpr double float_rounding = 0x1p-22;
 
-// Of one conversion, in shares of the value; twice half a unit in the last place.
+// Of one conversion, in shares of the value: half a unit in the last place.
 double rounding_of(pith::DType type) {
   if (type == pith::DType::bf16) return 0x1p-8;
   return type == pith::DType::f16 ? 0x1p-11 : 0;
@@ -124,7 +124,8 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
                                      const Compressors& compressors) {
   const bool keeps_losses = spec_.sparse() && spec_.feedback;
   const pith::DType travels = spec_.scheme == pith::Scheme::bf16 ? pith::DType::bf16 : spec_.values;
-  const double lost = keeps_losses ? float_rounding : rounding_of(travels) + float_rounding;
+  // Each rank rounds what it sends, and somebody the sum.
+  const double lost = keeps_losses ? float_rounding : 2 * rounding_of(travels) + float_rounding;
   std::vector<std::vector<float>> residuals;
   for (int local = 0; local < team_.size(); ++local) {
     residuals.push_back(compressors.residual(local, count_));

@@ -3,10 +3,12 @@
 //
 // What is measured is the training loss: the accuracy barely tells one scheme from another, and
 // not even those that throw away what they do not send.
+#include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -91,6 +93,7 @@ class Trainings {
     }
     fmt::print("{:<60} accuracy {:6.2f} %  loss {:8.5f}  density {:6.3f} %\n", spec, mean.accuracy,
                mean.loss, mean.density);
+    std::fflush(stdout);
     return mean;
   }
 
