@@ -2,7 +2,7 @@
 // many small tensors cost.
 #include <algorithm>
 
-#include "kernels/element.hpp"
+#include "kernels/scalar.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -11,7 +11,8 @@ namespace pith::test {
 namespace {
 
 float rounded(float value) {
-  return kernels::decode<kernels::Bfloat16>(kernels::encode<kernels::Bfloat16>(value));
+  using kernels::Bfloat16;
+  return kernels::scalar::decode<Bfloat16>(kernels::scalar::encode<Bfloat16>(double(value)));
 }
 
 // In rank order, as bf16 is defined; `none` may sum in any order.
