@@ -50,17 +50,22 @@ class ExdynaThreshold {
   void measure(std::span<const std::uint64_t, MagnitudeHistogram::bins> counts, std::size_t k);
   // After an election of `elected`; the levels are those of all ranks, for `quantile`.
   void follow(std::uint64_t elected, const MagnitudeLevels& levels, std::size_t k);
-  void scale(double factor) { lambda_ *= factor < 0 ? -factor : factor; }
+  void scale(double factor) {
+    lambda_ *= factor < 0 ? -factor : factor;
+    last_ *= factor < 0 ? -factor : factor;
+  }
 
   struct State {
     double lambda = 0;
     double drift = 0;
+    double last = 0;
     std::uint32_t measured = 0;
   };
-  State state() const { return {lambda_, drift_, measured_}; }
+  State state() const { return {lambda_, drift_, last_, measured_}; }
   void restore(const State& state) {
     lambda_ = state.lambda;
     drift_ = state.drift;
+    last_ = state.last;
     measured_ = state.measured;
   }
 

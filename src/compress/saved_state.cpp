@@ -164,6 +164,7 @@ void save_exdyna(const SchemeState& state, Writer& out) {
   write_array(own.partition.partition_means, out);
   out.value(own.threshold.lambda);
   out.value(own.threshold.drift);
+  out.value(own.threshold.last);
   out.value(own.threshold.measured);
 }
 
@@ -175,6 +176,7 @@ bool load_exdyna(SchemeState& state, const Shape& shape, Reader& in) {
                      read_array(own.partition.partition_means, in);
   own.threshold.lambda = in.value<double>();
   own.threshold.drift = in.value<double>();
+  own.threshold.last = in.value<double>();
   own.threshold.measured = in.value<std::uint32_t>();
   const std::vector<std::uint32_t>& cuts = own.partition.cuts;
   const bool is_cut = cuts.size() >= 2 && cuts.size() <= most_partitions && shape.count > 0;
