@@ -19,6 +19,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "collectives/algorithm.hpp"
 #include "collectives/election_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/value_sum.hpp"
@@ -28,6 +29,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t values_lane = 2;
+constexpr std::uint16_t dense_lanes = 128;                 // so many for each round, from here on
 constexpr std::size_t add_at_once = std::size_t{1} << 18;  // elements, between two turns
 
 // Several where there is something to overlap. The authors' dummy is known after the last element
@@ -215,6 +217,43 @@ void write_round(Call& call, const ExclusiveElection& election, std::size_t roun
   }
 }
 
+// Which sum the spec asks for. 16-bit values have one that rounds them once, and keeps the losses.
+Reduction reduction_of(const Spec& spec) {
+  return spec.values == DType::f32 ? spec.reduction : Reduction::direct;
+}
+
+// reduction=ring and tree: by a dense allreduce of the values.
+Task<Error> sum_densely(Call& call, ExclusiveElection& election, std::size_t round, Bytes values) {
+  const SparseCall& args = election.args;
+  CollectiveArgs dense;
+  dense.send = dense.recv = values;
+  dense.count = values.size / sizeof(float);
+  dense.type = DType::f32;
+  dense.tuning.chunk_bytes = args.chunk_bytes;
+  Call part(call, static_cast<std::uint16_t>(dense_lanes * (round + 1)));
+  const bool tree = reduction_of(args.spec()) == Reduction::tree;
+  const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
+  Task<Error> summing = algorithm->run(part, dense);
+  Error error = co_await std::move(summing);
+  const auto others = static_cast<std::uint64_t>(call.size() - 1);
+  const std::uint64_t bytes = 2 * values.size * others / (others + 1);
+  args.traffic->sent += bytes;
+  args.traffic->received += bytes;
+  co_return error;
+}
+
+Task<Error> sum_directly(Call& call, ExclusiveElection& election, std::size_t round, Bytes values) {
+  const DType type = election.args.spec().values;
+  const std::size_t count = values.size / size_of(type);
+  const LossKeeper keeper(call, election.sums[round], type, count);
+  const ValueSum sum{values.data, count,
+                     type,        std::span(&keeper.part, 1),
+                     values_lane, static_cast<std::uint32_t>(round)};
+  Task<Error> summing = sum_values(call, sum, *election.args.traffic);
+  Error error = co_await std::move(summing);
+  co_return error;
+}
+
 Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t round) {
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
@@ -223,22 +262,28 @@ Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t ro
   }
   // The own strands that add never wait for anything but their turn.
   while (!election.added) co_await call.turn();
-  const std::size_t count = gather(call, election, round);
   const DType type = election.args.spec().values;
-  ExclusiveElection::Sums& sums = election.sums[round];
-  const LossKeeper keeper(call, sums, type, count);
-  std::byte* values = sums.values.bytes().data;
-  Error error = co_await sum_values(call,
-                                    {values, count, type, std::span(&keeper.part, 1), values_lane,
-                                     static_cast<std::uint32_t>(round)},
-                                    *election.args.traffic);
+  const std::size_t bytes = gather(call, election, round) * size_of(type);
+  const Bytes values = election.sums[round].values.bytes().part(0, bytes);
+  const bool directly = reduction_of(election.args.spec()) == Reduction::direct;
+  Task<Error> summing = directly || call.size() == 1 ? sum_directly(call, election, round, values)
+                                                     : sum_densely(call, election, round, values);
+  Error error = co_await std::move(summing);
   if (error) co_return error;
-  election.nonfinite |= get_flag(values + (count - 1) * size_of(type), type);
+  election.nonfinite |= get_flag(values.data + bytes - size_of(type), type);
   write_round(call, election, round);
   co_return error;
 }
 
 // --- the end ---
+
+std::string_view name_of_algorithm(const Spec& spec) {
+  constexpr std::array<std::string_view, 3> exdyna = {"exdyna_direct", "exdyna_ring",
+                                                      "exdyna_tree"};
+  constexpr std::array<std::string_view, 3> micro = {"micro_direct", "micro_ring", "micro_tree"};
+  const auto way = static_cast<std::size_t>(reduction_of(spec));
+  return spec.scheme == Scheme::micro ? micro[way] : exdyna[way];
+}
 
 void tell(const CompressedTensor& tensor) {
   CompressorStats& stats = tensor.compressor->stats;
@@ -246,7 +291,7 @@ void tell(const CompressedTensor& tensor) {
   stats.threshold = control.threshold().elects();
   stats.imbalance = control.imbalance();
   stats.selected_union = tensor.compressor->taken().count();
-  stats.algorithm = "direct";
+  stats.algorithm = name_of_algorithm(tensor.compressor->spec());
 }
 
 // Where a tensor's values of a round begin.

@@ -163,7 +163,8 @@ SparseCase several_tensors(int ranks, const std::string& spec) {
 
 TEST_CASE("ExDyna loses nothing, in any form of a call", "[sparse][exdyna]") {
   for (const int ranks : {1, 2, 5, 8}) {
-    for (const char* keys : {"", ",values=bf16", ",values=f16", ",rule=intended"}) {
+    for (const char* keys : {"", ",values=bf16", ",values=f16,reduction=tree", ",rule=intended",
+                             ",reduction=ring", ",reduction=tree"}) {
       for (const char* scheme : {"exdyna", "micro"}) {
         const SparseCase c = several_tensors(ranks, fmt::format("{}:density=0.02{}", scheme, keys));
         INFO(describe(c));
@@ -176,7 +177,7 @@ TEST_CASE("ExDyna loses nothing, in any form of a call", "[sparse][exdyna]") {
 }
 
 TEST_CASE("ExDyna in several rounds", "[sparse][exdyna]") {
-  for (const char* keys : {"", ",values=bf16"}) {
+  for (const char* keys : {"", ",values=bf16", ",reduction=ring"}) {
     SparseCase c;
     c.ranks = 2;
     c.counts = {1200000, 77, 500000};

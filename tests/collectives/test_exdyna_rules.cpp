@@ -109,7 +109,6 @@ TEST_CASE("the quantile rule keeps the density, the prefix cut the balance", "[s
   const Course course = follow(c, unequal_layers(c.counts[0]), 120);
   check_density(course);
   CHECK(course.mean_imbalance(50) < 1.15);
-  std::printf("ExDyna, unequal layers: %s\n", course.text().c_str());
 }
 
 TEST_CASE("the quantile rule at a low density, and without blocks", "[sparse][exdyna]") {
@@ -120,7 +119,6 @@ TEST_CASE("the quantile rule at a low density, and without blocks", "[sparse][ex
     c.spec = spec;
     const Course course = follow(c, unequal_layers(c.counts[0]), 100);
     check_density(course);
-    std::printf("%s: %s\n", spec, course.text().c_str());
   }
 }
 
@@ -141,7 +139,6 @@ TEST_CASE("ExDyna on real gradients", "[sparse][exdyna]") {
   c.counts = {count};
   c.spec = "exdyna:density=0.02";
   const Course course = follow(c, draw, 150);
-  std::printf("ExDyna, real gradients: %s\n", course.text().c_str());
   check_density(course);
 }
 
