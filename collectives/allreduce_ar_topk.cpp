@@ -272,7 +272,7 @@ void tell(const Call& call, const Sharing& sharing) {
   const auto way = static_cast<std::size_t>(sharing.sums_directly() ? Reduction::direct
                                                                     : sharing.spec().reduction);
   for (const CompressedTensor& tensor : sharing.args.tensors) {
-    tensor.compressor->stats.leader = sharing.leader;
+    tensor.compressor->stats.leader = call.rank_at(sharing.leader);
     tensor.compressor->stats.algorithm = names[way];
     tensor.compressor->follows = sharing.leader != call.rank();
   }

@@ -82,7 +82,8 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
 void elect_by_history(Call& call, Sharing& sharing) {
   const Compressor& first = *sharing.args.tensors[0].compressor;
   if (!sharing.lagged()) {
-    sharing.leader = static_cast<int>(first.step % static_cast<std::uint64_t>(call.size()));
+    const auto p = static_cast<std::uint64_t>(call.size());
+    sharing.leader = call.place_of(static_cast<int>(first.step % p));
     return;
   }
   sharing.leader = first.succession.leader(call.size());

@@ -83,8 +83,7 @@ void deliver_nan(Call& call, const SparseCall& args) {
   }
 }
 
-Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors,
-                                 const Tuning& tuning) {
+Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
   const std::uint64_t begun_ns = monotonic_ns();
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) {

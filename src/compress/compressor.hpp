@@ -79,7 +79,7 @@ class Compressor : public SchemeState {
   // After success: completes the statistics; the next call is another step.
   void end(Compute& host);
   // Calls after `completed` were not completed by all: what they delivered goes back, and the
-  // state is that before them. Known of the last two that ended well.
+  // state is that before them. Known of the last two, of which a failed one counts as the second.
   void return_after(Compute& host, std::uint32_t completed);
 
   // Everything back to the beginning.

@@ -10,7 +10,9 @@
 //
 // More than 256 ranks get 4 N blocks, so that a quarter of the fair share, the floor of a
 // partition, is one block. The authors' block size is a multiple of 32, the rest belongs to the
-// last partition; below 32,768 elements it is 0, and the last partition is the whole vector.
+// last partition. Where their code fails: below 32,768 elements the block size is 0, so that the
+// last partition is the whole vector and the others, being empty, elect nothing; one rank has one
+// partition; and nothing is traded after a step that elected fewer elements than there are ranks.
 #pragma once
 
 #include <cstddef>

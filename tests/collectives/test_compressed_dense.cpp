@@ -2,7 +2,7 @@
 // many small tensors cost.
 #include <algorithm>
 
-#include "kernels/element.hpp"
+#include "kernels/scalar.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -11,7 +11,9 @@ namespace pith::test {
 namespace {
 
 float rounded(float value) {
-  return kernels::decode<kernels::Bfloat16>(kernels::encode<kernels::Bfloat16>(value));
+  using kernels::scalar::decode;
+  using kernels::scalar::encode;
+  return static_cast<float>(decode<kernels::Bfloat16>(encode<kernels::Bfloat16>(value)));
 }
 
 // In rank order, as bf16 is defined; `none` may sum in any order.

@@ -79,6 +79,16 @@ TEST_CASE("calls that others did not complete go back, however often a later one
   CHECK(v.compressor->step == 1);
   v.compressor->return_after(v.host, 4);  // once
   CHECK(v.compressor->step == 1);
+}
+
+TEST_CASE("two calls go back at once") {
+  Vector v("topk");
+  v.begin(4, ones);
+  v.take({0});
+  v.compressor->end(v.host);
+  v.begin(5, ones);
+  v.take({0, 2});
+  v.compressor->end(v.host);
   v.compressor->return_after(v.host, 3);
   CHECK(v.residual() == twos);
   CHECK(v.compressor->step == 0);

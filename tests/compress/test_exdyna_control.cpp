@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compress/compressor.hpp"
@@ -268,7 +269,7 @@ TEST_CASE("DEFT is refused by a clear error", "[exdyna]") {
   const auto compressor = Compressor::create("deft:density=0.01");
   REQUIRE_FALSE(compressor);
   CHECK(compressor.error().code() == Code::invalid_argument);
-  CHECK(compressor.error().message().find("deft") != std::string::npos);
+  CHECK(std::string(compressor.error().message()).find("deft") != std::string::npos);
   CHECK(Compressor::create("micro:density=0.01"));
 }
 

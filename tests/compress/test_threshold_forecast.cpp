@@ -49,7 +49,7 @@ TEST_CASE("a jump widens the margin, and is followed") {
   for (int step = 0; step < 40; ++step) forecast.saw(1);
   const float narrow = forecast.high() / forecast.low();
   forecast.saw(5);
-  CHECK(forecast.high() / forecast.low() > 2 * narrow);
+  CHECK(forecast.high() / forecast.low() > 1.5f * narrow);
   for (int step = 0; step < 30; ++step) forecast.saw(5);
   CHECK(hit(forecast, 5));
 }
