@@ -278,6 +278,15 @@ class Compressed(unittest.TestCase):
         self.assertTrue(0.02 <= large["density"] <= 0.06, large)
         self.assertGreater(large["ratio"], 10)
 
+    def test_what_has_no_plain_twin(self):
+        for spec in ("ar-topk:election=variance", "exdyna:values=bf16", "topk:bypass=auto", "bf16",
+                     "none", "exdyna:feedback=0"):
+            with self.subTest(spec):
+                done = run("all_reduce_perf", "--ranks", "3", "-b", "64K", "-e", "64K", "-n", "2",
+                           "--compress", spec)
+                self.assertEqual((done.returncode, out_of_bounds(done.stdout)), (0, ("0", "OK")),
+                                 done.stderr)
+
     def test_types_and_data(self):
         with tempfile.TemporaryDirectory() as folder:
             for worker in range(2):
