@@ -84,9 +84,9 @@ HostCompute::HostCompute() {
   set<ScatterKernel, kernels::scatter>();
   set<EncodeIndicesKernel, kernels::encode_indices>();
   set<DecodeIndicesKernel, kernels::decode_indices>();
-  set<SplitKernel, kernels::scalar::split>();
-  set<SquaresKernel, kernels::scalar::squares>();
-  set<ConvertKernel, kernels::scalar::convert>();
+  set<SplitKernel, kernels::split>();
+  set<SquaresKernel, kernels::squares>();
+  set<ConvertKernel, kernels::convert>();
   set<ZeroKernel, kernels::scalar::zero>();
   set<FillNanKernel, kernels::scalar::fill_nan>();
 }

@@ -1,0 +1,89 @@
+// Lists and whole vectors converted, parted and measured: loops that the compiler makes SIMD of.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cast.hpp"
+#include "kernels/sparse.hpp"
+
+namespace pith::kernels {
+
+namespace {
+
+// Small enough to stay in the first cache.
+constexpr std::size_t block = 1024;
+using Block = std::array<float, block>;
+
+const float* floats_at(const std::byte* values, DType type, std::size_t begin, std::size_t count,
+                       Block& memory) {
+  const std::byte* from = values + begin * size_of(type);
+  auto* into = reinterpret_cast<std::byte*>(memory.data());
+  if (type == DType::f32) {
+    std::memcpy(into, from, count * sizeof(float));
+  } else {
+    cast(into, DType::f32, from, type, count);
+  }
+  return memory.data();
+}
+
+}  // namespace
+
+void convert(const ConvertKernel::Args& args) {
+  Block memory;
+  for (std::size_t begin = 0; begin < args.count; begin += block) {
+    const std::size_t count = std::min(block, args.count - begin);
+    floats_at(args.in, args.in_type, begin, count, memory);
+    if (args.divisor != 1) {
+      for (std::size_t i = 0; i < count; ++i) memory[i] /= args.divisor;
+    }
+    std::byte* out = args.out + begin * size_of(args.type);
+    const auto* from = reinterpret_cast<const std::byte*>(memory.data());
+    if (args.type == DType::f32) {
+      std::memcpy(out, from, count * sizeof(float));
+    } else {
+      cast(out, args.type, from, DType::f32, count);
+    }
+  }
+}
+
+void squares(const SquaresKernel::Args& args) {
+  constexpr std::size_t sums = 8;
+  std::array<double, sums> sum{};
+  Block memory;
+  for (std::size_t begin = 0; begin < args.count; begin += block) {
+    const std::size_t count = std::min(block, args.count - begin);
+    const float* values = floats_at(args.values, args.type, begin, count, memory);
+    std::size_t i = 0;
+    for (; i + sums <= count; i += sums) {
+      for (std::size_t lane = 0; lane < sums; ++lane) {
+        const double value = values[i + lane];
+        sum[lane] += value * value;
+      }
+    }
+    for (; i < count; ++i) sum[0] += double(values[i]) * double(values[i]);
+  }
+  *args.squares = 0;
+  for (const double part : sum) *args.squares += part;
+}
+
+// Both lists are written for every element; only one of them counts it.
+void split(const SplitKernel::Args& args) {
+  std::size_t kept = 0;
+  std::size_t lower = 0;
+  for (std::size_t i = 0; i < args.count; ++i) {
+    const std::uint32_t index = args.indices[i];
+    const float value = args.values[i];
+    const bool keeps = std::fabs(value) >= args.threshold;
+    args.lower_indices[lower] = index;
+    args.lower_values[lower] = value;
+    args.indices[kept] = index;
+    args.values[kept] = value;
+    kept += keeps ? 1 : 0;
+    lower += keeps ? 0 : 1;
+  }
+  *args.kept = kept;
+  *args.lower = lower;
+}
+
+}  // namespace pith::kernels
