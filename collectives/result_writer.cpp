@@ -6,11 +6,19 @@
 
 namespace pith {
 
+namespace {
+
+// Results from this size on leave the caches before anybody reads them.
+constexpr std::size_t streamed_bytes = std::size_t{8} << 20;
+
+}  // namespace
+
 void ResultWriter::put(Range range, const SparseList& sums, DType type) {
   if (!tensor_.sparse.count) {
     call_.run<ScatterKernel>({tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
                               static_cast<std::uint32_t>(range.begin), range.size, sums.indices,
-                              sums.values, type, sums.count, divisor_});
+                              sums.values, type, sums.count, divisor_,
+                              tensor_.count * size_of(tensor_.type) >= streamed_bytes});
   } else if (count_ < tensor_.sparse.capacity) {
     const SparseOutput& out = tensor_.sparse;
     const std::size_t room = std::min(sums.count, out.capacity - count_);

@@ -219,6 +219,7 @@ struct ScatterKernel {
     DType value_type;
     std::size_t count;
     float divisor;
+    bool streaming = false;  // the result is not needed in cache
   };
   static std::size_t work_bytes(const Args& args) { return args.span * size_of(args.type); }
   static KernelNote note(const Args& args) {

@@ -89,7 +89,7 @@ void scatter_streamed(const ScatterKernel::Args& args) {
   std::size_t next = 0;
   for (std::size_t done = 0; done < args.span;) {
     std::size_t n = std::min(composed_bytes / element, args.span - done);
-    if (done == 0 && head_bytes != 0) n = head_bytes / element;
+    if (done == 0 && head_bytes != 0) n = std::min(n, head_bytes / element);
     const auto first = args.first + static_cast<std::uint32_t>(done);
     std::byte* out = args.out + done * element;
     const std::size_t end = place<kType, kValues>(args, next, first, n, composed);
@@ -108,7 +108,7 @@ void scatter_streamed(const ScatterKernel::Args& args) {
 
 void scatter_range(const ScatterKernel::Args& args) {
   if (args.span == 0) return;
-  const bool streamed = args.span * size_of(args.type) >= streamed_bytes;
+  const bool streamed = args.streaming || args.span * size_of(args.type) >= streamed_bytes;
   with_type(args.type, [&](auto type) {
     with_type(args.value_type, [&](auto value_type) {
       streamed ? scatter_streamed<type.value, value_type.value>(args)

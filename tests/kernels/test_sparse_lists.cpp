@@ -228,12 +228,19 @@ void check_scatter(DType type, DType value_type, Kind kind, std::size_t span, do
   constexpr std::uint32_t first = 70'000;
   const Indices indices = some_indices(first, span, share, 8);
   const Bytes values = as_type(floats_of(kind, indices.size(), 2), value_type);
-  for (const float divisor : {1.0f, 3.0f}) {
+  for (const auto& [divisor, streaming] : {std::pair{1.0f, false}, {3.0f, false}, {1.0f, true}}) {
     Bytes plain(offset + span * size_of(type) + 80, std::byte{0x5a}), fast = plain;
-    const auto args = [&](Bytes& out) {
-      return ScatterKernel::Args{
-          out.data() + offset, type,       first,          span,   indices.data(),
-          values.data(),       value_type, indices.size(), divisor};
+    const auto args = [&, by = divisor, streams = streaming](Bytes& out) {
+      return ScatterKernel::Args{.out = out.data() + offset,
+                                 .type = type,
+                                 .first = first,
+                                 .span = span,
+                                 .indices = indices.data(),
+                                 .values = values.data(),
+                                 .value_type = value_type,
+                                 .count = indices.size(),
+                                 .divisor = by,
+                                 .streaming = streams};
     };
     scalar::scatter(args(plain));
     scatter(args(fast));
