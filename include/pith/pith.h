@@ -268,7 +268,8 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
  *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
  * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
- * first. With bypass=auto the library may make a call dense, the residual included, where that is
+ * first. deft and hierarchy=host are names without an implementation: Create refuses them. With
+ * bypass=auto the library may make a call dense, the residual included, where that is
  * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
  *
  * A compressor is bound to the communicator of its first call: another one is pithInvalidUsage

@@ -22,6 +22,11 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
                              "such as exdyna or micro",
                              text));
   }
+  if (spec->by_host) {
+    return Error(
+        Code::invalid_argument,
+        fmt::format("spec \"{}\": hierarchy=host has no implementation, expected flat", text));
+  }
   return std::make_unique<Compressor>(*spec);
 }
 
