@@ -274,7 +274,7 @@ void tell(const Call& call, const Sharing& sharing) {
   for (const CompressedTensor& tensor : sharing.args.tensors) {
     tensor.compressor->stats.leader = call.rank_at(sharing.leader);
     tensor.compressor->stats.algorithm = names[way];
-    tensor.compressor->follows = sharing.leader != call.rank();
+    if (sharing.leader != call.rank()) tensor.compressor->elected = 0;
   }
 }
 

@@ -46,7 +46,10 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
 
 Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t round) {
   // Rounds before this one never wait for anything but their turn.
-  while (election.selected != round) co_await call.turn();
+  while (election.selected != round) {
+    if (call.comm().revoked) co_return call.comm().revoked;
+    co_await call.turn();
+  }
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count > 0) elect(call, election, *tensor.compressor, round);
   }
@@ -58,7 +61,8 @@ Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t rou
 
 // Adds the gradient in a part of a range; what is left of it.
 Range add_some(Call& call, Compressor& compressor, Range range) {
-  const bool in_place = !compressor.gradient().data;
+  // Zeros, or the caller has added already; what counts as zero has to become it first.
+  const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
   const std::size_t count = in_place ? range.size : std::min(range.size, add_at_once);
   PassResult result;
   const AccumulateKernel::Args pass = compressor.pass(range.begin, count, result);
@@ -71,7 +75,10 @@ Range add_some(Call& call, Compressor& compressor, Range range) {
 }
 
 Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
-  while (election.selected != election.rounds) co_await call.turn();
+  while (election.selected != election.rounds) {
+    if (call.comm().revoked) co_return call.comm().revoked;
+    co_await call.turn();
+  }
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
     Compressor& compressor = *tensor.compressor;
@@ -261,7 +268,10 @@ Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t ro
     if (error) co_return error;
   }
   // The own strands that add never wait for anything but their turn.
-  while (!election.added) co_await call.turn();
+  while (!election.added) {
+    if (call.comm().revoked) co_return call.comm().revoked;
+    co_await call.turn();
+  }
   const DType type = election.args.spec().values;
   const std::size_t bytes = gather(call, election, round) * size_of(type);
   const Bytes values = election.sums[round].values.bytes().part(0, bytes);
@@ -285,11 +295,12 @@ std::string_view name_of_algorithm(const Spec& spec) {
   return spec.scheme == Scheme::micro ? micro[way] : exdyna[way];
 }
 
-void tell(const CompressedTensor& tensor) {
+void tell(const Call& call, const CompressedTensor& tensor) {
   CompressorStats& stats = tensor.compressor->stats;
   const ExdynaControl& control = tensor.compressor->exdyna;
   stats.threshold = control.threshold().elects();
   stats.imbalance = control.imbalance();
+  tensor.compressor->elected = control.by_partition()[own_partition(call, *tensor.compressor)];
   stats.selected_union = tensor.compressor->taken().count();
   stats.algorithm = name_of_algorithm(tensor.compressor->spec());
 }
@@ -349,7 +360,7 @@ void conclude(Call& call, const ExclusiveElection& election) {
     if (tensor.count > 0 && tensor.sparse.count) write_pairs(call, election, tensor, writer);
     election.args.conclude(tensor, writer);
     if (tensor.count == 0) continue;
-    tell(tensor);
+    tell(call, tensor);
     tensor.compressor->exdyna.follow();
   }
 }

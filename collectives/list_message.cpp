@@ -37,11 +37,12 @@ struct Reader {
       if (coded.size == 0) return void(good = false);
       if (coded.data[0] == only_run) into.begin(into.type());
       coded = {coded.data + 1, coded.size - 1};
-      into.reserve(count);
+      const std::size_t room = std::min(count, piece.range.size);
+      into.reserve(room);
       Decoded decoded;
-      call.run<DecodeIndicesKernel>(
-          {coded.data, coded.size, static_cast<std::uint32_t>(piece.range.begin), piece.range.size,
-           into.indices(into.count()), count, &decoded});
+      call.run<DecodeIndicesKernel>({coded.data, coded.size,
+                                     static_cast<std::uint32_t>(piece.range.begin),
+                                     piece.range.size, into.indices(into.count()), room, &decoded});
       good = decoded.valid;
       if (!good) return;
       into.end_run(decoded.count);

@@ -36,7 +36,7 @@ void ResultWriter::put_nan() {
   }
   // One pair is enough to be seen, and all that there may be room for.
   const SparseOutput& out = tensor_.sparse;
-  count_ = std::min<std::size_t>(1, out.capacity);
+  count_ = std::min({std::size_t{1}, out.capacity, tensor_.count});
   if (count_ == 0) return;
   out.indices[0] = 0;
   call_.run<FillNanKernel>({out.values, tensor_.type, 1});

@@ -178,7 +178,7 @@ Task<Error> receive_shares(Call& call, const SparseSum& args, Share& share, Traf
   co_return Error();
 }
 
-// In rank order, rounded once.
+// In rank order. In float32, for nobody's residual would keep what a rounding of it lost.
 void add_share(Call& call, const SparseSum& args, Share& share, PairList& sum) {
   const auto p = static_cast<std::size_t>(call.size());
   const auto own = static_cast<std::size_t>(call.rank());
@@ -189,14 +189,7 @@ void add_share(Call& call, const SparseSum& args, Share& share, PairList& sum) {
     lists[r] = is_own ? part_of(args.own, args.type, share.range.begin, share.range.size)
                       : share.came[r].run(0);
   }
-  PairList exact;
-  add_lists(call, {lists, p}, args.type, share.range, exact);
-  const std::size_t count = exact.count();
-  sum.begin(args.type);
-  sum.reserve(count);
-  std::copy_n(exact.indices(), count, sum.indices());
-  call.run<ConvertKernel>({sum.values(), args.type, exact.values(), DType::f32, count, 1.0f});
-  sum.end_run(count);
+  add_lists(call, {lists, p}, args.type, share.range, sum);
 }
 
 Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> sums,
@@ -205,7 +198,7 @@ Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> 
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     PairList& list = sums[static_cast<std::size_t>(from)];
-    list.begin(args.type);
+    list.begin(DType::f32);
     if (shares[from].size == 0) {
       list.end_run(0);
       continue;
@@ -220,7 +213,7 @@ Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> 
 Task<Error> send_sum(Call& call, const SparseSum& args, const PairList& sum, Range range,
                      Traffic& traffic) {
   if (range.size == 0) co_return Error();
-  const ListMessage message = write_list(call, sum.run(0), range, args.type, *args.flags);
+  const ListMessage message = write_list(call, sum.run(0), range, DType::f32, *args.flags);
   traffic.sent +=
       static_cast<std::uint64_t>(call.size() - 1) * (message.head_bytes + message.values_bytes);
   co_return co_await send_lists_to_all(call, {0, args.lane, 2 * args.step + 1}, message);
@@ -243,14 +236,14 @@ Task<Error> sparse_sum_split(Call& call, SparseSum args, Traffic& traffic) {
                                     receive_sums(call, args, sums, traffic)};
   error = co_await when_all(gather);
   if (error) co_return error;
-  args.sum->begin(args.type);
+  args.sum->begin(DType::f32);
   std::size_t all = 0;
   for (const PairList& list : sums) all += list.count();
   args.sum->reserve(all);
   std::size_t at = 0;
   for (PairList& list : sums) {
     std::copy_n(list.indices(), list.count(), args.sum->indices(at));
-    call.run<CopyKernel>({args.sum->values(at), list.values(), list.count() * size_of(args.type)});
+    call.run<CopyKernel>({args.sum->values(at), list.values(), list.count() * sizeof(float)});
     at += list.count();
   }
   args.sum->end_run(all);

@@ -28,7 +28,7 @@ void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range 
 Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic);
 
 // Split and allgather [SparCML: SSAR_Split_allgather]: every rank gets all ranks' pairs of its
-// share of the indices, adds them up in rank order, rounds once, and sends the sums to all. Cost:
+// share of the indices, adds them up in rank order, and sends the sums to all, in float32. Cost:
 // 2 alpha and ((P-1)/P) (k + U(P)) beta.
 Task<Error> sparse_sum_split(Call& call, SparseSum args, Traffic& traffic);
 

@@ -91,7 +91,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   taken.before = state();
   taken.pairs.begin(spec_.values);
   stats = {};
-  follows = false;
+  elected = all;
   histogram = nullptr;
 }
 
@@ -152,7 +152,7 @@ void Compressor::end(Compute& host) {
   Taken& taken = taken_[0];
   taken.delivered = true;
   PairList& sent = taken.pairs;
-  stats.selected_local = follows ? 0 : (taken.whole ? count_ : sent.count());
+  stats.selected_local = elected != all ? elected : (taken.whole ? count_ : sent.count());
   stats.squares_sent = stats.squares_all;
   if (taken.whole) return deliver_whole(host);
   host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});

@@ -100,8 +100,9 @@ class Compressor : public SchemeState {
   std::uint64_t digest() const;
 
   CompressorStats stats;
-  // Of one call, see begin(). What it takes was elected by another rank.
-  bool follows = false;
+  // Of one call, see begin(): how many this rank elected of what it takes.
+  static constexpr std::size_t all = ~std::size_t{0};
+  std::size_t elected = all;
   // Counts what the passes find, if not null. Whoever sets it clears it before the memory goes.
   MagnitudeHistogram* histogram = nullptr;
   // What this call takes out of the accumulator, with its values as they are sent. Kept until it is

@@ -23,7 +23,8 @@ class ThresholdForecast {
       return;
     }
     if (known()) {
-      const float change = std::log(threshold / last_);
+      constexpr float most = 10;
+      const float change = std::clamp(std::log(threshold) - std::log(last_), -most, most);
       error_ += gain * (std::fabs(change - drift_) - error_);
       drift_ += gain * (change - drift_);
     }

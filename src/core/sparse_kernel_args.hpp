@@ -145,7 +145,7 @@ struct RoundKernel {
     const float* in;
     std::size_t count;
     std::byte* out;
-    DType type;  // f32, bf16, or f16, which clips
+    DType type;  // f32, or bf16 and f16, which clip
   };
   static std::size_t work_bytes(const Args& args) { return args.count * 8; }
 };
@@ -170,7 +170,7 @@ struct SumValuesKernel {
     const std::byte* const* in;  // n of them
     std::size_t n;
     std::size_t count;
-    DType type;                    // of inputs and output: f32, bf16, or f16, which clips
+    DType type;                    // of inputs and output: f32, or bf16 and f16, which clip
     float* accumulator;            // of the whole vector; null: losses are lost
     const std::uint32_t* indices;  // of the values
   };

@@ -34,6 +34,10 @@ struct Float8e5m2 {
   static constexpr Bits largest = 0x7b, overflow = 0x7b, infinity = 0x7c, nan = 0x7f;
 };
 
+// The largest numbers of the 16-bit formats.
+inline constexpr float largest_f16 = 65504;
+inline constexpr float largest_bf16 = 0x1.fep127f;
+
 // Every NaN that a kernel produces is this one: all bits set but the sign. IEEE 754 leaves payloads
 // open, so without a fixed one the result of two NaNs would depend on operand order and on the CPU.
 // NVIDIA GPUs return the same pattern for formats up to 32 bits.

@@ -19,12 +19,12 @@ float value_at(const std::byte* values, std::size_t i, DType type) {
   return type == DType::bf16 ? decode<Bfloat16>(code) : decode<Float16>(code);
 }
 
-// Rounded once; f16 is clipped to its largest number, for the rest stays with the sender.
+// Rounded once; clipped to the type's largest number, for the rest stays with the sender.
 void put_value(std::byte* values, std::size_t i, DType type, float value) {
   if (type == DType::f32) return store(values, i, value);
-  if (type == DType::bf16) return store(values, i, encode<Bfloat16>(value));
-  constexpr float largest = 65504;
+  const float largest = type == DType::bf16 ? largest_bf16 : largest_f16;
   const float clipped = std::isnan(value) ? value : std::clamp(value, -largest, largest);
+  if (type == DType::bf16) return store(values, i, encode<Bfloat16>(clipped));
   store(values, i, encode<Float16>(clipped));
 }
 
@@ -166,7 +166,9 @@ void sum_values(const SumValuesKernel::Args& args) {
     for (std::size_t k = 1; k < args.n; ++k) sum += value_at(args.in[k], i, args.type);
     put_value(args.out, i, args.type, sum);
     if (args.accumulator && args.type != DType::f32) {
-      args.accumulator[args.indices[i]] += sum - value_at(args.out, i, args.type);
+      const float lost = sum - value_at(args.out, i, args.type);
+      // A sum beyond float32 has lost what no accumulator can hold.
+      if (std::isfinite(lost)) args.accumulator[args.indices[i]] += lost;
     }
   }
 }

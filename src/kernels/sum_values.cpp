@@ -1,6 +1,8 @@
 // The sum of n lists of values that share their indices, rounded once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sum_values.cpp"
+#include <cmath>
+
 #include "hwy/foreach_target.h"
 // Highway asks for this order.
 #include "hwy/highway.h"
@@ -59,7 +61,8 @@ void sum_as(const SumValuesKernel::Args& args) {
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t at = begin + i;
       if (at + ahead < args.count) hwy::Prefetch(args.accumulator + args.indices[at + ahead]);
-      args.accumulator[args.indices[at]] += sums[i] - rounded[i];
+      const float lost = sums[i] - rounded[i];
+      if (std::isfinite(lost)) args.accumulator[args.indices[at]] += lost;
     }
   }
 }

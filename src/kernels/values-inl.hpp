@@ -39,19 +39,23 @@ HWY_INLINE Float load_values(const std::byte* values, std::size_t i) {
   return widen<Format>(load_at(Codes<Format>(), values, i));
 }
 
-// Rounds once; f16 is clipped where `kClip`.
+// To the largest number of a format; a NaN stays.
+HWY_INLINE Float clip(Float v, float most) {
+  const Float largest = hn::Set(Floats(), most);
+  const Float clipped = hn::Min(hn::Max(v, hn::Neg(largest)), largest);
+  return hn::IfThenElse(hn::Eq(v, v), clipped, v);
+}
+
+// Rounds once; clipped to the type's largest number where `kClip`.
 template <DType kType, bool kClip>
 HWY_INLINE void store_values(Float v, std::byte* values, std::size_t i) {
   if constexpr (kType == DType::f32) {
     store_at(Floats(), v, values, i);
   } else if constexpr (kType == DType::bf16) {
+    if constexpr (kClip) v = clip(v, largest_bf16);
     store_at(Codes<Bfloat16>(), narrow<Bfloat16>(v), values, i);
   } else {
-    if constexpr (kClip) {
-      const Float largest = hn::Set(Floats(), 65504.0f);
-      const Float clipped = hn::Min(hn::Max(v, hn::Neg(largest)), largest);
-      v = hn::IfThenElse(hn::Eq(v, v), clipped, v);
-    }
+    if constexpr (kClip) v = clip(v, largest_f16);
     store_at(Codes<Float16>(), narrow<Float16>(v), values, i);
   }
 }
