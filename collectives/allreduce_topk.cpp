@@ -52,7 +52,7 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
     const Piece piece = pieces.next();
     selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
     if (!piece.ends_parcel || !gathering.streams) continue;
-    const ListMessage message = write_lists(call, args, parcel, Carries::pairs, {});
+    const ListMessage message = write_lists(call, args, parcel, {});
     Error error = co_await send_lists_to_all(call, name, message);
     if (error) co_return error;
     co_await call.turn();
@@ -63,7 +63,7 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
   ListHead head;
   if (found_nonfinite(args)) head.flags |= ListHead::nonfinite;
   gathering.nonfinite |= found_nonfinite(args);
-  const ListMessage tail = write_lists(call, args, gathering.tails(), Carries::pairs, head);
+  const ListMessage tail = write_lists(call, args, gathering.tails(), head);
   co_return co_await send_lists_to_all(call, name, tail);
 }
 
@@ -71,9 +71,8 @@ Task<Error> receive_all(Call& call, Gathering& gathering, Pieces parcel, std::ui
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     ListHead head;
-    Error error = co_await receive_lists(call, gathering.args, parcel, Carries::pairs,
-                                         {from, list_lane, step}, static_cast<std::size_t>(from),
-                                         gathering.most, head);
+    Error error = co_await receive_lists(call, gathering.args, parcel, {from, list_lane, step},
+                                         static_cast<std::size_t>(from), gathering.most, head);
     if (error) co_return error;
     gathering.nonfinite |= (head.flags & ListHead::nonfinite) != 0;
   }

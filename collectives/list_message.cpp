@@ -64,13 +64,12 @@ struct Reader {
 
 }  // namespace
 
-ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
-                        ListHead head) {
+ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListHead head) {
   const auto last_run = [&](const Piece& piece) {
     const PairList& list = args.tensors[piece.tensor].compressor->taken();
     return list.run(list.runs() - 1);
   };
-  const std::size_t value_bytes = carries == Carries::pairs ? size_of(args.spec().values) : 0;
+  const std::size_t value_bytes = size_of(args.spec().values);
   ListMessage message;
   std::size_t bound = sizeof(ListHead);
   for_each_piece(pieces, [&](const Piece& piece) {
@@ -177,8 +176,8 @@ Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& m
   co_return Error();
 }
 
-Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
-                          ListAddress from, std::size_t origin, std::size_t most, ListHead& head) {
+Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, ListAddress from,
+                          std::size_t origin, std::size_t most, ListHead& head) {
   std::size_t room = sizeof(ListHead);
   for_each_piece(pieces, [&](const Piece& piece) {
     room += 1 + EncodeIndicesKernel::coded_bound(most, piece.range.size);
@@ -194,7 +193,7 @@ Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, Car
   const ConstBytes indices{coded.bytes().data + sizeof head, *came - sizeof head};
   if (!reader.read_indices(pieces, indices, head.count)) co_return malformed(call, from.peer);
   args.traffic->received += *came;
-  if (carries == Carries::indices || head.count == 0) co_return Error();
+  if (head.count == 0) co_return Error();
 
   const Scratch values(call.host_compute(), head.count * size_of(args.spec().values));
   const auto values_lane = static_cast<std::uint16_t>(from.lane + 1);

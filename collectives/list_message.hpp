@@ -12,8 +12,6 @@ struct ListHead {
 
   std::uint32_t count = 0;  // pairs of all pieces
   std::uint32_t flags = 0;
-  float score = 0;  // for an election
-  std::uint32_t spare = 0;
 };
 
 // Who, and the name of the first message; that of the values is the lane behind it.
@@ -31,13 +29,9 @@ struct ListMessage {
   std::size_t values_bytes = 0;
 };
 
-// Without values where only indices travel.
-enum class Carries : std::uint8_t { pairs, indices };
-
 // The lists of one parcel, of which `pieces` is at the first piece: of every piece's tensor the
 // last run of what was taken. Where that is its only run, it replaces those that were sent before.
-ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
-                        ListHead head);
+ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListHead head);
 
 // One list whose indices lie in a range.
 ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
@@ -53,7 +47,7 @@ Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& m
 
 // A parcel's lists from a peer: a new run of received[origin] of every piece's tensor, or its only
 // one where the sender says so. At most `most` pairs are accepted.
-Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, Carries carries,
-                          ListAddress from, std::size_t origin, std::size_t most, ListHead& head);
+Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, ListAddress from,
+                          std::size_t origin, std::size_t most, ListHead& head);
 
 }  // namespace pith
