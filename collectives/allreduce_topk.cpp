@@ -3,12 +3,14 @@
 //
 //   parcel:     0        1        2            tail
 //   rank r   select > select > select ...     the rest of the k
-//               \ send   \ send   \ send        \ send             to every other rank
+//               \ send   \ send   \ send        \ send        to every other rank, or the next one
 //   others       decode   decode   decode         decode > add up > write
 //
 // Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. Where
-// one parcel holds everything, the tail is all there is. Cost: (parcels + 1) alpha + (P-1) k beta b
-// with b bytes a pair, about 3; twice the messages, for values travel behind their indices. The
+// one parcel holds everything, the tail is all there is. Direct, a list goes to all at once: cost
+// (parcels + 1) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for values
+// travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2 alpha
+// longer; but nobody hears more than one sender, whose lists a switch has room for. The
 // error-feedback scheme is that of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass
 // selection ours.
 #include <array>
@@ -23,16 +25,17 @@ namespace {
 
 constexpr std::uint16_t list_lane = 0;
 constexpr std::size_t whole = ~std::size_t{0};
+constexpr std::uint32_t rounds_at_once = 16;
 
 struct Gathering {
   SparseCall args;
   bool streams;      // several parcels, sent as they are ready
+  bool by_ring;      // from neighbour to neighbour
   std::size_t most;  // pairs of one message
   bool nonfinite = false;
 
   Pieces pieces() const { return {args.tensors, args.parcel}; }
-  // The tail's: every tensor is one piece.
-  Pieces tails() const { return {args.tensors, whole}; }
+  Parcel tails() const { return {{args.tensors, whole}, true}; }
 };
 
 std::size_t most_pairs(const SparseCall& args) {
@@ -43,51 +46,164 @@ std::size_t most_pairs(const SparseCall& args) {
   return most;
 }
 
+// Lists that meet before one port of a switch, in bytes that it surely has room for.
+bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
+  constexpr std::size_t port_bytes = std::size_t{1} << 16;
+  const std::size_t pair_bytes = 1 + size_of(args.spec().values);
+  return static_cast<std::size_t>(call.size() - 1) * pairs * pair_bytes <= port_bytes;
+}
+
+bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
+  if (call.size() <= 2 || args.spec().exchange == Exchange::direct) return false;
+  if (args.spec().exchange != Exchange::automatic) return true;
+  return !call.views() && !fits_a_port(call, args, pairs);
+}
+
+// Round the ring, what a rank sends on has been underway for `hops` before.
+ListAddress address(const Call& call, int peer, std::uint32_t parcel, int hops = 0) {
+  const auto steps = static_cast<std::uint32_t>(call.size());
+  return {peer, list_lane, parcel * steps + static_cast<std::uint32_t>(hops)};
+}
+
+Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number,
+                     ListHead head) {
+  const ListMessage message = write_lists(call, gathering.args, parcel, head);
+  const std::uint64_t bytes = message.head_bytes + message.values_bytes;
+  const int next = wrap(call.rank() + 1, call.size());
+  const auto times = static_cast<std::uint64_t>(gathering.by_ring ? 1 : call.size() - 1);
+  gathering.args.traffic->sent += times * bytes;
+  const ListAddress to = address(call, next, number);
+  if (gathering.by_ring) co_return co_await send_lists(call, to, message);
+  co_return co_await send_lists_to_all(call, to, message);
+}
+
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
   Selectors selectors(call, args.tensors, gathering.streams);
   Pieces parcel = gathering.pieces();
-  ListAddress name{0, list_lane, 0};
+  std::uint32_t number = 0;
   for (Pieces pieces = parcel; !pieces.done();) {
     const Piece piece = pieces.next();
     selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
     if (!piece.ends_parcel || !gathering.streams) continue;
-    const ListMessage message = write_lists(call, args, parcel, {});
-    Error error = co_await send_lists_to_all(call, name, message);
+    Error error = co_await send_own(call, gathering, {parcel}, number++, {});
     if (error) co_return error;
     co_await call.turn();
-    ++name.step;
     parcel = pieces;
   }
-  for (Pieces tails = gathering.tails(); !tails.done();) selectors[tails.next().tensor].finish();
+  const Parcel tails = gathering.tails();
+  for (Pieces all = tails.pieces; !all.done();) selectors[all.next().tensor].finish();
   ListHead head;
   if (found_nonfinite(args)) head.flags |= ListHead::nonfinite;
   gathering.nonfinite |= found_nonfinite(args);
-  const ListMessage tail = write_lists(call, args, gathering.tails(), head);
-  co_return co_await send_lists_to_all(call, name, tail);
+  co_return co_await send_own(call, gathering, tails, number, head);
 }
 
-Task<Error> receive_all(Call& call, Gathering& gathering, Pieces parcel, std::uint32_t step) {
+Error read(Call& call, Gathering& gathering, Parcel parcel, const ListMessage& message, int origin,
+           int from) {
+  ListHead head;
+  Error error = read_lists(call, gathering.args, parcel, message, origin, from, head);
+  gathering.nonfinite |= (head.flags & ListHead::nonfinite) != 0;
+  return error;
+}
+
+Task<Error> receive_direct(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
-    ListHead head;
-    Error error = co_await receive_lists(call, gathering.args, parcel, {from, list_lane, step},
-                                         static_cast<std::size_t>(from), gathering.most, head);
+    ListMessage message;
+    Error error = co_await fetch_lists(call, gathering.args, parcel, address(call, from, number),
+                                       gathering.most, message);
+    if (!error) error = read(call, gathering, parcel, message, from, from);
     if (error) co_return error;
-    gathering.nonfinite |= (head.flags & ListHead::nonfinite) != 0;
   }
   co_return Error();
 }
 
-Task<Error> receive_parcels(Call& call, Gathering& gathering) {
-  std::uint32_t step = 0;
-  for (Pieces pieces = gathering.pieces(); gathering.streams && !pieces.done(); ++step) {
-    Error error = co_await receive_all(call, gathering, pieces, step);
-    if (error) co_return error;
+// Of what has come a copy goes on, unless it has been everywhere.
+Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message,
+                    std::uint32_t number, int hops) {
+  if (hops == call.size() - 1) co_return Error();
+  gathering.args.traffic->sent += message.head_bytes + message.values_bytes;
+  const int next = wrap(call.rank() + 1, call.size());
+  co_return co_await send_lists(call, address(call, next, number, hops), message);
+}
+
+// The list of the rank that is one hop further away comes while this one is sent on and read.
+Task<Error> fetch_next(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number,
+                       int hops, ListMessage& message) {
+  if (hops == call.size() - 1) co_return Error();
+  const int previous = wrap(call.rank() - 1, call.size());
+  co_return co_await fetch_lists(call, gathering.args, parcel,
+                                 address(call, previous, number, hops), gathering.most, message);
+}
+
+Task<Error> read_one(Call& call, Gathering& gathering, Parcel parcel, const ListMessage& message,
+                     int hops) {
+  const int origin = wrap(call.rank() - hops, call.size());
+  const int previous = wrap(call.rank() - 1, call.size());
+  co_return read(call, gathering, parcel, message, origin, previous);
+}
+
+Task<Error> receive_round(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
+  std::array<ListMessage, 2> messages;
+  Error error = co_await fetch_next(call, gathering, parcel, number, 0, messages[0]);
+  for (int hops = 1; !error && hops < call.size(); ++hops) {
+    ListMessage& here = messages[static_cast<std::size_t>(hops - 1) % 2];
+    ListMessage& coming = messages[static_cast<std::size_t>(hops) % 2];
+    std::array<Task<Error>, 3> strands{send_on(call, gathering, here, number, hops),
+                                       fetch_next(call, gathering, parcel, number, hops, coming),
+                                       read_one(call, gathering, parcel, here, hops)};
+    error = co_await when_all(strands);
+  }
+  co_return error;
+}
+
+Task<Error> receive(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
+  return gathering.by_ring ? receive_round(call, gathering, parcel, number)
+                           : receive_direct(call, gathering, parcel, number);
+}
+
+// Every `stride`-th parcel from `first` on.
+Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
+                         std::uint32_t stride) {
+  std::uint32_t number = 0;
+  for (Pieces pieces = gathering.pieces(); !pieces.done(); ++number) {
+    if (number % stride == first) {
+      Error error = co_await receive(call, gathering, {pieces}, number);
+      if (error) co_return error;
+    }
     while (!pieces.next().ends_parcel) {
     }
   }
-  co_return co_await receive_all(call, gathering, gathering.tails(), step);
+  co_return Error();
+}
+
+std::uint32_t parcels_of(const Gathering& gathering) {
+  std::uint32_t parcels = 0;
+  for (Pieces pieces = gathering.pieces(); !pieces.done();) {
+    if (pieces.next().ends_parcel) ++parcels;
+  }
+  return parcels;
+}
+
+// Rounds of several parcels go on beside each other, for each is as slow as its slowest rank.
+Task<Error> receive_parcels(Call& call, Gathering& gathering) {
+  const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
+  std::array<Task<Error>, rounds_at_once> rounds;
+  for (std::uint32_t r = 0; r < at_once; ++r) {
+    rounds[r] = receive_some(call, gathering, r, at_once);
+  }
+  co_return co_await when_all(std::span(rounds).first(at_once));
+}
+
+Task<Error> receive_lists(Call& call, Gathering& gathering) {
+  std::uint32_t number = 0;
+  if (gathering.streams) {
+    Error error = co_await receive_parcels(call, gathering);
+    if (error) co_return error;
+    number = parcels_of(gathering);
+  }
+  co_return co_await receive(call, gathering, gathering.tails(), number);
 }
 
 // Adds up what all ranks elected, block by block of the result, so that sums stay in the cache.
@@ -105,11 +221,10 @@ class Adder {
     call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
   }
 
-  // `run`: where the piece is among those of its tensor.
-  void add_up(const Piece& piece, std::size_t run, ResultWriter& writer) {
+  void add_up(const Piece& piece, ResultWriter& writer) {
     const Range& range = piece.range;
     for (std::size_t k = 0; k < chunks_in(range.size, block); ++k) {
-      add_block(piece, run, chunk_of(range, block, k), writer);
+      add_block(piece, chunk_of(range, block, k), writer);
     }
   }
 
@@ -118,8 +233,9 @@ class Adder {
 
   std::size_t ranks() const { return static_cast<std::size_t>(call_.size()); }
 
-  void add_block(const Piece& piece, std::size_t run, Range range, ResultWriter& writer) {
-    const std::size_t n = find_lists(*args_.tensors[piece.tensor].compressor, run, range);
+  void add_block(const Piece& piece, Range range, ResultWriter& writer) {
+    Compressor& compressor = *args_.tensors[piece.tensor].compressor;
+    const std::size_t n = find_lists(compressor, piece.number, range);
     auto* indices = reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
     std::size_t count = 0;
     call_.run<SumListsKernel>({lists(), n, args_.spec().values,
@@ -159,10 +275,9 @@ void write_results(Call& call, const SparseCall& args) {
   for (const CompressedTensor& tensor : args.tensors) {
     ResultWriter writer(call, tensor);
     const auto index = static_cast<std::size_t>(&tensor - args.tensors.data());
-    std::size_t run = 0;
     for (Pieces pieces(args.tensors, args.parcel); !pieces.done();) {
       const Piece piece = pieces.next();
-      if (piece.tensor == index) adder.add_up(piece, run++, writer);
+      if (piece.tensor == index) adder.add_up(piece, writer);
     }
     args.conclude(tensor, writer);
   }
@@ -171,12 +286,11 @@ void write_results(Call& call, const SparseCall& args) {
 }  // namespace
 
 Task<Error> allreduce_topk(Call& call, SparseCall args) {
-  Pieces pieces(args.tensors, args.parcel);
-  while (!pieces.done() && !pieces.next().ends_parcel) {
-  }
-  Gathering gathering{args, !pieces.done(), most_pairs(args)};
+  const std::size_t most = most_pairs(args);
+  Gathering gathering{args, false, goes_round_ring(call, args, most), most};
+  gathering.streams = parcels_of(gathering) > 1;
   std::array<Task<Error>, 2> strands{select_and_send(call, gathering),
-                                     receive_parcels(call, gathering)};
+                                     receive_lists(call, gathering)};
   Error error = co_await when_all(strands);
   if (error) co_return error;
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {

@@ -1,10 +1,5 @@
-// Top-k allreduce whose lists travel whole, when all of the vector has been looked at: round a
-// ring, or as sums that grow. For who has few connections (ring), counts messages (recursive
-// doubling), or elects much the same as the others (recursive doubling, split): see sparse_sum.hpp.
-//
-// Cost of the ring: (P-1)(alpha + k beta b) with b bytes a pair; twice the messages.
-#include <array>
-
+// Top-k allreduce by sums of lists, when all of the vector has been looked at. For who counts
+// messages (recursive doubling), or elects much the same as the others (both): see sparse_sum.hpp.
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/sparse_sum.hpp"
@@ -30,69 +25,9 @@ SparseList elected(Compressor& compressor) {
   return taken.run(taken.runs() - 1);
 }
 
-// One vector's way round the ring.
-struct Ring {
-  const CompressedTensor& tensor;
-  std::uint32_t first_step;
-  std::uint32_t* flags;
-  Traffic* traffic;
-
-  Range all() const { return {0, tensor.count}; }
-};
-
-Task<Error> pass_on(Call& call, Ring ring, SparseList list, std::uint32_t step) {
-  const DType type = ring.tensor.compressor->spec().values;
-  const ListMessage message = write_list(call, list, ring.all(), type, *ring.flags);
-  ring.traffic->sent += message.head_bytes + message.values_bytes;
-  const int next = wrap(call.rank() + 1, call.size());
-  co_return co_await send_lists(call, {next, lane, step}, message);
-}
-
-Task<Error> go_round(Call& call, Ring ring) {
-  Compressor& compressor = *ring.tensor.compressor;
-  auto& received = compressor.received(static_cast<std::size_t>(call.size()));
-  const int previous = wrap(call.rank() - 1, call.size());
-  SparseList out = elected(compressor);
-  for (int d = 1; d < call.size(); ++d) {
-    const std::uint32_t step = ring.first_step + static_cast<std::uint32_t>(d);
-    PairList& in = received[static_cast<std::size_t>(wrap(call.rank() - d, call.size()))];
-    std::array<Task<Error>, 2> strands{
-        pass_on(call, ring, out, step),
-        receive_list(call, {previous, lane, step}, ring.all(), in, *ring.flags, *ring.traffic)};
-    Error error = co_await when_all(strands);
-    if (error) co_return error;
-    out = in.run(0);
-  }
-  co_return Error();
-}
-
-// Every rank adds up all lists in rank order.
-Task<Error> sum_round_ring(Call& call, const CompressedTensor& tensor, SparseSum sum,
-                           Traffic& traffic) {
-  Compressor& compressor = *tensor.compressor;
-  const auto p = static_cast<std::size_t>(call.size());
-  Error error = co_await go_round(
-      call, {tensor, sum.step * static_cast<std::uint32_t>(p), sum.flags, &traffic});
-  if (error) co_return error;
-  const Scratch memory(call.host_compute(), p * sizeof(SparseList));
-  auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
-  for (std::size_t r = 0; r < p; ++r) {
-    const bool own = r == static_cast<std::size_t>(call.rank());
-    lists[r] = own ? elected(compressor) : compressor.received(p)[r].run(0);
-  }
-  add_lists(call, {lists, p}, compressor.spec().values, {0, tensor.count}, *sum.sum);
-  co_return error;
-}
-
 Task<Error> sum_one(Call& call, const CompressedTensor& tensor, SparseSum sum, Traffic& traffic) {
-  const Exchange exchange = tensor.compressor->spec().exchange;
-  if (exchange == Exchange::split) return sparse_sum_split(call, sum, traffic);
-  // Sums that are rounded at every hop would lose what no residual keeps.
-  const bool exact = tensor.compressor->spec().values == DType::f32;
-  if (exchange == Exchange::recursive_doubling && exact) {
-    return sparse_sum_doubling(call, sum, traffic);
-  }
-  return sum_round_ring(call, tensor, sum, traffic);
+  const bool split = tensor.compressor->spec().exchange == Exchange::split;
+  return split ? sparse_sum_split(call, sum, traffic) : sparse_sum_doubling(call, sum, traffic);
 }
 
 }  // namespace

@@ -21,15 +21,19 @@ void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks
   for (PairList& list : compressor.received(ranks)) list.begin(compressor.spec().values);
 }
 
+// Sums that are rounded at every hop would lose what no residual keeps.
+bool sums_lists(const Spec& spec) {
+  if (spec.exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
+  return spec.exchange == Exchange::split;
+}
+
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
   if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
   const Scheme scheme = args.spec().scheme;
   if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
   if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
-  const Exchange exchange = args.spec().exchange;
-  const bool direct = exchange == Exchange::automatic || exchange == Exchange::direct;
-  return direct ? allreduce_topk(call, args) : allreduce_topk_whole(call, args);
+  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : allreduce_topk(call, args);
 }
 
 // All of it on ranks that agree on the arguments.

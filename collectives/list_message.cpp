@@ -10,9 +10,9 @@ namespace pith {
 namespace {
 
 constexpr std::size_t most_in_flight = 16;
-// In front of each piece's coding: whether this run replaces all others of its tensor.
+// In front of each piece's coding: whether this tail replaces all other runs of its tensor.
 constexpr std::byte only_run{1};
-constexpr std::byte next_run{0};
+constexpr std::byte further_run{0};
 
 Error malformed(Call& call, int from) {
   return call.fail(
@@ -24,14 +24,15 @@ struct Reader {
   const SparseCall& args;
   std::size_t origin;
   Call& call;
+  const Parcel& parcel;
 
   PairList& list(const Piece& piece) const {
     Compressor& compressor = *args.tensors[piece.tensor].compressor;
     return compressor.received(static_cast<std::size_t>(call.size()))[origin];
   }
-  bool read_indices(Pieces pieces, ConstBytes coded, std::size_t count) const {
+  bool read_indices(ConstBytes coded, std::size_t count) const {
     bool good = true;
-    for_each_piece(pieces, [&](const Piece& piece) {
+    for_each_piece(parcel.pieces, [&](const Piece& piece) {
       if (!good) return;
       PairList& into = list(piece);
       if (coded.size == 0) return void(good = false);
@@ -45,16 +46,16 @@ struct Reader {
                                      piece.range.size, into.indices(into.count()), room, &decoded});
       good = decoded.valid;
       if (!good) return;
-      into.end_run(decoded.count);
+      into.end_run(decoded.count, parcel.is_tail ? into.runs() : piece.number);
       count -= decoded.count;
       coded = {coded.data + decoded.bytes, coded.size - decoded.bytes};
     });
     return good && count == 0 && coded.size == 0;
   }
-  void read_values(Pieces pieces, const std::byte* values) const {
-    for_each_piece(pieces, [&](const Piece& piece) {
+  void read_values(const std::byte* values) const {
+    for_each_piece(parcel.pieces, [&](const Piece& piece) {
       PairList& into = list(piece);
-      const SparseList run = into.run(into.runs() - 1);
+      const SparseList run = into.run(parcel.is_tail ? into.runs() - 1 : piece.number);
       const std::size_t bytes = run.count * size_of(into.type());
       if (bytes > 0) std::memcpy(into.values(into.count() - run.count), values, bytes);
       values += bytes;
@@ -64,7 +65,7 @@ struct Reader {
 
 }  // namespace
 
-ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListHead head) {
+ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, ListHead head) {
   const auto last_run = [&](const Piece& piece) {
     const PairList& list = args.tensors[piece.tensor].compressor->taken();
     return list.run(list.runs() - 1);
@@ -72,7 +73,7 @@ ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListH
   const std::size_t value_bytes = size_of(args.spec().values);
   ListMessage message;
   std::size_t bound = sizeof(ListHead);
-  for_each_piece(pieces, [&](const Piece& piece) {
+  for_each_piece(parcel.pieces, [&](const Piece& piece) {
     const std::size_t count = last_run(piece).count;
     head.count += static_cast<std::uint32_t>(count);
     bound += 1 + EncodeIndicesKernel::coded_bound(count, piece.range.size);
@@ -84,10 +85,10 @@ ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListH
   std::memcpy(out, &head, sizeof head);
   message.head_bytes = sizeof head;
   std::byte* values = message.values.bytes().data;
-  for_each_piece(pieces, [&](const Piece& piece) {
+  for_each_piece(parcel.pieces, [&](const Piece& piece) {
     const SparseList list = last_run(piece);
     const bool only = args.tensors[piece.tensor].compressor->taken().runs() == 1;
-    out[message.head_bytes++] = only ? only_run : next_run;
+    out[message.head_bytes++] = parcel.is_tail && only ? only_run : further_run;
     std::size_t written = 0;
     call.run<EncodeIndicesKernel>({list.indices, list.count,
                                    static_cast<std::uint32_t>(piece.range.begin), piece.range.size,
@@ -98,8 +99,6 @@ ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListH
     call.run<CopyKernel>({values, list.values, bytes});
     values += bytes;
   });
-  args.traffic->sent +=
-      static_cast<std::uint64_t>(call.size() - 1) * (message.head_bytes + message.values_bytes);
   return message;
 }
 
@@ -176,34 +175,41 @@ Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& m
   co_return Error();
 }
 
-Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, ListAddress from,
-                          std::size_t origin, std::size_t most, ListHead& head) {
+Task<Error> fetch_lists(Call& call, const SparseCall& args, Parcel parcel, ListAddress from,
+                        std::size_t most, ListMessage& message) {
   std::size_t room = sizeof(ListHead);
-  for_each_piece(pieces, [&](const Piece& piece) {
+  for_each_piece(parcel.pieces, [&](const Piece& piece) {
     room += 1 + EncodeIndicesKernel::coded_bound(most, piece.range.size);
   });
-  const Scratch coded(call.host_compute(), room);
+  message.head = Scratch(call.host_compute(), room);
   const Expected<std::size_t> came =
-      co_await call.recv_some(from.peer, from.lane, from.step, coded.bytes());
+      co_await call.recv_some(from.peer, from.lane, from.step, message.head.bytes());
   if (!came) co_return came.error();
-  if (*came < sizeof head) co_return malformed(call, from.peer);
-  std::memcpy(&head, coded.bytes().data, sizeof head);
-  if (head.count > most) co_return malformed(call, from.peer);
-  const Reader reader{args, origin, call};
-  const ConstBytes indices{coded.bytes().data + sizeof head, *came - sizeof head};
-  if (!reader.read_indices(pieces, indices, head.count)) co_return malformed(call, from.peer);
+  message.head_bytes = *came;
   args.traffic->received += *came;
+  ListHead head;
+  if (*came < sizeof head) co_return malformed(call, from.peer);
+  std::memcpy(&head, message.head.bytes().data, sizeof head);
+  if (head.count > most) co_return malformed(call, from.peer);
+  message.values_bytes = head.count * size_of(args.spec().values);
   if (head.count == 0) co_return Error();
 
-  const Scratch values(call.host_compute(), head.count * size_of(args.spec().values));
+  message.values = Scratch(call.host_compute(), message.values_bytes);
+  args.traffic->received += message.values_bytes;
   const auto values_lane = static_cast<std::uint16_t>(from.lane + 1);
-  Error error =
-      co_await call.recv(from.peer, values_lane, from.step,
-                         values.bytes().part(0, head.count * size_of(args.spec().values)));
-  if (error) co_return error;
-  args.traffic->received += head.count * size_of(args.spec().values);
-  reader.read_values(pieces, values.bytes().data);
-  co_return Error();
+  co_return co_await call.recv(from.peer, values_lane, from.step,
+                               message.values.bytes().part(0, message.values_bytes));
+}
+
+Error read_lists(Call& call, const SparseCall& args, Parcel parcel, const ListMessage& message,
+                 int origin, int from, ListHead& head) {
+  std::memcpy(&head, message.head.bytes().data, sizeof head);
+  const Reader reader{args, static_cast<std::size_t>(origin), call, parcel};
+  const ConstBytes indices{message.head.bytes().data + sizeof head,
+                           message.head_bytes - sizeof head};
+  if (!reader.read_indices(indices, head.count)) return malformed(call, from);
+  reader.read_values(message.values.bytes().data);
+  return {};
 }
 
 }  // namespace pith

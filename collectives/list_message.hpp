@@ -29,9 +29,16 @@ struct ListMessage {
   std::size_t values_bytes = 0;
 };
 
-// The lists of one parcel, of which `pieces` is at the first piece: of every piece's tensor the
-// last run of what was taken. Where that is its only run, it replaces those that were sent before.
-ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListHead head);
+// What one message holds the lists of: a parcel, of which `pieces` is at the first piece, or in the
+// end the rest of every tensor, which is then a piece as a whole.
+struct Parcel {
+  Pieces pieces;
+  bool is_tail = false;
+};
+
+// Of every piece's tensor the last run of what was taken. Where a tail is its tensor's only run, it
+// replaces those that were sent before.
+ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, ListHead head);
 
 // One list whose indices lie in a range.
 ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
@@ -45,9 +52,13 @@ Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message);
 // To every other rank at once; `lane` and `step` as for one.
 Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& message);
 
-// A parcel's lists from a peer: a new run of received[origin] of every piece's tensor, or its only
-// one where the sender says so. At most `most` pairs are accepted.
-Task<Error> receive_lists(Call& call, const SparseCall& args, Pieces pieces, ListAddress from,
-                          std::size_t origin, std::size_t most, ListHead& head);
+// A parcel's lists from a peer, as they came: ready to be sent on. At most `most` pairs are
+// accepted.
+Task<Error> fetch_lists(Call& call, const SparseCall& args, Parcel parcel, ListAddress from,
+                        std::size_t most, ListMessage& message);
+// Of every piece's tensor the run of received[origin] with the piece's number, whatever the order
+// in which parcels come; tails come last. `from` has sent it and is to blame.
+Error read_lists(Call& call, const SparseCall& args, Parcel parcel, const ListMessage& message,
+                 int origin, int from, ListHead& head);
 
 }  // namespace pith

@@ -14,6 +14,7 @@ namespace pith {
 
 struct Piece {
   std::size_t tensor = 0;
+  std::size_t number = 0;  // among those of the tensor
   Range range;
   bool ends_parcel = false;
 };
@@ -41,11 +42,12 @@ class Pieces {
   // Precondition: !done().
   Piece next() {
     const std::size_t count = tensors_[tensor_].count;
-    Piece piece{tensor_, {begin_, std::min(count - begin_, room_)}, false};
+    Piece piece{tensor_, number_++, {begin_, std::min(count - begin_, room_)}, false};
     begin_ += piece.range.size;
     room_ -= piece.range.size;
     if (begin_ == count) {
       ++tensor_;
+      number_ = 0;
       begin_ = 0;
       skip_empty();
     }
@@ -63,6 +65,7 @@ class Pieces {
   std::size_t parcel_;
   std::size_t room_;  // left in the parcel that is being filled
   std::size_t tensor_ = 0;
+  std::size_t number_ = 0;  // of the next piece of that
   std::size_t begin_ = 0;
 };
 

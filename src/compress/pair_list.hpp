@@ -33,8 +33,11 @@ class PairList {
     indices_.reserve(count_ + n, count_);
     values_.reserve((count_ + n) * size_of(type_), count_ * size_of(type_));
   }
-  void end_run(std::size_t n) {
-    runs_.push_back({count_, n});
+  void end_run(std::size_t n) { end_run(n, runs()); }
+  // Runs may be written in any order; those that are left out are empty.
+  void end_run(std::size_t n, std::size_t number) {
+    if (number >= runs()) runs_.resize(number + 1);
+    runs_[number] = {count_, n};
     count_ += n;
   }
 
@@ -51,8 +54,8 @@ class PairList {
 
  private:
   struct Run {
-    std::size_t begin;
-    std::size_t count;
+    std::size_t begin = 0;
+    std::size_t count = 0;
   };
   DType type_ = DType::f32;
   std::size_t count_ = 0;

@@ -121,16 +121,18 @@ TEST_CASE("an end at any step of streamed AR-Topk loses no gradient", "[ar-topk]
 }
 
 TEST_CASE("an end at any step of top-k loses no gradient", "[sparse][abort]") {
-  for (int ranks = 2; ranks <= 4; ++ranks) {
-    SparseCase c;
-    c.ranks = ranks;
-    c.counts = {60, 0, 20};
-    c.spec = "topk:density=0.2";
-    CHECK(interrupt_everywhere(c, 2, 1) == "");
-    c.counts = {140000};
-    c.spec = "topk:density=0.01";
-    c.chunk_bytes = 1024;
-    CHECK(interrupt_everywhere(c, 2, 11) == "");
+  for (const char* exchange : {"direct", "ring"}) {
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {60, 0, 20};
+      c.spec = fmt::format("topk:density=0.2,exchange={}", exchange);
+      CHECK(interrupt_everywhere(c, 2, 1) == "");
+      c.counts = {140000};
+      c.spec = fmt::format("topk:density=0.01,exchange={}", exchange);
+      c.chunk_bytes = 1024;
+      CHECK(interrupt_everywhere(c, 2, 11) == "");
+    }
   }
 }
 

@@ -89,6 +89,17 @@ TEST_CASE("top-k lists round a ring", "[sparse]") {
   }
 }
 
+TEST_CASE("top-k in several parcels round a ring, many tensors", "[sparse]") {
+  for (const int ranks : {2, 3, 4, 7}) {
+    SparseCase c;
+    c.ranks = ranks;
+    c.counts = {10, 0, 70000, 3, 150000, 1, 200000};
+    c.spec = "topk:density=0.02,exchange=ring";
+    c.chunk_bytes = 1024;
+    CHECK(run_beside_reference(c, 5) == "");
+  }
+}
+
 TEST_CASE("sums of top-k lists by shares of the indices", "[sparse]") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     SparseCase c;
