@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -11,6 +12,7 @@
 
 #include "kernels/sparse.hpp"
 #include "perf/compress/kernel_table.hpp"
+#include "perf/compress/pith_step.hpp"
 #include "perf/compress/step.hpp"
 #include "perf/machine.hpp"
 
@@ -78,11 +80,19 @@ struct Arena {
     fill(residual.span(), distribution, options.data, 2);
     for (float& value : residual.span()) value *= 0.3f;
   }
-  Step step(double density, float previous) {
+  // `previous`: the k-th magnitude of the step before, over the one that is right the drift.
+  Step step(double density, float previous, float drift = 1) {
     std::memcpy(accumulator.data(), residual.data(), 4 * residual.size());
     const auto k = std::max<std::size_t>(1, std::size_t(double(gradient.size()) * density));
-    return {accumulator.data(), gradient.data(), gradient.size(), k,
-            indices.data(),     values.data(),   indices.size(),  previous};
+    return {accumulator.data(),
+            gradient.data(),
+            gradient.size(),
+            k,
+            indices.data(),
+            values.data(),
+            indices.size(),
+            previous * drift,
+            std::fabs(std::log(drift))};
   }
 };
 
@@ -103,12 +113,18 @@ struct Contender {
   std::function<void(Step&)> run;
   int rounds;
   std::vector<float> drifts = {1};  // the threshold before, over the one that is right; in turn
+  PithStep* pith = nullptr;         // has an accumulator of its own
   std::vector<double> seconds = {};
 };
 
+Contender contender_of(const char* name, PithStep& pith, int rounds, std::vector<float> drifts) {
+  return {name, [&pith](Step& s) { pith.run(s); }, rounds, std::move(drifts), &pith};
+}
+
 double seconds_of(Arena& arena, Contender& contender, double density, float right, int round) {
   const auto drift = contender.drifts[std::size_t(round) % contender.drifts.size()];
-  Step step = arena.step(density, right * drift);
+  Step step = arena.step(density, right, drift);
+  if (contender.pith) contender.pith->load(step);
   const double start = seconds_now();
   contender.run(step);
   return seconds_now() - start;
@@ -123,8 +139,9 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
   std::vector<Contender> all;
   const auto add = [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); };
   all.push_back({"pass", add, options.rounds});
-  all.push_back({"pith", step_pith, options.rounds, {1.01f, 0.99f}});
-  all.push_back({"pith_drift", step_pith, options.rounds, {1.1f, 1 / 1.1f}});
+  PithStep pith(options.count, density);
+  all.push_back(contender_of("pith", pith, options.rounds, {1.01f, 0.99f}));
+  all.push_back(contender_of("pith_drift", pith, options.rounds, {1.1f, 1 / 1.1f}));
   all.push_back(
       {"simd", [&](Step& s) { step_simd(s, arena.magnitudes, arena.other); }, options.rounds});
   all.push_back(
@@ -134,8 +151,10 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
   step_stl(reference, arena.magnitudes);
   const std::uint64_t expected = digest(arena, reference);
   for (std::size_t c = 1; c < 4; ++c) {
-    Step step = arena.step(density, reference.smallest * all[c].drifts.front());
+    Step step = arena.step(density, reference.smallest, all[c].drifts.front());
+    if (all[c].pith) all[c].pith->load(step);
     all[c].run(step);
+    if (all[c].pith) all[c].pith->store(step);
     must_equal(digest(arena, step), expected, all[c].name);
   }
   for (int round = 0; round < options.rounds; ++round) {
@@ -192,7 +211,8 @@ void time_exdyna(const Options& options, Arena& arena, double density, nlohmann:
                  },
                  options.rounds});
   all.push_back({"own part", [&](Step& s) { select(s, false); }, options.rounds});
-  all.push_back({"exact", step_pith, options.rounds});
+  PithStep pith(options.count, density);
+  all.push_back(contender_of("exact", pith, options.rounds, {1}));
   for (int round = 0; round < options.rounds; ++round) {
     for (Contender& contender : all) {
       contender.seconds.push_back(seconds_of(arena, contender, density, threshold, round));

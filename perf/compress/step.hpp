@@ -18,6 +18,7 @@ struct Step {
   float* values;
   std::size_t capacity;  // 4 k and more
   float previous;        // k-th magnitude of the step before, or 0
+  float error;           // mean miss of such a forecast so far, as a logarithm
   float smallest = 0;    // out: k-th magnitude
 };
 
@@ -26,9 +27,6 @@ void step_stl(Step& step, Pages<float>& magnitudes);
 
 // Vectors in every pass: add and copy the magnitudes, quickselect on the copy, compact and zero.
 void step_simd(Step& step, Pages<float>& magnitudes, Pages<float>& other);
-
-// Pith's kernels: select by a threshold that passes a little more than k, then keep the k largest.
-void step_pith(Step& step);
 
 // accumulator += gradient, as fast as vectors do it in place.
 void add_simd(float* accumulator, const float* gradient, std::size_t count);

@@ -95,17 +95,24 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   histogram = nullptr;
 }
 
-AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
-  if (added_.count == 0) added_.begin = begin;
-  added_.count += count;
+AccumulateKernel::Args Compressor::args_of(std::size_t begin, std::size_t count) const {
   const bool in_place = !gradient_.data;
   return {.accumulator = accumulator() + begin,
           .gradient = in_place ? nullptr : gradient_.data + begin * size_of(gradient_.type),
           .type = gradient_.type,
           .count = count,
           .fresh = spent_,
-          .result = &result,
-          .histogram = histogram};
+          .result = nullptr,
+          .histogram = nullptr};
+}
+
+AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
+  if (added_.count == 0) added_.begin = begin;
+  added_.count += count;
+  AccumulateKernel::Args args = args_of(begin, count);
+  args.result = &result;
+  args.histogram = histogram;
+  return args;
 }
 
 void Compressor::add_rest(Compute& host) {

@@ -67,6 +67,8 @@ class Compressor : public SchemeState {
   // The arguments of a pass over a range that adds this call's gradient to the accumulator. Ranges
   // come in circular order, each once: what is left is known after a failure.
   AccumulateKernel::Args pass(std::size_t begin, std::size_t count, PassResult& result);
+  // Those of a pass over all of it that is not made: for who only looks. Without a result.
+  AccumulateKernel::Args whole_pass() const { return args_of(0, count_); }
   // All that has not been added yet.
   void add_rest(Compute& host);
   // The pairs taken by this call go back to the accumulator. Idempotent.
@@ -130,6 +132,7 @@ class Compressor : public SchemeState {
   void give_back(Compute& host, Taken& taken);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
+  AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   SchemeState& state() { return *this; }
 
   const Spec spec_;

@@ -1,6 +1,7 @@
 #include "compress/topk_selector.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.hpp"
 
@@ -26,17 +27,30 @@ TopkSelector::TopkSelector(Compressor& compressor, Compute& host, std::size_t k,
       host_(host),
       k_(k),
       early_(early),
-      foreseen_(compressor.forecast.known()),
       room_(room_for(k, compressor.count())),
       indices_(host, room_ * sizeof(std::uint32_t)),
-      values_(host, room_ * sizeof(float)) {
-  if (!foreseen_ || !early) return;
-  lower_indices_ = Scratch(host, room_ * sizeof(std::uint32_t));
-  lower_values_ = Scratch(host, room_ * sizeof(float));
+      values_(host, room_ * sizeof(float)) {}
+
+void TopkSelector::foresee() {
+  const std::size_t count = compressor_.count();
+  if (compressor_.forecast.known()) {
+    bounds_ = {compressor_.forecast.low(), compressor_.forecast.high()};
+  }
+  const std::size_t lines = sample_elements(count) / SampleKernel::line;
+  if (lines > 0) {
+    const std::size_t sampled = lines * SampleKernel::line;
+    const Scratch sample(host_, sampled * sizeof(float));
+    host_.run<SampleKernel>({compressor_.whole_pass(), lines, count / lines, floats_of(sample)});
+    const double expected = double(sampled) * double(k_) / double(count);
+    bounds_ = narrow({floats_of(sample), sampled}, expected, bounds_);
+  }
+  if (!foreseen() || !early_) return;
+  lower_indices_ = Scratch(host_, room_ * sizeof(std::uint32_t));
+  lower_values_ = Scratch(host_, room_ * sizeof(float));
 }
 
 bool TopkSelector::on_course() const {
-  return foreseen_ && !overflowed_ && compressor_.taken().count() < k_;
+  return foreseen() && !overflowed_ && compressor_.taken().count() < k_;
 }
 
 void TopkSelector::count_in(const PassResult& result) {
@@ -46,9 +60,10 @@ void TopkSelector::count_in(const PassResult& result) {
 
 void TopkSelector::pass(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
+  if (!std::exchange(begun_, true)) foresee();
   PassResult result;
   const AccumulateKernel::Args args = compressor_.pass(begin, count, result);
-  if (!foreseen_) {
+  if (!foreseen()) {
     pass_running(args, begin);
     return compressor_.taken().end_run(0);
   }
@@ -60,7 +75,7 @@ void TopkSelector::pass(std::size_t begin, std::size_t count) {
 
 void TopkSelector::pass_foreseen(const AccumulateKernel::Args& args, std::size_t begin) {
   const std::size_t room = room_ - waiting_;
-  host_.run<SelectKernel>({args, compressor_.forecast.low(), static_cast<std::uint32_t>(begin),
+  host_.run<SelectKernel>({args, bounds_.low, static_cast<std::uint32_t>(begin),
                            waiting_indices() + waiting_, waiting_values() + waiting_, room});
   count_in(*args.result);
   overflowed_ = args.result->selected > room;
@@ -77,8 +92,8 @@ void TopkSelector::part(std::size_t count) {
   float* values = waiting_values() + waiting_;
   std::size_t certain = 0;
   std::size_t lower = 0;
-  host_.run<SplitKernel>({indices, values, count, compressor_.forecast.high(),
-                          indices_of(lower_indices_), floats_of(lower_values_), &certain, &lower});
+  host_.run<SplitKernel>({indices, values, count, bounds_.high, indices_of(lower_indices_),
+                          floats_of(lower_values_), &certain, &lower});
   // More than k of them: none is certain, and finish() will begin anew.
   overflowed_ = overflowed_ || compressor_.taken().count() + certain > k_;
   const std::size_t stay = overflowed_ ? certain : 0;
@@ -136,7 +151,7 @@ void TopkSelector::start_anew() {
   const bool enough = compressor_.taken().count() + waiting_ >= k_;
   return_waiting();
   compressor_.return_taken(host_);
-  floor_ = enough ? compressor_.forecast.low() : 0;
+  floor_ = enough ? bounds_.low : 0;
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;
   const double squares = compressor_.stats.squares_all;
   PassResult unused;
@@ -150,7 +165,7 @@ bool TopkSelector::finish() {
   const Stopwatch watch(compressor_.stats.select_seconds);
   const std::size_t certain = compressor_.taken().count();
   const bool exact = on_course() && certain + waiting_ >= k_;
-  if (foreseen_ && !exact) start_anew();
+  if (foreseen() && !exact) start_anew();
   const std::size_t missing = std::min(exact ? k_ - certain : k_, waiting_);
   floor_ = 0;
   if (missing > 0) keep(missing);
@@ -158,7 +173,7 @@ bool TopkSelector::finish() {
   waiting_ = 0;
   compressor_.stats.threshold = floor_;
   compressor_.forecast.saw(floor_);
-  return foreseen_ && !exact;
+  return foreseen() && !exact;
 }
 
 }  // namespace pith

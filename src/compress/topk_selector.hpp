@@ -1,16 +1,18 @@
 // Exact selection of the k largest magnitudes of gradient plus residual, in one pass, and range by
 // range, so that the first pairs leave while the last ones have not been looked at yet.
 //
-// What lies above the forecast's upper bound is certain to be elected, as long as there are less
-// than k of such elements, and is taken at once. What lies between the bounds waits for finish(),
-// which takes the largest of them. Without a forecast every element waits that is among the k
-// largest so far. Where the forecast was wrong all goes back and is selected so from the
-// accumulator: the one run that finish() leaves then replaces those before.
+// Bounds of the k-th magnitude come from the steps before and a sample of this one. What lies above
+// the upper bound is certain to be elected, as long as there are less than k of such elements, and
+// is taken at once. What lies between the bounds waits for finish(), which takes the largest of
+// them. Without bounds every element waits that is among the k largest so far. Where the bounds
+// were wrong all goes back and is selected so from the accumulator: the one run that finish()
+// leaves then replaces those before.
 //
 // Ties go to the lowest index. Host memory.
 #pragma once
 
 #include "compress/compressor.hpp"
+#include "compress/threshold_bounds.hpp"
 
 namespace pith {
 
@@ -29,6 +31,8 @@ class TopkSelector {
   bool finish();
 
  private:
+  void foresee();
+  bool foreseen() const { return bounds_.low > 0; }
   bool on_course() const;
   void pass_foreseen(const AccumulateKernel::Args& args, std::size_t begin);
   void pass_running(AccumulateKernel::Args args, std::size_t begin);
@@ -47,8 +51,9 @@ class TopkSelector {
   Compute& host_;
   const std::size_t k_;
   const bool early_;
-  const bool foreseen_;
   const std::size_t room_;  // for what waits
+  bool begun_ = false;
+  ThresholdBounds bounds_;
   bool overflowed_ = false;
   float floor_ = 0;  // what is smaller is not among the k largest
   std::size_t waiting_ = 0;

@@ -72,6 +72,19 @@ struct SelectKernel {
   }
 };
 
+// Magnitudes of what a pass over a range would leave, of some elements: `lines` runs of `line`
+// elements, `stride` apart. Those that are not finite count as zero. Nothing changes.
+struct SampleKernel {
+  static constexpr std::size_t line = 16;  // a cache line of float32
+  struct Args {
+    AccumulateKernel::Args pass;
+    std::size_t lines;   // lines * stride <= pass.count
+    std::size_t stride;  // elements, at least `line`
+    float* magnitudes;   // out: lines * line
+  };
+  static std::size_t work_bytes(const Args& args) { return 12 * line * args.lines; }
+};
+
 // Adds the finite values to a histogram, without changing them.
 struct HistogramKernel {
   struct Args {

@@ -74,6 +74,7 @@ HostCompute::HostCompute() {
   set<CopyKernel, run_copy>();
   set<AccumulateKernel, kernels::accumulate>();
   set<SelectKernel, kernels::select>();
+  set<SampleKernel, kernels::scalar::sample>();
   set<HistogramKernel, kernels::histogram>();
   set<KeepLargestKernel, kernels::keep_largest>();
   set<TakeKernel, kernels::take>();

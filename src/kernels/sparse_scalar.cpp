@@ -77,6 +77,25 @@ void select(const SelectKernel::Args& args) {
   *args.pass.result = result;
 }
 
+void sample(const SampleKernel::Args& args) {
+  constexpr std::size_t lines_ahead = 16;
+  const AccumulateKernel::Args& pass = args.pass;
+  const std::size_t ahead = lines_ahead * args.stride;
+  float* out = args.magnitudes;
+  for (std::size_t line = 0; line < args.lines; ++line) {
+    const std::size_t at = line * args.stride;
+    if (at + ahead < pass.count) {
+      __builtin_prefetch(pass.accumulator + at + ahead);
+      if (pass.gradient) __builtin_prefetch(pass.gradient + (at + ahead) * size_of(pass.type));
+    }
+    for (std::size_t i = at; i < at + SampleKernel::line; ++i) {
+      const float old = pass.fresh ? 0.0f : pass.accumulator[i];
+      const float sum = pass.gradient ? old + value_at(pass.gradient, i, pass.type) : old;
+      *out++ = std::isfinite(sum) ? std::fabs(sum) : 0.0f;
+    }
+  }
+}
+
 void histogram(const HistogramKernel::Args& args) {
   for (std::size_t i = 0; i < args.count; ++i) {
     if (std::isfinite(args.values[i])) count_in(*args.histogram, args.values[i]);

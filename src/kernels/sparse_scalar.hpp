@@ -8,6 +8,7 @@ namespace pith::kernels::scalar {
 
 void accumulate(const AccumulateKernel::Args& args);
 void select(const SelectKernel::Args& args);
+void sample(const SampleKernel::Args& args);  // has no other form: it waits for memory
 void histogram(const HistogramKernel::Args& args);
 void keep_largest(const KeepLargestKernel::Args& args);
 void split(const SplitKernel::Args& args);

@@ -103,6 +103,36 @@ void for_each_pass(Body body) {
   }
 }
 
+// Lines in the middle of the vector and at its end.
+void check_sample(Kind kind, const Setup& setup) {
+  constexpr std::size_t line = SampleKernel::line;
+  constexpr std::size_t count = 3 * 70 + line;
+  constexpr std::size_t lines = 4, stride = 70 - 17;
+  State state(kind, count, 1, setup);
+  const State before = state;
+  std::vector<float> magnitudes(lines * line + 1, untouched);
+  scalar::sample({state.pass(setup, count), lines, stride, magnitudes.data()});
+  REQUIRE(test::same(state.accumulator, before.accumulator));
+  REQUIRE(magnitudes.back() == untouched);
+  PassResult result;
+  for (std::size_t i = 0; i < lines * line; ++i) {
+    const std::size_t at = i / line * stride + i % line;
+    auto one = state.pass(setup, 1);
+    one.accumulator += at;
+    if (one.gradient) one.gradient += at * size_of(setup.type);
+    one.result = &result;
+    scalar::accumulate(one);
+    const float expected = result.nonfinite > 0 ? 0.0f : std::fabs(*one.accumulator);
+    if (magnitudes[i] != expected) FAIL("sample differs; kind " << int(kind) << " at " << i);
+  }
+}
+
+TEST_CASE("a sample is of what the pass would leave") {
+  for (const Kind kind : all_kinds) {
+    for_each_pass([kind](const Setup& setup) { check_sample(kind, setup); });
+  }
+}
+
 TEST_CASE("a pass over any count and alignment equals the plain twin") {
   for_each_target([] {
     for_each_pass([](Setup setup) {
