@@ -13,9 +13,11 @@
 // selection ours.
 #include <array>
 
+#include "collectives/list_adder.hpp"
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/selectors.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
@@ -52,7 +54,7 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
     const Piece piece = pieces.next();
     selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
     if (!piece.ends_parcel || !gathering.streams) continue;
-    const ListMessage message = write_lists(call, args, parcel, {});
+    const ListMessage message = write_lists(call, args, parcel, 0);
     Error error = co_await send_lists_to_all(call, name, message);
     if (error) co_return error;
     co_await call.turn();
@@ -60,10 +62,9 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
     parcel = pieces;
   }
   for (Pieces tails = gathering.tails(); !tails.done();) selectors[tails.next().tensor].finish();
-  ListHead head;
-  if (found_nonfinite(args)) head.flags |= ListHead::nonfinite;
-  gathering.nonfinite |= found_nonfinite(args);
-  const ListMessage tail = write_lists(call, args, gathering.tails(), head);
+  const std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
+  gathering.nonfinite |= flags != 0;
+  const ListMessage tail = write_lists(call, args, gathering.tails(), flags);
   co_return co_await send_lists_to_all(call, name, tail);
 }
 
@@ -90,79 +91,35 @@ Task<Error> receive_parcels(Call& call, Gathering& gathering) {
   co_return co_await receive_all(call, gathering, gathering.tails(), step);
 }
 
-// Adds up what all ranks elected, block by block of the result, so that sums stay in the cache.
-class Adder {
- public:
-  Adder(Call& call, const SparseCall& args)
-      : call_(call),
-        args_(args),
-        sums_(call.compute(), block * sizeof(float)),
-        touched_(call.compute(), block / 8),
-        indices_(call.compute(), block * sizeof(std::uint32_t)),
-        values_(call.compute(), block * sizeof(float)),
-        lists_(call.host_compute(), 2 * ranks() * sizeof(SparseList)) {
-    call.run<ZeroKernel>({sums_.bytes().data, sums_.bytes().size});
-    call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
+// In rank order, of each rank what came with a piece, whose run it is, and the tail.
+std::size_t find_lists(Call& call, Compressor& compressor, std::size_t run, SparseList* lists) {
+  const auto ranks = static_cast<std::size_t>(call.size());
+  auto& received = compressor.received(ranks);
+  std::size_t n = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const bool own = r == static_cast<std::size_t>(call.rank());
+    const PairList& list = own ? compressor.taken() : received[r];
+    const std::size_t tail = list.runs() - 1;
+    if (run < tail) lists[n++] = list.run(run);
+    lists[n++] = list.run(tail);
   }
-
-  // `run`: where the piece is among those of its tensor.
-  void add_up(const Piece& piece, std::size_t run, ResultWriter& writer) {
-    const Range& range = piece.range;
-    for (std::size_t k = 0; k < chunks_in(range.size, block); ++k) {
-      add_block(piece, run, chunk_of(range, block, k), writer);
-    }
-  }
-
- private:
-  static constexpr std::size_t block = EncodeIndicesKernel::block_elements;
-
-  std::size_t ranks() const { return static_cast<std::size_t>(call_.size()); }
-
-  void add_block(const Piece& piece, std::size_t run, Range range, ResultWriter& writer) {
-    const std::size_t n = find_lists(*args_.tensors[piece.tensor].compressor, run, range);
-    auto* indices = reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
-    std::size_t count = 0;
-    call_.run<SumListsKernel>({lists(), n, args_.spec().values,
-                               static_cast<std::uint32_t>(range.begin), range.size,
-                               reinterpret_cast<float*>(sums_.bytes().data),
-                               reinterpret_cast<std::uint64_t*>(touched_.bytes().data), indices,
-                               reinterpret_cast<float*>(values_.bytes().data), &count});
-    writer.put(range, {indices, values_.bytes().data, count}, DType::f32);
-  }
-
-  // In rank order, of each rank what came with the piece and its part of the tail.
-  std::size_t find_lists(Compressor& compressor, std::size_t run, Range range) const {
-    auto& received = compressor.received(ranks());
-    std::size_t n = 0;
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      const bool own = r == static_cast<std::size_t>(call_.rank());
-      const PairList& list = own ? compressor.taken() : received[r];
-      const std::size_t tail = list.runs() - 1;
-      if (run < tail) lists()[n++] = list.part(run, range.begin, range.size);
-      lists()[n++] = list.part(tail, range.begin, range.size);
-    }
-    return n;
-  }
-  SparseList* lists() const { return reinterpret_cast<SparseList*>(lists_.bytes().data); }
-
-  Call& call_;
-  const SparseCall& args_;
-  Scratch sums_;
-  Scratch touched_;
-  Scratch indices_;
-  Scratch values_;
-  Scratch lists_;
-};
+  return n;
+}
 
 void write_results(Call& call, const SparseCall& args) {
-  Adder adder(call, args);
+  const std::size_t most = 2 * static_cast<std::size_t>(call.size());
+  const Scratch memory(call.host_compute(), most * sizeof(SparseList));
+  auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
+  SumWriter sums(call, most);
+  Pieces pieces(args.tensors, args.parcel);
   for (const CompressedTensor& tensor : args.tensors) {
     ResultWriter writer(call, tensor);
-    const auto index = static_cast<std::size_t>(&tensor - args.tensors.data());
     std::size_t run = 0;
-    for (Pieces pieces(args.tensors, args.parcel); !pieces.done();) {
+    for (std::size_t done = 0; done < tensor.count; ++run) {
       const Piece piece = pieces.next();
-      if (piece.tensor == index) adder.add_up(piece, run++, writer);
+      const std::size_t n = find_lists(call, *tensor.compressor, run, lists);
+      sums.write({lists, n}, args.spec().values, piece.range, writer);
+      done += piece.range.size;
     }
     args.conclude(tensor, writer);
   }
@@ -175,8 +132,8 @@ Task<Error> allreduce_topk(Call& call, SparseCall args) {
   while (!pieces.done() && !pieces.next().ends_parcel) {
   }
   Gathering gathering{args, !pieces.done(), most_pairs(args)};
-  std::array<Task<Error>, 2> strands{select_and_send(call, gathering),
-                                     receive_parcels(call, gathering)};
+  std::array<Task<Error>, 2> strands{strand(call, select_and_send(call, gathering)),
+                                     strand(call, receive_parcels(call, gathering))};
   Error error = co_await when_all(strands);
   if (error) co_return error;
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {

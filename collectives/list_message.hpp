@@ -31,7 +31,7 @@ struct ListMessage {
 
 // The lists of one parcel, of which `pieces` is at the first piece: of every piece's tensor the
 // last run of what was taken. Where that is its only run, it replaces those that were sent before.
-ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, ListHead head);
+ListMessage write_lists(Call& call, const SparseCall& args, Pieces pieces, std::uint32_t flags);
 
 // One list whose indices lie in a range.
 ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
