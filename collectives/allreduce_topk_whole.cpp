@@ -8,6 +8,7 @@
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/sparse_sum.hpp"
+#include "collectives/strands.hpp"
 #include "compress/topk_selector.hpp"
 
 namespace pith {
@@ -20,6 +21,7 @@ constexpr std::uint16_t lane = 0;
 void elect(Call& call, const CompressedTensor& tensor) {
   Compressor& compressor = *tensor.compressor;
   const std::size_t k = elected_of(compressor.spec().density, tensor.count);
+  compressor.taken().reserve(k);  // what is on its way there would be lost without
   TopkSelector selector(compressor, call.host_compute(), k, false);
   selector.pass(0, tensor.count);
   selector.finish();
@@ -33,6 +35,7 @@ SparseList elected(Compressor& compressor) {
 // One vector's way round the ring.
 struct Ring {
   const CompressedTensor& tensor;
+  std::span<PairList> lists;  // by rank; the own one is not used
   std::uint32_t first_step;
   std::uint32_t* flags;
   Traffic* traffic;
@@ -50,15 +53,16 @@ Task<Error> pass_on(Call& call, Ring ring, SparseList list, std::uint32_t step) 
 
 Task<Error> go_round(Call& call, Ring ring) {
   Compressor& compressor = *ring.tensor.compressor;
-  auto& received = compressor.received(static_cast<std::size_t>(call.size()));
   const int previous = wrap(call.rank() - 1, call.size());
   SparseList out = elected(compressor);
   for (int d = 1; d < call.size(); ++d) {
     const std::uint32_t step = ring.first_step + static_cast<std::uint32_t>(d);
-    PairList& in = received[static_cast<std::size_t>(wrap(call.rank() - d, call.size()))];
+    PairList& in = ring.lists[static_cast<std::size_t>(wrap(call.rank() - d, call.size()))];
+    in.begin(compressor.spec().values);
     std::array<Task<Error>, 2> strands{
-        pass_on(call, ring, out, step),
-        receive_list(call, {previous, lane, step}, ring.all(), in, *ring.flags, *ring.traffic)};
+        strand(call, pass_on(call, ring, out, step)),
+        strand(call, receive_list(call, {previous, lane, step}, ring.all(), in, *ring.flags,
+                                  *ring.traffic))};
     Error error = co_await when_all(strands);
     if (error) co_return error;
     out = in.run(0);
@@ -71,16 +75,18 @@ Task<Error> sum_round_ring(Call& call, const CompressedTensor& tensor, SparseSum
                            Traffic& traffic) {
   Compressor& compressor = *tensor.compressor;
   const auto p = static_cast<std::size_t>(call.size());
-  Error error = co_await go_round(
-      call, {tensor, sum.step * static_cast<std::uint32_t>(p), sum.flags, &traffic});
+  const Ring ring{tensor, sum.memory, sum.step * static_cast<std::uint32_t>(p), sum.flags,
+                  &traffic};
+  Error error = co_await go_round(call, ring);
   if (error) co_return error;
   const Scratch memory(call.host_compute(), p * sizeof(SparseList));
   auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
   for (std::size_t r = 0; r < p; ++r) {
     const bool own = r == static_cast<std::size_t>(call.rank());
-    lists[r] = own ? elected(compressor) : compressor.received(p)[r].run(0);
+    lists[r] = own ? elected(compressor) : sum.memory[r].run(0);
   }
-  add_lists(call, {lists, p}, compressor.spec().values, {0, tensor.count}, *sum.sum);
+  add_lists(call, {lists, p}, compressor.spec().values, {0, tensor.count}, sum.memory[p]);
+  *sum.sum = sum.memory[p].run(0);
   co_return error;
 }
 
@@ -102,7 +108,9 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
     if (tensor.count > 0) elect(call, tensor);
   }
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
-  std::vector<PairList> sums(args.tensors.size());
+  const std::size_t lists = SparseSum::lists_for(static_cast<std::size_t>(call.size()));
+  const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(SparseList));
+  auto* sums = reinterpret_cast<SparseList*>(memory.bytes().data);
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     const CompressedTensor& tensor = args.tensors[t];
     if (tensor.count == 0) continue;
@@ -110,6 +118,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
                                    {.own = elected(*tensor.compressor),
                                     .type = args.spec().values,
                                     .count = tensor.count,
+                                    .memory = tensor.compressor->received(lists),
                                     .sum = &sums[t],
                                     .flags = &flags,
                                     .lane = lane,
@@ -124,7 +133,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     ResultWriter writer(call, args.tensors[t]);
     if (args.tensors[t].count > 0) {
-      writer.put({0, args.tensors[t].count}, sums[t].run(0), sums[t].type());
+      writer.put({0, args.tensors[t].count}, sums[t], DType::f32);
     }
     args.conclude(args.tensors[t], writer);
   }

@@ -27,9 +27,11 @@ class PairList {
   std::size_t count() const { return count_; }
   std::size_t runs() const { return runs_.size(); }
 
-  // Room for n more pairs; pointers into the list move. The next run is written behind the last
-  // one, at indices(count()) and values(count()), and becomes one by end_run().
+  // Room for n more pairs, and for a run; pointers into the list move. The next run is written
+  // behind the last one, at indices(count()) and values(count()), and becomes one by end_run(),
+  // which allocates nothing after this.
   void reserve(std::size_t n) {
+    if (runs_.size() == runs_.capacity()) runs_.reserve(least_runs + 2 * runs_.size());
     indices_.reserve(count_ + n, count_);
     values_.reserve((count_ + n) * size_of(type_), count_ * size_of(type_));
   }
@@ -54,6 +56,8 @@ class PairList {
     std::size_t begin;
     std::size_t count;
   };
+  static constexpr std::size_t least_runs = 24;
+
   DType type_ = DType::f32;
   std::size_t count_ = 0;
   Growing<std::uint32_t> indices_;
