@@ -20,6 +20,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/ar_topk_sharing.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
@@ -120,7 +121,8 @@ SparseList elected(const Sharing& sharing, const Piece& piece, bool tail) {
 }
 
 IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
-  IndexWriter writer(call, round.lists, sharing.most_pairs());
+  IndexMessage message(call, most_index_bytes(round.lists, sharing.most_pairs()));
+  IndexWriter writer(call, message.memory.bytes().data);
   for_each_piece(round.lists, [&](const Piece& piece) {
     const bool ends = round.tail && !sharing.selects_first();
     const bool replaces = ends && sharing.selectors[piece.tensor].finish();
@@ -129,12 +131,13 @@ IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
     sharing.values.append(list);
     writer.put(piece.range, list, replaces);
   });
-  return writer.finish();
+  message.size = writer.size();
+  return message;
 }
 
 // A follower's values at the leader's indices. False: they cannot be read.
 bool take_lists(Call& call, Sharing& sharing, const Round& round, const IndexMessage& message) {
-  IndexReader reader(call, message);
+  IndexReader reader(call, {message.bytes().data, message.size});
   bool good = true;
   for_each_piece(round.lists, [&](const Piece& piece) {
     Compressor& compressor = sharing.compressor(piece);
@@ -298,9 +301,10 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   if (error) co_return error;
   const bool leads = sharing.leader == call.rank();
   std::array<Task<Error>, 2 + summing_strands> strands{
-      leads ? lead(call, sharing) : follow(call, sharing),
-      leads ? send_messages(call, sharing) : relay_messages(call, sharing),
-      sum_lists(call, sharing, sharing.sums[0]), sum_lists(call, sharing, sharing.sums[1])};
+      strand(call, leads ? lead(call, sharing) : follow(call, sharing)),
+      strand(call, leads ? send_messages(call, sharing) : relay_messages(call, sharing)),
+      strand(call, sum_lists(call, sharing, sharing.sums[0])),
+      strand(call, sum_lists(call, sharing, sharing.sums[1]))};
   error = co_await when_all(strands);
   if (error) co_return error;
   if (!sharing.sums_directly()) {

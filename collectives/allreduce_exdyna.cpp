@@ -22,6 +22,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/election_message.hpp"
 #include "collectives/result_writer.hpp"
+#include "collectives/strands.hpp"
 #include "collectives/value_sum.hpp"
 
 namespace pith {
@@ -346,8 +347,8 @@ void keep_losses(Call& call, const ExclusiveElection& election) {
       offset = for_each_partition(
           call, election, round, tensor, offset,
           [&](Range, const SparseList& list, std::size_t at) {
-            call.run<ReturnKernel>({tensor.compressor->accumulator(), list.indices,
-                                    losses.data + at * sizeof(float), list.count, DType::f32});
+            tensor.compressor->keep_losses(
+                call.host_compute(), {list.indices, losses.data + at * sizeof(float), list.count});
           });
     }
   }
@@ -383,10 +384,10 @@ Task<Error> allreduce_exdyna(Call& call, SparseCall args) {
     }
   }
   for (std::size_t round = 0; round < election.rounds; ++round) {
-    strands[2 * round] = elect_round(call, election, round);
-    strands[2 * round + 1] = reduce_round(call, election, round);
+    strands[2 * round] = strand(call, elect_round(call, election, round));
+    strands[2 * round + 1] = strand(call, reduce_round(call, election, round));
   }
-  strands[2 * election.rounds] = add_elsewhere(call, election);
+  strands[2 * election.rounds] = strand(call, add_elsewhere(call, election));
   error = co_await when_all(std::span(strands).first(2 * election.rounds + 1));
   if (error) co_return error;
   if (election.nonfinite && !args.spec().drops_nonfinite) {

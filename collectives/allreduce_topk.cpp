@@ -15,9 +15,11 @@
 // selection ours.
 #include <array>
 
+#include "collectives/list_adder.hpp"
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/selectors.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
@@ -66,8 +68,8 @@ ListAddress address(const Call& call, int peer, std::uint32_t parcel, int hops =
 }
 
 Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number,
-                     ListHead head) {
-  const ListMessage message = write_lists(call, gathering.args, parcel, head);
+                     std::uint32_t flags) {
+  const ListMessage message = write_lists(call, gathering.args, parcel, flags);
   const std::uint64_t bytes = message.head_bytes + message.values_bytes;
   const int next = wrap(call.rank() + 1, call.size());
   const auto times = static_cast<std::uint64_t>(gathering.by_ring ? 1 : call.size() - 1);
@@ -86,17 +88,16 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
     const Piece piece = pieces.next();
     selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
     if (!piece.ends_parcel || !gathering.streams) continue;
-    Error error = co_await send_own(call, gathering, {parcel}, number++, {});
+    Error error = co_await send_own(call, gathering, {parcel}, number++, 0);
     if (error) co_return error;
     co_await call.turn();
     parcel = pieces;
   }
   const Parcel tails = gathering.tails();
   for (Pieces all = tails.pieces; !all.done();) selectors[all.next().tensor].finish();
-  ListHead head;
-  if (found_nonfinite(args)) head.flags |= ListHead::nonfinite;
-  gathering.nonfinite |= found_nonfinite(args);
-  co_return co_await send_own(call, gathering, tails, number, head);
+  const std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
+  gathering.nonfinite |= flags != 0;
+  co_return co_await send_own(call, gathering, tails, number, flags);
 }
 
 Error read(Call& call, Gathering& gathering, Parcel parcel, const ListMessage& message, int origin,
@@ -150,9 +151,10 @@ Task<Error> receive_round(Call& call, Gathering& gathering, Parcel parcel, std::
   for (int hops = 1; !error && hops < call.size(); ++hops) {
     ListMessage& here = messages[static_cast<std::size_t>(hops - 1) % 2];
     ListMessage& coming = messages[static_cast<std::size_t>(hops) % 2];
-    std::array<Task<Error>, 3> strands{send_on(call, gathering, here, number, hops),
-                                       fetch_next(call, gathering, parcel, number, hops, coming),
-                                       read_one(call, gathering, parcel, here, hops)};
+    std::array<Task<Error>, 3> strands{
+        strand(call, send_on(call, gathering, here, number, hops)),
+        strand(call, fetch_next(call, gathering, parcel, number, hops, coming)),
+        strand(call, read_one(call, gathering, parcel, here, hops))};
     error = co_await when_all(strands);
   }
   co_return error;
@@ -191,7 +193,7 @@ Task<Error> receive_parcels(Call& call, Gathering& gathering) {
   const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
   std::array<Task<Error>, rounds_at_once> rounds;
   for (std::uint32_t r = 0; r < at_once; ++r) {
-    rounds[r] = receive_some(call, gathering, r, at_once);
+    rounds[r] = strand(call, receive_some(call, gathering, r, at_once));
   }
   co_return co_await when_all(std::span(rounds).first(at_once));
 }
@@ -206,78 +208,34 @@ Task<Error> receive_lists(Call& call, Gathering& gathering) {
   co_return co_await receive(call, gathering, gathering.tails(), number);
 }
 
-// Adds up what all ranks elected, block by block of the result, so that sums stay in the cache.
-class Adder {
- public:
-  Adder(Call& call, const SparseCall& args)
-      : call_(call),
-        args_(args),
-        sums_(call.compute(), block * sizeof(float)),
-        touched_(call.compute(), block / 8),
-        indices_(call.compute(), block * sizeof(std::uint32_t)),
-        values_(call.compute(), block * sizeof(float)),
-        lists_(call.host_compute(), 2 * ranks() * sizeof(SparseList)) {
-    call.run<ZeroKernel>({sums_.bytes().data, sums_.bytes().size});
-    call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
+// In rank order, of each rank what came with a piece, whose run it is, and the tail.
+std::size_t find_lists(Call& call, Compressor& compressor, std::size_t run, SparseList* lists) {
+  const auto ranks = static_cast<std::size_t>(call.size());
+  auto& received = compressor.received(ranks);
+  std::size_t n = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const bool own = r == static_cast<std::size_t>(call.rank());
+    const PairList& list = own ? compressor.taken() : received[r];
+    const std::size_t tail = list.runs() - 1;
+    if (run < tail) lists[n++] = list.run(run);
+    lists[n++] = list.run(tail);
   }
-
-  void add_up(const Piece& piece, ResultWriter& writer) {
-    const Range& range = piece.range;
-    for (std::size_t k = 0; k < chunks_in(range.size, block); ++k) {
-      add_block(piece, chunk_of(range, block, k), writer);
-    }
-  }
-
- private:
-  static constexpr std::size_t block = EncodeIndicesKernel::block_elements;
-
-  std::size_t ranks() const { return static_cast<std::size_t>(call_.size()); }
-
-  void add_block(const Piece& piece, Range range, ResultWriter& writer) {
-    Compressor& compressor = *args_.tensors[piece.tensor].compressor;
-    const std::size_t n = find_lists(compressor, piece.number, range);
-    auto* indices = reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
-    std::size_t count = 0;
-    call_.run<SumListsKernel>({lists(), n, args_.spec().values,
-                               static_cast<std::uint32_t>(range.begin), range.size,
-                               reinterpret_cast<float*>(sums_.bytes().data),
-                               reinterpret_cast<std::uint64_t*>(touched_.bytes().data), indices,
-                               reinterpret_cast<float*>(values_.bytes().data), &count});
-    writer.put(range, {indices, values_.bytes().data, count}, DType::f32);
-  }
-
-  // In rank order, of each rank what came with the piece and its part of the tail.
-  std::size_t find_lists(Compressor& compressor, std::size_t run, Range range) const {
-    auto& received = compressor.received(ranks());
-    std::size_t n = 0;
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      const bool own = r == static_cast<std::size_t>(call_.rank());
-      const PairList& list = own ? compressor.taken() : received[r];
-      const std::size_t tail = list.runs() - 1;
-      if (run < tail) lists()[n++] = list.part(run, range.begin, range.size);
-      lists()[n++] = list.part(tail, range.begin, range.size);
-    }
-    return n;
-  }
-  SparseList* lists() const { return reinterpret_cast<SparseList*>(lists_.bytes().data); }
-
-  Call& call_;
-  const SparseCall& args_;
-  Scratch sums_;
-  Scratch touched_;
-  Scratch indices_;
-  Scratch values_;
-  Scratch lists_;
-};
+  return n;
+}
 
 void write_results(Call& call, const SparseCall& args) {
-  Adder adder(call, args);
+  const std::size_t most = 2 * static_cast<std::size_t>(call.size());
+  const Scratch memory(call.host_compute(), most * sizeof(SparseList));
+  auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
+  SumWriter sums(call, most);
+  Pieces pieces(args.tensors, args.parcel);
   for (const CompressedTensor& tensor : args.tensors) {
     ResultWriter writer(call, tensor);
-    const auto index = static_cast<std::size_t>(&tensor - args.tensors.data());
-    for (Pieces pieces(args.tensors, args.parcel); !pieces.done();) {
+    for (std::size_t done = 0; done < tensor.count;) {
       const Piece piece = pieces.next();
-      if (piece.tensor == index) adder.add_up(piece, writer);
+      const std::size_t n = find_lists(call, *tensor.compressor, piece.number, lists);
+      sums.write({lists, n}, args.spec().values, piece.range, writer);
+      done += piece.range.size;
     }
     args.conclude(tensor, writer);
   }
@@ -289,8 +247,8 @@ Task<Error> allreduce_topk(Call& call, SparseCall args) {
   const std::size_t most = most_pairs(args);
   Gathering gathering{args, false, goes_round_ring(call, args, most), most};
   gathering.streams = parcels_of(gathering) > 1;
-  std::array<Task<Error>, 2> strands{select_and_send(call, gathering),
-                                     receive_lists(call, gathering)};
+  std::array<Task<Error>, 2> strands{strand(call, select_and_send(call, gathering)),
+                                     strand(call, receive_lists(call, gathering))};
   Error error = co_await when_all(strands);
   if (error) co_return error;
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {

@@ -15,6 +15,7 @@ constexpr std::uint16_t lane = 0;
 void elect(Call& call, const CompressedTensor& tensor) {
   Compressor& compressor = *tensor.compressor;
   const std::size_t k = elected_of(compressor.spec().density, tensor.count);
+  compressor.taken().reserve(k);  // what is on its way there would be lost without
   TopkSelector selector(compressor, call.host_compute(), k, false);
   selector.pass(0, tensor.count);
   selector.finish();
@@ -37,7 +38,9 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
     if (tensor.count > 0) elect(call, tensor);
   }
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
-  std::vector<PairList> sums(args.tensors.size());
+  const std::size_t lists = SparseSum::lists_for(static_cast<std::size_t>(call.size()));
+  const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(SparseList));
+  auto* sums = reinterpret_cast<SparseList*>(memory.bytes().data);
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     const CompressedTensor& tensor = args.tensors[t];
     if (tensor.count == 0) continue;
@@ -45,6 +48,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
                                    {.own = elected(*tensor.compressor),
                                     .type = args.spec().values,
                                     .count = tensor.count,
+                                    .memory = tensor.compressor->received(lists),
                                     .sum = &sums[t],
                                     .flags = &flags,
                                     .lane = lane,
@@ -59,7 +63,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     ResultWriter writer(call, args.tensors[t]);
     if (args.tensors[t].count > 0) {
-      writer.put({0, args.tensors[t].count}, sums[t].run(0), sums[t].type());
+      writer.put({0, args.tensors[t].count}, sums[t], DType::f32);
     }
     args.conclude(args.tensors[t], writer);
   }

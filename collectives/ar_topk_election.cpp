@@ -8,13 +8,13 @@
 #include <algorithm>
 
 #include "collectives/ar_topk_sharing.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith::ar_topk {
 
 namespace {
 
 constexpr std::uint16_t score_lane = 1;
-constexpr std::size_t most_in_flight = 16;
 
 Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
   const int to = wrap(call.rank() + distance, call.size());
@@ -28,17 +28,8 @@ Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
 
 // scores[r] becomes rank r's.
 Task<Error> allgather_scores(Call& call, std::span<float> scores) {
-  std::array<Task<Error>, most_in_flight> trades;
-  const auto others = static_cast<std::size_t>(call.size() - 1);
-  for (std::size_t first = 0; first < others; first += most_in_flight) {
-    const std::size_t batch = std::min(most_in_flight, others - first);
-    for (std::size_t i = 0; i < batch; ++i) {
-      trades[i] = trade_score(call, static_cast<int>(first + i) + 1, scores);
-    }
-    Error error = co_await when_all(std::span(trades).first(batch));
-    if (error) co_return error;
-  }
-  co_return Error();
+  return with_every_other(
+      call, [&call, scores](int distance) { return trade_score(call, distance, scores); });
 }
 
 void select_all(Sharing& sharing) {

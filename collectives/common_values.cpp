@@ -4,26 +4,14 @@
 #include <array>
 #include <numeric>
 
-#include "collectives/result_writer.hpp"
-
 namespace pith {
 
 namespace {
-
-constexpr std::size_t merged_at_once = EncodeIndicesKernel::block_elements;
 
 std::uint32_t* integers(const Scratch& scratch) {
   return reinterpret_cast<std::uint32_t*>(scratch.bytes().data);
 }
 float* floats(const Scratch& scratch) { return reinterpret_cast<float*>(scratch.bytes().data); }
-
-SparseList within(const SparseList& list, DType type, Range range) {
-  const std::uint32_t* end = list.indices + list.count;
-  const std::uint32_t* from = std::lower_bound(list.indices, end, range.begin);
-  const std::uint32_t* to = std::lower_bound(from, end, range.begin + range.size);
-  const auto skipped = static_cast<std::size_t>(from - list.indices);
-  return {from, list.values + skipped * size_of(type), static_cast<std::size_t>(to - from)};
-}
 
 }  // namespace
 
@@ -50,13 +38,7 @@ CommonValues::CommonValues(Call& call, const SparseCall& args, std::size_t most,
     call.run<ZeroKernel>({losses_.bytes().data, losses_.bytes().size});
     std::iota(integers(positions_), integers(positions_) + room, 0u);
   }
-  if (!streams_) return;
-  sums_ = Scratch(call.compute(), merged_at_once * sizeof(float));
-  touched_ = Scratch(call.compute(), merged_at_once / 8);
-  merged_indices_ = Scratch(call.compute(), merged_at_once * sizeof(std::uint32_t));
-  merged_values_ = Scratch(call.compute(), merged_at_once * sizeof(float));
-  call.run<ZeroKernel>({sums_.bytes().data, sums_.bytes().size});
-  call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
+  if (streams_) merged_.emplace(call, 2);
 }
 
 void CommonValues::append(const SparseList& list) {
@@ -92,9 +74,10 @@ void CommonValues::read_notes(std::span<float> notes) {
 
 void CommonValues::keep_losses(Compressor& compressor, const Segment& segment) {
   if (type_ == DType::f32) return;
-  call_.run<ReturnKernel>({compressor.accumulator(), indices() + segment.begin,
-                           reinterpret_cast<const std::byte*>(floats(losses_) + segment.begin),
-                           segment.count, DType::f32});
+  compressor.keep_losses(
+      call_.host_compute(),
+      {indices() + segment.begin,
+       reinterpret_cast<const std::byte*>(floats(losses_) + segment.begin), segment.count});
 }
 
 void CommonValues::write_results() {
@@ -120,7 +103,8 @@ void CommonValues::write(const CompressedTensor& tensor, Pieces& pieces, std::si
     Segment own = segments()[first++];
     if (replaced) own.count = 0;
     keep_losses(*tensor.compressor, own);
-    merge(piece.range, list(own), within(list(tail), type_, piece.range), writer);
+    merge(piece.range, list(own), part_of(list(tail), type_, piece.range.begin, piece.range.size),
+          writer);
   }
   args_.conclude(tensor, writer);
 }
@@ -130,16 +114,8 @@ void CommonValues::merge(Range range, const SparseList& list, const SparseList& 
                          ResultWriter& writer) {
   if (tail.count == 0) return writer.put(range, list, type_);
   if (list.count == 0) return writer.put(range, tail, type_);
-  for (std::size_t k = 0; k < chunks_in(range.size, merged_at_once); ++k) {
-    const Range part = chunk_of(range, merged_at_once, k);
-    const std::array lists{within(list, type_, part), within(tail, type_, part)};
-    std::size_t count = 0;
-    call_.run<SumListsKernel>({lists.data(), lists.size(), type_,
-                               static_cast<std::uint32_t>(part.begin), part.size, floats(sums_),
-                               reinterpret_cast<std::uint64_t*>(touched_.bytes().data),
-                               integers(merged_indices_), floats(merged_values_), &count});
-    writer.put(part, {integers(merged_indices_), merged_values_.bytes().data, count}, DType::f32);
-  }
+  const std::array lists{list, tail};
+  merged_->write(lists, type_, range, writer);
 }
 
 }  // namespace pith

@@ -6,14 +6,14 @@
 // call is over; and what roundings of sums lose is kept aside until it is known that they count.
 #pragma once
 
+#include <optional>
 #include <span>
 
+#include "collectives/list_adder.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/value_sum.hpp"
 
 namespace pith {
-
-class ResultWriter;
 
 // What one message is about.
 struct Round {
@@ -117,11 +117,7 @@ class CommonValues {
   Scratch positions_;  // 0, 1, 2, ...
   Scratch segments_;
   Scratch replaced_;
-  // For merging, a block at a time.
-  Scratch sums_;
-  Scratch touched_;
-  Scratch merged_indices_;
-  Scratch merged_values_;
+  std::optional<SumWriter> merged_;
 };
 
 }  // namespace pith

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/result_writer.hpp"
+#include "collectives/strands.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
 
@@ -25,6 +27,23 @@ void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks
 bool sums_lists(const Spec& spec) {
   if (spec.exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
   return spec.exchange == Exchange::split;
+}
+
+Error out_of_memory() {
+  return {Code::system, "out of memory at the beginning of a compressed call"};
+}
+
+// Every one of them: where memory runs out for one, the gradients of the others count all the same.
+Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, std::size_t ranks) {
+  Error error;
+  for (const CompressedTensor& tensor : tensors) {
+    try {
+      begin(tensor, call, ranks);
+    } catch (const std::bad_alloc&) {
+      error = out_of_memory();
+    }
+  }
+  return error;
 }
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
@@ -89,19 +108,25 @@ void deliver_nan(Call& call, const SparseCall& args) {
 
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
   const std::uint64_t begun_ns = monotonic_ns();
+  const auto ranks = static_cast<std::size_t>(call.size());
+  Error error = begin_all(tensors, call.number(), ranks);
   std::size_t all = 0;
-  for (const CompressedTensor& tensor : tensors) {
-    begin(tensor, call.number(), static_cast<std::size_t>(call.size()));
-    all += tensor.count;
-  }
+  for (const CompressedTensor& tensor : tensors) all += tensor.count;
   Traffic traffic;
   Error refused;
   SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused};
   if (args.spec().sparse()) {
     args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
   }
-  Error error = call.comm().revoked;
-  if (!error) error = co_await run_scheme(call, args, is_dense(call, args.spec(), all));
+  if (!error) error = call.comm().revoked;
+  Task<Error> running;
+  try {
+    if (!error) running = run_scheme(call, args, is_dense(call, args.spec(), all));
+  } catch (const std::bad_alloc&) {
+    error = out_of_memory();
+  }
+  if (!error) error = co_await std::move(running);
+  if (error) error = fail_here(call, error);
   for (const CompressedTensor& tensor : tensors) {
     if (error) {
       tensor.compressor->fail(call.host_compute());
@@ -141,10 +166,8 @@ bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views)
 }
 
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {
-  for (const CompressedTensor& tensor : tensors) {
-    begin(tensor, number, 1);
-    tensor.compressor->fail(host);
-  }
+  static_cast<void>(begin_all(tensors, number, 1));
+  for (const CompressedTensor& tensor : tensors) tensor.compressor->fail(host);
 }
 
 void take_back(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {

@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "collectives/index_message.hpp"
 #include "collectives/list_message.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
@@ -15,12 +17,15 @@ constexpr std::uint16_t measure_lane = 4;
 constexpr std::size_t level_bytes = MagnitudeLevels::size * sizeof(std::uint32_t);
 constexpr std::size_t bins = MagnitudeHistogram::bins;
 
-// One non-empty bin of a histogram on the wire.
+// Those above are of magnitudes that are not finite, which nobody counts.
+constexpr std::size_t finite_bins = 0x7f800000u >> MagnitudeHistogram::shift;
+
+// One non-empty bin of a histogram on the wire; bin 0, which has the zeros, ends a histogram.
 struct BinCount {
-  std::uint32_t bin;
-  std::uint32_t count;
+  std::uint32_t bin = 0;
+  std::uint32_t count = 0;
 };
-constexpr std::size_t most_bin_bytes = sizeof(std::uint32_t) + bins * sizeof(BinCount);
+constexpr std::size_t most_bin_bytes = finite_bins * sizeof(BinCount);
 
 Error malformed(Call& call, int from) {
   return call.fail(Error(Code::internal,
@@ -55,7 +60,7 @@ struct Part {
     for (const CompressedTensor& tensor : election.args.tensors) {
       if (tensor.count == 0) continue;
       const std::size_t size = range(*tensor.compressor).size;
-      bytes += EncodeIndicesKernel::coded_bound(size, size) + level_bytes;
+      bytes += index_bytes(size, size) + level_bytes;
     }
     return bytes;
   }
@@ -65,78 +70,55 @@ Part part_of(const Call& call, const ExclusiveElection& election, std::size_t ro
   return {election, round, static_cast<std::size_t>(rank), static_cast<std::size_t>(call.size())};
 }
 
-// A message that is written, or read, front to back.
-template <class T>
-void put(std::byte*& out, const T& value) {
-  std::memcpy(out, &value, sizeof value);
-  out += sizeof value;
-}
-template <class T>
-bool get(ConstBytes& in, T& value) {
-  if (in.size < sizeof value) return false;
-  std::memcpy(&value, in.data, sizeof value);
-  in = {in.data + sizeof value, in.size - sizeof value};
-  return true;
-}
-
 ListMessage write_elected(Call& call, const Part& part) {
   ListMessage message;
   message.head = Scratch(call.compute(), part.bound());
-  std::byte* const begin = message.head.bytes().data;
-  std::byte* out = begin;
+  IndexWriter writer(call, message.head.bytes().data);
   std::uint32_t count = 0;
   for (const CompressedTensor& tensor : part.election.args.tensors) {
     if (tensor.count > 0)
       count += static_cast<std::uint32_t>(part.list(*tensor.compressor).count());
   }
-  put(out, count);
+  writer.put_value(count);
   for (const CompressedTensor& tensor : part.election.args.tensors) {
     if (tensor.count == 0) continue;
-    const Range range = part.range(*tensor.compressor);
-    const SparseList list = part.list(*tensor.compressor).run(0);
-    std::size_t written = 0;
-    call.run<EncodeIndicesKernel>({list.indices, list.count,
-                                   static_cast<std::uint32_t>(range.begin), range.size, out,
-                                   &written});
-    out += written;
+    writer.put(part.range(*tensor.compressor), part.list(*tensor.compressor).run(0), true);
     if (!has_levels(part.election, part.round)) continue;
     for (const std::uint64_t level : tensor.compressor->exdyna.own_levels.counts) {
-      put(out, clipped(level));
+      writer.put_value(clipped(level));
     }
   }
-  message.head_bytes = static_cast<std::size_t>(out - begin);
+  message.head_bytes = writer.size();
   return message;
 }
 
-bool read_levels(ConstBytes& in, MagnitudeLevels& levels) {
+bool read_levels(IndexReader& reader, MagnitudeLevels& levels) {
   for (std::uint64_t& level : levels.counts) {
     std::uint32_t count = 0;
-    if (!get(in, count)) return false;
+    if (!reader.get_value(count)) return false;
     level += count;
   }
   return true;
 }
 
-bool read_elected(Call& call, const Part& part, ConstBytes in) {
+bool read_elected(Call& call, const Part& part, ConstBytes bytes) {
+  IndexReader reader(call, bytes);
   std::uint32_t left = 0;
-  if (!get(in, left)) return false;
+  if (!reader.get_value(left) || left > reader.most()) return false;
   for (const CompressedTensor& tensor : part.election.args.tensors) {
     if (tensor.count == 0) continue;
     const Range range = part.range(*tensor.compressor);
     PairList& into = part.list(*tensor.compressor);
     const std::size_t room = std::min<std::size_t>(left, range.size);
     into.reserve(room);
-    Decoded decoded;
-    call.run<DecodeIndicesKernel>({in.data, in.size, static_cast<std::uint32_t>(range.begin),
-                                   range.size, into.indices(), room, &decoded});
-    if (!decoded.valid) return false;
-    into.end_run(decoded.count);
-    left -= static_cast<std::uint32_t>(decoded.count);
-    in = {in.data + decoded.bytes, in.size - decoded.bytes};
+    const Decoded list = reader.get(range, into.indices(), room);
+    if (!list.valid) return false;
+    into.end_run(list.count);
+    left -= static_cast<std::uint32_t>(list.count);
     if (!has_levels(part.election, part.round)) continue;
-    if (!read_levels(in, tensor.compressor->exdyna.levels())) return false;
+    if (!read_levels(reader, tensor.compressor->exdyna.levels())) return false;
   }
-  return left == 0 && in.size == 0;
+  return left == 0 && reader.done();
 }
 
 }  // namespace
@@ -173,7 +155,7 @@ class Measurement {
   ListMessage write() {
     ListMessage message;
     message.head = Scratch(call_.compute(), tensors() * most_bin_bytes);
-    std::byte* out = message.head.bytes().data;
+    IndexWriter writer(call_, message.head.bytes().data);
     const Scratch memory(call_.host_compute(), sizeof(MagnitudeHistogram));
     auto* histogram = reinterpret_cast<MagnitudeHistogram*>(memory.bytes().data);
     std::uint64_t* pooled = bins_of(0);
@@ -181,27 +163,27 @@ class Measurement {
       if (!asked(tensor)) continue;
       *histogram = {};
       add_own(*tensor.compressor, *histogram);
-      out = write_bins(out, histogram->counts, tensor.compressor->exdyna.k());
+      write_bins(writer, histogram->counts, tensor.compressor->exdyna.k());
       for (std::size_t i = 0; i < bins; ++i) pooled[i] += histogram->counts[i];
       pooled += bins;
     }
-    message.head_bytes = static_cast<std::size_t>(out - message.head.bytes().data);
+    message.head_bytes = writer.size();
     args_.traffic->sent += static_cast<std::uint64_t>(call_.size() - 1) * message.head_bytes;
     return message;
   }
   std::size_t most_bytes() const { return tensors() * most_bin_bytes; }
-  bool read(ConstBytes in) {
-    args_.traffic->received += in.size;
+  bool read(ConstBytes bytes) {
+    args_.traffic->received += bytes.size;
+    IndexReader reader(call_, bytes);
     std::uint64_t* pooled = bins_of(0);
     for (std::size_t t = 0; t < tensors(); ++t, pooled += bins) {
-      std::uint32_t n = 0;
-      if (!get(in, n)) return false;
-      for (BinCount one{}; n > 0; --n) {
-        if (!get(in, one) || one.bin >= bins) return false;
+      for (BinCount one;;) {
+        if (!reader.get_value(one) || one.bin >= finite_bins) return false;
+        if (one.bin == 0) break;
         pooled[one.bin] += one.count;
       }
     }
-    return in.size == 0;
+    return reader.done();
   }
   void conclude() {
     std::size_t t = 0;
@@ -240,22 +222,16 @@ class Measurement {
     compressor.stats.squares_all += result.squares;
     control.own_is_added = true;
   }
-  // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one. Bin 0 has
-  // the zeros.
-  static std::byte* write_bins(std::byte* out, const std::array<std::uint64_t, bins>& counts,
-                               std::size_t k) {
-    std::byte* head = out;
-    out += sizeof(std::uint32_t);
-    std::uint32_t n = 0;
+  // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one.
+  static void write_bins(IndexWriter& writer, const std::array<std::uint64_t, bins>& counts,
+                         std::size_t k) {
     std::uint64_t above = 0;
-    for (std::size_t bin = bins - 1; bin > 0 && above < k; --bin) {
+    for (std::size_t bin = finite_bins - 1; bin > 0 && above < k; --bin) {
       if (counts[bin] == 0) continue;
-      put(out, BinCount{static_cast<std::uint32_t>(bin), clipped(counts[bin])});
+      writer.put_value(BinCount{static_cast<std::uint32_t>(bin), clipped(counts[bin])});
       above += counts[bin];
-      ++n;
     }
-    put(head, n);
-    return out;
+    writer.put_value(BinCount());
   }
 
   Call& call_;
@@ -283,8 +259,9 @@ Task<Error> measure_thresholds(Call& call, const SparseCall& args) {
   }
   Measurement measurement(call, args);
   const ListMessage message = measurement.write();
-  std::array<Task<Error>, 2> strands{send_lists_to_all(call, {0, measure_lane, 0}, message),
-                                     receive_measured(call, measurement)};
+  std::array<Task<Error>, 2> strands{
+      strand(call, send_lists_to_all(call, {0, measure_lane, 0}, message)),
+      strand(call, receive_measured(call, measurement))};
   Error error = co_await when_all(strands);
   if (!error) measurement.conclude();
   co_return error;

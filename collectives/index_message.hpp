@@ -1,10 +1,69 @@
-// Messages that carry indices only: of every piece of a parcel the coded list.
+// Coded lists of indices behind each other in one message: what every compressed call's messages
+// are made of.
 #pragma once
+
+#include <cstring>
 
 #include "collectives/parcels.hpp"
 
 namespace pith {
 
+// Bytes that no list exceeds which has at most `most` indices of a range of `span`.
+constexpr std::size_t index_bytes(std::size_t most, std::size_t span) {
+  return 1 + EncodeIndicesKernel::coded_bound(std::min(most, span), span);
+}
+
+// Lists are put, and got, in the same order. `replaces`: the list is all of its tensor's, whatever
+// came of that before.
+class IndexWriter {
+ public:
+  // There is room at `out` for the bytes of all lists.
+  IndexWriter(Call& call, std::byte* out) : call_(call), begin_(out), end_(out) {}
+
+  void put(Range range, const SparseList& list, bool replaces);
+  template <class T>
+  void put_value(const T& value) {
+    std::memcpy(end_, &value, sizeof value);
+    end_ += sizeof value;
+  }
+  std::size_t size() const { return static_cast<std::size_t>(end_ - begin_); }
+
+ private:
+  Call& call_;
+  std::byte* begin_;
+  std::byte* end_;
+};
+
+// Bytes may be anything: what cannot be read is not valid.
+class IndexReader {
+ public:
+  IndexReader(Call& call, ConstBytes bytes) : call_(call), left_(bytes) {}
+
+  // Whether the next list replaces others. False, too, where there is no list.
+  bool replaces() const;
+  // The next list. What has more indices than there is room is not valid either.
+  Decoded get(Range range, std::uint32_t* indices, std::size_t room);
+  // False: there is none.
+  template <class T>
+  bool get_value(T& value) {
+    if (left_.size < sizeof value) return false;
+    std::memcpy(&value, left_.data, sizeof value);
+    skip(sizeof value);
+    return true;
+  }
+  // Indices that what is left can hold at most: each one takes a bit. Whoever makes room for as
+  // many as a message says must not believe more.
+  std::size_t most() const { return 8 * left_.size; }
+  bool done() const { return left_.size == 0; }
+
+ private:
+  void skip(std::size_t bytes) { left_ = {left_.data + bytes, left_.size - bytes}; }
+
+  Call& call_;
+  ConstBytes left_;
+};
+
+// A message of lists alone, without a head, for the pieces of a parcel.
 struct IndexMessage {
   IndexMessage() = default;
   IndexMessage(Call& call, std::size_t room) : memory(call.host_compute(), room) {}
@@ -17,36 +76,5 @@ struct IndexMessage {
 
 // Bytes that no message for a parcel exceeds whose lists have at most `most` indices in all.
 std::size_t most_index_bytes(Pieces parcel, std::size_t most);
-
-// Lists are put, and got, in the order of the pieces. `replaces`: the list is all of its tensor's,
-// whatever came of that before.
-class IndexWriter {
- public:
-  IndexWriter(Call& call, Pieces parcel, std::size_t most)
-      : call_(call), message_(call, most_index_bytes(parcel, most)) {}
-
-  void put(Range range, const SparseList& list, bool replaces);
-  IndexMessage finish() { return std::move(message_); }
-
- private:
-  Call& call_;
-  IndexMessage message_;
-};
-
-class IndexReader {
- public:
-  IndexReader(Call& call, const IndexMessage& message)
-      : call_(call), left_{message.bytes().data, message.size} {}
-
-  // Whether the next list replaces others. False, too, where there is no list.
-  bool replaces() const;
-  // The next list. What cannot be read, or has more indices than there is room, is not valid.
-  Decoded get(Range range, std::uint32_t* indices, std::size_t room);
-  bool done() const { return left_.size == 0; }
-
- private:
-  Call& call_;
-  ConstBytes left_;
-};
 
 }  // namespace pith

@@ -38,7 +38,7 @@ struct Parcel {
 
 // Of every piece's tensor the last run of what was taken. Where a tail is its tensor's only run, it
 // replaces those that were sent before.
-ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, ListHead head);
+ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, std::uint32_t flags);
 
 // One list whose indices lie in a range.
 ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,

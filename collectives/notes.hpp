@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "compress/election.hpp"
 #include "core/dtype.hpp"
 
 namespace pith {
@@ -32,12 +33,16 @@ class Notes {
   }
   // Of the sums:
   static bool nonfinite(std::span<const float> notes) { return notes[0] != 0; }
+  // Whatever the sums are, a score that may be compared.
   float score(std::span<const float> notes, int rank) const {
+    const float most = static_cast<float>((1u << digit_bits_) - 1);
     std::uint32_t bits = 0;
     for (std::size_t d = digits(); d-- > 0;) {
-      bits = bits << digit_bits_ | static_cast<std::uint32_t>(notes[at(rank) + d]);
+      const float digit = notes[at(rank) + d];
+      const bool is_digit = digit >= 0 && digit <= most;
+      bits = bits << digit_bits_ | static_cast<std::uint32_t>(is_digit ? digit : 0);
     }
-    return std::bit_cast<float>(bits);
+    return score_of(std::bit_cast<float>(bits));
   }
 
  private:

@@ -14,9 +14,10 @@ class Selectors {
   Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
       : memory_(call.host_compute(), tensors.size() * sizeof(TopkSelector)) {
     for (const CompressedTensor& tensor : tensors) {
-      const double density = tensor.compressor->spec().density;
-      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(),
-                                         elected_of(density, tensor.count), streams);
+      const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
+      // What is on its way from one array to another would be lost if there were no room.
+      tensor.compressor->taken().reserve(k);
+      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(), k, streams);
       ++size_;
     }
   }

@@ -2,55 +2,11 @@
 
 #include <array>
 
+#include "collectives/list_adder.hpp"
 #include "collectives/list_message.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
-
-namespace {
-
-constexpr std::size_t block = EncodeIndicesKernel::block_elements;
-
-// Adds up lists within one range, block by block so that the sums stay in the cache. What comes out
-// is appended to a list in float32; end_run() is the caller's.
-class ListAdder {
- public:
-  explicit ListAdder(Call& call)
-      : call_(call),
-        sums_(call.compute(), block * sizeof(float)),
-        touched_(call.compute(), block / 8) {
-    call.run<ZeroKernel>({sums_.bytes().data, sums_.bytes().size});
-    call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
-  }
-
-  // Returns how many pairs there are. `into` has room for them behind its runs.
-  std::size_t add(std::span<const SparseList> lists, DType type, Range range, PairList& into) {
-    const Scratch parts(call_.host_compute(), lists.size() * sizeof(SparseList));
-    auto* in_block = reinterpret_cast<SparseList*>(parts.bytes().data);
-    std::size_t total = 0;
-    for (std::size_t k = 0; k < chunks_in(range.size, block); ++k) {
-      const Range piece = chunk_of(range, block, k);
-      for (std::size_t i = 0; i < lists.size(); ++i) {
-        in_block[i] = part_of(lists[i], type, piece.begin, piece.size);
-      }
-      std::size_t count = 0;
-      call_.run<SumListsKernel>(
-          {in_block, lists.size(), type, static_cast<std::uint32_t>(piece.begin), piece.size,
-           reinterpret_cast<float*>(sums_.bytes().data),
-           reinterpret_cast<std::uint64_t*>(touched_.bytes().data),
-           into.indices(into.count() + total),
-           reinterpret_cast<float*>(into.values(into.count() + total)), &count});
-      total += count;
-    }
-    return total;
-  }
-
- private:
-  Call& call_;
-  Scratch sums_;
-  Scratch touched_;
-};
-
-}  // namespace
 
 void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range range,
                PairList& sum) {
@@ -58,30 +14,46 @@ void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range 
   for (const SparseList& list : lists) total += list.count;
   sum.begin(DType::f32);
   sum.reserve(total);
-  ListAdder adder(call);
-  sum.end_run(adder.add(lists, type, range, sum));
+  ListAdder adder(call, lists.size());
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
+    count += adder.add(lists, type, chunk_of(range, ListAdder::block, k), sum.indices(count),
+                       sum.values(count));
+  }
+  sum.end_run(count);
 }
 
 namespace {
 
 struct Doubling {
   SparseSum args;
-  PairList lists[2];  // what we have, and what came
   std::uint32_t step;
+  SparseList own = args.own;  // the sum so far
+  bool odd = false;
 
   // Steps of different vectors must not meet.
   ListAddress name(int peer) const { return {peer, args.lane, step}; }
+  PairList& came() const { return args.memory[0]; }
+  // Adds what came; the sum lies where the one before does not.
+  void add(Call& call, bool came_first) {
+    std::array<SparseList, 2> both{own, came().run(0)};
+    if (came_first) std::swap(both[0], both[1]);
+    PairList& sum = args.memory[odd ? 1 : 2];
+    odd = !odd;
+    add_lists(call, both, DType::f32, {0, args.count}, sum);
+    own = sum.run(0);
+  }
 };
 
 Task<Error> give(Call& call, Doubling& doubling, int to, Traffic& traffic) {
-  const PairList& own = doubling.lists[0];
   const ListMessage message =
-      write_list(call, own.run(0), {0, doubling.args.count}, DType::f32, *doubling.args.flags);
+      write_list(call, doubling.own, {0, doubling.args.count}, DType::f32, *doubling.args.flags);
   traffic.sent += message.head_bytes + message.values_bytes;
   co_return co_await send_lists(call, doubling.name(to), message);
 }
 
-Task<Error> get(Call& call, Doubling& doubling, int from, PairList& into, Traffic& traffic) {
+Task<Error> get(Call& call, Doubling& doubling, int from, Traffic& traffic) {
+  PairList& into = doubling.came();
   into.begin(DType::f32);
   co_return co_await receive_list(call, doubling.name(from), {0, doubling.args.count}, into,
                                   *doubling.args.flags, traffic);
@@ -89,57 +61,42 @@ Task<Error> get(Call& call, Doubling& doubling, int from, PairList& into, Traffi
 
 // Both have the sum of their lists afterwards.
 Task<Error> merge_with(Call& call, Doubling& doubling, int peer, Traffic& traffic) {
-  std::array<Task<Error>, 2> strands{give(call, doubling, peer, traffic),
-                                     get(call, doubling, peer, doubling.lists[1], traffic)};
+  std::array<Task<Error>, 2> strands{strand(call, give(call, doubling, peer, traffic)),
+                                     strand(call, get(call, doubling, peer, traffic))};
   Error error = co_await when_all(strands);
-  if (error) co_return error;
-  PairList& own = doubling.lists[0];
-  const bool lower = call.rank() < peer;
-  const std::array<SparseList, 2> both{(lower ? own : doubling.lists[1]).run(0),
-                                       (lower ? doubling.lists[1] : own).run(0)};
-  PairList sum;
-  add_lists(call, both, DType::f32, {0, doubling.args.count}, sum);
-  own = std::move(sum);
-  co_return Error();
+  if (!error) doubling.add(call, peer < call.rank());
+  co_return error;
 }
 
 }  // namespace
 
 Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic) {
-  Doubling doubling{args, {}, args.step * 64};
-  PairList& own = doubling.lists[0];
-  own.begin(DType::f32);
-  own.reserve(args.own.count);
-  std::copy_n(args.own.indices, args.own.count, own.indices());
-  call.run<CopyKernel>({own.values(), args.own.values, args.own.count * sizeof(float)});
-  own.end_run(args.own.count);
-
+  Doubling doubling{args, args.step * 64};
+  const std::uint32_t last_step = doubling.step + 63;
   const int p = call.size();
   const int core = floor_power_of_two(p);
   const int rank = call.rank();
   Error error;
   if (rank >= core) {
     error = co_await give(call, doubling, rank - core, traffic);
-    doubling.step += 63;
-    if (!error) error = co_await get(call, doubling, rank - core, *args.sum, traffic);
+    doubling.step = last_step;
+    if (!error) error = co_await get(call, doubling, rank - core, traffic);
+    if (!error) *args.sum = doubling.came().run(0);
     co_return error;
   }
   if (rank + core < p) {
-    error = co_await get(call, doubling, rank + core, doubling.lists[1], traffic);
+    error = co_await get(call, doubling, rank + core, traffic);
     if (error) co_return error;
-    const std::array<SparseList, 2> both{own.run(0), doubling.lists[1].run(0)};
-    PairList sum;
-    add_lists(call, both, DType::f32, {0, args.count}, sum);
-    own = std::move(sum);
+    doubling.add(call, false);
   }
   for (int bit = 1; bit < core; bit *= 2) {
     ++doubling.step;
     error = co_await merge_with(call, doubling, rank ^ bit, traffic);
     if (error) co_return error;
   }
-  doubling.step = args.step * 64 + 63;
+  doubling.step = last_step;
   if (rank + core < p) error = co_await give(call, doubling, rank + core, traffic);
-  *args.sum = std::move(own);
+  *args.sum = doubling.own;
   co_return error;
 }
 
@@ -223,30 +180,31 @@ Task<Error> send_sum(Call& call, const SparseSum& args, const PairList& sum, Ran
 
 Task<Error> sparse_sum_split(Call& call, SparseSum args, Traffic& traffic) {
   const auto p = static_cast<std::size_t>(call.size());
-  std::vector<PairList> came(p);
-  std::vector<PairList> sums(p);
-  Share share{Blocks(args.count, call.size())[call.rank()], came};
-  std::array<Task<Error>, 2> split{send_shares(call, args, traffic),
-                                   receive_shares(call, args, share, traffic)};
+  const std::span<PairList> sums = args.memory.subspan(p, p);
+  PairList& all = args.memory[2 * p];
+  Share share{Blocks(args.count, call.size())[call.rank()], args.memory.first(p)};
+  std::array<Task<Error>, 2> split{strand(call, send_shares(call, args, traffic)),
+                                   strand(call, receive_shares(call, args, share, traffic))};
   Error error = co_await when_all(split);
   if (error) co_return error;
   PairList& own = sums[static_cast<std::size_t>(call.rank())];
   add_share(call, args, share, own);
-  std::array<Task<Error>, 2> gather{send_sum(call, args, own, share.range, traffic),
-                                    receive_sums(call, args, sums, traffic)};
+  std::array<Task<Error>, 2> gather{strand(call, send_sum(call, args, own, share.range, traffic)),
+                                    strand(call, receive_sums(call, args, sums, traffic))};
   error = co_await when_all(gather);
   if (error) co_return error;
-  args.sum->begin(DType::f32);
-  std::size_t all = 0;
-  for (const PairList& list : sums) all += list.count();
-  args.sum->reserve(all);
+  std::size_t room = 0;
+  for (const PairList& list : sums) room += list.count();
+  all.begin(DType::f32);
+  all.reserve(room);
   std::size_t at = 0;
   for (PairList& list : sums) {
-    std::copy_n(list.indices(), list.count(), args.sum->indices(at));
-    call.run<CopyKernel>({args.sum->values(at), list.values(), list.count() * sizeof(float)});
+    std::copy_n(list.indices(), list.count(), all.indices(at));
+    call.run<CopyKernel>({all.values(at), list.values(), list.count() * sizeof(float)});
     at += list.count();
   }
-  args.sum->end_run(all);
+  all.end_run(room);
+  *args.sum = all.run(0);
   co_return error;
 }
 

@@ -11,10 +11,13 @@ struct SparseSum {
   SparseList own;  // one run, values of `type`
   DType type = DType::f32;
   std::size_t count = 0;           // of the vector
-  PairList* sum = nullptr;         // out: one run, the same bits on every rank
+  std::span<PairList> memory;      // of this vector, lists_for() of them; the sum lies there
+  SparseList* sum = nullptr;       // out: float32, the same bits on every rank
   std::uint32_t* flags = nullptr;  // ListHead's; in: this rank's, out: of any rank
   std::uint16_t lane = 0;          // names the messages, with the lane behind it
   std::uint32_t step = 0;  // names the messages; the vectors of one call have different ones
+
+  static constexpr std::size_t lists_for(std::size_t ranks) { return 2 * ranks + 1; }
 };
 
 // All lists of a range added up in this order, in float32: one run of `sum`. Local.

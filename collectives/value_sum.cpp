@@ -1,15 +1,13 @@
 #include "collectives/value_sum.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "collectives/patterns.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
 namespace {
-
-constexpr std::size_t most_in_flight = 16;
 
 struct Segments {
   const ValueSum& sum;
@@ -66,30 +64,21 @@ Task<Error> sum_values(Call& call, ValueSum sum, Traffic& traffic) {
   const Bytes own = segments[call.rank()];
   const auto others = static_cast<std::size_t>(p - 1);
   const Scratch gathered(call.compute(), std::max<std::size_t>(own.size * others, 1));
-  std::array<Task<Error>, most_in_flight> trades;
-  for (std::size_t first = 0; first < others; first += most_in_flight) {
-    const std::size_t batch = std::min(most_in_flight, others - first);
-    for (std::size_t i = 0; i < batch; ++i) {
-      const std::size_t distance = first + i + 1;
-      const int to = wrap(call.rank() + static_cast<int>(distance), p);
-      trades[i] = trade(call, sum, static_cast<int>(distance), sum.lane, segments[to],
-                        gathered.bytes().part((distance - 1) * own.size, own.size));
-    }
-    Error error = co_await when_all(std::span(trades).first(batch));
-    if (error) co_return error;
-  }
+  Task<Error> scattering = with_every_other(call, [&](int distance) {
+    const int to = wrap(call.rank() + distance, p);
+    const std::size_t at = static_cast<std::size_t>(distance - 1) * own.size;
+    return trade(call, sum, distance, sum.lane, segments[to], gathered.bytes().part(at, own.size));
+  });
+  Error error = co_await std::move(scattering);
+  if (error) co_return error;
   sum_segment(call, sum, segments.blocks[call.rank()], gathered.bytes().data);
-  const auto back = static_cast<std::uint16_t>(sum.lane + 1);
-  for (std::size_t first = 0; first < others; first += most_in_flight) {
-    const std::size_t batch = std::min(most_in_flight, others - first);
-    for (std::size_t i = 0; i < batch; ++i) {
-      const auto distance = static_cast<int>(first + i) + 1;
-      const int from = wrap(call.rank() - distance, p);
-      trades[i] = trade(call, sum, distance, back, own, segments[from]);
-    }
-    Error error = co_await when_all(std::span(trades).first(batch));
-    if (error) co_return error;
-  }
+  Task<Error> gathering = with_every_other(call, [&](int distance) {
+    const int from = wrap(call.rank() - distance, p);
+    const auto back = static_cast<std::uint16_t>(sum.lane + 1);
+    return trade(call, sum, distance, back, own, segments[from]);
+  });
+  error = co_await std::move(gathering);
+  if (error) co_return error;
   const std::uint64_t all = sum.count * size_of(sum.type);
   traffic.sent += all - own.size + others * own.size;
   traffic.received += others * own.size + all - own.size;

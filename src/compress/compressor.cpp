@@ -88,11 +88,14 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
   taken.call = call;
   taken.delivered = taken.whole = false;
   taken.factor = 1;
-  taken.before = state();
   taken.pairs.begin(spec_.values);
+  taken.losses.begin(DType::f32);
   stats = {};
   elected = all;
   histogram = nullptr;
+  taken.knows_before = false;
+  taken.before = state();  // which may throw
+  taken.knows_before = true;
 }
 
 AccumulateKernel::Args Compressor::args_of(std::size_t begin, std::size_t count) const {
@@ -126,15 +129,14 @@ void Compressor::add_rest(Compute& host) {
   }
 }
 
-void Compressor::give_back(Compute& host, Taken& taken) {
-  PairList& pairs = taken.pairs;
+void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
   const std::byte* values = pairs.values();
   DType type = pairs.type();
   Scratch scaled;
-  if (taken.factor != 1 && pairs.count() > 0) {
+  if (factor != 1 && pairs.count() > 0) {
     scaled = Scratch(host, pairs.count() * sizeof(float));
     host.run<ConvertKernel>(
-        {scaled.bytes().data, DType::f32, values, type, pairs.count(), 1 / taken.factor});
+        {scaled.bytes().data, DType::f32, values, type, pairs.count(), 1 / factor});
     values = scaled.bytes().data;
     type = DType::f32;
   }
@@ -142,14 +144,44 @@ void Compressor::give_back(Compute& host, Taken& taken) {
   pairs.begin(pairs.type());
 }
 
+void Compressor::give_back(Compute& host, Taken& taken) {
+  give_back(host, taken.pairs, taken.factor);
+  give_back(host, taken.losses, taken.factor);
+}
+
+// Most are zero: they are those of other ranks' segments.
+void Compressor::keep_losses(Compute& host, const SparseList& losses) {
+  const auto* lost = reinterpret_cast<const float*>(losses.values);
+  const auto is_lost = [](float loss) { return loss != 0; };
+  PairList& kept = taken_[0].losses;
+  const bool stay = spec_.feedback;  // else nothing of the accumulator does
+  const auto n = stay ? std::count_if(lost, lost + losses.count, is_lost) : 0;
+  kept.reserve(static_cast<std::size_t>(n));
+  host.run<ReturnKernel>({accumulator(), losses.indices, losses.values, losses.count, DType::f32});
+  if (n == 0) return;
+  std::uint32_t* indices = kept.indices(kept.count());
+  auto* values = reinterpret_cast<float*>(kept.values(kept.count()));
+  for (std::size_t i = 0; i < losses.count; ++i) {
+    if (!is_lost(lost[i])) continue;
+    *indices++ = losses.indices[i];
+    *values++ = -lost[i];
+  }
+  kept.end_run(static_cast<std::size_t>(n));
+}
+
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
+
+void Compressor::take_all() {
+  if (delivered_.count() != count_) delivered_ = Accumulator(count_);
+  taken_[0].whole = true;
+}
 
 void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
   return_taken(host);
   add_rest(host);
   spent_ = false;
-  state() = taken_[0].before;
+  if (taken_[0].knows_before) state() = taken_[0].before;
 }
 
 void Compressor::end(Compute& host) {
@@ -169,7 +201,6 @@ void Compressor::end(Compute& host) {
 
 // The accumulator that was delivered is kept until the next call has ended.
 void Compressor::deliver_whole(Compute& host) {
-  if (delivered_.count() != count_) delivered_ = Accumulator(count_);
   if (taken_[1].whole) taken_[1].delivered = false;
   spent_ = true;
   if (!lent_) return std::swap(accumulator_, delivered_);
@@ -204,6 +235,7 @@ void Compressor::reset() {
   for (Taken& taken : taken_) {
     taken.delivered = false;
     taken.pairs.begin(spec_.values);
+    taken.losses.begin(DType::f32);
   }
 }
 

@@ -61,7 +61,8 @@ class Compressor : public SchemeState {
 
   // --- a call ---
 
-  // Numbers the call; nothing of the gradient has been added yet.
+  // Numbers the call; nothing of the gradient has been added yet. Where memory runs out it throws,
+  // and fail() is right all the same.
   void begin(std::uint32_t call, const Gradient& gradient);
   const Gradient& gradient() const { return gradient_; }
   // The arguments of a pass over a range that adds this call's gradient to the accumulator. Ranges
@@ -74,7 +75,10 @@ class Compressor : public SchemeState {
   // The pairs taken by this call go back to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // This call delivers all of the accumulator, and no pairs.
-  void take_all() { taken_[0].whole = true; }
+  void take_all();
+  // What rounding this call's sums lost, in float32: added to the accumulator, for as long as the
+  // call is not undone.
+  void keep_losses(Compute& host, const SparseList& losses);
   // After an error: the accumulator holds old residual plus gradient, nothing is lost, and the
   // state of the scheme is that before the call.
   void fail(Compute& host);
@@ -126,10 +130,13 @@ class Compressor : public SchemeState {
     bool delivered = false;  // the call has ended well
     bool whole = false;      // all of the accumulator, kept in delivered_
     float factor = 1;        // of the scale since then
+    bool knows_before = false;
     SchemeState before;
     PairList pairs;
+    PairList losses;  // negative
   };
   void give_back(Compute& host, Taken& taken);
+  void give_back(Compute& host, PairList& pairs, float factor);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;

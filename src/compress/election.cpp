@@ -48,6 +48,10 @@ double SmoothedNorm::value() const {
   return state_.count == 0 ? 0 : sum / weights;
 }
 
+void SmoothedNorm::scale(double factor) {
+  for (double& norm : state_.norms) norm *= std::fabs(factor);
+}
+
 void Succession::saw(std::span<const float> scores, int leader) {
   std::vector<std::uint64_t>& waited = state_.waited;
   if (waited.size() != scores.size()) waited.assign(scores.size(), 0);

@@ -32,6 +32,8 @@ class SmoothedNorm {
   // Norms that are not finite are left out.
   void saw(double norm);
   double value() const;
+  // The gradients were multiplied by this factor.
+  void scale(double factor);
 
   struct State {
     std::array<double, window> norms{};  // a ring

@@ -27,14 +27,16 @@ class PairList {
   std::size_t count() const { return count_; }
   std::size_t runs() const { return runs_.size(); }
 
-  // Room for n more pairs; pointers into the list move. The next run is written behind the last
-  // one, at indices(count()) and values(count()), and becomes one by end_run().
+  // Room for n more pairs, and for a run; pointers into the list move. The next run is written
+  // behind the last one, at indices(count()) and values(count()), and becomes one by end_run(),
+  // which allocates nothing after this.
   void reserve(std::size_t n) {
+    if (runs_.size() == runs_.capacity()) runs_.reserve(least_runs + 2 * runs_.size());
     indices_.reserve(count_ + n, count_);
     values_.reserve((count_ + n) * size_of(type_), count_ * size_of(type_));
   }
   void end_run(std::size_t n) { end_run(n, runs()); }
-  // Runs may be written in any order; those that are left out are empty.
+  // The same in any order, of lists that come from others: those left out are empty. May allocate.
   void end_run(std::size_t n, std::size_t number) {
     if (number >= runs()) runs_.resize(number + 1);
     runs_[number] = {count_, n};
@@ -51,12 +53,15 @@ class PairList {
   SparseList part(std::size_t r, std::size_t first, std::size_t span) const {
     return part_of(run(r), type_, first, span);
   }
+  std::byte* run_values(std::size_t r) { return values(runs_[r].begin); }
 
  private:
   struct Run {
     std::size_t begin = 0;
     std::size_t count = 0;
   };
+  static constexpr std::size_t least_runs = 24;
+
   DType type_ = DType::f32;
   std::size_t count_ = 0;
   Growing<std::uint32_t> indices_;

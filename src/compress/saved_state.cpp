@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +23,7 @@ namespace {
 constexpr std::uint64_t magic = 0x6572706d6f437450;  // "PtCompre"
 constexpr std::uint32_t version = 1;
 constexpr std::size_t most_partitions = std::size_t{1} << 20;
+constexpr std::uint64_t most_elements = std::numeric_limits<std::uint32_t>::max();
 
 // Writes, or only counts where there is nothing to write to.
 class Writer {
@@ -116,6 +119,31 @@ concept HasState = requires(const T& value) {
   value.state();
 };
 
+// What the state's own code counts on. A checksum tells what was damaged, not what was made up.
+bool is_sound(const ThresholdForecast::State& state) {
+  return std::isfinite(state.last) && std::isfinite(state.drift) && std::isfinite(state.error);
+}
+bool is_sound(const SmoothedNorm::State& state) {
+  return state.count <= SmoothedNorm::window && state.next < SmoothedNorm::window;
+}
+bool is_sound(const ExdynaThreshold::State& state) {
+  const auto is_magnitude = [](double value) {
+    return value >= 0 && value <= std::numeric_limits<float>::max();
+  };
+  return is_magnitude(state.lambda) && is_magnitude(state.last) && std::isfinite(state.drift);
+}
+bool are_means(std::span<const double> means) {
+  return std::all_of(means.begin(), means.end(),
+                     [](double mean) { return mean >= 0 && mean <= double(most_elements); });
+}
+bool is_sound(const ExdynaPartition::State& state) {
+  const std::size_t cuts = state.cuts.size();
+  const std::size_t means = state.partition_means.size();
+  return cuts >= 2 && cuts <= most_partitions && (means == 0 || means == cuts - 1) &&
+         std::is_sorted(state.cuts.begin(), state.cuts.end()) && are_means(state.partition_means) &&
+         are_means(state.block_means);
+}
+
 template <auto member>
 void save_plain(const SchemeState& state, Writer& out) {
   const auto& value = state.*member;
@@ -131,7 +159,9 @@ bool load_plain(SchemeState& state, const Shape&, Reader& in) {
   auto& value = state.*member;
   using Value = std::remove_cvref_t<decltype(value)>;
   if constexpr (HasState<Value>) {
-    value.restore(in.value<typename Value::State>());
+    const auto found = in.value<typename Value::State>();
+    if (!is_sound(found)) return false;
+    value.restore(found);
   } else {
     value = in.value<Value>();
   }
@@ -178,11 +208,13 @@ bool load_exdyna(SchemeState& state, const Shape& shape, Reader& in) {
   own.threshold.drift = in.value<double>();
   own.threshold.last = in.value<double>();
   own.threshold.measured = in.value<std::uint32_t>();
+  const bool is_shaped = shape.count > 0 && shape.count <= most_elements;
+  if (!whole || !in.good() || !is_shaped) return false;
+  if (!is_sound(own.partition) || !is_sound(own.threshold)) return false;
+  const auto ranks = static_cast<int>(own.partition.cuts.size()) - 1;
+  state.exdyna.restore(shape.spec, shape.count, ranks, own);
   const std::vector<std::uint32_t>& cuts = own.partition.cuts;
-  const bool is_cut = cuts.size() >= 2 && cuts.size() <= most_partitions && shape.count > 0;
-  if (!whole || !in.good() || !is_cut) return false;
-  state.exdyna.restore(shape.spec, shape.count, static_cast<int>(cuts.size()) - 1, own);
-  return true;
+  return cuts.front() == 0 && cuts.back() == state.exdyna.partition().blocks();
 }
 
 void save_succession(const SchemeState& state, Writer& out) {
@@ -306,6 +338,7 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
 
 Error check(const Compressor& compressor, const Loaded& loaded) {
   if (!loaded.shaped) return {};
+  if (loaded.type >= dtype_count) return bad("is of a type that is not known here");
   const Error error = compressor.check(loaded.count, static_cast<DType>(loaded.type));
   return error ? bad(fmt::format("does not fit: {}", error.message())) : error;
 }

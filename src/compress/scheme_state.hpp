@@ -22,6 +22,7 @@ struct SchemeState {
   // Magnitudes were multiplied by this factor.
   void scale(float factor) {
     forecast.scale(factor);
+    raw_norm.scale(double(factor));
     exdyna.scale(double(factor));
   }
 };

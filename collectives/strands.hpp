@@ -1,0 +1,46 @@
+// Strands of compressed calls: what each one does to the others when it ends early, and the same
+// thing done with every other rank at once.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <span>
+
+#include "collectives/call.hpp"
+
+namespace pith {
+
+// Fails the call for an error of this rank alone, such as memory that has run out: messages that
+// fail do so themselves.
+inline Error fail_here(const Call& call, const Error& error) {
+  if (call.comm().revoked) return call.comm().revoked;
+  const int self = call.callers_rank();
+  return call.fail(Error(error.code(), fmt::format("rank {}: {}", self, error.message()), self));
+}
+
+// Whatever ends the work early fails the call, for other strands and other ranks wait for what it
+// would have done.
+inline Task<Error> strand(Call& call, Task<Error> work) {
+  Error error = co_await std::move(work);
+  if (error) co_return fail_here(call, error);
+  co_return error;
+}
+
+// start(distance) -> Task<Error> for the distances 1 to P-1, so many at a time that a link is busy
+// and thousands of ranks need no more memory than a few.
+template <class Start>
+Task<Error> with_every_other(Call& call, Start start) {
+  constexpr std::size_t most_in_flight = 16;
+  std::array<Task<Error>, most_in_flight> tasks;
+  const auto others = static_cast<std::size_t>(call.size() - 1);
+  for (std::size_t first = 0; first < others; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, others - first);
+    for (std::size_t i = 0; i < batch; ++i) tasks[i] = start(static_cast<int>(first + i) + 1);
+    Error error = co_await when_all(std::span(tasks).first(batch));
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+}  // namespace pith
