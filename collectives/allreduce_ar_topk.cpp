@@ -174,40 +174,30 @@ void add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
 
 // --- the strands ---
 
-Task<Error> lead(Call& call, Sharing& sharing) {
+// The leader selects and sends, a follower takes what comes; both have values to sum then.
+Task<Error> share_lists(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   const CloseAtEnd closing_first(sharing.sums[0]);
   const CloseAtEnd closing_second(sharing.sums[1]);
+  const bool leads = sharing.leader == call.rank();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
     const std::size_t begin = sharing.values.count();
-    if (!sharing.selects_first()) pass(sharing, round.passes);
-    IndexMessage message = write_lists(call, sharing, round);
-    if (round.tail) append_notes(call, sharing);
-    bool open = co_await sharing.messages.push(std::move(message));
-    if (!open) break;
-    Summands& sums = sharing.sums[round.step % summing_strands];
-    open = co_await sums.push({begin, sharing.values.count(), round.step});
-    if (!open) break;
-    co_await call.turn();
-  }
-  co_return Error();
-}
-
-Task<Error> follow(Call& call, Sharing& sharing) {
-  const CloseAtEnd closing(sharing.messages);
-  const CloseAtEnd closing_first(sharing.sums[0]);
-  const CloseAtEnd closing_second(sharing.sums[1]);
-  for (Rounds rounds(sharing.args); !rounds.done();) {
-    const Round round = rounds.next();
-    const std::size_t begin = sharing.values.count();
-    if (!sharing.selects_first()) add_gradients(call, sharing, round.passes);
-    const std::optional<IndexMessage> message = co_await sharing.messages.pop();
-    if (!message) break;
-    if (!take_lists(call, sharing, round, *message)) {
-      const int from = predecessor(call, sharing);
-      co_return call.fail(Error(
-          Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+    const Pieces passes = sharing.selects_first() ? Pieces({}, 0) : round.passes;
+    if (leads) {
+      pass(sharing, passes);
+      IndexMessage message = write_lists(call, sharing, round);
+      const bool open = co_await sharing.messages.push(std::move(message));
+      if (!open) break;
+    } else {
+      add_gradients(call, sharing, passes);
+      const std::optional<IndexMessage> message = co_await sharing.messages.pop();
+      if (!message) break;
+      if (!take_lists(call, sharing, round, *message)) {
+        const int from = predecessor(call, sharing);
+        co_return call.fail(Error(
+            Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+      }
     }
     if (round.tail) append_notes(call, sharing);
     Summands& sums = sharing.sums[round.step % summing_strands];
@@ -301,7 +291,7 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   if (error) co_return error;
   const bool leads = sharing.leader == call.rank();
   std::array<Task<Error>, 2 + summing_strands> strands{
-      strand(call, leads ? lead(call, sharing) : follow(call, sharing)),
+      strand(call, share_lists(call, sharing)),
       strand(call, leads ? send_messages(call, sharing) : relay_messages(call, sharing)),
       strand(call, sum_lists(call, sharing, sharing.sums[0])),
       strand(call, sum_lists(call, sharing, sharing.sums[1]))};

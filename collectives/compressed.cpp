@@ -1,5 +1,7 @@
 #include "collectives/compressed.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -83,6 +85,40 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
 
 }  // namespace
 
+namespace {
+
+// Of one vector, where lists travel whole: of what a rank elects, or of sums.
+std::size_t longest_list(const Spec& spec, std::size_t count, std::size_t ranks) {
+  const std::size_t k = elected_of(spec.density, count);
+  const std::size_t all = std::min(count, ranks * k);
+  if (spec.exchange == Exchange::recursive_doubling) return all;
+  return spec.exchange == Exchange::split ? std::max(k, std::min(all, count / ranks + 1)) : k;
+}
+
+}  // namespace
+
+// A message's length, and the number of pairs in front of a list, have 32 bits.
+Error check_lists(std::span<const CompressedTensor> tensors, int ranks) {
+  constexpr std::size_t most_pairs = (std::size_t{1} << 30) - 1;  // of four bytes a value
+  constexpr std::size_t most_elements = std::size_t{1} << 34;     // of a bit an index
+  const auto p = static_cast<std::size_t>(ranks);
+  std::size_t pairs = 0;
+  std::size_t elements = 0;
+  for (const CompressedTensor& tensor : tensors) {
+    const Spec& spec = tensor.compressor->spec();
+    elements += tensor.count;
+    if (!spec.sparse() || tensor.count == 0) continue;
+    const std::size_t k = elected_of(spec.density, tensor.count);
+    const bool by_one = spec.exchange >= Exchange::ring;  // else all tensors' in one message
+    pairs = by_one ? std::max(pairs, longest_list(spec, tensor.count, p)) : pairs + k;
+  }
+  if (pairs <= most_pairs && elements <= most_elements) return {};
+  return {Code::invalid_argument,
+          fmt::format("{} pairs of {} elements would be in one message, expected at most {} of {}: "
+                      "a lower density, or fewer tensors in a group",
+                      pairs, elements, most_pairs, most_elements)};
+}
+
 void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) const {
   CompressorStats& stats = tensor.compressor->stats;
   stats.selected_union = writer.count();
@@ -107,6 +143,7 @@ void deliver_nan(Call& call, const SparseCall& args) {
 }
 
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
+  if (Error error = check_lists(tensors, call.size())) co_return error;
   const std::uint64_t begun_ns = monotonic_ns();
   const auto ranks = static_cast<std::size_t>(call.size());
   Error error = begin_all(tensors, call.number(), ranks);

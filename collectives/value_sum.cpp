@@ -19,15 +19,29 @@ struct Segments {
   }
 };
 
-// Empty segments are not sent; both ends know them.
+// Empty segments are not sent; both ends know them, and into how many messages a long one is cut.
+// Those have one name: they arrive in order.
 Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t lane, Bytes out,
                   Bytes into) {
   const int to = wrap(call.rank() + distance, call.size());
   const int from = wrap(call.rank() - distance, call.size());
-  if (out.size == 0 && into.size == 0) co_return Error();
-  if (out.size == 0) co_return co_await call.recv(from, lane, sum.step, into);
-  if (into.size == 0) co_return co_await call.send(to, lane, sum.step, out);
-  co_return co_await call.exchange(to, from, lane, sum.step, out, into);
+  const std::size_t most = sum.most_message_bytes;
+  for (std::size_t k = 0; k < chunks_in(std::max(out.size, into.size), most); ++k) {
+    const Range leaves = chunk_of({0, out.size}, most, k);
+    const Range comes = chunk_of({0, into.size}, most, k);
+    const Bytes data = out.part(leaves.begin, leaves.size);
+    const Bytes room = into.part(comes.begin, comes.size);
+    Error error;
+    if (data.size == 0) {
+      error = co_await call.recv(from, lane, sum.step, room);
+    } else if (room.size == 0) {
+      error = co_await call.send(to, lane, sum.step, data);
+    } else {
+      error = co_await call.exchange(to, from, lane, sum.step, data, room);
+    }
+    if (error) co_return error;
+  }
+  co_return Error();
 }
 
 // The sum of our segment, from what came to `gathered`: one block for every distance, from 1 on.

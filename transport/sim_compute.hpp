@@ -26,8 +26,9 @@ class SimCompute final : public Compute {
   bool progress() override;
 
   std::byte* take_scratch(std::size_t bytes) override {
+    std::byte* scratch = kernels_.take_scratch(bytes);
     ++scratch_taken_;
-    return kernels_.take_scratch(bytes);
+    return scratch;
   }
   void give_scratch(std::byte* scratch, std::size_t bytes) override {
     --scratch_taken_;

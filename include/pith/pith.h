@@ -336,7 +336,9 @@ PITH_API pithResult_t pithCompressorGetResidual(pithCompressor_t compressor, flo
                                                 size_t count);
 /* Memory of `count` float32 that is residual and send buffer at once: add the next gradient into it
  * and pass it as send, and no pass adds it. Fixes the count; type must be pithFloat32. It belongs
- * to the compressor. */
+ * to the compressor. exdyna and micro read one of its N parts in a call of N ranks, and each part
+ * once in N calls: an element that is not finite is seen when its part is read, or when another
+ * rank elects its place, and not in every call before. */
 PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** accumulator,
                                                    size_t count, pithDataType_t type);
 /* Multiplies the residual: it follows a changed loss scale. Finite and not zero. */

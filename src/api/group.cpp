@@ -53,6 +53,18 @@ bool Group::has(const Compressor& compressor) const {
   });
 }
 
+// While the group can still be refused: accumulators take most of the memory.
+Error Group::shape_compressed() {
+  return without_throwing([this]() -> Error {
+    for (CompressedBatch& batch : compressed_) {
+      for (const CompressedTensor& tensor : batch.tensors) {
+        tensor.compressor->shape(tensor.count, tensor.type);
+      }
+    }
+    return {};
+  });
+}
+
 // Their calls are about to be issued.
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
@@ -152,6 +164,7 @@ void Group::issue_all(pithRequest& request, bool driven) {
 
 Error Group::run() {
   Error error = error_ ? error_ : check_messages();
+  if (!error) error = shape_compressed();
   const bool refused = static_cast<bool>(error);
   if (!error) error = run_setups();
   Error begun;
@@ -177,6 +190,7 @@ Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
                   "pithGroupEnd");
   }
   if (!error) error = check_messages();
+  if (!error) error = shape_compressed();
   if (error) {
     clear();
     return error;

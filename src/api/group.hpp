@@ -99,6 +99,7 @@ class Group {
   };
   void clear();
   Error check_messages() const;
+  Error shape_compressed();
   void place_compressed();
   void absorb_compressed();
   void add_messages(std::deque<std::vector<Message>>& storage);

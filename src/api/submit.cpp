@@ -66,6 +66,7 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
     claim.keep();
     return begin(comm, alone);
   }
+  compressor->shape(given.count, given.type);  // where there is no memory, nothing has begun
   bind_to_communicator(compressor, comm->communicator);
   CompressedTensor tensor = given;
   CollectiveArgs args;

@@ -273,7 +273,7 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
 }
 
 std::uint64_t Compressor::digest() const {
-  return mix(mix(spec_.digest(), step), std::bit_cast<std::uint64_t>(scale_));
+  return mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
 }
 
 }  // namespace pith

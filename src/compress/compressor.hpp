@@ -30,7 +30,7 @@ struct Gradient {
 class Compressor : public SchemeState {
  public:
   static Expected<std::unique_ptr<Compressor>> create(std::string_view text);
-  explicit Compressor(const Spec& spec) : spec_(spec) {}
+  explicit Compressor(const Spec& spec) : spec_(spec), spec_digest_(spec.digest()) {}
 
   const Spec& spec() const { return spec_; }
   std::size_t count() const { return count_; }
@@ -143,6 +143,7 @@ class Compressor : public SchemeState {
   SchemeState& state() { return *this; }
 
   const Spec spec_;
+  const std::uint64_t spec_digest_;  // takes a text to find
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

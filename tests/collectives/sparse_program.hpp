@@ -2,6 +2,7 @@
 // and what every scheme must keep: the same result everywhere, and no gradient lost.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -62,6 +63,13 @@ class SparseProgram {
     const Compressor& compressor = *at(rank).compressors[tensor];
     if (!compressor.shaped()) return std::vector<float>(case_.counts[tensor]);
     return {compressor.accumulator(), compressor.accumulator() + case_.counts[tensor]};
+  }
+
+  // What a call that fails must leave: old residual plus gradient.
+  std::vector<float> owed(int rank, std::size_t tensor = 0) {
+    std::vector<float> sum = residual(rank, tensor);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient(rank, tensor)[i];
+    return sum;
   }
 
   // Heavy tails, some exact zeros; magnitudes wander from step to step.
@@ -129,6 +137,14 @@ class SparseProgram {
   Tuning tuning_;  // outlives the calls
   std::vector<Rank> ranks_;
 };
+
+// But for a last bit of float32: what was rounded comes back in two parts.
+inline bool about_equal(const std::vector<float>& a, const std::vector<float>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::fabs(a[i] - b[i]) > 1e-6f * std::max(std::fabs(a[i]), std::fabs(b[i]))) return false;
+  }
+  return true;
+}
 
 inline std::string describe(const SparseCase& c) {
   std::string text = fmt::format("{} on {} ranks, seed {}, elements", c.spec, c.ranks, c.seed);

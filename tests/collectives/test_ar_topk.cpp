@@ -284,4 +284,34 @@ TEST_CASE("AR-Topk of 1,024 ranks with random delays", "[ar-topk][scale]") {
   CHECK(run(c, 1, {}, config).failure == "");
 }
 
+TEST_CASE("a changed scale changes no election by raw norms", "[ar-topk]") {
+  for (const char* election : {"variance", "variance-lagged"}) {
+    std::vector<int> leaders[2];
+    for (const int scaled : {0, 1}) {
+      SparseCase c;
+      c.ranks = 4;
+      c.counts = {200, 0, 90};
+      c.spec = fmt::format("ar-topk:density=0.1,election={},score=raw", election);
+      SparseProgram program(c);
+      SimConfig config;
+      config.ranks = c.ranks;
+      World world(config);
+      HostCompute host;
+      constexpr float factor = 1.0f / 1024;
+      for (int step = 0; step < 16; ++step) {
+        program.draw(static_cast<std::uint64_t>(step));
+        for (int r = 0; r < c.ranks; ++r) {
+          for (std::size_t t = 0; t < c.counts.size() && scaled != 0 && step >= 5; ++t) {
+            if (step == 5) program.compressor(r, t).scale(host, factor);
+            for (float& value : program.gradient(r, t)) value *= factor;
+          }
+        }
+        REQUIRE(program.step(world) == "");
+        leaders[scaled].push_back(program.compressor(0).stats.leader);
+      }
+    }
+    CHECK(leaders[0] == leaders[1]);
+  }
+}
+
 }  // namespace pith::test

@@ -180,4 +180,32 @@ TEST_CASE("the first state that is loaded tells the step, later ones add") {
   CHECK(b.compressor->step == 3);
 }
 
+TEST_CASE("what rounding of sums lost goes when the call is undone") {
+  Vector v("ar-topk:values=bf16");
+  v.begin(1, ones);
+  v.take({0, 3});
+  const Floats losses{0.25f, 0};
+  const std::vector<std::uint32_t> indices{0, 3};
+  v.compressor->keep_losses(v.host,
+                            {indices.data(), reinterpret_cast<const std::byte*>(losses.data()), 2});
+  CHECK(v.residual() == Floats{0.25f, 1, 1, 0, 1, 1, 1, 1});
+  v.compressor->end(v.host);
+  v.compressor->scale(v.host, 2);
+  v.compressor->return_after(v.host, 0);
+  CHECK(v.residual() == twos);
+}
+
+TEST_CASE("the smoothed norm of gradients follows the scale, also of a call that is undone") {
+  Vector v("ar-topk:election=variance,score=raw");
+  v.compressor->raw_norm.saw(8);
+  v.begin(1, ones);
+  v.compressor->raw_norm.saw(16);
+  const double both = v.compressor->raw_norm.value();
+  v.compressor->end(v.host);
+  v.compressor->scale(v.host, -0.25f);
+  CHECK(v.compressor->raw_norm.value() == both / 4);
+  v.compressor->return_after(v.host, 0);
+  CHECK(v.compressor->raw_norm.value() == 2);
+}
+
 }  // namespace pith::test

@@ -1,0 +1,335 @@
+// What compressed calls read: coded indices, every message of every scheme, saved states.
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "compress/saved_state.hpp"
+#include "core/mix.hpp"
+#include "fuzz_target.hpp"
+#include "kernels/sparse.hpp"
+#include "kernels/sparse_scalar.hpp"
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::fuzz {
+
+namespace {
+
+using test::SparseCase;
+using test::SparseProgram;
+
+constexpr int ranks = 3;
+constexpr int liar = 1;
+
+struct Scheme {
+  const char* spec;
+  std::vector<std::size_t> counts;
+  int honest_calls;  // before the one in which a rank lies
+};
+
+// Each exchange and election, in one parcel and in several.
+const std::vector<Scheme>& schemes() {
+  static const std::vector<Scheme> all = {
+      {"topk:density=0.1", {300, 0, 40}, 1},
+      {"topk:density=0.01,values=bf16", {140000}, 1},
+      {"topk:density=0.1,exchange=ring", {300, 40}, 0},
+      {"topk:density=0.1,exchange=split", {300, 40}, 0},
+      {"topk:density=0.1,exchange=recursive-doubling", {300, 40}, 0},
+      {"ar-topk:density=0.1", {300, 0, 40}, 1},
+      {"ar-topk:density=0.01,values=f16", {140000}, 1},
+      {"ar-topk:density=0.1,election=variance", {300}, 0},
+      {"ar-topk:density=0.1,election=variance-lagged,values=bf16", {300}, 0},
+      {"ar-topk:density=0.1,reduction=tree", {300}, 1},
+      {"exdyna:density=0.05", {3000, 200}, 0},
+      {"exdyna:density=0.05,values=bf16", {3000, 200}, 3},
+      {"exdyna:density=0.05,rule=intended,reduction=ring", {3000}, 1},
+      {"micro:density=0.05", {3000}, 3},
+      {"bf16", {300}, 0},
+      {"none", {300}, 0},
+  };
+  return all;
+}
+
+SparseCase case_of(const Scheme& scheme) {
+  SparseCase c;
+  c.ranks = ranks;
+  c.counts = scheme.counts;
+  c.spec = scheme.spec;
+  c.chunk_bytes = 1024;
+  return c;
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+struct Message {
+  int to = 0;
+  std::uint16_t lane = 0;
+  std::uint32_t step = 0;
+  std::string bytes;
+};
+
+// to, lane, step, length in two bytes, and so many bytes.
+void pack(std::string& out, const Message& message) {
+  out += static_cast<char>(message.to);
+  for (const std::size_t value : {std::size_t{message.lane}, message.bytes.size()}) {
+    out += static_cast<char>(value & 0xff);
+    out += static_cast<char>(value >> 8);
+  }
+  out += static_cast<char>(message.step);
+  out += message.bytes;
+}
+
+std::vector<Message> unpack(Bites& bites) {
+  constexpr std::size_t most = 400;
+  const auto word = [&] {
+    const std::size_t low = bites.byte();
+    return low + (std::size_t{bites.byte()} << 8);
+  };
+  std::vector<Message> messages;
+  while (!bites.empty() && messages.size() < most) {
+    Message message;
+    message.to = bites.byte() % ranks;
+    message.lane = static_cast<std::uint16_t>(word());
+    const std::size_t length = word();
+    message.step = bites.byte();
+    message.bytes = bites.bytes(length);
+    if (message.to != liar) messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+Task<Error> lie(Call& call, std::vector<Message>& messages) {
+  for (Message& message : messages) {
+    const Bytes bytes{reinterpret_cast<std::byte*>(message.bytes.data()), message.bytes.size()};
+    Error error = co_await call.send(message.to, message.lane, message.step, bytes);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+void run_honestly(SparseProgram& program, World& world, int calls) {
+  for (int i = 0; i < calls; ++i) {
+    program.draw(static_cast<std::uint64_t>(i));
+    expect(program.step(world).empty());
+  }
+  program.draw(static_cast<std::uint64_t>(calls));
+}
+
+void hear_lies(const Scheme& scheme, std::vector<Message> messages) {
+  SparseProgram program(case_of(scheme));
+  SimConfig config;
+  config.ranks = ranks;
+  World world(config);
+  run_honestly(program, world, scheme.honest_calls);
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < ranks; ++r) {
+    for (std::size_t t = 0; t < scheme.counts.size(); ++t) all.push_back(program.owed(r, t));
+  }
+  const std::vector<Error> errors = run_ranks(world, [&](Call& call, int rank) {
+    return rank == liar ? lie(call, messages) : program.start(call, rank);
+  });
+  for (int r = 0; r < ranks; ++r) {
+    expect(world.ended(r));
+    if (r == liar || !errors[static_cast<std::size_t>(r)]) continue;
+    for (std::size_t t = 0; t < scheme.counts.size(); ++t) {
+      const auto& expected = all[static_cast<std::size_t>(r) * scheme.counts.size() + t];
+      const std::vector<float> kept = program.residual(r, t);
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        expect(std::fabs(kept[i] - expected[i]) <= 1e-5f * (std::fabs(expected[i]) + 1e-3f));
+      }
+    }
+  }
+  expect(world.leaks().empty());
+}
+
+// Keeps what honest ranks receive from the one that would lie.
+class Ear final : public OperationObserver {
+ public:
+  explicit Ear(World& world) : world_(world) {
+    world.sim().scheduler().observer = this;
+    for (int r = 0; r < ranks; ++r) world.mailbox(r).observer = this;
+  }
+  void begins(const Send&) override {}
+  void begins(const Receive& receive) override { open_.insert(&receive); }
+  void ends(const Operation& operation) override {
+    if (open_.erase(&operation) == 0 || operation.peer != liar || operation.error) return;
+    const auto& receive = static_cast<const Receive&>(operation);
+    const std::byte* data = receive.borrow ? receive.lease.data() : receive.into;
+    Message message;
+    while (receive.comm != &world_.comm(message.to)) ++message.to;
+    message.lane = receive.tag.lane;
+    message.step = receive.tag.step;
+    message.bytes.assign(reinterpret_cast<const char*>(data), receive.length);
+    if (message.to != liar && receive.length < (1u << 16)) pack(heard, message);
+  }
+  std::string heard;
+
+ private:
+  World& world_;
+  std::set<const Operation*> open_;
+};
+
+std::string truth_of(const Scheme& scheme) {
+  SparseProgram program(case_of(scheme));
+  SimConfig config;
+  config.ranks = ranks;
+  World world(config);
+  run_honestly(program, world, scheme.honest_calls);
+  Ear ear(world);
+  expect(program.step(world).empty());
+  return ear.heard;
+}
+
+// --- coded indices ------------------------------------------------------------------------------
+
+// Both decoders, with no byte and no element more than they were told of.
+void decode(Bites& bites) {
+  std::uint32_t numbers[3];  // first, span, capacity
+  for (std::uint32_t& number : numbers) {
+    number = bites.byte();
+    for (int i = 0; i < 2; ++i) number = number << 8 | bites.byte();
+  }
+  const std::size_t span = numbers[1] % 300000;
+  const std::size_t capacity = numbers[2] % 70000;
+  const std::string_view text = bites.bytes(~std::size_t{0});
+  const std::vector<char> coded(text.begin(), text.end());
+  std::vector<std::uint32_t> found[2];
+  Decoded decoded[2];
+  for (const int plain : {0, 1}) {
+    found[plain].resize(capacity);
+    found[plain].shrink_to_fit();
+    const DecodeIndicesKernel::Args args{reinterpret_cast<const std::byte*>(coded.data()),
+                                         coded.size(),
+                                         numbers[0],
+                                         span,
+                                         found[plain].data(),
+                                         capacity,
+                                         &decoded[plain]};
+    plain ? kernels::scalar::decode_indices(args) : kernels::decode_indices(args);
+  }
+  expect(decoded[0].valid == decoded[1].valid);
+  if (!decoded[0].valid) return;
+  expect(decoded[0].count == decoded[1].count && decoded[0].bytes == decoded[1].bytes);
+  expect(std::equal(found[0].begin(), found[0].begin() + std::ptrdiff_t(decoded[0].count),
+                    found[1].begin()));
+  for (std::size_t i = 0; i < decoded[0].count; ++i) {
+    expect(found[0][i] >= numbers[0] && found[0][i] - numbers[0] < span);
+    expect(i == 0 || found[0][i] > found[0][i - 1]);
+  }
+}
+
+std::string coded_seed(std::size_t span, std::size_t stride) {
+  std::vector<std::uint32_t> indices;
+  for (std::size_t i = stride / 2; i < span; i += stride + i % 3) {
+    indices.push_back(static_cast<std::uint32_t>(1000 + i));
+  }
+  std::string out(EncodeIndicesKernel::coded_bound(indices.size(), span), '\0');
+  std::size_t written = 0;
+  kernels::encode_indices({indices.data(), indices.size(), 1000, span,
+                           reinterpret_cast<std::byte*>(out.data()), &written});
+  out.resize(written);
+  std::string seed;
+  for (const std::size_t number : {std::size_t{1000}, span, indices.size()}) {
+    for (const int shift : {16, 8, 0}) seed += static_cast<char>(number >> shift & 0xff);
+  }
+  seed.append(out);
+  return seed;
+}
+
+// --- saved states -------------------------------------------------------------------------------
+
+// As saved_state.cpp computes it, so that what is behind it is read.
+void append_checksum(std::string& bytes) {
+  std::uint64_t hash = mix(0x6572706d6f437450, bytes.size());
+  std::size_t at = 0;
+  for (; at + sizeof hash <= bytes.size(); at += sizeof hash) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    hash = mix(hash, word);
+  }
+  for (; at < bytes.size(); ++at) hash = mix(hash, static_cast<unsigned char>(bytes[at]));
+  bytes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// A state that was accepted carries a call.
+void load_and_call(const Scheme& scheme, std::string bytes) {
+  append_checksum(bytes);
+  SparseCase c = case_of(scheme);
+  c.counts.resize(1);
+  HostCompute host;
+  SparseProgram program(c);
+  for (int r = 0; r < ranks; ++r) {
+    const Error error = load(program.compressor(r), host, bytes_of(bytes));
+    if (error) {
+      expect(error.code() == Code::invalid_argument && program.compressor(r).is_new());
+      return;
+    }
+    if (program.compressor(r).check(c.counts[0], DType::f32)) return;  // of another shape
+  }
+  SimConfig config;
+  config.ranks = ranks;
+  World world(config);
+  for (int call = 0; call < 2; ++call) {
+    program.draw(static_cast<std::uint64_t>(call));
+    for (const Error& error :
+         run_ranks(world, [&](Call&one, int r) { return program.start(one, r); })) {
+      expect(!error);
+    }
+  }
+}
+
+std::string saved_seed(const Scheme& scheme) {
+  SparseCase c = case_of(scheme);
+  c.counts.resize(1);
+  SparseProgram program(c);
+  SimConfig config;
+  config.ranks = ranks;
+  World world(config);
+  run_honestly(program, world, 3);
+  std::string bytes(saved_bytes(program.compressor(0)), '\0');
+  save(program.compressor(0), reinterpret_cast<std::byte*>(bytes.data()));
+  bytes.resize(bytes.size() - sizeof(std::uint64_t));
+  return bytes;
+}
+
+enum Kind : std::uint8_t { messages, indices, state, kinds };
+
+std::string input_of(Kind kind, std::size_t scheme, const std::string& rest) {
+  std::string input(2, static_cast<char>(kind));
+  input[1] = static_cast<char>(scheme);
+  input.append(rest);
+  return input;
+}
+
+}  // namespace
+
+// What is read, of which scheme, and the bytes.
+void run(std::span<const std::uint8_t> input) {
+  Bites bites(input);
+  const auto kind = static_cast<Kind>(bites.byte() % kinds);
+  const Scheme& scheme = schemes()[bites.byte() % schemes().size()];
+  if (kind == indices) return decode(bites);
+  if (kind == messages) return hear_lies(scheme, unpack(bites));
+  load_and_call(scheme, std::string(bites.bytes(input.size())));
+}
+
+std::vector<std::string> seeds() {
+  std::vector<std::string> seeds;
+  for (std::size_t i = 0; i < schemes().size(); ++i) {
+    const Scheme& scheme = schemes()[i];
+    seeds.push_back(input_of(messages, i, truth_of(scheme)));
+    if (scheme.counts[0] < 10000) seeds.push_back(input_of(state, i, saved_seed(scheme)));
+  }
+  for (const std::size_t stride : {1, 2, 9, 100, 5000, 400000}) {
+    for (const std::size_t span : {1, 63, 1000, 65536, 70000, 200000}) {
+      seeds.push_back(input_of(indices, 0, coded_seed(span, stride)));
+    }
+  }
+  return seeds;
+}
+
+}  // namespace pith::fuzz
