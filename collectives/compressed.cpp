@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/by_host_cost.hpp"
+#include "collectives/hosts.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/result_writer.hpp"
 #include "core/clock.hpp"
@@ -13,28 +15,24 @@ namespace pith {
 
 namespace {
 
-void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks) {
-  Compressor& compressor = *tensor.compressor;
-  compressor.shape(tensor.count, tensor.type);
-  compressor.begin(call, {tensor.send, tensor.type});
-  compressor.stats.algorithm = name_of(compressor.spec().scheme);
-  for (PairList& list : compressor.received(ranks)) list.begin(compressor.spec().values);
+// Whether hosts have several ranks, and the call tells them apart.
+bool is_by_host(const Call& call, const Spec& spec) {
+  return spec.by_host && call.context().hosts && !call.context().hosts->alone();
 }
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
-  if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
-  const Scheme scheme = args.spec().scheme;
-  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
-  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
-  const Exchange exchange = args.spec().exchange;
-  const bool direct = exchange == Exchange::automatic || exchange == Exchange::direct;
-  return direct ? allreduce_topk(call, args) : allreduce_topk_whole(call, args);
+  return is_by_host(call, args.spec()) ? allreduce_by_host(call, args)
+                                       : run_flat_scheme(call, args);
 }
 
 // All of it on ranks that agree on the arguments.
 bool is_dense(const Call& call, const Spec& spec, std::size_t all) {
   if (spec.scheme == Scheme::none) return true;
+  if (is_by_host(call, spec)) {
+    const Hosts& hosts = *call.context().hosts;
+    return hosts.count() == 1 || (spec.may_bypass && is_faster_dense_by_host(spec, all, hosts));
+  }
   return spec.sparse() && spec.may_bypass && is_faster_dense(spec, all, call.size(), call.views());
 }
 
@@ -60,6 +58,27 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
 
 }  // namespace
 
+void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks) {
+  Compressor& compressor = *tensor.compressor;
+  compressor.shape(tensor.count, tensor.type);
+  compressor.begin(call, {tensor.send, tensor.type});
+  compressor.stats.algorithm = name_of(compressor.spec().scheme);
+  for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
+    list.begin(compressor.spec().values);
+  }
+}
+
+Task<Error> run_flat_scheme(Call& call, SparseCall args) {
+  const Scheme scheme = args.spec().scheme;
+  if (scheme == Scheme::bf16) return allreduce_bf16(call, args);
+  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
+  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
+  if (scheme == Scheme::deft) return allreduce_deft(call, args);
+  const Exchange exchange = args.spec().exchange;
+  const bool direct = exchange == Exchange::automatic || exchange == Exchange::direct;
+  return direct ? allreduce_topk(call, args) : allreduce_topk_whole(call, args);
+}
+
 void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) const {
   CompressorStats& stats = tensor.compressor->stats;
   stats.selected_union = writer.count();
@@ -75,6 +94,7 @@ bool found_nonfinite(const SparseCall& args) {
 }
 
 void deliver_nan(Call& call, const SparseCall& args) {
+  if (args.nan) *args.nan = true;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->return_taken(call.host_compute());
     ResultWriter writer(call, tensor);
@@ -87,17 +107,19 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   const std::uint64_t begun_ns = monotonic_ns();
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) {
-    begin(tensor, call.number(), static_cast<std::size_t>(call.size()));
+    begin_tensor(tensor, call.number(), call.size());
     all += tensor.count;
   }
   Traffic traffic;
   Error refused;
-  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused};
+  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr};
   if (args.spec().sparse()) {
     args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
   }
+  const bool dense = is_dense(call, args.spec(), all);
+  if (args.spec().by_host) settle_slices(call, tensors, dense);
   Error error = call.comm().revoked;
-  if (!error) error = co_await run_scheme(call, args, is_dense(call, args.spec(), all));
+  if (!error) error = co_await run_scheme(call, args, dense);
   for (const CompressedTensor& tensor : tensors) {
     if (error) {
       tensor.compressor->fail(call.host_compute());
@@ -138,7 +160,7 @@ bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views)
 
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {
   for (const CompressedTensor& tensor : tensors) {
-    begin(tensor, number, 1);
+    begin_tensor(tensor, number, 1);
     tensor.compressor->fail(host);
   }
 }
