@@ -25,7 +25,8 @@ struct ByHostShape {
 inline double by_host_cost(const ByHostShape& shape, const LinkCost& inside, bool views) {
   const double others = shape.ranks - 1;
   const double slice = 4 * static_cast<double>(shape.count) / shape.slices;
-  const double giving = 4 * static_cast<double>(shape.count);  // what a rank without a slice sends
+  const bool all_own = shape.ranks == shape.slices;  // else some rank gives every slice
+  const double giving = all_own ? others * slice : 4 * static_cast<double>(shape.count);
   const double wire = views ? 0 : std::max(others * slice, giving) * inside.beta;
   const double told = 8 * shape.pairs * inside.beta;
   return (others > 0 ? 2 * inside.alpha : 0) + wire + others * slice * inside.gamma +

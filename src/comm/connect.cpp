@@ -112,7 +112,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
   set_order(std::move(meeting.order));
-  set_hosts(meeting.hosts);
+  set_hosts(meeting.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,

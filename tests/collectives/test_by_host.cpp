@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "collectives/by_host_cost.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
 
@@ -156,6 +157,84 @@ TEST_CASE("on one host calls are dense", "[sparse][by-host]") {
       CHECK(program.result(0) == sum);
     }
   }
+}
+
+namespace {
+
+// One step of ranks on hosts with fast links inside and slow ones between.
+double seconds_of(const std::string& spec, const std::vector<int>& hosts) {
+  SparseCase c;
+  c.ranks = static_cast<int>(hosts.size());
+  c.hosts = hosts;
+  c.counts = {1 << 18};
+  c.spec = spec;
+  SimConfig config;
+  config.link_of = [hosts](int from, int to) {
+    const auto at = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+    return at(from) == at(to) ? SimLink{1e-6, 1e-11} : SimLink{5e-5, 8e-9};
+  };
+  SparseProgram program(c);
+  const auto world = world_with_hosts(c, config);
+  double seconds = 0;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    program.draw(step);
+    REQUIRE(program.step(*world) == "");
+    seconds = world->elapsed_s();
+  }
+  return seconds;
+}
+
+}  // namespace
+
+TEST_CASE("by host, few bytes leave a host", "[sparse][by-host]") {
+  std::vector<int> hosts;
+  for (int r = 0; r < 16; ++r) hosts.push_back(r / 4);
+  for (const char* spec : {"topk:density=0.05", "exdyna:density=0.05", "deft:density=0.05"}) {
+    const double flat = seconds_of(spec, hosts);
+    const double by = seconds_of(by_host(spec), hosts);
+    WARN(spec << ": " << flat * 1e3 << " ms flat, " << by * 1e3 << " ms by host");
+    CHECK(by < flat);
+  }
+}
+
+TEST_CASE("what hierarchy=host costs", "[by-host]") {
+  constexpr LinkCost inside{1e-6, 1e-10, 2e-10};
+  ByHostShape shape;
+  shape.count = 1000000;
+  shape.pairs = 10000;
+  shape.exchange = 0.5;
+  CHECK(by_host_cost(shape, inside, true) == Approx(0.5));
+  shape.ranks = 4;
+  shape.slices = 4;
+  // Three slices of 1 MB summed, three lists of 20 kB told, two latencies.
+  CHECK(by_host_cost(shape, inside, true) == Approx(0.5 + 2e-6 + 3e6 * 2e-10 + 6e4 * 1e-10));
+  CHECK(by_host_cost(shape, inside, false) ==
+        Approx(0.5 + 2e-6 + 3e6 * 2e-10 + 6e4 * 1e-10 + 3e6 * 1e-10));
+}
+
+TEST_CASE("by host, small vectors are dense and large sparse ones are not", "[by-host]") {
+  const std::vector<int> names = {0, 0, 1, 1, 2, 2};
+  const Hosts hosts{std::span<const int>(names)};
+  const Spec spec = *Spec::parse("exdyna:density=0.001,hierarchy=host");
+  CHECK(is_faster_dense_by_host(spec, 100, hosts));
+  CHECK_FALSE(is_faster_dense_by_host(spec, std::size_t{1} << 24, hosts));
+  const Spec full = *Spec::parse("topk:density=1,hierarchy=host");
+  CHECK(is_faster_dense_by_host(full, std::size_t{1} << 24, hosts));
+}
+
+TEST_CASE("hosts are told apart by who is with whom", "[by-host]") {
+  const auto of = [](std::vector<int> names) { return Hosts(std::span<const int>(names)); };
+  const Hosts hosts = of({7, 7, 3, 7, 3});
+  CHECK(hosts.count() == 2);
+  CHECK(hosts.slices() == 2);
+  CHECK(hosts.host_of(4) == 1);
+  CHECK(hosts.index_of(3) == 2);
+  CHECK(hosts.owner(1, 1) == 4);
+  CHECK_FALSE(hosts.alone());
+  CHECK(of({5, 1, 2}).alone());
+  CHECK(hosts.key() == of({0, 0, 1, 0, 1}).key());
+  CHECK(hosts.key() != of({0, 0, 1, 1, 1}).key());
+  CHECK(of({0, 0}).key() != of({0, 0, 0}).key());
 }
 
 }  // namespace pith::test
