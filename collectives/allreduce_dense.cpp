@@ -10,6 +10,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/dense_result.hpp"
+#include "compress/host_slice.hpp"
 
 namespace pith {
 
@@ -21,10 +22,21 @@ std::size_t elements_of(const SparseCall& args) {
   return all;
 }
 
+// What the rank keeps for its host (hierarchy=host) is delivered, too.
+void add_slice(Call& call, const CompressedTensor& tensor, std::byte* given) {
+  const HostSlice* slice = tensor.compressor->slice();
+  const float* kept = slice ? slice->before() : nullptr;
+  if (!kept) return;
+  std::byte* at = given + slice->begin() * sizeof(float);
+  call.run<ReduceKernel>({at, at, reinterpret_cast<const std::byte*>(kept), slice->count(),
+                          DType::f32, Op::sum, false});
+}
+
 // What this rank gives, in one piece.
 const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::size_t all,
                         Scratch& memory) {
-  if (args.tensors.size() == 1 && !poisoned) {
+  const bool has_slice = args.tensors[0].compressor->slice() != nullptr;
+  if (args.tensors.size() == 1 && !poisoned && !has_slice) {
     return reinterpret_cast<const std::byte*>(args.tensors[0].compressor->accumulator());
   }
   memory = Scratch(call.host_compute(), all * sizeof(float) + 1);
@@ -37,6 +49,7 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
     const auto* from = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
     const std::size_t bytes = tensor.count * sizeof(float);
     if (bytes > 0) call.run<CopyKernel>({at, from, bytes});
+    add_slice(call, tensor, at);
     at += bytes;
   }
   return memory.bytes().data;

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/dense_sum.hpp"
 #include "collectives/election_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/strands.hpp"
@@ -230,26 +230,6 @@ Reduction reduction_of(const Spec& spec) {
   return spec.values == DType::f32 ? spec.reduction : Reduction::direct;
 }
 
-// reduction=ring and tree: by a dense allreduce of the values.
-Task<Error> sum_densely(Call& call, ExclusiveElection& election, std::size_t round, Bytes values) {
-  const SparseCall& args = election.args;
-  CollectiveArgs dense;
-  dense.send = dense.recv = values;
-  dense.count = values.size / sizeof(float);
-  dense.type = DType::f32;
-  dense.tuning.chunk_bytes = args.chunk_bytes;
-  Call part(call, static_cast<std::uint16_t>(dense_lanes * (round + 1)));
-  const bool tree = reduction_of(args.spec()) == Reduction::tree;
-  const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
-  Task<Error> summing = algorithm->run(part, dense);
-  Error error = co_await std::move(summing);
-  const auto others = static_cast<std::uint64_t>(call.size() - 1);
-  const std::uint64_t bytes = 2 * values.size * others / (others + 1);
-  args.traffic->sent += bytes;
-  args.traffic->received += bytes;
-  co_return error;
-}
-
 Task<Error> sum_directly(Call& call, ExclusiveElection& election, std::size_t round, Bytes values) {
   const DType type = election.args.spec().values;
   const std::size_t count = values.size / size_of(type);
@@ -277,8 +257,10 @@ Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t ro
   const std::size_t bytes = gather(call, election, round) * size_of(type);
   const Bytes values = election.sums[round].values.bytes().part(0, bytes);
   const bool directly = reduction_of(election.args.spec()) == Reduction::direct;
-  Task<Error> summing = directly || call.size() == 1 ? sum_directly(call, election, round, values)
-                                                     : sum_densely(call, election, round, values);
+  const auto lanes = static_cast<std::uint16_t>(dense_lanes * (round + 1));
+  Task<Error> summing = directly || call.size() == 1
+                            ? sum_directly(call, election, round, values)
+                            : sum_densely(call, election.args, values, lanes);
   Error error = co_await std::move(summing);
   if (error) co_return error;
   election.nonfinite |= get_flag(values.data + bytes - size_of(type), type);

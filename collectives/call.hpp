@@ -24,6 +24,8 @@
 
 namespace pith {
 
+class Hosts;
+
 // How one rank reaches another. The own rank has no transport.
 struct Route {
   Transport* transport = nullptr;
@@ -42,6 +44,7 @@ struct CallContext {
   int rank = 0;                   // in order
   const RankOrder* order = &order_by_rank;
   int size = 1;
+  const Hosts* hosts = nullptr;  // null: every rank has one of its own
   bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;

@@ -7,6 +7,8 @@
 #include <new>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/by_host_cost.hpp"
+#include "collectives/hosts.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/strands.hpp"
@@ -17,12 +19,9 @@ namespace pith {
 
 namespace {
 
-void begin(const CompressedTensor& tensor, std::uint32_t call, std::size_t ranks) {
-  Compressor& compressor = *tensor.compressor;
-  compressor.shape(tensor.count, tensor.type);
-  compressor.begin(call, {tensor.send, tensor.type});
-  compressor.stats.algorithm = name_of(compressor.spec().scheme);
-  for (PairList& list : compressor.received(ranks)) list.begin(compressor.spec().values);
+// Whether hosts have several ranks, and the call tells them apart.
+bool is_by_host(const Call& call, const Spec& spec) {
+  return spec.by_host && call.context().hosts && !call.context().hosts->alone();
 }
 
 // Sums that are rounded at every hop would lose what no residual keeps.
@@ -36,11 +35,11 @@ Error out_of_memory() {
 }
 
 // Every one of them: where memory runs out for one, the gradients of the others count all the same.
-Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, std::size_t ranks) {
+Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, int ranks) {
   Error error;
   for (const CompressedTensor& tensor : tensors) {
     try {
-      begin(tensor, call, ranks);
+      begin_tensor(tensor, call, ranks);
     } catch (const std::bad_alloc&) {
       error = out_of_memory();
     }
@@ -50,16 +49,17 @@ Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, std::si
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
-  if (args.spec().scheme == Scheme::bf16) return allreduce_bf16(call, args);
-  const Scheme scheme = args.spec().scheme;
-  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
-  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
-  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : allreduce_topk(call, args);
+  return is_by_host(call, args.spec()) ? allreduce_by_host(call, args)
+                                       : run_flat_scheme(call, args);
 }
 
 // All of it on ranks that agree on the arguments.
 bool is_dense(const Call& call, const Spec& spec, std::size_t all) {
   if (spec.scheme == Scheme::none) return true;
+  if (is_by_host(call, spec)) {
+    const Hosts& hosts = *call.context().hosts;
+    return hosts.count() == 1 || (spec.may_bypass && is_faster_dense_by_host(spec, all, hosts));
+  }
   return spec.sparse() && spec.may_bypass && is_faster_dense(spec, all, call.size(), call.views());
 }
 
@@ -82,10 +82,6 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
     stats.exchange_seconds = std::max(total - select, 0.0);
   }
 }
-
-}  // namespace
-
-namespace {
 
 // Of one vector, where lists travel whole: of what a rank elects, or of sums.
 std::size_t longest_list(const Spec& spec, std::size_t count, std::size_t ranks) {
@@ -119,6 +115,25 @@ Error check_lists(std::span<const CompressedTensor> tensors, int ranks) {
                       pairs, elements, most_pairs, most_elements)};
 }
 
+void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks) {
+  Compressor& compressor = *tensor.compressor;
+  compressor.shape(tensor.count, tensor.type);
+  compressor.begin(call, {tensor.send, tensor.type});
+  compressor.stats.algorithm = name_of(compressor.spec().scheme);
+  for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
+    list.begin(compressor.spec().values);
+  }
+}
+
+Task<Error> run_flat_scheme(Call& call, SparseCall args) {
+  const Scheme scheme = args.spec().scheme;
+  if (scheme == Scheme::bf16) return allreduce_bf16(call, args);
+  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
+  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
+  if (scheme == Scheme::deft) return allreduce_deft(call, args);
+  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : allreduce_topk(call, args);
+}
+
 void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) const {
   CompressorStats& stats = tensor.compressor->stats;
   stats.selected_union = writer.count();
@@ -134,6 +149,7 @@ bool found_nonfinite(const SparseCall& args) {
 }
 
 void deliver_nan(Call& call, const SparseCall& args) {
+  if (args.nan) *args.nan = true;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->return_taken(call.host_compute());
     ResultWriter writer(call, tensor);
@@ -145,20 +161,21 @@ void deliver_nan(Call& call, const SparseCall& args) {
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
   if (Error error = check_lists(tensors, call.size())) co_return error;
   const std::uint64_t begun_ns = monotonic_ns();
-  const auto ranks = static_cast<std::size_t>(call.size());
-  Error error = begin_all(tensors, call.number(), ranks);
+  Error error = begin_all(tensors, call.number(), call.size());
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) all += tensor.count;
   Traffic traffic;
   Error refused;
-  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused};
+  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr};
   if (args.spec().sparse()) {
     args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
   }
   if (!error) error = call.comm().revoked;
+  const bool dense = is_dense(call, args.spec(), all);
   Task<Error> running;
   try {
-    if (!error) running = run_scheme(call, args, is_dense(call, args.spec(), all));
+    if (args.spec().by_host) settle_slices(call, tensors, dense);
+    if (!error) running = run_scheme(call, args, dense);
   } catch (const std::bad_alloc&) {
     error = out_of_memory();
   }

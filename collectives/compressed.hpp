@@ -20,6 +20,7 @@ struct SparseOutput {
   std::byte* values = nullptr;  // of the call's type
   std::size_t capacity = 0;
   std::size_t* count = nullptr;
+  PairList* list = nullptr;  // not null: of float32, takes all pairs instead
 };
 
 // One vector of a compressed call. Host memory.
@@ -42,6 +43,8 @@ Error check_lists(std::span<const CompressedTensor> tensors, int ranks);
 // Whether a call of a sparse scheme that may be dense should be. The same on all ranks: all of it
 // is agreed.
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);
+// What a call begins with, for each of its tensors.
+void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks);
 // The call failed before it began: the same for the accumulators.
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
 // The call had ended well when it turned out that ranks were in different ones: the same again.
@@ -66,6 +69,7 @@ struct SparseCall {
   std::size_t parcel = 0;       // elements, see parcels.hpp
   Traffic* traffic = nullptr;
   Error* refused = nullptr;  // by this rank's own output: the call counts all the same
+  bool* nan = nullptr;       // set where NaN is delivered, if not null
 
   const Spec& spec() const { return tensors[0].compressor->spec(); }
   // After a tensor's last piece: its statistics, and what its output has no room for.
@@ -86,5 +90,11 @@ Task<Error> allreduce_bf16(Call& call, SparseCall args);
 // The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
 Task<Error> allreduce_dense(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
+Task<Error> allreduce_deft(Call& call, SparseCall args);
+// The one that the spec names, among all ranks of this call.
+Task<Error> run_flat_scheme(Call& call, SparseCall args);
+// hierarchy=host, where hosts have several ranks. First of all, whatever way the call takes:
+void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense);
+Task<Error> allreduce_by_host(Call& call, SparseCall args);
 
 }  // namespace pith

@@ -19,6 +19,13 @@ void ResultWriter::put(Range range, const SparseList& sums, DType type) {
                               static_cast<std::uint32_t>(range.begin), range.size, sums.indices,
                               sums.values, type, sums.count, divisor_,
                               tensor_.count * size_of(tensor_.type) >= streamed_bytes});
+  } else if (PairList* list = tensor_.sparse.list) {
+    list->reserve(sums.count);
+    const std::size_t at = list->count();
+    std::copy_n(sums.indices, sums.count, list->indices(at));
+    call_.run<ConvertKernel>(
+        {list->values(at), DType::f32, sums.values, type, sums.count, divisor_});
+    list->end_run(sums.count);
   } else if (count_ < tensor_.sparse.capacity) {
     const SparseOutput& out = tensor_.sparse;
     const std::size_t room = std::min(sums.count, out.capacity - count_);
@@ -34,6 +41,7 @@ void ResultWriter::put_nan() {
     call_.run<FillNanKernel>({tensor_.recv, tensor_.type, tensor_.count});
     return;
   }
+  if (tensor_.sparse.list) return;  // whoever keeps lists is told otherwise
   // One pair is enough to be seen, and all that there may be room for.
   const SparseOutput& out = tensor_.sparse;
   count_ = std::min({std::size_t{1}, out.capacity, tensor_.count});
@@ -45,6 +53,7 @@ void ResultWriter::put_nan() {
 Error ResultWriter::finish() {
   if (!tensor_.sparse.count) return {};
   *tensor_.sparse.count = count_;
+  if (tensor_.sparse.list) return {};
   if (count_ <= tensor_.sparse.capacity) return {};
   return {Code::invalid_argument,
           fmt::format("capacity is {}, expected at least {}, which n tells: the first pairs are "

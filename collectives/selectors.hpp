@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <utility>
 
 #include "collectives/compressed.hpp"
 #include "compress/topk_selector.hpp"
@@ -11,8 +12,9 @@ namespace pith {
 // In scratch memory. `streams`: certain elements are taken before the end.
 class Selectors {
  public:
+  // Delegates, so that those that are there are destroyed where one of them throws.
   Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : memory_(call.host_compute(), tensors.size() * sizeof(TopkSelector)) {
+      : Selectors(Scratch(call.host_compute(), tensors.size() * sizeof(TopkSelector))) {
     for (const CompressedTensor& tensor : tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
@@ -29,6 +31,8 @@ class Selectors {
   TopkSelector& operator[](std::size_t i) { return begin()[i]; }
 
  private:
+  explicit Selectors(Scratch memory) : memory_(std::move(memory)) {}
+
   TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
 
   Scratch memory_;

@@ -264,13 +264,21 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *                           election=staleness|variance|variance-lagged, score=compressed|raw,
  *                           reduction=direct|ring|tree
  *   exdyna, micro, deft     every rank elects in a part of its own; density=0.001,
- *                           rule=quantile|intended|released, partition=prefix|neighbour, reduction
+ *                           rule=quantile|intended|released (not deft),
+ *                           partition=prefix|neighbour (exdyna), reduction
  *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
  *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
  * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
- * first. deft and hierarchy=host are names without an implementation: Create refuses them. With
- * bypass=auto the library may make a call dense, the residual included, where that is
+ * first. With bypass=auto the library may make a call dense, the residual included, where that is
  * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
+ * deft elects its k from all tensors of a group together, at least one from each.
+ *
+ * With hierarchy=host the ranks of a host are summed first, and elect as one: rank i of each host
+ * owns slice i of every tensor, of as many slices as the smallest host has ranks, elects k of that
+ * slice and keeps its host's residual of it; residuals are zero elsewhere, but after errors.
+ * Leaders lead their slice, score=raw counts residuals, and an accumulator holds zeros after a
+ * call, while pithCompressorGetResidual knows the residual. Calls on one host are dense whatever
+ * bypass says; where every host has one rank they are flat.
  *
  * A compressor is bound to the communicator of its first call: another one is pithInvalidUsage
  * until pithCompressorReset, or until that one is shrunk, revoked or destroyed. pithCommShrink

@@ -92,11 +92,7 @@ pithResult_t pithCompressorGetResidual(pithCompressor_t compressor, float* out, 
     if (Error error = check_elements(function, state, count)) return error;
     if (Error error = check_memory(function, "out", out, count)) return error;
     if (count == 0) return {};
-    if (state.residual_is_zero()) {
-      std::memset(out, 0, count * sizeof(float));
-    } else {
-      std::memmove(out, state.accumulator(), count * sizeof(float));
-    }
+    state.copy_residual(reinterpret_cast<std::byte*>(out));
     return {};
   });
 }

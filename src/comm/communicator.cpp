@@ -126,6 +126,12 @@ void Communicator::set_order(RankOrder order) {
   context_.order = &order_;
 }
 
+void Communicator::set_hosts(std::span<const std::size_t> names) {
+  const std::vector<std::size_t> placed = order_.arrange(names);
+  hosts_ = Hosts(std::span<const std::size_t>(placed));
+  context_.hosts = &hosts_;
+}
+
 void Communicator::complete(CollectiveArgs& args) const {
   const std::size_t bytes = args.count * size_of(args.type);
   const Extent extent = extent_of(args.collective, size());

@@ -14,6 +14,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
+#include "collectives/hosts.hpp"
 #include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
@@ -144,6 +145,8 @@ class Communicator : private CommWatcher {
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
   // From then on algorithms walk the ranks in this order. Once all routes are known.
   void set_order(RankOrder order);
+  // `names`: by rank, equal where ranks run on one host. After set_order().
+  void set_hosts(std::span<const std::size_t> names);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
   void add_transport(std::unique_ptr<Transport> transport);
@@ -217,6 +220,7 @@ class Communicator : private CommWatcher {
   ForcedAlgorithms forced_{};
   std::vector<Route> routes_;  // in order
   RankOrder order_;
+  Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
   std::atomic<std::uint32_t> next_call_{1};

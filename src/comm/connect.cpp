@@ -112,6 +112,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
   }
   set_order(std::move(meeting.order));
+  set_hosts(meeting.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,
@@ -146,6 +147,7 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
     if (peer != rank()) routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
   }
   set_order(std::move(order));
+  set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(size())));
   crowded_ = oversubscribed(static_cast<std::size_t>(size()));
   engine_->set_oversubscribed(crowded_);
   add_transport(std::move(local));

@@ -186,6 +186,7 @@ Error Meeting::attach() {
     }
   }
   if (!uses_shm) shm.reset();
+  for (std::size_t r = 0; r < ranks_; ++r) host_names.push_back(groups.group_of(r));
   put_in_order(groups);
   count_cores(groups);
   return {};

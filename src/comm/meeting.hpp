@@ -37,6 +37,8 @@ class Meeting {
   bool crowded_here = false;    // more ranks than cores on our host
   bool crowded = false;         // or on any; the same on all
   RankOrder order;              // the same on all
+  // Names of the ranks' hosts, the same on all: those reach each other without leaving theirs.
+  std::vector<std::size_t> host_names;
 
  private:
   // Two ranks choose the same, each by itself: the first transport in order that both have.

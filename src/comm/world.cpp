@@ -61,6 +61,12 @@ void World::set_order(RankOrder order) {
   }
 }
 
+void World::set_hosts(const std::vector<int>& names) {
+  const std::vector<int> placed = order_.arrange(std::span<const int>(names));
+  hosts_ = Hosts(std::span<const int>(placed));
+  for (auto& rank : ranks_) rank->context.hosts = &hosts_;
+}
+
 void World::record(std::size_t most_steps) {
   sim_.scheduler().observer = &trace_;
   for (auto& rank : ranks_) rank->recording.emplace(*rank, size(), most_steps);

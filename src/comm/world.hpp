@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collectives/call.hpp"
+#include "collectives/hosts.hpp"
 #include "kernels/host_compute.hpp"
 #include "transport/sim.hpp"
 #include "transport/sim_compute.hpp"
@@ -40,6 +41,8 @@ class World {
 
   // From the next calls on algorithms walk the ranks in this order. Before record().
   void set_order(RankOrder order);
+  // From the next calls on ranks run on these hosts: by rank, any names. After set_order().
+  void set_hosts(const std::vector<int>& names);
   // From the next calls on every rank records its steps, the newest `most_steps` of them.
   void record(std::size_t most_steps = Recorder::default_steps);
   Recorder& recorder(int rank) { return at(rank).recording->recorder; }
@@ -111,6 +114,7 @@ class World {
   SimWorld sim_;
   HostCompute kernels_;
   RankOrder order_;
+  Hosts hosts_;
   Trace trace_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint32_t calls_ = 0;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "compress/host_slice.hpp"
 #include "core/kernel_args.hpp"
 #include "core/mix.hpp"
 
@@ -16,19 +17,11 @@ namespace pith {
 Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) {
   const Expected<Spec> spec = Spec::parse(text);
   if (!spec) return spec.error();
-  if (spec->scheme == Scheme::deft) {
-    return Error(Code::invalid_argument,
-                 fmt::format("spec \"{}\": deft has no implementation, expected another scheme, "
-                             "such as exdyna or micro",
-                             text));
-  }
-  if (spec->by_host) {
-    return Error(
-        Code::invalid_argument,
-        fmt::format("spec \"{}\": hierarchy=host has no implementation, expected flat", text));
-  }
   return std::make_unique<Compressor>(*spec);
 }
+
+Compressor::Compressor(const Spec& spec) : spec_(spec), spec_digest_(spec.digest()) {}
+Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
   constexpr std::size_t most = std::numeric_limits<std::uint32_t>::max();
@@ -61,10 +54,47 @@ float* Compressor::lend_accumulator(Compute& host) {
 
 double Compressor::residual_squares(Compute& host) const {
   double squares = 0;
+  if (slice_) return slice_->residual_squares(host, spent_ ? nullptr : accumulator(), count_);
   if (spent_) return squares;
   const auto* data = reinterpret_cast<const std::byte*>(accumulator());
   host.run<SquaresKernel>({data, count_, DType::f32, &squares});
   return squares;
+}
+
+void Compressor::copy_residual(std::byte* out) const {
+  const std::size_t bytes = count_ * sizeof(float);
+  if (bytes == 0) return;
+  if (spent_) {
+    std::memset(out, 0, bytes);
+  } else {
+    std::memmove(out, accumulator(), bytes);
+  }
+  if (slice_) slice_->add_residual(out);
+}
+
+void Compressor::exchange_memory(Accumulator& memory, bool& is_zero) {
+  std::swap(accumulator_, memory);
+  std::swap(spent_, is_zero);
+}
+
+HostSlice& Compressor::make_slice(std::size_t begin, std::size_t count) {
+  if (!slice_) slice_ = std::make_unique<HostSlice>(spec_, begin, count);
+  return *slice_;
+}
+
+void Compressor::drop_slice(Compute& host) {
+  if (!slice_) return;
+  if (const float* kept = slice_->residual()) {
+    clear_spent(host);
+    PassResult result;
+    host.run<AccumulateKernel>({.accumulator = accumulator() + slice_->begin(),
+                                .gradient = reinterpret_cast<const std::byte*>(kept),
+                                .type = DType::f32,
+                                .count = slice_->count(),
+                                .fresh = false,
+                                .result = &result});
+  }
+  slice_.reset();
 }
 
 void Compressor::clear_spent(Compute& host) {
@@ -74,6 +104,7 @@ void Compressor::clear_spent(Compute& host) {
 
 void Compressor::forget_delivered() {
   for (Taken& taken : taken_) taken.delivered = false;
+  if (slice_) slice_->forget();
 }
 
 // What the last call took stays, in case that others have not completed it, until this one ends.
@@ -180,6 +211,7 @@ void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
   return_taken(host);
   add_rest(host);
+  if (slice_) slice_->restore();
   spent_ = false;
   if (taken_[0].knows_before) state() = taken_[0].before;
 }
@@ -193,6 +225,7 @@ void Compressor::end(Compute& host) {
   PairList& sent = taken.pairs;
   stats.selected_local = elected != all ? elected : (taken.whole ? count_ : sent.count());
   stats.squares_sent = stats.squares_all;
+  if (slice_) taken.whole ? slice_->end(stats) : slice_->restore();
   if (taken.whole) return deliver_whole(host);
   host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
   spent_ = !spec_.feedback;
@@ -220,9 +253,11 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     }
     state() = taken.before;
   }
+  if (slice_) slice_->return_after(completed);
 }
 
 void Compressor::reset() {
+  slice_.reset();
   accumulator_ = Accumulator();
   delivered_ = Accumulator();
   binding.reset();
@@ -246,6 +281,7 @@ void Compressor::scale(Compute& host, float factor) {
     taken.factor *= factor;
     taken.before.scale(factor);
   }
+  if (slice_) slice_->scale(host, factor);
   if (!shaped_) return;
   std::uint64_t bits = 0;
   std::memcpy(&bits, &factor, sizeof factor);

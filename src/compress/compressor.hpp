@@ -27,10 +27,13 @@ struct Gradient {
   DType type = DType::f32;
 };
 
+class HostSlice;
+
 class Compressor : public SchemeState {
  public:
   static Expected<std::unique_ptr<Compressor>> create(std::string_view text);
-  explicit Compressor(const Spec& spec) : spec_(spec), spec_digest_(spec.digest()) {}
+  explicit Compressor(const Spec& spec);
+  ~Compressor();
 
   const Spec& spec() const { return spec_; }
   std::size_t count() const { return count_; }
@@ -47,6 +50,19 @@ class Compressor : public SchemeState {
   bool residual_is_zero() const { return spent_; }
   // Precondition: shaped.
   double residual_squares(Compute& host) const;
+  // count() float32, at any address.
+  void copy_residual(std::byte* out) const;
+  // This memory becomes the accumulator, and the other way round; likewise whether it counts as
+  // zero.
+  void exchange_memory(Accumulator& memory, bool& is_zero);
+
+  // --- hierarchy=host: what this rank keeps for its host, if anything; see host_slice.hpp ---
+
+  HostSlice* slice() const { return slice_.get(); }
+  HostSlice& make_slice(std::size_t begin, std::size_t count);
+  // What it keeps goes to the accumulator. Between the calls of two communicators, or in a first
+  // call before the passes.
+  void drop_slice(Compute& host);
 
   // --- who uses it ---
 
@@ -159,6 +175,7 @@ class Compressor : public SchemeState {
   Accumulator delivered_;       // what the last whole call delivered
   std::array<Taken, 2> taken_;  // of this call or the last one, and of the one before
   std::vector<PairList> received_;
+  std::unique_ptr<HostSlice> slice_;
 };
 
 }  // namespace pith

@@ -33,9 +33,11 @@ class Writer {
     if (out_ && size > 0) std::memcpy(out_ + size_, data, size);
     size_ += size;
   }
-  void zeros(std::size_t size) {
-    if (out_) std::memset(out_ + size_, 0, size);
+  // To be filled in; null where only bytes are counted.
+  std::byte* room(std::size_t size) {
+    std::byte* at = out_ ? out_ + size_ : nullptr;
     size_ += size;
+    return at;
   }
   template <class T>
   void value(const T& value) {
@@ -211,9 +213,11 @@ bool load_exdyna(SchemeState& state, const Shape& shape, Reader& in) {
   const bool is_shaped = shape.count > 0 && shape.count <= most_elements;
   if (!whole || !in.good() || !is_shaped) return false;
   if (!is_sound(own.partition) || !is_sound(own.threshold)) return false;
-  const auto ranks = static_cast<int>(own.partition.cuts.size()) - 1;
-  state.exdyna.restore(shape.spec, shape.count, ranks, own);
+  // Of the slice that the rank keeps, if it keeps one.
+  const std::size_t count = state.layout.count != 0 ? state.layout.count : shape.count;
+  if (count > shape.count) return false;
   const std::vector<std::uint32_t>& cuts = own.partition.cuts;
+  state.exdyna.restore(shape.spec, count, static_cast<int>(cuts.size()) - 1, own);
   return cuts.front() == 0 && cuts.back() == state.exdyna.partition().blocks();
 }
 
@@ -235,6 +239,7 @@ bool load_succession(SchemeState& state, const Shape&, Reader& in) {
 
 constexpr Section sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
+    {"layout", save_plain<&SchemeState::layout>, load_plain<&SchemeState::layout>},
     {"forecast", save_plain<&SchemeState::forecast>, load_plain<&SchemeState::forecast>},
     {"raw norm", save_plain<&SchemeState::raw_norm>, load_plain<&SchemeState::raw_norm>},
     {"succession", save_succession, load_succession},
@@ -291,12 +296,8 @@ void write(const Compressor& compressor, Writer& out) {
   out.value(static_cast<std::uint64_t>(compressor.count()));
   out.value(compressor.scale());
   write_state(compressor, out);
-  const std::size_t bytes = compressor.count() * sizeof(float);
-  if (compressor.residual_is_zero()) {
-    out.zeros(bytes);
-  } else {
-    out.bytes(compressor.accumulator(), bytes);
-  }
+  std::byte* residual = out.room(compressor.count() * sizeof(float));
+  if (residual) compressor.copy_residual(residual);
 }
 
 Error bad(const std::string& what) {

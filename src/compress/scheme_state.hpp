@@ -10,10 +10,17 @@
 
 namespace pith {
 
+// Of whose vector the state is, under hierarchy=host.
+struct SliceLayout {
+  std::uint64_t hosts = 0;  // which ranks share one, as a hash; 0: no call yet
+  std::uint64_t count = 0;  // elements of this rank's slice; 0: all
+};
+
 // A scheme that remembers more adds its member here, and a line to the sections of
 // saved_state.cpp. Copying it allocates nothing in the steady state.
 struct SchemeState {
   std::uint64_t step = 0;
+  SliceLayout layout;          // before what depends on it
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/call.hpp"
+#include "collectives/hosts.hpp"
 #include "core/engine.hpp"
 #include "kernels/host_compute.hpp"
 #include "transport/local.hpp"
@@ -42,6 +43,8 @@ class RealRank {
   int size() const { return context_.size; }
   // The ranks' next call. Throws where it fails.
   void run(const std::function<Task<Error>(Call&)>& start);
+  // From the next call on; lives as long. A name for each rank, equal on one host.
+  void set_hosts(const Hosts& hosts) { context_.hosts = &hosts; }
   // Waits for all ranks, and drives the engine meanwhile.
   void meet();
   static void must(const std::string& failure, std::string_view what) {

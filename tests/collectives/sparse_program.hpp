@@ -27,6 +27,7 @@ struct SparseCase {
   bool integers = false;  // gradients whose sums are exact in any order
   std::uint64_t seed = 1;
   std::size_t chunk_bytes = std::size_t{64} << 10;
+  std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
 };
 
 // Tests see the scheme itself, unless they ask for the choice.
@@ -62,7 +63,9 @@ class SparseProgram {
   std::vector<float> residual(int rank, std::size_t tensor = 0) {
     const Compressor& compressor = *at(rank).compressors[tensor];
     if (!compressor.shaped()) return std::vector<float>(case_.counts[tensor]);
-    return {compressor.accumulator(), compressor.accumulator() + case_.counts[tensor]};
+    std::vector<float> residual(case_.counts[tensor]);
+    compressor.copy_residual(reinterpret_cast<std::byte*>(residual.data()));
+    return residual;
   }
 
   // What a call that fails must leave: old residual plus gradient.

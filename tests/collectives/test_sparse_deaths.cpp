@@ -159,4 +159,16 @@ TEST_CASE("an end at any step of top-k whose lists travel whole loses no gradien
   }
 }
 
+TEST_CASE("an end at any step of DEFT loses no gradient", "[deft][abort]") {
+  for (const char* rest : {"", ",values=bf16", ",reduction=tree"}) {
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {60, 0, 20};
+      c.spec = fmt::format("deft:density=0.2{}", rest);
+      CHECK(interrupt_everywhere(c, ranks, 1) == "");
+    }
+  }
+}
+
 }  // namespace pith::test

@@ -7,6 +7,7 @@
 #include "core/heap.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
+#include "tests/collectives/host_layouts.hpp"
 #include "tests/collectives/real_ranks.hpp"
 #include "tests/collectives/unknown_program.hpp"
 
@@ -84,6 +85,43 @@ void run_unknown(RealRank& rank, std::unique_ptr<UnknownProgram>& shared) {
   }
 }
 
+// Compressed calls by host, on hosts that are made up: everybody reaches everybody's memory, or
+// nobody's.
+void run_by_host(RealRank& rank, const Hosts& hosts, SparseProgram& program, SliceTwins& twins) {
+  rank.set_hosts(hosts);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    if (rank.rank() == 0) program.draw(step);
+    rank.meet();
+    rank.run([&](Call& call) { return program.start(call, rank.rank()); });
+    rank.meet();
+    if (rank.rank() == 0) rank.must(program.same_everywhere(), "hierarchy=host");
+    if (rank.rank() == 0) rank.must(twins.check(program), "hierarchy=host");
+    rank.meet();
+  }
+}
+
+std::string run_by_host(RealKind kind) {
+  std::string failures;
+  for (const char* spec :
+       {"topk:density=0.05", "ar-topk:density=0.05", "exdyna:density=0.05", "deft:density=0.05"}) {
+    for (const std::size_t count : {std::size_t{700}, std::size_t{300000}}) {
+      SparseCase c;
+      c.ranks = 5;
+      c.hosts = {0, 1, 0, 1, 1};
+      c.counts = {count, 0, 33};
+      if (count == 700) c.counts = {count};
+      c.integers = true;
+      c.spec = fmt::format("{},hierarchy=host", spec);
+      const Hosts hosts{std::span<const int>(c.hosts)};
+      SparseProgram program(c);
+      SliceTwins twins(c);
+      failures += run_real(kind, c.ranks,
+                           [&](RealRank& rank) { run_by_host(rank, hosts, program, twins); });
+    }
+  }
+  return failures;
+}
+
 std::string run_all(RealKind kind, int ranks) {
   Programs shared;
   std::unique_ptr<UnknownProgram> unknown;
@@ -118,6 +156,13 @@ TEST_CASE("every algorithm over ucx", "[transports]") {
     return;
   }
   for (const int ranks : rank_counts) CHECK(run_all(RealKind::ucx, ranks) == "");
+}
+
+TEST_CASE("hierarchy=host over views, copies and messages", "[transports][by-host]") {
+  CHECK(run_by_host(RealKind::local) == "");
+  CHECK(run_by_host(RealKind::shm) == "");
+  CHECK(run_by_host(RealKind::shm_copies) == "");
+  CHECK(run_by_host(RealKind::tcp) == "");
 }
 
 }  // namespace pith::test

@@ -265,12 +265,4 @@ TEST_CASE("every rank visits every partition", "[exdyna]") {
   }
 }
 
-TEST_CASE("DEFT is refused by a clear error", "[exdyna]") {
-  const auto compressor = Compressor::create("deft:density=0.01");
-  REQUIRE_FALSE(compressor);
-  CHECK(compressor.error().code() == Code::invalid_argument);
-  CHECK(std::string(compressor.error().message()).find("deft") != std::string::npos);
-  CHECK(Compressor::create("micro:density=0.01"));
-}
-
 }  // namespace pith::test

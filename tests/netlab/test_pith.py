@@ -31,6 +31,11 @@ class Correctness(unittest.TestCase):
             for collective in COLLECTIVES:
                 ranks.seconds(collective, 100_000, times=2)
 
+    def test_compressed_by_host(self):
+        for placement in ([0, 0, 1, 1], [0, 1, 0, 1, 1], [0, 1]):
+            with Lab(2) as lab, Ranks(lab, placement=placement) as ranks:
+                ranks.seconds("by_host", 400_000, times=2)
+
     def test_a_bad_network(self):
         with Lab(3, delay=0.005, rate=200 * MBIT, offload=False) as lab, Ranks(lab) as ranks:
             lab.set_jitter(0.002)

@@ -117,7 +117,9 @@ TEST_CASE("a small network learns from one gradient element in a hundred", "[tra
   Trainings trainings({{pith::demo::kPixels, 128, pith::demo::kClasses}, 500, {1, 2}});
   const Mean dense = trainings.of("dense");
   REQUIRE(dense.accuracy > 95);
-  for (const std::string& scheme : schemes) {
+  std::vector<std::string> all = schemes;
+  all.emplace_back("deft:");
+  for (const std::string& scheme : all) {
     const std::string spec = sparse(scheme, "0.01");
     CAPTURE(spec);
     const Mean& mean = trainings.of(spec);

@@ -1,0 +1,431 @@
+// DEFT: vectors are cut into pieces, of which each rank elects exactly in some that it alone has in
+// this step; the indices go to all, and all ranks sum their values at all of them. [Yoon, Oh: DEFT,
+// ICPP 2023]
+//
+//   every rank    add the gradient, piece by piece, and note the norms
+//   rank t mod N  packs the pieces into N bins ----> all
+//   rank r        elect the k_i largest of each piece in bin (t + r) mod N
+//                   \ indices to all
+//   others          decode    take    sum > write
+//
+// A piece's k_i is its share of the norm, which each rank finds for itself; see
+// compress/deft_plan.hpp. In a group every tensor is a layer. The skeleton is that of ExDyna, with
+// one round, for nothing is certain before all norms are known.
+//
+// Cost: exdyna_cost.hpp, and ceil(log2 P) alpha for the bins, 4 bytes a piece; every rank reads
+// all of its gradient for the norms, and its own bin twice more.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/common_values.hpp"
+#include "collectives/dense_result.hpp"
+#include "collectives/dense_sum.hpp"
+#include "collectives/list_message.hpp"
+#include "collectives/notes.hpp"
+#include "compress/deft_plan.hpp"
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t index_lane = 0;
+constexpr std::uint16_t sum_lane = 2;  // and the one behind it
+constexpr std::uint16_t bins_lanes = 4;
+constexpr std::uint16_t dense_lanes = 128;
+
+template <class T>
+std::span<T> span_of(const Scratch& memory, std::size_t count) {
+  return {reinterpret_cast<T*>(memory.bytes().data), count};
+}
+
+std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
+
+std::size_t elements_of(const SparseCall& args) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  return all;
+}
+
+// The pieces of one call, and who has which.
+class Plan {
+ public:
+  Plan(Call& call, const SparseCall& args)
+      : call_(call), args_(args), all_(elements_of(args)), size_(count_pieces()) {
+    const std::size_t room = std::max<std::size_t>(size_, 1);
+    pieces_ = Scratch(call.host_compute(), room * sizeof(DeftPiece));
+    bins_ = Scratch(call.host_compute(), room * sizeof(std::uint32_t));
+    lay_out();
+  }
+
+  std::span<DeftPiece> pieces() const { return span_of<DeftPiece>(pieces_, size_); }
+  std::span<std::uint32_t> bins() const { return span_of<std::uint32_t>(bins_, size_); }
+  Compressor& compressor(const DeftPiece& piece) const {
+    return *args_.tensors[piece.tensor].compressor;
+  }
+  std::uint64_t step() const { return args_.tensors[0].compressor->step; }
+  int packer() const {
+    return call_.place_of(static_cast<int>(step() % static_cast<std::uint64_t>(call_.size())));
+  }
+  std::size_t bin_of(std::size_t rank) const {
+    return (static_cast<std::size_t>(step() % ranks_of(call_)) + rank) % ranks_of(call_);
+  }
+  std::size_t owner_of(const DeftPiece& piece) const {
+    const std::size_t n = ranks_of(call_);
+    return (piece.bin + n - static_cast<std::size_t>(step() % n)) % n;
+  }
+  // What a rank has elected of a tensor: one run for each of its pieces, without values.
+  PairList& list(const DeftPiece& piece, std::size_t rank) const {
+    return compressor(piece).received(ranks_of(call_))[rank];
+  }
+  // This rank's own k of each piece, from its norms.
+  void share() {
+    const Scratch order(call_.host_compute(), bins_.bytes().size);
+    share_deft(pieces(), elected_of(args_.spec().density, all_),
+               span_of<std::uint32_t>(order, size_));
+  }
+  // By this rank's norms, for all.
+  void pack() {
+    const Scratch order(call_.host_compute(), bins_.bytes().size);
+    const Scratch loads(call_.host_compute(), ranks_of(call_) * sizeof(double));
+    pack_deft(pieces(), span_of<std::uint32_t>(order, size_),
+              span_of<double>(loads, ranks_of(call_)));
+    for (std::size_t i = 0; i < size_; ++i) bins()[i] = pieces()[i].bin;
+  }
+  // What the packer has told. False: no such bins.
+  bool take_bins() {
+    for (std::size_t i = 0; i < size_; ++i) {
+      const std::uint32_t bin = bins()[i];
+      if (bin != DeftPiece::common && bin >= ranks_of(call_)) return false;
+      pieces()[i].bin = bin;
+    }
+    return true;
+  }
+
+ private:
+  std::size_t count_pieces() const {
+    std::size_t n = 0;
+    for (const CompressedTensor& tensor : args_.tensors) {
+      n += deft_pieces(tensor.count, all_, ranks_of(call_));
+    }
+    return n;
+  }
+  void lay_out() {
+    std::size_t next = 0;
+    for (std::size_t t = 0; t < args_.tensors.size(); ++t) {
+      const std::size_t count = args_.tensors[t].count;
+      const auto parts = static_cast<int>(deft_pieces(count, all_, ranks_of(call_)));
+      for (int i = 0; i < parts; ++i) {
+        const Range range = block(count, parts, i);
+        DeftPiece piece;
+        piece.tensor = t;
+        piece.begin = range.begin;
+        piece.size = range.size;
+        pieces()[next++] = piece;
+      }
+    }
+  }
+
+  Call& call_;
+  const SparseCall& args_;
+  std::size_t all_;
+  std::size_t size_;
+  Scratch pieces_;
+  Scratch bins_;
+};
+
+// --- who elects what ---
+
+Task<Error> add_gradients(Call& call, const Plan& plan) {
+  for (DeftPiece& piece : plan.pieces()) {
+    Compressor& compressor = plan.compressor(piece);
+    const Stopwatch watch(compressor.stats.select_seconds);
+    PassResult result;
+    call.run<AccumulateKernel>(compressor.pass(piece.begin, piece.size, result));
+    compressor.stats.nonfinite += result.nonfinite;
+    compressor.stats.squares_all += result.squares;
+    piece.norm = std::sqrt(result.squares);
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
+Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
+  plan.share();
+  if (call.rank() == plan.packer()) plan.pack();
+  if (call.size() == 1 || plan.pieces().empty()) co_return Error();
+  const std::span<std::uint32_t> bins = plan.bins();
+  CollectiveArgs told;
+  told.send = told.recv = {reinterpret_cast<std::byte*>(bins.data()), bins.size_bytes()};
+  told.count = bins.size();
+  told.type = DType::u32;
+  told.root = plan.packer();
+  Call part(call, bins_lanes);
+  Task<Error> telling = find_algorithm(Collective::broadcast, "binomial")->run(part, told);
+  Error error = co_await std::move(telling);
+  if (error) co_return error;
+  const bool packs = call.rank() == plan.packer();
+  (packs ? args.traffic->sent : args.traffic->received) += bins.size_bytes();
+  if (!plan.take_bins()) {
+    co_return call.fail(Error(Code::internal,
+                              fmt::format("rank {} sent bins that do not exist", plan.packer()),
+                              plan.packer()));
+  }
+  co_return error;
+}
+
+// --- electing ---
+
+// The least magnitude that at least k of a piece's elements have, as far as a histogram tells.
+float floor_of(Call& call, const float* values, const DeftPiece& piece, std::size_t& found) {
+  const Scratch memory(call.host_compute(), sizeof(MagnitudeHistogram));
+  call.run<ZeroKernel>({memory.bytes().data, memory.bytes().size});
+  auto& histogram = *reinterpret_cast<MagnitudeHistogram*>(memory.bytes().data);
+  call.run<HistogramKernel>({values, piece.size, &histogram});
+  std::size_t bin = MagnitudeHistogram::bins;
+  found = 0;
+  while (bin > 0 && found < piece.k) found += histogram.counts[--bin];
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bin) << MagnitudeHistogram::shift);
+}
+
+// The k largest of a piece, exactly: a run of the own list. All stays in the accumulator.
+void elect(Call& call, const Plan& plan, DeftPiece& piece) {
+  Compressor& compressor = plan.compressor(piece);
+  const Stopwatch watch(compressor.stats.select_seconds);
+  float* accumulator = compressor.accumulator();
+  std::size_t found = 0;
+  const float floor = floor_of(call, accumulator + piece.begin, piece, found);
+  const Scratch index_memory(call.compute(), std::max<std::size_t>(found, 1) * 4);
+  const Scratch value_memory(call.compute(), std::max<std::size_t>(found, 1) * 4);
+  const std::span<std::uint32_t> indices = span_of<std::uint32_t>(index_memory, found);
+  const std::span<float> values = span_of<float>(value_memory, found);
+  PassResult result;
+  call.run<SelectKernel>(
+      {{accumulator + piece.begin, nullptr, DType::f32, piece.size, false, &result},
+       floor,
+       static_cast<std::uint32_t>(piece.begin),
+       indices.data(),
+       values.data(),
+       found});
+  const std::size_t selected = std::min(result.selected, found);
+  const std::size_t k = std::min(piece.k, selected);
+  float smallest = 0;
+  double squares = 0;
+  if (k > 0) {
+    call.run<KeepLargestKernel>(
+        {indices.data(), values.data(), selected, k, accumulator, &smallest, &squares});
+  }
+  call.run<ReturnKernel>({accumulator, indices.data(), value_memory.bytes().data, k, DType::f32});
+  float& threshold = compressor.stats.threshold;
+  threshold = compressor.elected == Compressor::all ? smallest : std::min(threshold, smallest);
+  compressor.elected = k + (compressor.elected == Compressor::all ? 0 : compressor.elected);
+  PairList& list = plan.list(piece, static_cast<std::size_t>(call.rank()));
+  list.reserve(k);
+  std::copy_n(indices.data(), k, list.indices(list.count()));
+  piece.run = list.runs();
+  list.end_run(k);
+}
+
+void elect_own(Call& call, const SparseCall& args, const Plan& plan) {
+  for (DeftPiece& piece : plan.pieces()) {
+    if (piece.bin == plan.bin_of(static_cast<std::size_t>(call.rank()))) elect(call, plan, piece);
+  }
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.compressor->elected == Compressor::all) tensor.compressor->elected = 0;
+  }
+}
+
+// --- sharing indices ---
+
+std::size_t index_bytes(const Plan& plan, std::size_t rank) {
+  std::size_t bytes = 0;
+  for (const DeftPiece& piece : plan.pieces()) {
+    if (piece.bin != plan.bin_of(rank)) continue;
+    bytes += EncodeIndicesKernel::coded_bound(piece.size, piece.size);
+  }
+  return bytes;
+}
+
+ListMessage write_indices(Call& call, const SparseCall& args, const Plan& plan) {
+  const auto rank = static_cast<std::size_t>(call.rank());
+  ListMessage message;
+  message.head = Scratch(call.compute(), std::max<std::size_t>(index_bytes(plan, rank), 1));
+  for (const DeftPiece& piece : plan.pieces()) {
+    if (piece.bin != plan.bin_of(rank)) continue;
+    const SparseList list = plan.list(piece, rank).run(piece.run);
+    std::size_t written = 0;
+    call.run<EncodeIndicesKernel>({list.indices, list.count,
+                                   static_cast<std::uint32_t>(piece.begin), piece.size,
+                                   message.head.bytes().data + message.head_bytes, &written});
+    message.head_bytes += written;
+  }
+  args.traffic->sent += static_cast<std::uint64_t>(call.size() - 1) * message.head_bytes;
+  return message;
+}
+
+// False: they cannot be read.
+bool read_indices(Call& call, const Plan& plan, std::size_t rank, ConstBytes coded) {
+  for (DeftPiece& piece : plan.pieces()) {
+    if (piece.bin != plan.bin_of(rank)) continue;
+    PairList& list = plan.list(piece, rank);
+    list.reserve(piece.size);
+    Decoded decoded;
+    call.run<DecodeIndicesKernel>({coded.data, coded.size, static_cast<std::uint32_t>(piece.begin),
+                                   piece.size, list.indices(list.count()), piece.size, &decoded});
+    if (!decoded.valid) return false;
+    piece.run = list.runs();
+    list.end_run(decoded.count);
+    coded = {coded.data + decoded.bytes, coded.size - decoded.bytes};
+  }
+  return coded.size == 0;
+}
+
+Task<Error> receive_all(Call& call, const SparseCall& args, const Plan& plan) {
+  for (int d = 1; d < call.size(); ++d) {
+    const int from = wrap(call.rank() - d, call.size());
+    const auto rank = static_cast<std::size_t>(from);
+    const Scratch memory(call.host_compute(), std::max<std::size_t>(index_bytes(plan, rank), 1));
+    const Expected<std::size_t> came = co_await call.recv_some(from, index_lane, 0, memory.bytes());
+    if (!came) co_return came.error();
+    args.traffic->received += *came;
+    if (!read_indices(call, plan, rank, {memory.bytes().data, *came})) {
+      co_return call.fail(Error(
+          Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+    }
+  }
+  co_return Error();
+}
+
+Task<Error> share_indices(Call& call, const SparseCall& args, const Plan& plan) {
+  const ListMessage message = write_indices(call, args, plan);
+  std::array<Task<Error>, 2> strands{send_lists_to_all(call, {0, index_lane, 0}, message),
+                                     receive_all(call, args, plan)};
+  co_return co_await when_all(strands);
+}
+
+// --- summing ---
+
+// How many of a piece move.
+std::size_t moved(const Plan& plan, const DeftPiece& piece) {
+  if (piece.bin == DeftPiece::common) return piece.size;
+  return plan.list(piece, plan.owner_of(piece)).run(piece.run).count;
+}
+
+std::size_t all_moved(const Plan& plan) {
+  std::size_t all = 0;
+  for (const DeftPiece& piece : plan.pieces()) all += moved(plan, piece);
+  return all;
+}
+
+// This rank's values at everybody's indices, in order: one run a tensor.
+void take(Call& call, const SparseCall& args, const Plan& plan, CommonValues& values) {
+  auto piece = plan.pieces().begin();
+  for (std::size_t t = 0; t < args.tensors.size(); ++t) {
+    if (args.tensors[t].count == 0) continue;
+    Compressor& compressor = *args.tensors[t].compressor;
+    PairList& taken = compressor.taken();
+    const auto first = piece;
+    std::size_t room = 0;
+    for (; piece != plan.pieces().end() && piece->tensor == t; ++piece) room += moved(plan, *piece);
+    taken.reserve(room);
+    std::uint32_t* out = taken.indices();
+    for (auto one = first; one != piece; ++one) {
+      const std::size_t n = moved(plan, *one);
+      if (one->bin == DeftPiece::common) {
+        std::iota(out, out + n, static_cast<std::uint32_t>(one->begin));
+      } else {
+        std::copy_n(plan.list(*one, plan.owner_of(*one)).run(one->run).indices, n, out);
+      }
+      out += n;
+    }
+    double squares = 0;
+    call.run<TakeKernel>(
+        {compressor.accumulator(), taken.indices(), room, taken.values(), taken.type(), &squares});
+    taken.end_run(room);
+    values.append(taken.run(0));
+  }
+}
+
+Task<Error> sum_taken(Call& call, const SparseCall& args, CommonValues& values) {
+  if (args.spec().values == DType::f32 && args.spec().reduction != Reduction::direct) {
+    if (call.size() == 1) co_return Error();
+    Task<Error> summing = sum_densely(call, args, values.values(), dense_lanes);
+    co_return co_await std::move(summing);
+  }
+  ValuePart part;
+  ValueSum sum = values.sum_of(0, values.count(), part);
+  sum.lane = sum_lane;
+  Task<Error> summing = sum_values(call, sum, *args.traffic);
+  co_return co_await std::move(summing);
+}
+
+// --- the end ---
+
+// N times the most that a rank has elected, of all that ranks have elected.
+double imbalance_of(const Call& call, const Plan& plan) {
+  std::size_t all = 0;
+  std::size_t most = 0;
+  for (std::size_t rank = 0; rank < ranks_of(call); ++rank) {
+    std::size_t own = 0;
+    for (const DeftPiece& piece : plan.pieces()) {
+      if (piece.bin == plan.bin_of(rank)) own += moved(plan, piece);
+    }
+    all += own;
+    most = std::max(most, own);
+  }
+  return all == 0 ? 1 : double(most * ranks_of(call)) / double(all);
+}
+
+void tell(const Call& call, const SparseCall& args, const Plan& plan) {
+  constexpr std::array<std::string_view, 3> names = {"deft_direct", "deft_ring", "deft_tree"};
+  const bool directly = args.spec().values != DType::f32;
+  const auto way = static_cast<std::size_t>(directly ? Reduction::direct : args.spec().reduction);
+  const double imbalance = imbalance_of(call, plan);
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->stats.algorithm = names[way];
+    tensor.compressor->stats.imbalance = imbalance;
+  }
+}
+
+}  // namespace
+
+Task<Error> allreduce_deft(Call& call, SparseCall args) {
+  args.parcel = ~std::size_t{0};  // everything is one
+  Plan plan(call, args);
+  Task<Error> adding = add_gradients(call, plan);
+  Error error = co_await std::move(adding);
+  if (error) co_return error;
+  Task<Error> agreeing = agree_on_bins(call, args, plan);
+  error = co_await std::move(agreeing);
+  if (error) co_return error;
+  elect_own(call, args, plan);
+  Task<Error> sharing = share_indices(call, args, plan);
+  error = co_await std::move(sharing);
+  if (error) co_return error;
+
+  const Notes notes(args.spec().values, call.size(), false);
+  std::array<float, 1> note{};
+  CommonValues values(call, args, all_moved(plan), notes.count());
+  take(call, args, plan, values);
+  notes.write(note, call.rank(), found_nonfinite(args), 0);
+  values.append_notes(note);
+  Task<Error> summing = sum_taken(call, args, values);
+  error = co_await std::move(summing);
+  if (error) co_return error;
+  values.read_notes(note);
+  tell(call, args, plan);
+  if (Notes::nonfinite(note) && !args.spec().drops_nonfinite) {
+    deliver_nan(call, args);
+  } else {
+    values.write_results();
+  }
+  co_return error;
+}
+
+}  // namespace pith

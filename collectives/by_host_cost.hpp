@@ -1,0 +1,39 @@
+// What hierarchy=host costs on ideal full-duplex links, beside the reading of gradients, and when
+// a call is better dense.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/hosts.hpp"
+#include "compress/spec.hpp"
+
+namespace pith {
+
+struct ByHostShape {
+  int ranks = 1;  // of the largest host
+  int slices = 1;
+  std::size_t count = 0;
+  double pairs = 0;     // of the result, all slices'
+  double exchange = 0;  // seconds of the scheme between hosts on one slice
+};
+
+// Seconds: every owner gets its slice of the other ranks of its host, by messages, and sums it; the
+// scheme; every owner tells its pairs to the others of its host. Over views the first costs gamma
+// alone. The largest host sets the pace.
+inline double by_host_cost(const ByHostShape& shape, const LinkCost& inside, bool views) {
+  const double others = shape.ranks - 1;
+  const double slice = 4 * static_cast<double>(shape.count) / shape.slices;
+  const bool all_own = shape.ranks == shape.slices;  // else some rank gives every slice
+  const double giving = all_own ? others * slice : 4 * static_cast<double>(shape.count);
+  const double wire = views ? 0 : std::max(others * slice, giving) * inside.beta;
+  const double told = 8 * shape.pairs * inside.beta;
+  return (others > 0 ? 2 * inside.alpha : 0) + wire + others * slice * inside.gamma +
+         others * told / shape.slices + shape.exchange;
+}
+
+// All of it is agreed. Hosts are joined by wires.
+bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts);
+
+}  // namespace pith

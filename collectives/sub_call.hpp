@@ -1,0 +1,40 @@
+// A call of some of a call's ranks, for algorithms that know nothing of the others. Its messages
+// have the names of the whole call's: two ranks must not meet under one lane in both.
+#pragma once
+
+#include "collectives/call.hpp"
+
+namespace pith {
+
+class SubCall {
+ public:
+  // member(i): the rank of the whole call that is rank i here, of `size` ranks. `views`: whether
+  // any two of them reach each other's memory. Lives shorter than the whole call.
+  template <class Member>
+  SubCall(const Call& whole, int size, bool views, Member member)
+      : routes_(whole.host_compute(), static_cast<std::size_t>(size) * sizeof(Route)),
+        context_(whole.context()),
+        call_(context_, whole.number(), whole.digest()) {
+    auto* routes = reinterpret_cast<Route*>(routes_.bytes().data);
+    for (int i = 0; i < size; ++i) {
+      routes[i] = whole.route(member(i));
+      if (member(i) == whole.rank()) context_.rank = i;
+    }
+    context_.routes = {routes, static_cast<std::size_t>(size)};
+    context_.order = &order_by_rank;
+    context_.hosts = nullptr;
+    context_.size = size;
+    context_.views = views;
+  }
+  SubCall(const SubCall&) = delete;
+  SubCall& operator=(const SubCall&) = delete;
+
+  Call& call() { return call_; }
+
+ private:
+  Scratch routes_;
+  CallContext context_;
+  Call call_;
+};
+
+}  // namespace pith

@@ -1,0 +1,404 @@
+// hierarchy=host in every mode of a call: other types, pairs, gradients added in place, numbers
+// that are not finite, saved states, other hosts, ranks that die; nothing is lost.
+#include <algorithm>
+#include <limits>
+
+#include "compress/saved_state.hpp"
+#include "tests/catch.hpp"
+#include "tests/collectives/host_layouts.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr const char* schemes[] = {
+    "topk:density=0.2",    "topk:density=0.2,exchange=split",
+    "ar-topk:density=0.2", "ar-topk:density=0.2,election=variance",
+    "exdyna:density=0.2",  "micro:density=0.2,rule=released",
+    "deft:density=0.2",
+};
+
+SparseCase case_on(std::vector<int> hosts, const std::string& spec) {
+  SparseCase c;
+  c.ranks = static_cast<int>(hosts.size());
+  c.hosts = std::move(hosts);
+  c.spec = spec + ",hierarchy=host";
+  return c;
+}
+
+std::vector<float> sum_of(const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<float> sum(a);
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
+  return sum;
+}
+
+// What each rank holds of each tensor: old residual plus the gradient, if `with_gradient`.
+std::vector<std::vector<float>> holdings(SparseProgram& program, bool with_gradient) {
+  const SparseCase& c = program.sparse_case();
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      const std::vector<float> residual = program.residual(r, t);
+      all.push_back(with_gradient ? sum_of(residual, program.gradient(r, t)) : residual);
+    }
+  }
+  return all;
+}
+
+struct Interruption {
+  std::uint64_t step = 0;  // of the simulation, in the call after `calls_before`
+  bool death = false;      // else an abort
+  int victim = 0;
+};
+
+// Ranks that ended well learn afterwards that others did not: all that survive then hold what they
+// had, to the bit. False where the call ended before the interruption.
+bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
+               std::string& failure) {
+  SparseProgram program(c);
+  const auto world = world_with_hosts(c);
+  for (int call = 0; call < calls_before; ++call) {
+    program.draw(static_cast<std::uint64_t>(call));
+    failure = program.step(*world);
+    if (!failure.empty()) return false;
+  }
+  program.draw(static_cast<std::uint64_t>(calls_before));
+  const std::vector<std::vector<float>> all = holdings(program, true);
+  world->new_calls();
+  std::vector<Task<Error>> tasks;
+  for (int r = 0; r < c.ranks; ++r) tasks.push_back(program.start(world->call(r), r));
+  world->start(std::move(tasks));
+  std::uint64_t done = 0;
+  while (done < where.step && world->sim().step()) ++done;
+  const bool reached = done == where.step;
+  if (where.death) {
+    world->sim().kill(where.victim, 0);
+  } else {
+    world->revoke(where.victim, Error(Code::remote, "an abort", where.victim));
+  }
+  const std::vector<Error> errors = world->finish();
+  for (int r = 0; r < c.ranks && failure.empty(); ++r) {
+    const Error& error = errors[static_cast<std::size_t>(r)];
+    if (!world->ended(r)) failure = fmt::format("rank {} never ends", r);
+    if (error.code() == Code::internal) failure = error.message();
+    if (where.death && r == where.victim) continue;
+    for (std::size_t t = 0; t < c.counts.size() && failure.empty(); ++t) {
+      Compressor& compressor = program.compressor(r, t);
+      compressor.return_after(world->compute(r), static_cast<std::uint32_t>(calls_before));
+      if (program.residual(r, t) != all[static_cast<std::size_t>(r) * c.counts.size() + t]) {
+        failure = fmt::format("rank {}: gradients are lost in tensor {}", r, t);
+      }
+      if (compressor.step != static_cast<std::uint64_t>(calls_before)) failure = "another step";
+    }
+  }
+  failure += world->leaks();
+  return reached;
+}
+
+std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride) {
+  std::string failure;
+  for (const bool death : {false, true}) {
+    bool reached = true;
+    for (std::uint64_t step = 0; reached; step += stride) {
+      const Interruption where{step, death, static_cast<int>(step / stride) % c.ranks};
+      reached = interrupt(c, calls_before, where, failure);
+      if (failure.empty()) continue;
+      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",
+                         where.victim, step, failure);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("an end at any step by host loses no gradient", "[sparse][by-host][abort]") {
+  for (const char* scheme : schemes) {
+    SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
+    c.counts = {60, 0, 20};
+    CHECK(interrupt_everywhere(c, 2, 3) == "");
+    c.spec += ",values=bf16";
+    CHECK(interrupt_everywhere(c, 1, 7) == "");
+  }
+  SparseCase c = case_on({0, 0, 1, 1}, schemes[0]);
+  c.counts = {60};
+  CHECK(interrupt_everywhere(c, 2, 1) == "");
+}
+
+// The failed call and the one before, which others had not completed.
+TEST_CASE("two calls by host are undone exactly", "[sparse][by-host][abort]") {
+  for (const char* scheme : schemes) {
+    const SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
+    SparseProgram program(c);
+    const auto world = world_with_hosts(c);
+    program.draw(0);
+    REQUIRE(program.step(*world) == "");
+    program.draw(1);
+    const std::vector<std::vector<float>> before = holdings(program, true);
+    REQUIRE(program.step(*world) == "");
+    program.draw(2);
+    for (int r = 0; r < c.ranks; ++r) {
+      world->revoke(r, Error(Code::remote, "an abort"));
+    }
+    run_ranks(*world, [&](Call& call, int r) { return program.start(call, r); });
+    for (int r = 0; r < c.ranks; ++r) {
+      program.compressor(r).return_after(world->compute(r), 1);
+      const auto at = static_cast<std::size_t>(r);
+      const std::vector<float> expected = sum_of(before[at], program.gradient(r));
+      const std::vector<float> found = program.residual(r);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        REQUIRE(std::fabs(found[i] - expected[i]) <= 1e-6f);  // added up in another order
+      }
+      CHECK(program.compressor(r).step == 1);
+    }
+  }
+}
+
+namespace {
+
+// Gradients given = results delivered + residuals, whatever the form of the call.
+struct Form {
+  DType type = DType::f32;
+  bool pairs = false;
+  bool in_place = false;
+};
+
+class FormProgram {
+ public:
+  FormProgram(const SparseCase& c, Form form) : program(c), form_(form) {
+    const auto ranks = static_cast<std::size_t>(c.ranks);
+    tensors_.resize(ranks);
+    narrow_.resize(ranks);
+    indices_.assign(ranks, std::vector<std::uint64_t>(c.counts[0]));
+    pairs_.assign(ranks, 0);
+    results.assign(ranks, std::vector<float>(c.counts[0]));
+    raw_.assign(ranks, std::vector<std::byte>(c.counts[0] * 4));
+  }
+
+  std::string step(World& world) {
+    for (const Error& error :
+         run_ranks(world, [this](Call&call, int r) { return start(call, r); })) {
+      if (error) return error.message();
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) read(r);
+    for (std::size_t r = 1; r < results.size(); ++r) {
+      if (results[r] != results[0]) return fmt::format("rank {} differs", r);
+    }
+    return {};
+  }
+
+  SparseProgram program;
+  std::vector<std::vector<float>> results;
+
+ private:
+  std::size_t count() const { return results[0].size(); }
+
+  Task<Error> start(Call& call, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    Compressor& compressor = program.compressor(rank);
+    std::vector<float>& gradient = program.gradient(rank);
+    CompressedTensor& tensor = tensors_[r].emplace_back();
+    tensor.compressor = &compressor;
+    tensor.count = count();
+    tensor.type = form_.type;
+    tensor.recv = raw_[r].data();
+    tensor.send = reinterpret_cast<const std::byte*>(gradient.data());
+    HostCompute host;
+    if (form_.type != DType::f32) {
+      narrow_[r].resize(2 * count());
+      host.run<ConvertKernel>({narrow_[r].data(), form_.type, tensor.send, DType::f32, count(), 1});
+      host.run<ConvertKernel>({reinterpret_cast<std::byte*>(gradient.data()), DType::f32,
+                               narrow_[r].data(), form_.type, count(), 1});
+      tensor.send = narrow_[r].data();
+    }
+    if (form_.pairs) {
+      tensor.sparse = {indices_[r].data(), raw_[r].data(), count(), &pairs_[r], nullptr};
+    }
+    if (form_.in_place) {
+      compressor.shape(count(), DType::f32);
+      float* accumulator = compressor.lend_accumulator(host);
+      for (std::size_t i = 0; i < count(); ++i) accumulator[i] += gradient[i];
+      tensor.send = reinterpret_cast<const std::byte*>(accumulator);
+    }
+    return allreduce_compressed(call, std::span(&tensor, 1), {});
+  }
+
+  void read(std::size_t r) {
+    tensors_[r].clear();
+    const std::size_t n = form_.pairs ? pairs_[r] : count();
+    std::vector<float> values(n);
+    HostCompute host;
+    if (n > 0) {
+      host.run<ConvertKernel>({reinterpret_cast<std::byte*>(values.data()), DType::f32,
+                               raw_[r].data(), form_.type, n, 1});
+    }
+    if (!form_.pairs) return void(results[r] = values);
+    std::fill(results[r].begin(), results[r].end(), 0.0f);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i > 0) REQUIRE(indices_[r][i] > indices_[r][i - 1]);
+      results[r][indices_[r][i]] = values[i];
+    }
+  }
+
+  Form form_;
+  std::vector<std::vector<CompressedTensor>> tensors_;
+  std::vector<std::vector<std::byte>> narrow_;
+  std::vector<std::vector<std::uint64_t>> indices_;
+  std::vector<std::size_t> pairs_;
+  std::vector<std::vector<std::byte>> raw_;
+};
+
+std::string conserve(const SparseCase& c, Form form, int steps, double tolerance) {
+  FormProgram forms(c, form);
+  const auto world = world_with_hosts(c);
+  std::vector<double> balance(c.counts[0]);
+  for (int step = 0; step < steps; ++step) {
+    forms.program.draw(static_cast<std::uint64_t>(step));
+    if (std::string failure = forms.step(*world); !failure.empty()) return failure;
+    for (std::size_t i = 0; i < balance.size(); ++i) {
+      for (int r = 0; r < c.ranks; ++r) balance[i] += double(forms.program.gradient(r)[i]);
+      balance[i] -= double(forms.results[0][i]);
+    }
+    std::vector<double> left(balance);
+    for (int r = 0; r < c.ranks; ++r) {
+      const std::vector<float> residual = forms.program.residual(r);
+      for (std::size_t i = 0; i < left.size(); ++i) left[i] -= double(residual[i]);
+    }
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (std::fabs(left[i]) > tolerance) {
+        return fmt::format("{}, step {}, element {}: {} is lost", describe(c), step, i, left[i]);
+      }
+    }
+  }
+  return world->leaks();
+}
+
+}  // namespace
+
+TEST_CASE("any form of a call by host", "[sparse][by-host]") {
+  for (const char* scheme : schemes) {
+    const SparseCase c = case_on({0, 1, 1, 0, 1, 2, 2}, scheme);
+    CHECK(conserve(c, {}, 4, 1e-5) == "");
+    CHECK(conserve(c, {.pairs = true}, 4, 1e-5) == "");
+    CHECK(conserve(c, {.in_place = true}, 4, 1e-5) == "");
+    CHECK(conserve(c, {.type = DType::bf16}, 4, 4e-2) == "");
+    CHECK(conserve(c, {.type = DType::f16, .pairs = true}, 4, 4e-3) == "");
+  }
+}
+
+TEST_CASE("numbers that are not finite, by host", "[sparse][by-host]") {
+  for (const char* scheme : schemes) {
+    for (const bool drops : {false, true}) {
+      SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
+      if (drops) c.spec += ",nonfinite=drop";
+      for (const int where : {0, 700}) {
+        for (const int rank : {0, 1, 4}) {
+          SparseProgram program(c);
+          const auto world = world_with_hosts(c);
+          for (std::uint64_t step = 0; step < 3; ++step) {
+            program.draw(step);
+            const std::vector<std::vector<float>> before = holdings(program, false);
+            const auto at = static_cast<std::size_t>(where);
+            if (step == 1) program.gradient(rank)[at] = std::numeric_limits<float>::infinity();
+            REQUIRE(program.step(*world) == "");
+            const auto is_nan = [](float x) { return x != x; };
+            const bool all = std::ranges::all_of(program.result(3), is_nan);
+            REQUIRE(all == (step == 1 && !drops));
+            REQUIRE(std::ranges::any_of(program.result(3), is_nan) == all);
+            REQUIRE(program.compressor(2).step == step + 1);
+            if (!all) continue;
+            for (int r = 0; r < c.ranks; ++r) {
+              std::vector<float> expected = program.gradient(r);
+              if (r == rank) expected[at] = 0;
+              expected = sum_of(before[static_cast<std::size_t>(r)], expected);
+              REQUIRE(program.residual(r) == expected);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a saved state by host goes on with the same bits", "[sparse][by-host]") {
+  for (const char* scheme : schemes) {
+    const SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
+    SparseProgram first(c);
+    const auto world = world_with_hosts(c);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      first.draw(step);
+      REQUIRE(first.step(*world) == "");
+    }
+    SparseProgram second(c);
+    const auto other = world_with_hosts(c);
+    for (int r = 0; r < c.ranks; ++r) {
+      std::vector<std::byte> bytes(saved_bytes(first.compressor(r)));
+      save(first.compressor(r), bytes.data());
+      REQUIRE_FALSE(load(second.compressor(r), other->compute(r), bytes));
+      CHECK(second.residual(r) == first.residual(r));
+    }
+    for (std::uint64_t step = 3; step < 6; ++step) {
+      first.draw(step);
+      second.draw(step);
+      REQUIRE(first.step(*world) == "");
+      REQUIRE(second.step(*other) == "");
+      CHECK(first.result(0) == second.result(0));
+      for (int r = 0; r < c.ranks; ++r) CHECK(first.residual(r) == second.residual(r));
+    }
+  }
+}
+
+// As after a shrink, or in another job.
+TEST_CASE("other hosts than before", "[sparse][by-host]") {
+  const std::vector<std::vector<int>> layouts = {{0, 0, 1, 1, 1}, {0, 0, 0, 1, 1}, {0, 1, 2, 3, 4},
+                                                 {0, 1, 0, 1, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 1, 2},
+                                                 {0, 0, 1, 1, 1}};
+  for (const char* scheme : schemes) {
+    SparseCase c = case_on(layouts[0], scheme);
+    c.counts = {300, 2};
+    SparseProgram program(c);
+    const auto world = world_with_hosts(c);
+    std::vector<std::vector<double>> balance{std::vector<double>(300), std::vector<double>(2)};
+    std::uint64_t step = 0;
+    for (const std::vector<int>& hosts : layouts) {
+      world->set_hosts(hosts);
+      for (int r = 0; r < c.ranks; ++r) {
+        for (std::size_t t = 0; t < 2; ++t) program.compressor(r, t).forget_delivered();
+      }
+      for (int i = 0; i < 2; ++i, ++step) {
+        program.draw(step);
+        REQUIRE(program.step(*world) == "");
+        for (std::size_t t = 0; t < 2; ++t) {
+          for (std::size_t e = 0; e < c.counts[t]; ++e) {
+            double left = balance[t][e];
+            for (int r = 0; r < c.ranks; ++r) left += double(program.gradient(r, t)[e]);
+            left -= double(program.result(0, t)[e]);
+            balance[t][e] = left;
+            for (int r = 0; r < c.ranks; ++r) left -= double(program.residual(r, t)[e]);
+            REQUIRE(std::fabs(left) < 1e-5);
+          }
+        }
+      }
+    }
+    CHECK(world->leaks() == "");
+  }
+}
+
+TEST_CASE("scaled residuals by host", "[sparse][by-host]") {
+  const SparseCase c = case_on({0, 0, 1, 1}, "topk:density=0.01");
+  SparseProgram program(c);
+  const auto world = world_with_hosts(c);
+  program.draw(0);
+  REQUIRE(program.step(*world) == "");
+  for (int r = 0; r < c.ranks; ++r) {
+    std::vector<float> expected = program.residual(r);
+    for (float& value : expected) value *= 4;
+    program.compressor(r).scale(world->compute(r), 4);
+    CHECK(program.residual(r) == expected);
+    double squares = 0;
+    for (const float value : expected) squares += double(value) * double(value);
+    CHECK(program.compressor(r).residual_squares(world->compute(r)) == Approx(squares));
+  }
+}
+
+}  // namespace pith::test
