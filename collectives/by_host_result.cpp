@@ -190,7 +190,7 @@ void deliver(ByHost& by) {
     }
     by.args.conclude(tensor, writer);
     tensor.compressor->take_all();
-    if (!by.own) tensor.compressor->elected = 0;
+    if (!tensor.compressor->slice()) tensor.compressor->elected = 0;
   }
 }
 
