@@ -23,15 +23,14 @@ void PointerCycle::remember(const Call& call) {
   if (history_.size() > most_calls) history_.pop_front();
 }
 
-// The shortest one of which two have been seen. A run inside of a longer cycle is none: what has
-// repeated itself over the longer distance for as long goes before it.
+// The distance over which calls have repeated themselves for longest, if that makes two periods. A
+// run inside of a longer cycle is none: the longer distance has held through its end.
 std::size_t PointerCycle::find_period() const {
-  std::size_t shortest = 0;
+  std::size_t best = 0;
   for (std::size_t p = 1; p < equal_.size(); ++p) {
-    if (shortest == 0 && equal_[p] >= p) shortest = p;
-    if (shortest != 0 && p > shortest && equal_[p] >= equal_[shortest]) return 0;
+    if (equal_[p] > 0 && (best == 0 || equal_[p] >= equal_[best])) best = p;
   }
-  return shortest;
+  return best != 0 && equal_[best] >= best ? best : 0;
 }
 
 PointerCycle::Seen PointerCycle::vote(bool active, std::size_t period, std::size_t position,
