@@ -260,7 +260,7 @@ constexpr std::array table{
                   return Error();
                 }},
     SettingInfo{"COMPRESS", Scope::agreed,
-                "libnccl.so.2: compressor of large sums, as ar-topk:density=0.01,min=1MiB,types=f32",
+                "libnccl.so.2: compressor of large sums, as ar-topk:density=0.01,min=1MiB",
                 [](const Settings& s) { return s.compress; },
                 [](Settings& s, const std::string& text) {
                   s.compress = text;

@@ -91,13 +91,13 @@ typedef struct {
   int nvlinkCentricSched;
 } ncclConfig_t;
 
-#define NCCL_CONFIG_INITIALIZER                                                              \
-  {                                                                                          \
-    sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT,          \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL,           \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL, NCCL_CONFIG_UNDEF_INT,           \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                 \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                         \
+#define NCCL_CONFIG_INITIALIZER                                                     \
+  {                                                                                 \
+    sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL,  \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NULL, NCCL_CONFIG_UNDEF_INT,  \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,        \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                \
   }
 
 #define NCCL_SIM_INFO_MAGIC 0x74685283u
@@ -193,105 +193,105 @@ typedef struct {
 /* --- functions -------------------------------------------------------------------------------- */
 
 /* nccl.h of 2.28.9 */
-#define NCCL_FUNCTIONS_HOST(X)                                                                     \
-  X(ncclResult_t, ncclMemAlloc, (void** pointer, size_t size))                                     \
-  X(ncclResult_t, ncclMemFree, (void* pointer))                                                    \
-  X(ncclResult_t, ncclGetVersion, (int* version))                                                  \
-  X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id))                                            \
-  X(ncclResult_t, ncclCommInitRankConfig,                                                          \
-    (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config))              \
-  X(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank))    \
-  X(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int count, const int* devices))            \
-  X(ncclResult_t, ncclCommInitRankScalable,                                                        \
-    (ncclComm_t * comm, int nranks, int rank, int id_count, ncclUniqueId* ids,                     \
-     ncclConfig_t* config))                                                                        \
-  X(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))                                             \
-  X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                              \
-  X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                                \
-  X(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags))                                    \
-  X(ncclResult_t, ncclCommSplit,                                                                   \
-    (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config))              \
-  X(ncclResult_t, ncclCommShrink,                                                                  \
-    (ncclComm_t comm, int* exclude, int count, ncclComm_t* newcomm, ncclConfig_t* config,          \
-     int flags))                                                                                   \
-  X(const char*, ncclGetErrorString, (ncclResult_t result))                                        \
-  X(const char*, ncclGetLastError, (ncclComm_t comm))                                              \
-  X(void, ncclResetDebugInit, (void))                                                              \
-  X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * result))                 \
-  X(ncclResult_t, ncclCommCount, (ncclComm_t comm, int* count))                                    \
-  X(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device))                                \
-  X(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank))                                  \
-  X(ncclResult_t, ncclCommRegister, (ncclComm_t comm, void* buffer, size_t size, void** handle))   \
-  X(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle))                             \
-  X(ncclResult_t, ncclCommWindowRegister,                                                          \
-    (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags))                 \
-  X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))                \
-  X(ncclResult_t, ncclRedOpCreatePreMulSum,                                                        \
-    (ncclRedOp_t * op, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence,         \
-     ncclComm_t comm))                                                                             \
-  X(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))                             \
-  X(ncclResult_t, ncclReduce,                                                                      \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,    \
-     ncclComm_t comm, cudaStream_t stream))                                                        \
-  X(ncclResult_t, ncclBcast,                                                                       \
-    (void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,                   \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclBroadcast,                                                                   \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclAllReduce,                                                                   \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
-     ncclComm_t comm, cudaStream_t stream))                                                        \
-  X(ncclResult_t, ncclReduceScatter,                                                               \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,              \
-     ncclComm_t comm, cudaStream_t stream))                                                        \
-  X(ncclResult_t, ncclAllGather,                                                                   \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,             \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclAlltoAll,                                                                    \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,             \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclGather,                                                                      \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclScatter,                                                                     \
-    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,   \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclSend,                                                                        \
-    (const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,               \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclRecv,                                                                        \
-    (void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                     \
-     cudaStream_t stream))                                                                         \
-  X(ncclResult_t, ncclGroupStart, (void))                                                          \
-  X(ncclResult_t, ncclGroupEnd, (void))                                                            \
+#define NCCL_FUNCTIONS_HOST(X)                                                                   \
+  X(ncclResult_t, ncclMemAlloc, (void** pointer, size_t size))                                   \
+  X(ncclResult_t, ncclMemFree, (void* pointer))                                                  \
+  X(ncclResult_t, ncclGetVersion, (int* version))                                                \
+  X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id))                                          \
+  X(ncclResult_t, ncclCommInitRankConfig,                                                        \
+    (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config))            \
+  X(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank))  \
+  X(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int count, const int* devices))          \
+  X(ncclResult_t, ncclCommInitRankScalable,                                                      \
+    (ncclComm_t * comm, int nranks, int rank, int id_count, ncclUniqueId* ids,                   \
+     ncclConfig_t* config))                                                                      \
+  X(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))                                           \
+  X(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))                                            \
+  X(ncclResult_t, ncclCommAbort, (ncclComm_t comm))                                              \
+  X(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags))                                  \
+  X(ncclResult_t, ncclCommSplit,                                                                 \
+    (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config))            \
+  X(ncclResult_t, ncclCommShrink,                                                                \
+    (ncclComm_t comm, int* exclude, int count, ncclComm_t* newcomm, ncclConfig_t* config,        \
+     int flags))                                                                                 \
+  X(const char*, ncclGetErrorString, (ncclResult_t result))                                      \
+  X(const char*, ncclGetLastError, (ncclComm_t comm))                                            \
+  X(void, ncclResetDebugInit, (void))                                                            \
+  X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * result))               \
+  X(ncclResult_t, ncclCommCount, (ncclComm_t comm, int* count))                                  \
+  X(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device))                              \
+  X(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank))                                \
+  X(ncclResult_t, ncclCommRegister, (ncclComm_t comm, void* buffer, size_t size, void** handle)) \
+  X(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle))                           \
+  X(ncclResult_t, ncclCommWindowRegister,                                                        \
+    (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags))               \
+  X(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window))              \
+  X(ncclResult_t, ncclRedOpCreatePreMulSum,                                                      \
+    (ncclRedOp_t * op, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence,       \
+     ncclComm_t comm))                                                                           \
+  X(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))                           \
+  X(ncclResult_t, ncclReduce,                                                                    \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,  \
+     ncclComm_t comm, cudaStream_t stream))                                                      \
+  X(ncclResult_t, ncclBcast,                                                                     \
+    (void* buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,                 \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclBroadcast,                                                                 \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclAllReduce,                                                                 \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,            \
+     ncclComm_t comm, cudaStream_t stream))                                                      \
+  X(ncclResult_t, ncclReduceScatter,                                                             \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,            \
+     ncclComm_t comm, cudaStream_t stream))                                                      \
+  X(ncclResult_t, ncclAllGather,                                                                 \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,           \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclAlltoAll,                                                                  \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,           \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclGather,                                                                    \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclScatter,                                                                   \
+    (const void* send, void* recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm, \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclSend,                                                                      \
+    (const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,             \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclRecv,                                                                      \
+    (void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,                   \
+     cudaStream_t stream))                                                                       \
+  X(ncclResult_t, ncclGroupStart, (void))                                                        \
+  X(ncclResult_t, ncclGroupEnd, (void))                                                          \
   X(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info))
 
 /* nccl_device.h of 2.28.9 */
-#define NCCL_FUNCTIONS_DEVICE(X)                                                                   \
-  X(ncclResult_t, ncclDevCommCreate,                                                               \
-    (ncclComm_t comm, const ncclDevCommRequirements_t* requirements, ncclDevComm_t* out))          \
-  X(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* device))              \
-  X(ncclTeam_t, ncclTeamWorld, (ncclComm_t comm))                                                  \
-  X(ncclTeam_t, ncclTeamLsa, (ncclComm_t comm))                                                    \
-  X(ncclTeam_t, ncclTeamRail, (ncclComm_t comm))                                                   \
-  X(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank))                        \
-  X(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam_t team, int rank))                          \
-  X(int, ncclLLA2ACalcSlots, (int element_count, int element_bytes))                               \
-  X(ncclResult_t, ncclLLA2ACreateRequirement,                                                      \
-    (int blocks, int slots, ncclLLA2AHandle_t* handle, ncclDevResourceRequirements_t* out))        \
-  X(ncclResult_t, ncclLsaBarrierCreateRequirement,                                                 \
-    (ncclTeam_t team, int barriers, ncclLsaBarrierHandle_t* handle,                                \
-     ncclDevResourceRequirements_t* out))                                                          \
-  X(ncclResult_t, ncclGinBarrierCreateRequirement,                                                 \
-    (ncclComm_t comm, ncclTeam_t team, int barriers, ncclGinBarrierHandle_t* handle,               \
+#define NCCL_FUNCTIONS_DEVICE(X)                                                            \
+  X(ncclResult_t, ncclDevCommCreate,                                                        \
+    (ncclComm_t comm, const ncclDevCommRequirements_t* requirements, ncclDevComm_t* out))   \
+  X(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* device))       \
+  X(ncclTeam_t, ncclTeamWorld, (ncclComm_t comm))                                           \
+  X(ncclTeam_t, ncclTeamLsa, (ncclComm_t comm))                                             \
+  X(ncclTeam_t, ncclTeamRail, (ncclComm_t comm))                                            \
+  X(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank))                 \
+  X(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam_t team, int rank))                   \
+  X(int, ncclLLA2ACalcSlots, (int element_count, int element_bytes))                        \
+  X(ncclResult_t, ncclLLA2ACreateRequirement,                                               \
+    (int blocks, int slots, ncclLLA2AHandle_t* handle, ncclDevResourceRequirements_t* out)) \
+  X(ncclResult_t, ncclLsaBarrierCreateRequirement,                                          \
+    (ncclTeam_t team, int barriers, ncclLsaBarrierHandle_t* handle,                         \
+     ncclDevResourceRequirements_t* out))                                                   \
+  X(ncclResult_t, ncclGinBarrierCreateRequirement,                                          \
+    (ncclComm_t comm, ncclTeam_t team, int barriers, ncclGinBarrierHandle_t* handle,        \
      ncclDevResourceRequirements_t* out))
 
 /* Since 2.29 */
 #define NCCL_FUNCTIONS_LATER(X)                                                                    \
   X(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags))                                   \
   X(ncclResult_t, ncclCommResume, (ncclComm_t comm))                                               \
-  X(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value))    \
+  X(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t * value))   \
   X(ncclResult_t, ncclCommGrow,                                                                    \
     (ncclComm_t comm, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* newcomm,           \
      ncclConfig_t* config))                                                                        \
@@ -302,10 +302,9 @@ typedef struct {
      size_t offset, int signal, int context, unsigned int flags, ncclComm_t comm,                  \
      cudaStream_t stream))                                                                         \
   X(ncclResult_t, ncclSignal,                                                                      \
-    (int peer, int signal, int context, unsigned int flags, ncclComm_t comm,                       \
-     cudaStream_t stream))                                                                         \
+    (int peer, int signal, int context, unsigned int flags, ncclComm_t comm, cudaStream_t stream)) \
   X(ncclResult_t, ncclWaitSignal,                                                                  \
-    (int count, ncclWaitSignalDesc_t * signals, ncclComm_t comm, cudaStream_t stream))             \
+    (int count, ncclWaitSignalDesc_t* signals, ncclComm_t comm, cudaStream_t stream))              \
   X(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t window, void** pointer))       \
   X(ncclResult_t, ncclGetPeerDevicePointer,                                                        \
     (ncclWindow_t window, size_t offset, int peer, void** pointer))                                \
@@ -327,14 +326,14 @@ typedef struct {
   X(ncclResult_t, ncclParamGetParameter, (const char* key, const char** value, int* size))         \
   X(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, int* size))                  \
   X(void, ncclParamDumpAll, (void))                                                                \
-  X(ncclResult_t, ncclParamGetI8, (ncclParamHandle_t handle, int8_t* out))                         \
-  X(ncclResult_t, ncclParamGetI16, (ncclParamHandle_t handle, int16_t* out))                       \
-  X(ncclResult_t, ncclParamGetI32, (ncclParamHandle_t handle, int32_t* out))                       \
-  X(ncclResult_t, ncclParamGetI64, (ncclParamHandle_t handle, int64_t* out))                       \
-  X(ncclResult_t, ncclParamGetU8, (ncclParamHandle_t handle, uint8_t* out))                        \
-  X(ncclResult_t, ncclParamGetU16, (ncclParamHandle_t handle, uint16_t* out))                      \
-  X(ncclResult_t, ncclParamGetU32, (ncclParamHandle_t handle, uint32_t* out))                      \
-  X(ncclResult_t, ncclParamGetU64, (ncclParamHandle_t handle, uint64_t* out))
+  X(ncclResult_t, ncclParamGetI8, (ncclParamHandle_t handle, int8_t * out))                        \
+  X(ncclResult_t, ncclParamGetI16, (ncclParamHandle_t handle, int16_t * out))                      \
+  X(ncclResult_t, ncclParamGetI32, (ncclParamHandle_t handle, int32_t * out))                      \
+  X(ncclResult_t, ncclParamGetI64, (ncclParamHandle_t handle, int64_t * out))                      \
+  X(ncclResult_t, ncclParamGetU8, (ncclParamHandle_t handle, uint8_t * out))                       \
+  X(ncclResult_t, ncclParamGetU16, (ncclParamHandle_t handle, uint16_t * out))                     \
+  X(ncclResult_t, ncclParamGetU32, (ncclParamHandle_t handle, uint32_t * out))                     \
+  X(ncclResult_t, ncclParamGetU64, (ncclParamHandle_t handle, uint64_t * out))
 
 #define NCCL_FUNCTIONS(X) NCCL_FUNCTIONS_HOST(X) NCCL_FUNCTIONS_DEVICE(X) NCCL_FUNCTIONS_LATER(X)
 

@@ -6,9 +6,8 @@ namespace pith::nccl {
 
 std::string_view name_of(Kind kind) {
   constexpr std::array<std::string_view, kind_count> names = {
-      "AllReduce",     "Broadcast", "Bcast",  "Reduce",  "AllGather",
-      "ReduceScatter", "AlltoAll",  "Gather", "Scatter", "Send",
-      "Recv"};
+      "AllReduce", "Broadcast", "Bcast",   "Reduce", "AllGather", "ReduceScatter",
+      "AlltoAll",  "Gather",    "Scatter", "Send",   "Recv"};
   return names[static_cast<std::size_t>(kind)];
 }
 

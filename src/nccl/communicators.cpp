@@ -89,9 +89,9 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
 Error check_devices(int count, const int* devices) {
   for (int i = 0; devices && i < count; ++i) {
     if (devices[i] < 0) {
-      return {Code::invalid_argument,
-              fmt::format("ncclCommInitAll: devices[{}] is {}, expected at least 0", i,
-                          devices[i])};
+      return {
+          Code::invalid_argument,
+          fmt::format("ncclCommInitAll: devices[{}] is {}, expected at least 0", i, devices[i])};
     }
     if (std::find(devices, devices + i, devices[i]) != devices + i) {
       return {Code::invalid_usage,
@@ -157,8 +157,7 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
 Error revoke(pithComm_t comm, int flags) {
   if (!comm) return {};
   if (flags != 0) {
-    return {Code::invalid_argument,
-            fmt::format("ncclCommRevoke: flags is {}, expected 0", flags)};
+    return {Code::invalid_argument, fmt::format("ncclCommRevoke: flags is {}, expected 0", flags)};
   }
   if (!comm->made()) return api::check_communicator("ncclCommRevoke", comm);
   extension_of(comm).revoked = true;
@@ -231,15 +230,14 @@ NCCL_EXPORT(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int count, const
 
 NCCL_EXPORT(ncclResult_t, ncclCommSplit,
             (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
-  return fail_group(
-      guarded([&] { return split(ours(comm), color, key, ours(newcomm), config); }));
+  return fail_group(guarded([&] { return split(ours(comm), color, key, ours(newcomm), config); }));
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommShrink,
             (ncclComm_t comm, int* exclude, int count, ncclComm_t* newcomm, ncclConfig_t* config,
              int flags)) {
-  return fail_group(guarded(
-      [&] { return shrink(ours(comm), exclude, count, ours(newcomm), config, flags); }));
+  return fail_group(
+      guarded([&] { return shrink(ours(comm), exclude, count, ours(newcomm), config, flags); }));
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
@@ -260,7 +258,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {
   return guarded([&] { return revoke(ours(comm), flags); });
 }
 
-NCCL_EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t * result)) {
+NCCL_EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* result)) {
   return guarded([&] { return async_error(ours(comm), result); });
 }
 

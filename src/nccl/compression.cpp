@@ -103,7 +103,8 @@ Expected<CompressionRules> CompressionRules::parse(const std::string& text,
 std::string CompressionRules::describe() const {
   std::string names;
   for (const TypeName& one : type_names) {
-    if ((types >> one.type & 1) != 0) names += fmt::format("{}{}", names.empty() ? "" : "|", one.name);
+    if ((types >> one.type & 1) != 0)
+      names += fmt::format("{}{}", names.empty() ? "" : "|", one.name);
   }
   return fmt::format(
       "PITH_COMPRESS: {} for sums and averages of {} from {} bytes on, in communicators {}", spec,
@@ -164,8 +165,8 @@ void Compression::settle(std::span<const std::int64_t> least,
   for (std::size_t i = 0; i < least.size(); ++i) {
     if (least[i] == greatest[i] && least[i] != 0) continue;
     if (least[i] == 0) decided_off_ = true;
-    const bool over_return = PointerCycle::without_return(least[i]) ==
-                             PointerCycle::without_return(greatest[i]);
+    const bool over_return =
+        PointerCycle::without_return(least[i]) == PointerCycle::without_return(greatest[i]);
     cycle_.disagree(over_return);
     for (std::size_t j = i; j < places_.size(); ++j) places_[j].reset();
     break;

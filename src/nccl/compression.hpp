@@ -1,8 +1,8 @@
 // Compression by environment: which sums of a communicator are compressed, and with which residual.
 //
-// All ranks must make a call alike, so before each call that may be compressed they compare votes in
-// one small all-reduce, of all such calls of a group at once. A rank that wants none votes 0, which
-// switches the communicator off for good.
+// All ranks must make a call alike, so before each call that may be compressed they compare votes
+// in one small all-reduce, of all such calls of a group at once. A rank that wants none votes 0,
+// which switches the communicator off for good.
 #pragma once
 
 #include <map>
@@ -54,8 +54,8 @@ class Compression {
   const bool on_;
   bool decided_off_ = false;  // by all ranks
   PointerCycle cycle_;
-  std::vector<std::optional<std::uint32_t>> places_;  // of calls that were voted on
-  std::size_t issued_ = 0;                            // of them
+  std::vector<std::optional<std::uint32_t>> places_;       // of calls that were voted on
+  std::size_t issued_ = 0;                                 // of them
   std::map<std::uint32_t, pithCompressor_t> compressors_;  // by place
   double lost_squares_ = 0;
   int lost_vectors_ = 0;

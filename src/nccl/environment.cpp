@@ -19,9 +19,9 @@ namespace pith::nccl {
 namespace {
 
 constexpr std::array<std::string_view, 9> names = {
-    "NCCL_DEBUG",       "NCCL_DEBUG_FILE",         "NCCL_SOCKET_IFNAME",
-    "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID",          "NCCL_COMM_BLOCKING",
-    "NCCL_SHM_DISABLE", "NCCL_ALGO",               "NCCL_PROTO"};
+    "NCCL_DEBUG",         "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID",    "NCCL_COMM_BLOCKING",
+    "NCCL_SHM_DISABLE",   "NCCL_ALGO",       "NCCL_PROTO"};
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -73,9 +73,9 @@ void open_log(const Variables& variables) {
 }
 
 std::string log_level(const std::string& debug) {
-  static const std::map<std::string, std::string> levels = {
-      {"none", "error"}, {"version", "error"}, {"warn", "warn"},
-      {"info", "info"},  {"abort", "info"},    {"trace", "debug"}};
+  static const std::map<std::string, std::string> levels = {{"none", "error"}, {"version", "error"},
+                                                            {"warn", "warn"},  {"info", "info"},
+                                                            {"abort", "info"}, {"trace", "debug"}};
   const auto found = levels.find(in_lower_case(debug));
   return found == levels.end() ? std::string() : found->second;
 }
@@ -151,8 +151,9 @@ Error check_choice(const Variables& variables, std::map<std::string, std::string
 Error check_address(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
-  const bool digits = !port.empty() && port.size() <= 5 &&
-                      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool digits =
+      !port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (digits && colon > 0 && std::stoi(port) >= 1 && std::stoi(port) <= 65535) return {};
   return {Code::invalid_argument,
           fmt::format("NCCL_COMM_ID is \"{}\", expected host:port or [IPv6 address]:port", text)};

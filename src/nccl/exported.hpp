@@ -4,8 +4,8 @@
 
 #include "nccl/abi.h"
 
-#define NCCL_EXPORT(result, name, parameters)                                       \
-  extern "C" __attribute__((visibility("default"))) result p##name parameters;      \
-  extern "C" __attribute__((visibility("default"), weak, alias("p" #name))) result  \
-      name parameters;                                                              \
+#define NCCL_EXPORT(result, name, parameters)                                  \
+  extern "C" __attribute__((visibility("default"))) result p##name parameters; \
+  extern "C" __attribute__((visibility("default"), weak, alias("p" #name)))    \
+  result name parameters;                                                      \
   result p##name parameters

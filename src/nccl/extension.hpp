@@ -1,5 +1,5 @@
-// What libnccl.so.2 keeps with a communicator beside Pith's own state. Made when it is first needed;
-// most communicators never have one.
+// What libnccl.so.2 keeps with a communicator beside Pith's own state. Made when it is first
+// needed; most communicators never have one.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What the environment asks of this process beyond NCCL: compression, and another NCCL to pass calls
-// on to. Read once, by the first call that makes a communicator.
+// What the environment asks of this process beyond NCCL: compression, and another NCCL to pass
+// calls on to. Read once, by the first call that makes a communicator.
 #pragma once
 
 #include <optional>

@@ -47,7 +47,8 @@ Expected<unsigned> read_kinds(std::string_view text) {
 
 // A message has two ends, and the older broadcast is the newer one.
 unsigned with_twins(unsigned kinds) {
-  if ((kinds & (bit(Kind::send) | bit(Kind::recv))) != 0) kinds |= bit(Kind::send) | bit(Kind::recv);
+  if ((kinds & (bit(Kind::send) | bit(Kind::recv))) != 0)
+    kinds |= bit(Kind::send) | bit(Kind::recv);
   const unsigned broadcasts = bit(Kind::broadcast) | bit(Kind::bcast);
   return (kinds & broadcasts) != 0 ? kinds | broadcasts : kinds;
 }
@@ -115,8 +116,8 @@ ncclResult_t Fallback::issue(const NcclCall& call, ncclComm_t comm) const {
   if (scaled) {
     Factor factor = made->factor;
     const bool immediate = factor.where == nullptr;
-    void* scalar = immediate ? static_cast<void*>(&factor.bits)
-                             : const_cast<std::byte*>(factor.where);
+    void* scalar =
+        immediate ? static_cast<void*>(&factor.bits) : const_cast<std::byte*>(factor.where);
     const ncclResult_t result = ncclRedOpCreatePreMulSum(
         &op, scalar, call.type, immediate ? ncclScalarHostImmediate : ncclScalarDevice, comm);
     if (result != ncclSuccess) return result;

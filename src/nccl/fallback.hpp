@@ -14,27 +14,27 @@
 namespace pith::nccl {
 
 // X(name) for every function that is called there.
-#define NCCL_FALLBACK_FUNCTIONS(X)                                                               \
-  X(ncclGetVersion)                                                                              \
-  X(ncclGetUniqueId)                                                                             \
-  X(ncclCommInitRankConfig)                                                                      \
-  X(ncclCommDestroy)                                                                             \
-  X(ncclCommAbort)                                                                               \
-  X(ncclCommGetAsyncError)                                                                       \
-  X(ncclGetLastError)                                                                            \
-  X(ncclGroupStart)                                                                              \
-  X(ncclGroupEnd)                                                                                \
-  X(ncclRedOpCreatePreMulSum)                                                                    \
-  X(ncclRedOpDestroy)                                                                            \
-  X(ncclAllReduce)                                                                               \
-  X(ncclBroadcast)                                                                               \
-  X(ncclReduce)                                                                                  \
-  X(ncclAllGather)                                                                               \
-  X(ncclReduceScatter)                                                                           \
-  X(ncclAlltoAll)                                                                                \
-  X(ncclGather)                                                                                  \
-  X(ncclScatter)                                                                                 \
-  X(ncclSend)                                                                                    \
+#define NCCL_FALLBACK_FUNCTIONS(X) \
+  X(ncclGetVersion)                \
+  X(ncclGetUniqueId)               \
+  X(ncclCommInitRankConfig)        \
+  X(ncclCommDestroy)               \
+  X(ncclCommAbort)                 \
+  X(ncclCommGetAsyncError)         \
+  X(ncclGetLastError)              \
+  X(ncclGroupStart)                \
+  X(ncclGroupEnd)                  \
+  X(ncclRedOpCreatePreMulSum)      \
+  X(ncclRedOpDestroy)              \
+  X(ncclAllReduce)                 \
+  X(ncclBroadcast)                 \
+  X(ncclReduce)                    \
+  X(ncclAllGather)                 \
+  X(ncclReduceScatter)             \
+  X(ncclAlltoAll)                  \
+  X(ncclGather)                    \
+  X(ncclScatter)                   \
+  X(ncclSend)                      \
   X(ncclRecv)
 
 class Fallback {

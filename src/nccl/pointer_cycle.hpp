@@ -30,9 +30,7 @@ class PointerCycle {
     std::size_t count;
     int type;
     bool operator==(const Call&) const = default;
-    bool same_shape(const Call& other) const {
-      return count == other.count && type == other.type;
-    }
+    bool same_shape(const Call& other) const { return count == other.count && type == other.type; }
   };
   // Known for good where all ranks gave the same vote. `place` is a number that stands for one
   // vector of the program; none: not known.
@@ -74,8 +72,8 @@ class PointerCycle {
   std::size_t period_ = 0;            // proposed with the last call
   std::size_t streak_ = 0;            // calls in a row for which that was agreed
   bool active_ = false;
-  Cycle cycle_;           // while active
-  std::size_t at_ = 0;    // the next call's place in it
+  Cycle cycle_;               // while active
+  std::size_t at_ = 0;        // the next call's place in it
   std::size_t lasted_ = 0;    // its calls so far
   std::size_t returned_ = 0;  // 1 + index of the waiting cycle that was taken up, with its call
   std::deque<Cycle> waiting_;

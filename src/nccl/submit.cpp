@@ -87,7 +87,8 @@ Error agree_on_compression(std::span<const Waiting> calls) {
 // Its id goes from rank 0 to the others by our communicator, of all that lack one at once.
 Error make_fallback_comms(const Fallback& library, std::span<const Waiting> calls) {
   std::vector<ncclComm_t> comms = communicators_of(calls, true);
-  std::erase_if(comms, [](ncclComm_t comm) { return extension_of(ours(comm)).fallback != nullptr; });
+  std::erase_if(comms,
+                [](ncclComm_t comm) { return extension_of(ours(comm)).fallback != nullptr; });
   if (comms.empty()) return {};
   const auto failed = [&](ncclResult_t result) {
     return Error(static_cast<Code>(result), library.ncclGetLastError(nullptr));
@@ -222,8 +223,9 @@ Error simulate(ncclSimInfo_t* info) {
   if (!outermost) return outermost.error();
   if (info && (info->magic != NCCL_SIM_INFO_MAGIC || info->size < sizeof *info)) {
     if (*outermost) static_cast<void>(group.discard());
-    return {Code::invalid_argument, "ncclGroupSimulateEnd: info is not one that began with "
-                                    "NCCL_SIM_INFO_INITIALIZER"};
+    return {Code::invalid_argument,
+            "ncclGroupSimulateEnd: info is not one that began with "
+            "NCCL_SIM_INFO_INITIALIZER"};
   }
   if (!*outermost) return {};
   double seconds = 0;

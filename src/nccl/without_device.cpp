@@ -77,9 +77,9 @@ Error describe(ncclComm_t comm, ncclCommProperties_t* out) {
 // There are no parameters to ask for: pith-info lists settings.
 ncclResult_t no_parameter(const char* function) {
   return guarded([&] {
-    return Error(Code::invalid_argument,
-                 fmt::format("{}: no parameters are known; pith-info --settings lists Pith's",
-                             function));
+    return Error(
+        Code::invalid_argument,
+        fmt::format("{}: no parameters are known; pith-info --settings lists Pith's", function));
   });
 }
 
@@ -128,8 +128,7 @@ NCCL_EXPORT(ncclResult_t, ncclGetLsaMultimemDevicePointer,
 }
 NCCL_EXPORT(ncclResult_t, ncclWinGetUserPtr,
             (ncclComm_t comm, ncclWindow_t window, void** pointer)) {
-  if (const ncclResult_t result =
-          guarded([&] { return check_comm("ncclWinGetUserPtr", comm); })) {
+  if (const ncclResult_t result = guarded([&] { return check_comm("ncclWinGetUserPtr", comm); })) {
     return result;
   }
   return own_pointer("ncclWinGetUserPtr", window, 0, true, pointer);
@@ -156,8 +155,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int)) {
 NCCL_EXPORT(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
   return guarded([&] { return check_comm("ncclCommResume", comm); });
 }
-NCCL_EXPORT(ncclResult_t, ncclCommMemStats,
-            (ncclComm_t comm, ncclCommMemStat_t, uint64_t* value)) {
+NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t, uint64_t* value)) {
   return guarded([&]() -> pith::Error {
     pith::Error error = check_comm("ncclCommMemStats", comm);
     if (!error) error = pith::api::check_pointer("ncclCommMemStats", "value", value);
@@ -165,8 +163,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommMemStats,
     return error;
   });
 }
-NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties,
-            (ncclComm_t comm, ncclCommProperties_t * out)) {
+NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* out)) {
   return guarded([&] { return describe(comm, out); });
 }
 NCCL_EXPORT(ncclResult_t, ncclCommGrow,

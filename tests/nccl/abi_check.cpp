@@ -58,7 +58,7 @@ SAME_VALUE(ncclMaxRedOp);
 SAME_VALUE(ncclScalarDevice);
 SAME_VALUE(ncclScalarHostImmediate);
 
-#define SAME_SIZE(name)                                                                   \
+#define SAME_SIZE(name) \
   static_assert(sizeof(::name) == sizeof(ours::name) && alignof(::name) == alignof(ours::name))
 SAME_SIZE(ncclUniqueId);
 SAME_SIZE(ncclResult_t);
@@ -68,11 +68,10 @@ SAME_SIZE(ncclSimInfo_t);
 
 // A later header's config is ours with more at its end.
 static_assert(sizeof(::ncclConfig_t) >= sizeof(ours::ncclConfig_t));
-static_assert(ours::their_version > 22809 ||
-              sizeof(::ncclConfig_t) == sizeof(ours::ncclConfig_t));
+static_assert(ours::their_version > 22809 || sizeof(::ncclConfig_t) == sizeof(ours::ncclConfig_t));
 
-#define SAME_FIELD(type, field)                                              \
-  static_assert(offsetof(::type, field) == offsetof(ours::type, field) &&    \
+#define SAME_FIELD(type, field)                                           \
+  static_assert(offsetof(::type, field) == offsetof(ours::type, field) && \
                 sizeof(::type::field) == sizeof(ours::type::field))
 SAME_FIELD(ncclConfig_t, size);
 SAME_FIELD(ncclConfig_t, magic);
@@ -100,17 +99,18 @@ SAME_FIELD(ncclSimInfo_t, estimatedTime);
 // what they are.
 template <class A, class B>
 constexpr bool passed_alike =
-    sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
-    std::is_class_v<A> == std::is_class_v<B> && std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+    sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_class_v<A> ==
+                                  std::is_class_v<B>&& std::is_floating_point_v<A> ==
+                                  std::is_floating_point_v<B>;
 template <>
 constexpr bool passed_alike<void, void> = true;
 
 template <class A, class B>
 struct called_alike : std::false_type {};
 template <class RA, class RB, class... A, class... B>
-  requires(sizeof...(A) == sizeof...(B))
-struct called_alike<RA (*)(A...), RB (*)(B...)>
-    : std::bool_constant<passed_alike<RA, RB> && (passed_alike<A, B> && ...)> {};
+requires(sizeof...(A) == sizeof...(B)) struct called_alike<RA (*)(A...), RB (*)(B...)>
+    : std::bool_constant<passed_alike<RA, RB> && (passed_alike<A, B> && ...)> {
+};
 
 namespace ours {
 #define AS_TYPE(result, name, parameters) using name##_function = result(*) parameters;
@@ -118,7 +118,7 @@ NCCL_FUNCTIONS(AS_TYPE)
 }  // namespace ours
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#define CALLED_ALIKE(result, name, parameters)                                       \
+#define CALLED_ALIKE(result, name, parameters)                                         \
   static_assert(called_alike<decltype(&::name), ours::name##_function>::value, #name); \
   static_assert(called_alike<decltype(&::p##name), ours::name##_function>::value, #name);
 NCCL_FUNCTIONS_HOST(CALLED_ALIKE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# libnccl.so.2 exports the names of the table and nothing else, each plain one weak over a strong one
-# of the same address; its soname is NCCL's; it needs no CUDA library; it loads with every symbol
-# bound, and loading starts no thread and says nothing.
+# libnccl.so.2 exports the names of the table and nothing else, each plain one weak over a strong
+# one of the same address; its soname is NCCL's; it needs no CUDA library; it loads with every
+# symbol bound, and loading starts no thread and says nothing.
 # Usage: check_symbols.sh LIBRARY PROGRAM    (PROGRAM: symbols.c, linked with the library)
 set -euo pipefail
 library=$1 program=$2

@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
 #include "client.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 enum { limit_s = 60 };
@@ -22,8 +22,8 @@ static void run_child(int rank, int size, struct client_shared* shared,
 }
 
 void client_run(const char* name, int size, const char* const* environment, client_body body) {
-  struct client_shared* shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  struct client_shared* shared =
+      mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) exit(1);
   fflush(NULL);
   pid_t children[client_ranks_max];

@@ -27,7 +27,7 @@ struct client {
 
 typedef void (*client_body)(struct client* me);
 
-/* Runs the body in `size` processes; the process ends with a message where one fails. `environment`:
+/* Runs the body in `size` processes; where one fails, this one ends with a message. `environment`:
  * NAME=VALUE strings up to a NULL, or NULL. */
 void client_run(const char* name, int size, const char* const* environment, client_body body);
 

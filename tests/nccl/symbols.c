@@ -10,7 +10,8 @@ static const struct {
   const char* name;
   any_function function;
 } table[] = {
-#define ENTRY(result, name, parameters) {#name, (any_function)name}, {"p" #name, (any_function)p##name},
+#define ENTRY(result, name, parameters) \
+  {#name, (any_function)name}, {"p" #name, (any_function)p##name},
     NCCL_FUNCTIONS(ENTRY)
 #undef ENTRY
 };

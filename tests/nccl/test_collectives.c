@@ -1,4 +1,4 @@
-/* Every call that moves data, in NCCL's words: results, in place, one rank, types and operations. */
+/* Every call that moves data, in NCCL's words: results, in place, one rank, refused arguments. */
 #include <string.h>
 
 #include "client.h"
@@ -148,9 +148,9 @@ static void refusals(struct client* me) {
   ncclComm_t comm = client_join(me);
   float one = 1, two = 0;
   FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 1, (ncclDataType_t)12, ncclSum, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 0, (ncclDataType_t)12, ncclSum, comm, NULL));
   FAILS(ncclInvalidArgument,
-        ncclAllReduce(&one, &two, 0, (ncclDataType_t)12, ncclSum, comm, NULL));
-  FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 1, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
+        ncclAllReduce(&one, &two, 1, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
   FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 1, ncclFloat32, me->size, comm, NULL));
   FAILS(ncclInvalidArgument, ncclAllReduce(NULL, &two, 1, ncclFloat32, ncclSum, comm, NULL));
   CHECK(strstr(ncclGetLastError(NULL), "ncclAllReduce: send is NULL") != NULL);

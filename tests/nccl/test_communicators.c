@@ -1,6 +1,6 @@
 /* How communicators come, split, shrink and end, and what groups do. */
-#include <string.h>
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -195,6 +195,40 @@ static void revoked(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+static ncclComm_t watched;
+static volatile int watching;
+static void* watch(void* unused) {
+  ncclResult_t state;
+  while (watching) {
+    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) watching = -1;
+    usleep(50);
+  }
+  return unused;
+}
+
+/* As PyTorch has it: a thread of its own asks all the time how the communicator is. */
+static void watchdog(struct client* me) {
+  for (int blocking = 0; blocking < 2; ++blocking) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking;
+    ncclCommInitRankConfig(&watched, me->size, client_id(me, blocking), me->rank, &config);
+    CHECK(settle(watched) == ncclSuccess);
+    pthread_t thread;
+    watching = 1;
+    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
+    for (int i = 0; i < 300; ++i) {
+      float send = 1, recv = 0;
+      ncclResult_t result = ncclAllReduce(&send, &recv, 1, ncclFloat32, ncclSum, watched, NULL);
+      CHECK(result == ncclSuccess || (result == ncclInProgress && !blocking));
+      CHECK(settle(watched) == ncclSuccess && recv == (float)me->size);
+    }
+    CHECK(watching == 1);
+    watching = 0;
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(ncclCommDestroy(watched));
+  }
+}
+
 static ncclComm_t aborted;
 static void* abort_soon(void* unused) {
   usleep(300 * 1000);
@@ -209,8 +243,7 @@ static void aborts(struct client* me) {
   if (me->rank == 0) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
-    FAILS(ncclRemoteError,
-          ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, aborted, NULL));
+    FAILS(ncclRemoteError, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, aborted, NULL));
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(strstr(ncclGetLastError(NULL), "rank 0 aborted") != NULL);
     return;
@@ -257,6 +290,7 @@ int main(void) {
   client_run("errors in groups", 2, NULL, errors_in_groups);
   client_run("config", 2, NULL, configured);
   client_run("blocking = 0", 4, NULL, in_the_background);
+  client_run("watchdog", 2, NULL, watchdog);
   client_run("split and shrink", 5, NULL, descendants);
   client_run("revoke", 3, NULL, revoked);
   client_run("abort", 2, NULL, aborts);

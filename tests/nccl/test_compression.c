@@ -48,7 +48,7 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, int gr
     model->compressed[l] += zeros_in(model->sum[l]) > 0;
     for (int i = 0; i < n; ++i) {
       const float times = model->sum[l][i] / unit[l];
-      CHECK(times == floorf(times) && times >= 0);     /* nothing of a smaller unit */
+      CHECK(times == floorf(times) && times >= 0); /* nothing of a smaller unit */
       CHECK(times <= (float)(size * model->made)); /* nor of a larger one */
       model->delivered[l] += times;
     }

@@ -71,8 +71,7 @@ std::string places_of(Ranks& ranks, const std::string& calls) {
   std::string text;
   for (const char letter : calls) {
     const bool large = letter >= 'A' && letter <= 'Z';
-    const auto place =
-        ranks.one(call_at(static_cast<std::uintptr_t>(letter), large ? 200 : 100));
+    const auto place = ranks.one(call_at(static_cast<std::uintptr_t>(letter), large ? 200 : 100));
     text += place ? static_cast<char>('0' + *place) : '.';
   }
   return text;
@@ -96,8 +95,6 @@ TEST_CASE("a broken cycle is taken up again where sizes tell its beginning", "[n
   CHECK(before == "..........01201201201");
   CHECK(places_of(ranks, "x") == ".");
   const std::string after = places_of(ranks, "aBcaBcaBcaBcaBcaBcaBcaBcaBcaBcaBcaBc");
-  // 'c' was place 1, 'a' place 2 and 'B' 0, or whatever the first part says.
-  const std::map<char, char> known = {{'B', before[19 - 1]}, {'c', before[20 - 1]}};
   const std::string letters = "aBcaBcaBcaBcaBcaBcaBcaBcaBcaBcaBcaBc";
   CHECK(after.back() != '.');
   std::map<char, char> place;
