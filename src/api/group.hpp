@@ -29,6 +29,7 @@ struct pithComm {
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
   std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
+  std::atomic<bool> has_attached{false};
 
   // Null where there is none, or not yet.
   pith::Communicator* made() const {

@@ -38,13 +38,17 @@ std::string in_nccl_names(std::string text) {
 
 }  // namespace
 
-void remember(const char* message) {
-  const std::string text = in_nccl_names(message);
-  log(LogLevel::info, text);
-  const std::lock_guard lock(the_last().mutex);
-  const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
-  std::memcpy(the_last().text, text.data(), length);
-  the_last().text[length] = '\0';
+void remember(const char* message) noexcept {
+  try {
+    const std::string text = in_nccl_names(message);
+    log(LogLevel::info, text);
+    const std::lock_guard lock(the_last().mutex);
+    const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
+    std::memcpy(the_last().text, text.data(), length);
+    the_last().text[length] = '\0';
+  } catch (const std::exception&) {
+    // No memory for a message; the code says enough.
+  }
 }
 
 const char* last_error() { return the_last().text; }

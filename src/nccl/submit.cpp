@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "api/check.hpp"
 #include "api/submit.hpp"
+#include "core/log.hpp"
 #include "nccl/call.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"
@@ -167,6 +170,14 @@ void prepare(Extension& extension, pithComm_t comm) {
       std::make_unique<Compression>(rules, rules.selects(comm->name, spans_job(size)));
 }
 
+void say_host_only() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    log(LogLevel::warn,
+        "PITH_COMPRESS: calls on streams are made dense: compressed ones run on host memory only");
+  });
+}
+
 Error check_revoked(const Extension* extension, const NcclCall& call) {
   if (!extension || !extension->revoked) return {};
   return {Code::invalid_usage,
@@ -182,10 +193,12 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   };
   if (Error error = check_revoked(find_extension(comm), call)) return refused(error);
   if (!extras()) return answer(issue(call));
-  if (Error error = api::check_communicator("ncclComm", comm)) return refused(error);
+  const std::string function = fmt::format("nccl{}", name_of(call.kind));
+  if (Error error = api::check_communicator(function.c_str(), comm)) return refused(error);
   Extension& extension = extension_of(comm);
   prepare(extension, comm);
   const bool compressed = extension.compression && extension.compression->covers(call);
+  if (extras()->compression && call.kind == Kind::allreduce && call.stream) say_host_only();
   const Fallback* const library = extras()->fallback.get();
   const bool there = !compressed && library && library->takes(call);
   if (library) library->announce(call.kind, there);
@@ -197,11 +210,11 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
 }
 
 // Precondition: this is the outermost end.
-void end_waiting() {
+ncclResult_t end_waiting() {
   std::vector<Waiting> calls;
   calls.swap(waiting_of_this_thread());
-  if (calls.empty() || Group::of_this_thread().error()) return;
-  fail_group(agree_and_issue(calls));
+  if (calls.empty() || Group::of_this_thread().error()) return ncclSuccess;
+  return fail_group(agree_and_issue(calls));
 }
 
 // As a guess, where nothing is measured: a message, a byte sent, a byte reduced.
@@ -245,9 +258,9 @@ Error simulate(ncclSimInfo_t* info) {
 
 ncclResult_t submit(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
-  if (!comm || (!extras() && !comm->attached)) [[likely]]
+  if (!comm || (!extras() && !comm->has_attached.load(std::memory_order_acquire))) [[likely]]
     return answer(issue(call));
-  return submit_with_extras(call);
+  return without_throwing([&] { return submit_with_extras(call); });
 }
 
 }  // namespace pith::nccl
@@ -257,7 +270,9 @@ using namespace pith::nccl;
 NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) { return answer(pithGroupStart()); }
 
 NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
-  if (pith::api::Group::of_this_thread().outermost()) end_waiting();
+  if (pith::api::Group::of_this_thread().outermost()) {
+    without_throwing([] { return end_waiting(); });
+  }
   return answer(pithGroupEnd());
 }
 

@@ -194,6 +194,14 @@ static void disturbed(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* It is one of the settings that ranks compare when they meet. */
+static void differing(struct client* me) {
+  ncclComm_t comm = NULL;
+  setenv("PITH_COMPRESS", me->rank == 0 ? "topk:density=0.5" : "bf16", 1);
+  CHECK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank) != ncclSuccess);
+  CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS=") != NULL);
+}
+
 static void bad_spec(struct client* me) {
   ncclUniqueId id;
   ncclComm_t comm = NULL;
@@ -250,6 +258,7 @@ int main(void) {
   client_run("disturbed", 3, world, disturbed);
   client_run("disturbed", 2, ar, disturbed);
   client_run("log", 2, world, logged);
+  client_run("differing", 2, NULL, differing);
   const char* bad[] = {"PITH_COMPRESS=nonsense:density=1",  "PITH_COMPRESS=topk:min=1XB",
                        "PITH_COMPRESS=topk:types=f32|f64",  "PITH_COMPRESS=topk:density=2",
                        "PITH_COMPRESS=topk:hierarchy=host", "PITH_COMPRESS=topk:min=1,,"};
