@@ -14,6 +14,11 @@ Error bad(const char* function, const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
 }
 
+bool is_busy(const pithComm& comm) {
+  const std::lock_guard lock(comm.guard);
+  return comm.background && !comm.background->done();
+}
+
 }  // namespace
 
 Error check_pointer(const char* function, const char* argument, const void* pointer) {
@@ -27,7 +32,7 @@ Error check_handle(const char* function, pithComm_t comm) {
 
 Error check_communicator(const char* function, pithComm_t comm) {
   if (Error error = check_handle(function, comm)) return error;
-  if (comm->background && !comm->background->done()) {
+  if (!comm->blocking && is_busy(*comm)) {
     return bad(
         function,
         "comm is busy: its last call with blocking = 0 runs until pithCommGetAsyncError says "

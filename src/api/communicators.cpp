@@ -133,7 +133,9 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
     return {};
   }
   if (comm->blocking) return run();
-  comm->background = std::make_unique<Background>(run);
+  auto begun = std::make_unique<Background>(run);
+  const std::lock_guard lock(comm->guard);
+  comm->background = std::move(begun);
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -184,14 +186,21 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
                  [communicator, excluded] { return communicator->shrink(excluded); });
 }
 
-Error async_error(pithComm_t comm) {
-  if (comm->background) {
-    if (!comm->background->done()) return {Code::in_progress, "the last call is still running"};
-    const Error error = comm->background->error();
-    comm->background.reset();
-    if (error) comm->failure = error;
+// Of what blocking = 0 has begun.
+Error background_error(pithComm& comm) {
+  const std::lock_guard lock(comm.guard);
+  if (comm.background) {
+    if (!comm.background->done()) return {Code::in_progress, "the last call is still running"};
+    const Error error = comm.background->error();
+    comm.background.reset();
+    if (error) comm.failure = error;
   }
-  if (comm->failure) return comm->failure;
+  return comm.failure;
+}
+
+Error async_error(pithComm_t comm) {
+  const Error error = comm->blocking ? comm->failure : background_error(*comm);
+  if (error) return error;
   return comm->communicator ? comm->communicator->error() : Error();
 }
 

@@ -110,6 +110,20 @@ void Group::clear() {
   error_ = Error();
 }
 
+Expected<std::vector<Group::Planned>> Group::discard() {
+  const Error error = error_;
+  std::vector<Planned> planned;
+  for (const Collected& one : collectives_) planned.push_back({one.communicator, one.args, 0});
+  for (const Batch& batch : batches_) {
+    std::size_t bytes = 0;
+    for (const Message& message : batch.messages) bytes += message.data.size;
+    planned.push_back({batch.communicator, {}, bytes});
+  }
+  clear();
+  if (error) return error;
+  return planned;
+}
+
 // Ranks of one thread wait for each other while they are set up, so each gets a thread.
 Error Group::run_setups() {
   std::vector<Error> errors(setups_.size());

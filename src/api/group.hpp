@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "api/background.hpp"
@@ -21,10 +22,14 @@ struct pithComm {
   bool finalized = false;
   bool blocking = true;
   std::string name;
+  // blocking = 0: GetAsyncError may come from any thread while another one issues calls.
+  mutable std::mutex guard;
   std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
   pith::Error failure;                                // of what was begun so
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
+  std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
+  std::atomic<bool> has_attached{false};
 
   // Null where there is none, or not yet.
   pith::Communicator* made() const {
@@ -62,6 +67,7 @@ class Group {
   static Group& of_this_thread();
 
   bool open() const { return depth_ > 0; }
+  bool outermost() const { return depth_ == 1; }
   void start() { ++depth_; }
   // Error where no group is open. True: this was the outermost end.
   Expected<bool> end();
@@ -80,6 +86,14 @@ class Group {
   void fail(const Error& error) {
     if (!error_) error_ = error;
   }
+  const Error& error() const { return error_; }
+  // Calls that were collected and are not to be run, in place of an end.
+  struct Planned {
+    std::shared_ptr<Communicator> communicator;
+    CollectiveArgs args;
+    std::size_t message_bytes;  // of messages, both ways
+  };
+  Expected<std::vector<Planned>> discard();
 
   // What the outermost end does.
   Error run();

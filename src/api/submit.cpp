@@ -10,7 +10,9 @@ namespace {
 Error begin(pithComm_t comm, Group& alone) {
   Expected<std::unique_ptr<pithRequest>> calls = alone.run_in_background();
   if (!calls) return calls.error();
-  comm->background = std::make_unique<Background>(std::move(*calls));
+  auto begun = std::make_unique<Background>(std::move(*calls));
+  const std::lock_guard lock(comm->guard);
+  comm->background = std::move(begun);
   return {Code::in_progress, "the call has begun"};
 }
 

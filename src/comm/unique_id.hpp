@@ -16,7 +16,6 @@ struct UniqueId {
   Secret secret{};
   std::string address;  // of the root
   // The address was fixed before the root listened, so a rank that finds nobody there calls again.
-  // Not stored.
   bool known_before = false;
 
   // Error where the bytes were not made by `store`.

@@ -10,6 +10,9 @@ enum class LogLevel { error, warn, info, debug };
 
 // From the LOG setting; the last one set counts.
 void set_log_level(std::string_view level);
+// From then on as NCCL writes: host, process and thread first, to the file, or to standard output
+// where the path is empty. False where the file cannot be opened.
+bool log_like_nccl(const std::string& path);
 void log(LogLevel level, const std::string& message);
 
 }  // namespace pith

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
 
 #include "core/transport_rule.hpp"
 
@@ -258,7 +259,55 @@ constexpr std::array table{
                   s.trace = text;
                   return Error();
                 }},
+    SettingInfo{"COMPRESS", Scope::agreed,
+                "libnccl.so.2: compressor of large sums, as ar-topk:density=0.01,min=1MiB",
+                [](const Settings& s) { return s.compress; },
+                [](Settings& s, const std::string& text) {
+                  s.compress = text;
+                  return Error();
+                }},
+    SettingInfo{"COMPRESS_COMM", Scope::agreed,
+                "libnccl.so.2: communicators that are compressed: world, or a pattern on names",
+                [](const Settings& s) { return s.compress_comm; },
+                [](Settings& s, const std::string& text) {
+                  s.compress_comm = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK", Scope::local,
+                "libnccl.so.2: path of NVIDIA's, for collectives that Pith does not speed up",
+                [](const Settings& s) { return s.nccl_fallback; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
+                "auto: device memory that is not compressed; all; or collectives, as "
+                "broadcast,allgather",
+                [](const Settings& s) { return s.nccl_fallback_for; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback_for = text;
+                  return Error();
+                }},
 };
+
+struct Defaults {
+  std::mutex mutex;
+  std::map<std::string, std::string> values;
+};
+
+Defaults& defaults() {
+  static auto* const instance = new Defaults;  // threads may outlive the end of main
+  return *instance;
+}
+
+// Empty where neither the environment nor a default says anything.
+std::string text_of(std::string_view name) {
+  const char* text = std::getenv(fmt::format("PITH_{}", name).c_str());
+  if (text && *text) return text;
+  const std::lock_guard lock(defaults().mutex);
+  const auto found = defaults().values.find(std::string(name));
+  return found == defaults().values.end() ? std::string() : found->second;
+}
 
 // The line that begins at the front of `text`, which it takes off.
 std::string_view next_line(std::string_view& text) {
@@ -275,11 +324,16 @@ std::span<const SettingInfo> setting_table() { return table; }
 Expected<Settings> settings_from_environment() {
   Settings settings;
   for (const SettingInfo& info : table) {
-    const char* text = std::getenv(fmt::format("PITH_{}", info.name).c_str());
-    if (!text || !*text) continue;
+    const std::string text = text_of(info.name);
+    if (text.empty()) continue;
     if (Error error = info.set(settings, text)) return error;
   }
   return settings;
+}
+
+void set_defaults(std::map<std::string, std::string> values) {
+  const std::lock_guard lock(defaults().mutex);
+  defaults().values = std::move(values);
 }
 
 bool in_environment(const std::string& name) {

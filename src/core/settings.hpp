@@ -39,6 +39,11 @@ struct Settings {
   double heartbeat = 10;
   std::string log = "warn";
   std::string trace;  // path prefix; empty: no trace
+  // Of libnccl.so.2 only, which reads what they mean: see src/nccl.
+  std::string compress;  // spec of compressors, with min= and types=; empty: off
+  std::string compress_comm = "world";
+  std::string nccl_fallback;  // path of another libnccl.so.2; empty: none
+  std::string nccl_fallback_for = "auto";
 };
 
 // How one setting is documented and compared. Settings of scope `agreed` must be equal on all
@@ -57,6 +62,9 @@ std::span<const SettingInfo> setting_table();
 
 // From the environment, anew at every call: communicators read them when they are created.
 Expected<Settings> settings_from_environment();
+
+// What a library built from this one takes where the environment sets no PITH_<name>; by name.
+void set_defaults(std::map<std::string, std::string> values);
 
 // Whether the environment sets a variable of this whole name: settings of libraries that we use are
 // the user's first.

@@ -1,0 +1,283 @@
+// The life of NCCL's communicators, exported: Pith's handles under another name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "api/check.hpp"
+#include "comm/start.hpp"
+#include "comm/stream_calls.hpp"
+#include "core/log.hpp"
+#include "core/settings.hpp"
+#include "nccl/call.hpp"
+#include "nccl/config.hpp"
+#include "nccl/environment.hpp"
+#include "nccl/errors.hpp"
+#include "nccl/exported.hpp"
+#include "nccl/extension.hpp"
+#include "nccl/extras.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+pithConfig_t* pointer_to(std::optional<pithConfig_t>& config) {
+  return config ? &*config : nullptr;
+}
+
+// Runs a call of pith.h inside a body that returns Error.
+Error error_of(pithResult_t result) {
+  return result == pithSuccess
+             ? Error()
+             : Error(static_cast<Code>(result),
+                     result == pithInProgress ? "in progress" : api::last_error());
+}
+
+// NCCL_COMM_ID: the address is known, the secret is the job's, and rank 0 opens the root there.
+Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int nranks) {
+  Expected<Settings> settings = settings_from_environment();
+  if (!settings) return settings.error();
+  settings->rank = rank;
+  settings->size = nranks;
+  settings->root = address;
+  if (settings->secret.empty() && settings->secret_file.empty()) {
+    log(LogLevel::warn, fmt::format("NCCL_COMM_ID={} carries no secret: whoever reaches that "
+                                    "address can join; set PITH_SECRET to the same on all ranks",
+                                    address));
+  }
+  const Expected<Start> start = start_from_environment(*settings);
+  if (!start) return start.error();
+  pithUniqueId id;
+  start->id.store(id.internal);
+  return id;
+}
+
+Error make_id(ncclUniqueId* id) {
+  const Expected<Environment> environment = read_environment();
+  if (!environment) return environment.error();
+  if (!id || environment->comm_id.empty()) {
+    return error_of(pithGetUniqueId(reinterpret_cast<pithUniqueId*>(id)));
+  }
+  UniqueId known;
+  known.address = environment->comm_id;
+  known.known_before = true;
+  known.store(id->internal);
+  return {};
+}
+
+Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given,
+                int rank, const ncclConfig_t* asked) {
+  const Expected<Environment> environment = read_environment();
+  if (!environment) return environment.error();
+  if (Error error = read_extras()) return error;
+  Expected<std::optional<pithConfig_t>> config =
+      read_config(function, asked, environment->blocking);
+  if (!config) return config.error();
+  pithUniqueId id;
+  std::copy(std::begin(given.internal), std::end(given.internal), id.internal);
+  const Expected<UniqueId> read = UniqueId::load(id.internal);
+  const bool is_valid = comm && nranks > 0 && rank >= 0 && rank < nranks;
+  if (is_valid && read && read->known_before) {
+    const Expected<pithUniqueId> met = id_by_address(read->address, rank, nranks);
+    if (!met) return met.error();
+    id = *met;
+  }
+  if (is_valid) note_job_size(nranks);
+  return error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config)));
+}
+
+Error check_devices(int count, const int* devices) {
+  for (int i = 0; devices && i < count; ++i) {
+    if (devices[i] < 0) {
+      return {
+          Code::invalid_argument,
+          fmt::format("ncclCommInitAll: devices[{}] is {}, expected at least 0", i, devices[i])};
+    }
+    if (std::find(devices, devices + i, devices[i]) != devices + i) {
+      return {Code::invalid_usage,
+              fmt::format("ncclCommInitAll: devices[{}] is {}, a device that the list has "
+                          "already: several ranks on one device come by ncclCommInitRank",
+                          i, devices[i])};
+    }
+  }
+  return {};
+}
+
+Error init_all(ncclComm_t* comms, int count, const int* devices) {
+  const Expected<Environment> environment = read_environment();
+  if (!environment) return environment.error();
+  if (Error error = read_extras()) return error;
+  if (Error error = check_devices(count, devices)) return error;
+  if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
+  note_job_size(count);
+  for (int i = 0; i < count && devices && !check_streams(); ++i) {
+    extension_of(ours(comms[i])).device = devices[i];
+  }
+  return {};
+}
+
+// A revoked communicator takes no call that all ranks share but shrink: by way of one.
+Error split_revoked(pithComm_t comm, int color, int key, pithComm_t* newcomm,
+                    pithConfig_t* config) {
+  if (api::Group::of_this_thread().open()) {
+    return {Code::invalid_usage, "ncclCommSplit: comm is revoked, expected a call outside a group"};
+  }
+  pithConfig_t waits = PITH_CONFIG_INITIALIZER;
+  waits.blocking = 1;
+  pithComm_t whole = nullptr;
+  if (Error error = error_of(pithCommShrink(comm, nullptr, 0, &whole, &waits, 0))) return error;
+  const Error error = error_of(pithCommSplit(whole, color, key, newcomm, config));
+  pithCommDestroy(whole);
+  return error;
+}
+
+Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const ncclConfig_t* asked) {
+  Expected<std::optional<pithConfig_t>> config = read_config("ncclCommSplit", asked, {});
+  if (!config) return config.error();
+  const Extension* const extension = comm ? find_extension(comm) : nullptr;
+  if (extension && extension->revoked && newcomm) {
+    return split_revoked(comm, color, key, newcomm, pointer_to(*config));
+  }
+  return error_of(pithCommSplit(comm, color, key, newcomm, pointer_to(*config)));
+}
+
+Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
+             const ncclConfig_t* asked, int flags) {
+  constexpr const char* function = "ncclCommShrink";
+  if (!exclude || count < 1) {
+    return {Code::invalid_argument,
+            fmt::format("{}: the list of excluded ranks is {} with {} ranks, expected at least one",
+                        function, static_cast<const void*>(exclude), count)};
+  }
+  Expected<std::optional<pithConfig_t>> config = read_config(function, asked, {});
+  if (!config) return config.error();
+  return error_of(pithCommShrink(comm, exclude, count, newcomm, pointer_to(*config), flags));
+}
+
+Error revoke(pithComm_t comm, int flags) {
+  if (!comm) return {};
+  if (flags != 0) {
+    return {Code::invalid_argument, fmt::format("ncclCommRevoke: flags is {}, expected 0", flags)};
+  }
+  if (!comm->made()) return api::check_communicator("ncclCommRevoke", comm);
+  extension_of(comm).revoked = true;
+  comm->made()->abort();
+  return {};
+}
+
+Error finalize(pithComm_t comm) {
+  const Extension* const extension = comm ? find_extension(comm) : nullptr;
+  if (extension && extension->revoked) {
+    return {Code::invalid_usage, "ncclCommFinalize: comm is revoked, expected ncclCommDestroy"};
+  }
+  return error_of(pithCommFinalize(comm));
+}
+
+Error async_error(pithComm_t comm, ncclResult_t* result) {
+  pithResult_t state = pithSuccess;
+  if (Error error = error_of(pithCommGetAsyncError(comm, result ? &state : nullptr))) return error;
+  const Extension* const extension = find_extension(comm);
+  if (extension && extension->revoked) state = pithSuccess;
+  *result = static_cast<ncclResult_t>(state);
+  if (state != pithSuccess && state != pithInProgress) remember(pithGetLastError(comm));
+  if (state == pithSuccess && extension && extension->fallback) {
+    *result = extension->fallback->async_error();
+  }
+  return {};
+}
+
+}  // namespace
+
+}  // namespace pith::nccl
+
+using namespace pith::nccl;
+using pith::Error;
+
+NCCL_EXPORT(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
+  return guarded([&] { return make_id(id); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommInitRank,
+            (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank)) {
+  return fail_group(
+      guarded([&] { return init_rank("ncclCommInitRank", comm, nranks, id, rank, nullptr); }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommInitRankConfig,
+            (ncclComm_t * comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config)) {
+  return fail_group(
+      guarded([&] { return init_rank("ncclCommInitRankConfig", comm, nranks, id, rank, config); }));
+}
+
+// The root of the first id is enough for all ranks.
+NCCL_EXPORT(ncclResult_t, ncclCommInitRankScalable,
+            (ncclComm_t * comm, int nranks, int rank, int id_count, ncclUniqueId* ids,
+             ncclConfig_t* config)) {
+  constexpr const char* function = "ncclCommInitRankScalable";
+  return fail_group(guarded([&]() -> Error {
+    if (!ids || id_count < 1 || id_count > nranks) {
+      return {pith::Code::invalid_argument,
+              fmt::format("{}: {} ids at {}, expected 1 to {}", function, id_count,
+                          static_cast<const void*>(ids), nranks)};
+    }
+    return init_rank(function, comm, nranks, ids[0], rank, config);
+  }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int count, const int* devices)) {
+  return fail_group(guarded([&] { return init_all(comms, count, devices); }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommSplit,
+            (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
+  return fail_group(guarded([&] { return split(ours(comm), color, key, ours(newcomm), config); }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommShrink,
+            (ncclComm_t comm, int* exclude, int count, ncclComm_t* newcomm, ncclConfig_t* config,
+             int flags)) {
+  return fail_group(
+      guarded([&] { return shrink(ours(comm), exclude, count, ours(newcomm), config, flags); }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
+  return guarded([&] { return finalize(ours(comm)); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
+  return answer(pithCommDestroy(ours(comm)));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  Extension* const extension = comm ? find_extension(ours(comm)) : nullptr;
+  if (extension && extension->fallback) FallbackComm::abort(std::move(extension->fallback));
+  return answer(pithCommAbort(ours(comm)));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {
+  return guarded([&] { return revoke(ours(comm), flags); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* result)) {
+  return guarded([&] { return async_error(ours(comm), result); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommCount, (ncclComm_t comm, int* count)) {
+  return answer(pithCommCount(ours(comm), count));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank)) {
+  return answer(pithCommUserRank(ours(comm), rank));
+}
+
+// Host ranks are on device 0.
+NCCL_EXPORT(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device)) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "ncclCommCuDevice";
+    if (Error error = pith::api::check_communicator(function, ours(comm))) return error;
+    if (Error error = pith::api::check_pointer(function, "device", device)) return error;
+    const Extension* const extension = find_extension(ours(comm));
+    *device = extension ? extension->device : 0;
+    return {};
+  });
+}

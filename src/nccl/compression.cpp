@@ -1,0 +1,203 @@
+#include "nccl/compression.hpp"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "core/log.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+struct TypeName {
+  std::string_view name;
+  ncclDataType_t type;
+};
+constexpr std::array type_names = {TypeName{"f32", ncclFloat32}, TypeName{"f16", ncclFloat16},
+                                   TypeName{"bf16", ncclBfloat16}};
+
+Error bad(const std::string& text, const std::string& what) {
+  return {Code::invalid_argument, fmt::format("PITH_COMPRESS is \"{}\": {}", text, what)};
+}
+
+// "1MiB", "64K", "1048576".
+Expected<std::size_t> read_bytes(std::string_view text) {
+  std::size_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  constexpr std::array<std::string_view, 4> units = {"", "K", "M", "G"};
+  for (std::size_t i = 0; i < units.size() && status == std::errc(); ++i) {
+    const unsigned shift = 10 * static_cast<unsigned>(i);
+    const bool named = unit == units[i] || (i > 0 && unit == fmt::format("{}iB", units[i]));
+    if (named && value <= (std::size_t{1} << 62) >> shift) return value << shift;
+  }
+  return Error(Code::invalid_argument,
+               fmt::format("min is \"{}\", expected bytes, as 65536, 64K or 1MiB", text));
+}
+
+Expected<unsigned> read_types(std::string_view text) {
+  unsigned types = 0;
+  while (true) {
+    const std::string_view name = text.substr(0, text.find('|'));
+    const auto* found = std::find_if(type_names.begin(), type_names.end(),
+                                     [&](const TypeName& one) { return one.name == name; });
+    if (found == type_names.end()) {
+      return Error(Code::invalid_argument,
+                   fmt::format("types has \"{}\", expected some of f32|f16|bf16", name));
+    }
+    types |= 1u << found->type;
+    if (name.size() == text.size()) return types;
+    text.remove_prefix(name.size() + 1);
+  }
+}
+
+// Takes min= and types= out of the spec; what is left is the compressor's.
+Error take_own_keys(std::string_view text, CompressionRules& rules) {
+  std::size_t begin = text.find(':');
+  rules.spec = text.substr(0, begin);
+  char separator = ':';
+  while (begin != std::string_view::npos) {
+    const std::size_t end = text.find(',', begin + 1);
+    const std::string_view part =
+        text.substr(begin + 1, end == std::string_view::npos ? end : end - begin - 1);
+    begin = end;
+    if (part.starts_with("min=")) {
+      const Expected<std::size_t> bytes = read_bytes(part.substr(4));
+      if (!bytes) return bytes.error();
+      rules.bytes_min = *bytes;
+    } else if (part.starts_with("types=")) {
+      const Expected<unsigned> types = read_types(part.substr(6));
+      if (!types) return types.error();
+      rules.types = *types;
+    } else {
+      rules.spec += separator;
+      rules.spec += part;
+      separator = ',';
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<CompressionRules> CompressionRules::parse(const std::string& text,
+                                                   const std::string& comms) {
+  CompressionRules rules;
+  rules.comms = comms;
+  for (const TypeName& one : type_names) rules.types |= 1u << one.type;
+  if (Error error = take_own_keys(text, rules)) return bad(text, error.message());
+  pithCompressor_t probe = nullptr;
+  if (pithCompressorCreate(&probe, rules.spec.c_str()) != pithSuccess) {
+    return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known",
+                                 pithGetLastError(nullptr)));
+  }
+  pithCompressorDestroy(probe);
+  return rules;
+}
+
+std::string CompressionRules::describe() const {
+  std::string names;
+  for (const TypeName& one : type_names) {
+    if ((types >> one.type & 1) != 0)
+      names += fmt::format("{}{}", names.empty() ? "" : "|", one.name);
+  }
+  return fmt::format(
+      "PITH_COMPRESS: {} for sums and averages of {} from {} bytes on, in communicators {}", spec,
+      names, bytes_min, comms);
+}
+
+// Everything that the ranks have in common; the stream is host memory's.
+bool CompressionRules::covers(const NcclCall& call) const {
+  if (call.kind != Kind::allreduce || call.stream) return false;
+  if (call.op != ncclSum && call.op != ncclAvg) return false;
+  if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) return false;
+  const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
+  return call.count >= (bytes_min + size - 1) / size && call.count > 0;
+}
+
+bool CompressionRules::selects(const std::string& name, bool spans_job) const {
+  return comms == "world" ? spans_job : fnmatch(comms.c_str(), name.c_str(), 0) == 0;
+}
+
+Compression::~Compression() {
+  drop(cycle_.waiting());
+  if (lost_vectors_ > 0) {
+    log(LogLevel::warn,
+        fmt::format("PITH_COMPRESS: residuals of {} vectors whose calls did not return were "
+                    "dropped; their norm was {:g}",
+                    lost_vectors_, std::sqrt(lost_squares_)));
+  }
+  for (const auto& [place, compressor] : compressors_) pithCompressorDestroy(compressor);
+}
+
+void Compression::drop(std::span<const std::uint32_t> places) {
+  for (const std::uint32_t place : places) {
+    const auto found = compressors_.find(place);
+    if (found == compressors_.end()) continue;
+    pithCompressorStats_t stats{};
+    stats.size = sizeof stats;
+    if (pithCompressorGetStats(found->second, &stats) == pithSuccess && stats.residual_norm != 0) {
+      lost_squares_ += stats.residual_norm * stats.residual_norm;
+      ++lost_vectors_;
+    }
+    pithCompressorDestroy(found->second);
+    compressors_.erase(found);
+  }
+}
+
+std::int64_t Compression::vote(const NcclCall& call) {
+  if (!on_) {
+    places_.emplace_back();
+    return 0;
+  }
+  const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type});
+  places_.push_back(seen.place);
+  return seen.vote;
+}
+
+void Compression::settle(std::span<const std::int64_t> least,
+                         std::span<const std::int64_t> greatest) {
+  for (std::size_t i = 0; i < least.size(); ++i) {
+    if (least[i] == greatest[i] && least[i] != 0) continue;
+    if (least[i] == 0) decided_off_ = true;
+    const bool over_return =
+        PointerCycle::without_return(least[i]) == PointerCycle::without_return(greatest[i]);
+    cycle_.disagree(over_return);
+    for (std::size_t j = i; j < places_.size(); ++j) places_[j].reset();
+    break;
+  }
+  drop(cycle_.take_dropped());
+}
+
+Expected<pithCompressor_t> Compression::compressor_of(std::uint32_t place) {
+  const auto found = compressors_.find(place);
+  if (found != compressors_.end()) return found->second;
+  pithCompressor_t made = nullptr;
+  if (const pithResult_t result = pithCompressorCreate(&made, rules_.spec.c_str())) {
+    return Error(static_cast<Code>(result), pithGetLastError(nullptr));
+  }
+  compressors_.emplace(place, made);
+  return made;
+}
+
+pithResult_t Compression::issue(const NcclCall& call) {
+  const std::optional<std::uint32_t> place = places_[issued_];
+  if (++issued_ == places_.size()) {
+    places_.clear();
+    issued_ = 0;
+  }
+  if (!place) return nccl::issue(call);
+  const Expected<pithCompressor_t> compressor = compressor_of(*place);
+  if (!compressor) return static_cast<pithResult_t>(compressor.error().code());
+  return pithAllReduceCompressed(call.send, call.recv, call.count,
+                                 static_cast<pithDataType_t>(call.type),
+                                 static_cast<pithRedOp_t>(call.op), *compressor, ours(call.comm),
+                                 static_cast<pithStream_t>(call.stream));
+}
+
+}  // namespace pith::nccl

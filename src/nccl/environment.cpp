@@ -1,0 +1,191 @@
+#include "nccl/environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/log.hpp"
+#include "core/settings.hpp"
+#include "nccl/abi.h"
+
+namespace pith::nccl {
+
+namespace {
+
+constexpr std::array<std::string_view, 9> names = {
+    "NCCL_DEBUG",         "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID",    "NCCL_COMM_BLOCKING",
+    "NCCL_SHM_DISABLE",   "NCCL_ALGO",       "NCCL_PROTO"};
+
+std::string in_lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string value_of(const Variables& variables, std::string_view name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? std::string() : found->second;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// %h and %p in a path: host and process.
+std::string expand(const std::string& pattern) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'h') path += host;
+    if (next == 'p') path += std::to_string(getpid());
+    if (next == 'h' || next == 'p') {
+      ++i;
+    } else {
+      path += pattern[i];
+    }
+  }
+  return path;
+}
+
+// From NCCL_DEBUG on the log looks as NCCL's does.
+void open_log(const Variables& variables) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
+    if (!log_like_nccl(expand(file))) log_like_nccl({});
+    log(LogLevel::warn, fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE));
+  });
+}
+
+std::string log_level(const std::string& debug) {
+  static const std::map<std::string, std::string> levels = {{"none", "error"}, {"version", "error"},
+                                                            {"warn", "warn"},  {"info", "info"},
+                                                            {"abort", "info"}, {"trace", "debug"}};
+  const auto found = levels.find(in_lower_case(debug));
+  return found == levels.end() ? std::string() : found->second;
+}
+
+// One of NCCL's rules, "[function:]token,token" or "^token,token". The names of all its algorithms
+// and protocols are known; only those that Pith has, too, choose anything.
+struct Rule {
+  bool excludes = false;
+  std::string function;
+  std::vector<std::string> tokens;
+};
+
+Expected<std::vector<Rule>> read_rules(std::string_view variable, const std::string& text,
+                                       const std::vector<std::string>& known) {
+  std::vector<Rule> rules;
+  for (const std::string& part : split(in_lower_case(text), ';')) {
+    Rule rule;
+    std::string list = part;
+    const std::size_t colon = list.find(':');
+    if (colon != std::string::npos) {
+      rule.function = list.substr(0, colon);
+      list.erase(0, colon + 1);
+    }
+    if (list.starts_with('^')) {
+      rule.excludes = true;
+      list.erase(0, 1);
+    }
+    for (const std::string& token : split(list, ',')) {
+      if (std::find(known.begin(), known.end(), token) == known.end()) {
+        return Error(Code::invalid_usage,
+                     fmt::format("{} is \"{}\": \"{}\" is unknown, expected some of {}", variable,
+                                 text, token, fmt::join(known, ", ")));
+      }
+      rule.tokens.push_back(token);
+    }
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+// Pith's setting for all-reduce, where a rule leaves one of ring and tree.
+std::string algorithm_of(const std::vector<Rule>& rules) {
+  bool ring = true;
+  bool tree = true;
+  for (const Rule& rule : rules) {
+    if (!rule.function.empty() && rule.function != "allreduce") continue;
+    const auto names_it = [&](const char* name) {
+      return std::find(rule.tokens.begin(), rule.tokens.end(), name) != rule.tokens.end();
+    };
+    ring = names_it("ring") != rule.excludes;
+    tree = names_it("tree") != rule.excludes;
+  }
+  if (ring == tree) return {};
+  return ring ? "allreduce:ring" : "allreduce:double_tree";
+}
+
+Error check_choice(const Variables& variables, std::map<std::string, std::string>& defaults) {
+  static const std::vector<std::string> algorithms = {
+      "tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+  static const std::vector<std::string> protocols = {"ll", "ll128", "simple"};
+  const std::string algo = value_of(variables, "NCCL_ALGO");
+  if (!algo.empty()) {
+    const auto rules = read_rules("NCCL_ALGO", algo, algorithms);
+    if (!rules) return rules.error();
+    defaults["ALGO"] = algorithm_of(*rules);
+  }
+  const std::string proto = value_of(variables, "NCCL_PROTO");
+  if (proto.empty()) return {};
+  const auto rules = read_rules("NCCL_PROTO", proto, protocols);
+  return rules ? Error() : rules.error();
+}
+
+Error check_address(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool digits =
+      !port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (digits && colon > 0 && std::stoi(port) >= 1 && std::stoi(port) <= 65535) return {};
+  return {Code::invalid_argument,
+          fmt::format("NCCL_COMM_ID is \"{}\", expected host:port or [IPv6 address]:port", text)};
+}
+
+}  // namespace
+
+Expected<Environment> read_environment() {
+  const Variables variables = variables_from_environment(names);
+  std::map<std::string, std::string> defaults;
+  defaults.emplace("TIMEOUT", "0");  // NCCL has none, and the frameworks above watch for themselves
+  defaults["IFNAME"] = value_of(variables, "NCCL_SOCKET_IFNAME");
+  const std::string family = value_of(variables, "NCCL_SOCKET_FAMILY");
+  if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
+  if (value_of(variables, "NCCL_SHM_DISABLE") == "1") defaults.emplace("TRANSPORT", "^shm");
+  const std::string debug = value_of(variables, "NCCL_DEBUG");
+  if (!debug.empty()) {
+    defaults["LOG"] = log_level(debug);
+    open_log(variables);
+  }
+  if (Error error = check_choice(variables, defaults)) return error;
+  std::erase_if(defaults, [](const auto& one) { return one.second.empty(); });
+  set_defaults(std::move(defaults));
+
+  Environment environment;
+  environment.comm_id = value_of(variables, "NCCL_COMM_ID");
+  if (!environment.comm_id.empty()) {
+    if (Error error = check_address(environment.comm_id)) return error;
+  }
+  const std::string blocking = value_of(variables, "NCCL_COMM_BLOCKING");
+  if (blocking == "0" || blocking == "1") environment.blocking = blocking == "1" ? 1 : 0;
+  return environment;
+}
+
+}  // namespace pith::nccl

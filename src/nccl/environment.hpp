@@ -1,0 +1,21 @@
+// What the environment says to libnccl.so.2: NCCL's own variables, as far as they mean something
+// here, become defaults of Pith's settings, which go first where both are set.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace pith::nccl {
+
+struct Environment {
+  std::string comm_id;          // NCCL_COMM_ID: host:port of rank 0
+  std::optional<int> blocking;  // NCCL_COMM_BLOCKING
+};
+
+// Read at every call that makes an id or a communicator, never on loading. An error where a
+// variable has no meaning in NCCL either.
+Expected<Environment> read_environment();
+
+}  // namespace pith::nccl

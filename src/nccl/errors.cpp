@@ -1,0 +1,68 @@
+#include "nccl/errors.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <mutex>
+
+#include "api/group.hpp"
+#include "core/log.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+// One buffer for the process, as in NCCL: callers keep the pointer over later errors.
+struct LastError {
+  std::mutex mutex;
+  char text[1024] = "";
+};
+
+LastError& the_last() {
+  static auto* const instance = new LastError;  // threads may outlive the end of main
+  return *instance;
+}
+
+// "pithAllReduce: count is ..." speaks of functions that the caller does not know.
+std::string in_nccl_names(std::string text) {
+  constexpr std::string_view ours = "pith";
+  for (std::size_t at = text.find(ours); at != std::string::npos; at = text.find(ours, at + 1)) {
+    const char before = at == 0 ? ' ' : text[at - 1];
+    const char after = at + ours.size() < text.size() ? text[at + ours.size()] : ' ';
+    const bool is_name = std::isalnum(static_cast<unsigned char>(before)) == 0 &&
+                         std::isupper(static_cast<unsigned char>(after)) != 0;
+    if (is_name) text.replace(at, ours.size(), "nccl");
+  }
+  return text;
+}
+
+}  // namespace
+
+void remember(const char* message) noexcept {
+  try {
+    const std::string text = in_nccl_names(message);
+    log(LogLevel::info, text);
+    const std::lock_guard lock(the_last().mutex);
+    const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
+    std::memcpy(the_last().text, text.data(), length);
+    the_last().text[length] = '\0';
+  } catch (const std::exception&) {
+    // No memory for a message; the code says enough.
+  }
+}
+
+const char* last_error() { return the_last().text; }
+
+ncclResult_t answer(pithResult_t result) {
+  if (result != pithSuccess && result != pithInProgress) remember(api::last_error());
+  return static_cast<ncclResult_t>(result);
+}
+
+ncclResult_t fail_group(ncclResult_t result) {
+  api::Group& group = api::Group::of_this_thread();
+  const bool failed = result != ncclSuccess && result != ncclInProgress;
+  if (failed && group.open()) group.fail(Error(static_cast<Code>(result), last_error()));
+  return result;
+}
+
+}  // namespace pith::nccl

@@ -1,0 +1,158 @@
+#include "nccl/fallback.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "api/group.hpp"
+#include "comm/stream_calls.hpp"
+#include "core/log.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+constexpr unsigned bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
+
+std::string in_lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+Expected<unsigned> read_kinds(std::string_view text) {
+  unsigned kinds = 0;
+  while (true) {
+    const std::string_view name = text.substr(0, text.find(','));
+    unsigned found = 0;
+    std::string known;
+    for (std::size_t k = 0; k < kind_count; ++k) {
+      const std::string one = in_lower_case(name_of(static_cast<Kind>(k)));
+      if (one == name) found = 1u << k;
+      known += ", " + one;
+    }
+    if (found == 0) {
+      return Error(Code::invalid_argument,
+                   fmt::format("PITH_NCCL_FALLBACK_FOR has \"{}\", expected auto, all, or some of "
+                               "{}",
+                               name, known.substr(2)));
+    }
+    kinds |= found;
+    if (name.size() == text.size()) return kinds;
+    text.remove_prefix(name.size() + 1);
+  }
+}
+
+// A message has two ends, and the older broadcast is the newer one.
+unsigned with_twins(unsigned kinds) {
+  if ((kinds & (bit(Kind::send) | bit(Kind::recv))) != 0)
+    kinds |= bit(Kind::send) | bit(Kind::recv);
+  const unsigned broadcasts = bit(Kind::broadcast) | bit(Kind::bcast);
+  return (kinds & broadcasts) != 0 ? kinds | broadcasts : kinds;
+}
+
+template <class Function>
+bool find(void* library, const char* name, Function& out) {
+  out = reinterpret_cast<Function>(dlsym(library, name));
+  return out != nullptr;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
+                                                   const std::string& for_what) {
+  const auto refuse = [&](const std::string& what) {
+    return Error(Code::invalid_argument,
+                 fmt::format("PITH_NCCL_FALLBACK is \"{}\", expected the path of another "
+                             "libnccl.so.2: {}",
+                             path, what));
+  };
+  auto fallback = std::make_unique<Fallback>();
+  fallback->path_ = path;
+  fallback->device_memory_ = for_what == "auto";
+  if (for_what == "all") {
+    fallback->kinds_ = ~0u;
+  } else if (for_what != "auto") {
+    const Expected<unsigned> kinds = read_kinds(for_what);
+    if (!kinds) return kinds.error();
+    fallback->kinds_ = with_twins(*kinds);
+  }
+  // Bound to itself first: its own calls of public names would come to us else.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (!library) return refuse(dlerror());
+  const char* missing = nullptr;
+#define NCCL_FALLBACK_FIND(name) \
+  if (!find(library, #name, fallback->name)) missing = #name;
+  NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIND)
+#undef NCCL_FALLBACK_FIND
+  const bool is_us = !missing && (fallback->ncclGetVersion == &::ncclGetVersion ||
+                                  fallback->ncclGetVersion == &::pncclGetVersion);
+  if (!missing && !is_us) return fallback;
+  dlclose(library);
+  return refuse(is_us ? "it is this one" : fmt::format("it lacks {}", missing));
+}
+
+bool Fallback::takes(const NcclCall& call) const {
+  if ((kinds_ & bit(call.kind)) != 0) return true;
+  if (!device_memory_) return false;
+  const void* const memory = call.send ? call.send : call.recv;
+  return memory && is_device_memory(memory);
+}
+
+void Fallback::announce(Kind kind, bool there) const {
+  const unsigned mask = bit(kind);
+  if ((announced_.fetch_or(mask) & mask) != 0) return;
+  log(LogLevel::info,
+      fmt::format("{} is served by {}", name_of(kind), there ? path_ : std::string("Pith")));
+}
+
+// An operation of ours is made there for the length of the call, which keeps what it needs.
+ncclResult_t Fallback::issue(const NcclCall& call, ncclComm_t comm) const {
+  ncclRedOp_t op = call.op;
+  const auto* made = ours(call.comm)->ops.find(static_cast<pithRedOp_t>(call.op));
+  const bool scaled = call.op >= ncclNumOps && made;
+  if (scaled) {
+    Factor factor = made->factor;
+    const bool immediate = factor.where == nullptr;
+    void* scalar =
+        immediate ? static_cast<void*>(&factor.bits) : const_cast<std::byte*>(factor.where);
+    const ncclResult_t result = ncclRedOpCreatePreMulSum(
+        &op, scalar, call.type, immediate ? ncclScalarHostImmediate : ncclScalarDevice, comm);
+    if (result != ncclSuccess) return result;
+  }
+  const auto run = [&]() -> ncclResult_t {
+    const std::size_t n = call.count;
+    switch (call.kind) {
+      case Kind::allreduce:
+        return ncclAllReduce(call.send, call.recv, n, call.type, op, comm, call.stream);
+      case Kind::broadcast:
+        return ncclBroadcast(call.send, call.recv, n, call.type, call.root, comm, call.stream);
+      case Kind::bcast:
+        return ncclBroadcast(call.recv, call.recv, n, call.type, call.root, comm, call.stream);
+      case Kind::reduce:
+        return ncclReduce(call.send, call.recv, n, call.type, op, call.root, comm, call.stream);
+      case Kind::allgather:
+        return ncclAllGather(call.send, call.recv, n, call.type, comm, call.stream);
+      case Kind::reduce_scatter:
+        return ncclReduceScatter(call.send, call.recv, n, call.type, op, comm, call.stream);
+      case Kind::alltoall:
+        return ncclAlltoAll(call.send, call.recv, n, call.type, comm, call.stream);
+      case Kind::gather:
+        return ncclGather(call.send, call.recv, n, call.type, call.root, comm, call.stream);
+      case Kind::scatter:
+        return ncclScatter(call.send, call.recv, n, call.type, call.root, comm, call.stream);
+      case Kind::send:
+        return ncclSend(call.send, n, call.type, call.root, comm, call.stream);
+      case Kind::recv:
+        return ncclRecv(call.recv, n, call.type, call.root, comm, call.stream);
+    }
+    return ncclInternalError;
+  };
+  const ncclResult_t result = run();
+  if (scaled) ncclRedOpDestroy(op, comm);
+  return result;
+}
+
+}  // namespace pith::nccl

@@ -1,0 +1,141 @@
+// NCCL's functions that belong to no communicator, and registrations, exported.
+#include <algorithm>
+
+#include "api/check.hpp"
+#include "comm/stream_calls.hpp"
+#include "cuda/device.hpp"
+#include "nccl/call.hpp"
+#include "nccl/errors.hpp"
+#include "nccl/exported.hpp"
+#include "nccl/extension.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+// The driver, where the calling thread has a context: then memory is the device's.
+const cuda::Driver* driver_with_context() {
+  cuda::look_for_driver();
+  const cuda::Driver* const driver = cuda::known_driver();
+  cuda::CUcontext context = nullptr;
+  const bool current = driver && driver->ctx_get_current(&context) == cuda::kSuccess && context;
+  return current ? driver : nullptr;
+}
+
+Error allocate(void** pointer, std::size_t bytes) {
+  if (Error error = api::check_pointer("ncclMemAlloc", "pointer", pointer)) return error;
+  const cuda::Driver* const driver = driver_with_context();
+  if (!driver) {
+    const pithResult_t result = pithMemAlloc(pointer, bytes);
+    return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
+  }
+  cuda::CUdeviceptr address = 0;
+  const cuda::CUresult result = driver->mem_alloc(&address, std::max<std::size_t>(bytes, 1));
+  if (result != cuda::kSuccess) {
+    return {Code::cuda, "ncclMemAlloc: cuMemAlloc: " + driver->describe(result)};
+  }
+  *pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+  return {};
+}
+
+Error release(void* pointer) {
+  if (pointer && is_device_memory(pointer)) {
+    const cuda::Driver& driver = *cuda::known_driver();
+    const cuda::CUresult result = driver.mem_free(cuda::address_of(pointer));
+    if (result == cuda::kSuccess) return {};
+    return {Code::cuda, "ncclMemFree: cuMemFree: " + driver.describe(result)};
+  }
+  const pithResult_t result = pithMemFree(pointer);
+  return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
+}
+
+Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window) {
+  constexpr const char* function = "ncclCommWindowRegister";
+  Error error = api::check_communicator(function, comm);
+  if (!error) error = api::check_pointer(function, "window", window);
+  if (!error && bytes > 0) error = api::check_pointer(function, "buffer", buffer);
+  if (error) return error;
+  auto& windows = extension_of(comm).windows;
+  windows.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm, buffer, bytes}));
+  *window = windows.back().get();
+  return {};
+}
+
+// Also on a communicator that is broken: callers clean up before they abort.
+Error remove_window(pithComm_t comm, ncclWindow_t window) {
+  if (!window) return {};
+  if (Error error = api::check_handle("ncclCommWindowDeregister", comm)) return error;
+  auto& windows = extension_of(comm).windows;
+  const auto is_it = [window](const auto& one) { return one.get() == window; };
+  if (std::erase_if(windows, is_it) > 0) return {};
+  return {Code::invalid_argument,
+          "ncclCommWindowDeregister: window is not one of this communicator's"};
+}
+
+}  // namespace
+
+}  // namespace pith::nccl
+
+using namespace pith::nccl;
+
+NCCL_EXPORT(ncclResult_t, ncclGetVersion, (int* version)) {
+  return guarded([&]() -> pith::Error {
+    if (auto error = pith::api::check_pointer("ncclGetVersion", "version", version)) return error;
+    *version = NCCL_VERSION_CODE;
+    return {};
+  });
+}
+
+// Callers compare these texts.
+NCCL_EXPORT(const char*, ncclGetErrorString, (ncclResult_t result)) {
+  switch (static_cast<int>(result)) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclInternalError:
+      return "internal error - please report this issue to the NCCL developers";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+NCCL_EXPORT(const char*, ncclGetLastError, (ncclComm_t)) { return last_error(); }
+
+NCCL_EXPORT(void, ncclResetDebugInit, (void)) {}
+
+NCCL_EXPORT(ncclResult_t, ncclMemAlloc, (void** pointer, size_t size)) {
+  return guarded([&] { return allocate(pointer, size); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclMemFree, (void* pointer)) {
+  return guarded([&] { return release(pointer); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommRegister,
+            (ncclComm_t comm, void* buffer, size_t size, void** handle)) {
+  return answer(pithCommRegister(ours(comm), buffer, size, handle));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
+  return answer(pithCommDeregister(ours(comm), handle));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommWindowRegister,
+            (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int)) {
+  return guarded([&] { return add_window(ours(comm), buffer, size, window); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window)) {
+  return guarded([&] { return remove_window(ours(comm), window); });
+}

@@ -1,0 +1,208 @@
+// What NCCL offers to device code and to one-sided communication, and what came with 2.29 and 2.30:
+// answered as NCCL does on a communicator whose ranks do not reach each other's memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/check.hpp"
+#include "nccl/call.hpp"
+#include "nccl/errors.hpp"
+#include "nccl/exported.hpp"
+#include "nccl/extension.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+Error check_comm(const char* function, ncclComm_t comm) {
+  return api::check_handle(function, ours(comm));
+}
+
+ncclResult_t unsupported(const char* function, ncclComm_t comm) {
+  return guarded([&]() -> Error {
+    if (Error error = check_comm(function, comm)) return error;
+    return {Code::invalid_usage,
+            fmt::format("{}: Pith has no one-sided or device communication", function)};
+  });
+}
+
+// 1 of 1 where there is no communicator.
+ncclTeam_t world(ncclComm_t comm) {
+  ncclTeam_t team{1, 0, 1};
+  if (comm) {
+    pithCommCount(ours(comm), &team.nRanks);
+    pithCommUserRank(ours(comm), &team.rank);
+  }
+  return team;
+}
+
+// A rank reaches its own memory only.
+ncclResult_t own_pointer(const char* function, ncclWindow_t window, std::size_t offset, bool own,
+                         void** pointer) {
+  return guarded([&]() -> Error {
+    Error error = api::check_pointer(function, "window", window);
+    if (!error) error = api::check_pointer(function, "pointer", pointer);
+    if (error) return error;
+    *pointer = own ? static_cast<std::byte*>(window->buffer) + offset : nullptr;
+    return {};
+  });
+}
+
+Error describe(ncclComm_t comm, ncclCommProperties_t* out) {
+  constexpr const char* function = "ncclCommQueryProperties";
+  Error error = check_comm(function, comm);
+  if (!error) error = api::check_pointer(function, "out", out);
+  if (error) return error;
+  if (out->magic != NCCL_API_MAGIC || out->size < offsetof(ncclCommProperties_t, rank)) {
+    return {Code::invalid_argument,
+            fmt::format("{}: out is not one that began with NCCL_COMM_PROPERTIES_INITIALIZER",
+                        function)};
+  }
+  ncclCommProperties_t all;
+  std::memset(&all, 0, sizeof all);
+  all.size = out->size;
+  all.magic = out->magic;
+  all.version = out->version;
+  const ncclTeam_t team = world(comm);
+  all.rank = team.rank;
+  all.nRanks = team.nRanks;
+  const Extension* const extension = find_extension(ours(comm));
+  all.cudaDev = all.nvmlDev = extension ? extension->device : 0;
+  all.nLsaTeams = team.nRanks;
+  std::memcpy(out, &all, std::min(out->size, sizeof all));
+  return {};
+}
+
+// There are no parameters to ask for: pith-info lists settings.
+ncclResult_t no_parameter(const char* function) {
+  return guarded([&] {
+    return Error(
+        Code::invalid_argument,
+        fmt::format("{}: no parameters are known; pith-info --settings lists Pith's", function));
+  });
+}
+
+}  // namespace
+
+}  // namespace pith::nccl
+
+using namespace pith::nccl;
+
+NCCL_EXPORT(ncclResult_t, ncclDevCommCreate,
+            (ncclComm_t comm, const ncclDevCommRequirements_t*, ncclDevComm_t*)) {
+  return unsupported("ncclDevCommCreate", comm);
+}
+NCCL_EXPORT(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const ncclDevComm_t*)) {
+  return unsupported("ncclDevCommDestroy", comm);
+}
+
+NCCL_EXPORT(ncclTeam_t, ncclTeamWorld, (ncclComm_t comm)) { return world(comm); }
+NCCL_EXPORT(ncclTeam_t, ncclTeamLsa, (ncclComm_t)) { return {1, 0, 1}; }
+NCCL_EXPORT(ncclTeam_t, ncclTeamRail, (ncclComm_t comm)) { return world(comm); }
+NCCL_EXPORT(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) {
+  return world(comm).rank + (rank - team.rank) * team.stride;
+}
+// The own rank is the only one, number 0.
+NCCL_EXPORT(int, ncclTeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) {
+  return (rank - team.rank) * team.stride;
+}
+
+NCCL_EXPORT(ncclResult_t, ncclGetPeerDevicePointer,
+            (ncclWindow_t window, size_t offset, int peer, void** pointer)) {
+  int rank = -1;
+  if (window) pithCommUserRank(window->comm, &rank);
+  return own_pointer("ncclGetPeerDevicePointer", window, offset, peer == rank, pointer);
+}
+NCCL_EXPORT(ncclResult_t, ncclGetLsaDevicePointer,
+            (ncclWindow_t window, size_t offset, int rank, void** pointer)) {
+  return own_pointer("ncclGetLsaDevicePointer", window, offset, rank == 0, pointer);
+}
+NCCL_EXPORT(ncclResult_t, ncclGetMultimemDevicePointer,
+            (ncclWindow_t window, size_t offset, ncclMultimemHandle_t, void** pointer)) {
+  return own_pointer("ncclGetMultimemDevicePointer", window, offset, false, pointer);
+}
+NCCL_EXPORT(ncclResult_t, ncclGetLsaMultimemDevicePointer,
+            (ncclWindow_t window, size_t offset, void** pointer)) {
+  return own_pointer("ncclGetLsaMultimemDevicePointer", window, offset, false, pointer);
+}
+NCCL_EXPORT(ncclResult_t, ncclWinGetUserPtr,
+            (ncclComm_t comm, ncclWindow_t window, void** pointer)) {
+  if (const ncclResult_t result = guarded([&] { return check_comm("ncclWinGetUserPtr", comm); })) {
+    return result;
+  }
+  return own_pointer("ncclWinGetUserPtr", window, 0, true, pointer);
+}
+
+NCCL_EXPORT(ncclResult_t, ncclPutSignal,
+            (const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int, unsigned int,
+             ncclComm_t comm, cudaStream_t)) {
+  return unsupported("ncclPutSignal", comm);
+}
+NCCL_EXPORT(ncclResult_t, ncclSignal,
+            (int, int, int, unsigned int, ncclComm_t comm, cudaStream_t)) {
+  return unsupported("ncclSignal", comm);
+}
+NCCL_EXPORT(ncclResult_t, ncclWaitSignal,
+            (int, ncclWaitSignalDesc_t*, ncclComm_t comm, cudaStream_t)) {
+  return unsupported("ncclWaitSignal", comm);
+}
+
+// A communicator holds no memory of the device between calls, so there is nothing to give back.
+NCCL_EXPORT(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int)) {
+  return guarded([&] { return check_comm("ncclCommSuspend", comm); });
+}
+NCCL_EXPORT(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
+  return guarded([&] { return check_comm("ncclCommResume", comm); });
+}
+NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t, uint64_t* value)) {
+  return guarded([&]() -> pith::Error {
+    pith::Error error = check_comm("ncclCommMemStats", comm);
+    if (!error) error = pith::api::check_pointer("ncclCommMemStats", "value", value);
+    if (!error) *value = 0;
+    return error;
+  });
+}
+NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* out)) {
+  return guarded([&] { return describe(comm, out); });
+}
+NCCL_EXPORT(ncclResult_t, ncclCommGrow,
+            (ncclComm_t comm, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)) {
+  return unsupported("ncclCommGrow", comm);
+}
+NCCL_EXPORT(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId*)) {
+  return unsupported("ncclCommGetUniqueId", comm);
+}
+
+NCCL_EXPORT(ncclResult_t, ncclParamBind, (ncclParamHandle_t*, const char*)) {
+  return no_parameter("ncclParamBind");
+}
+NCCL_EXPORT(ncclResult_t, ncclParamGet, (ncclParamHandle_t, void*, int, int*)) {
+  return no_parameter("ncclParamGet");
+}
+NCCL_EXPORT(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t, const char**)) {
+  return no_parameter("ncclParamGetStr");
+}
+NCCL_EXPORT(ncclResult_t, ncclParamGetParameter, (const char*, const char**, int*)) {
+  return no_parameter("ncclParamGetParameter");
+}
+NCCL_EXPORT(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, int* size)) {
+  static const char* nothing[] = {nullptr};
+  if (!table || !size) return no_parameter("ncclParamGetAllParameterKeys");
+  *table = nothing;
+  *size = 0;
+  return ncclSuccess;
+}
+NCCL_EXPORT(void, ncclParamDumpAll, (void)) {}
+
+#define NCCL_NO_NUMBER(name, type) \
+  NCCL_EXPORT(ncclResult_t, name, (ncclParamHandle_t, type*)) { return no_parameter(#name); }
+NCCL_NO_NUMBER(ncclParamGetI8, int8_t)
+NCCL_NO_NUMBER(ncclParamGetI16, int16_t)
+NCCL_NO_NUMBER(ncclParamGetI32, int32_t)
+NCCL_NO_NUMBER(ncclParamGetI64, int64_t)
+NCCL_NO_NUMBER(ncclParamGetU8, uint8_t)
+NCCL_NO_NUMBER(ncclParamGetU16, uint16_t)
+NCCL_NO_NUMBER(ncclParamGetU32, uint32_t)
+NCCL_NO_NUMBER(ncclParamGetU64, uint64_t)
+#undef NCCL_NO_NUMBER

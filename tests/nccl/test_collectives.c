@@ -1,0 +1,178 @@
+/* Every call that moves data, in NCCL's words: results, in place, one rank, refused arguments. */
+#include <string.h>
+
+#include "client.h"
+
+enum { n = 1000 };
+
+static float value(int rank, int i) { return (float)(rank + 1) * (float)(i % 7 - 3); }
+
+static float sum_of(int size, int i) {
+  float sum = 0;
+  for (int r = 0; r < size; ++r) sum += value(r, i);
+  return sum;
+}
+
+static void fill(float* out, int rank, int count) {
+  for (int i = 0; i < count; ++i) out[i] = value(rank, i);
+}
+
+static void reductions(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  const int root = me->size - 1;
+  float send[n], recv[n];
+  fill(send, me->rank, n);
+  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(recv[i] == sum_of(me->size, i));
+  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclAvg, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(recv[i] - sum_of(me->size, i) / (float)me->size < 1e-4f);
+  OK(ncclAllReduce(send, send, n, ncclFloat32, ncclMax, comm, NULL)); /* in place */
+  for (int i = 0; i < n; ++i) {
+    const float high = value(me->size - 1, i), low = value(0, i);
+    CHECK(send[i] == (high > low ? high : low));
+  }
+  fill(send, me->rank, n);
+  /* off root recv may be NULL */
+  OK(ncclReduce(send, me->rank == root ? recv : NULL, n, ncclFloat32, ncclSum, root, comm, NULL));
+  for (int i = 0; me->rank == root && i < n; ++i) CHECK(recv[i] == sum_of(me->size, i));
+  int64_t whole = me->rank - 7, least = 0;
+  OK(ncclAllReduce(&whole, &least, 1, ncclInt64, ncclMin, comm, NULL));
+  CHECK(least == -7);
+  uint8_t byte = 200, bytes = 0;
+  OK(ncclAllReduce(&byte, &bytes, 1, ncclUint8, ncclSum, comm, NULL));
+  CHECK(bytes == (uint8_t)(200 * me->size));
+  OK(ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+static void scaled_sums(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float half = 0.5f, send[4] = {2, 4, 6, 8}, recv[4];
+  ncclRedOp_t op;
+  OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, comm));
+  half = 100;
+  OK(ncclAllReduce(send, recv, 4, ncclFloat32, op, comm, NULL));
+  for (int i = 0; i < 4; ++i) CHECK(recv[i] == send[i] / 2 * (float)me->size);
+  int whole = 1;
+  FAILS(ncclInvalidArgument, ncclAllReduce(&whole, &whole, 1, ncclInt32, op, comm, NULL));
+  OK(ncclRedOpDestroy(op, comm));
+  FAILS(ncclInvalidArgument, ncclRedOpDestroy(op, comm));
+  FAILS(ncclInvalidArgument, ncclRedOpDestroy(ncclSum, comm));
+  FAILS(ncclInvalidArgument, ncclAllReduce(send, recv, 4, ncclFloat32, op, comm, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+static void moves(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  const int p = me->size, root = p / 2;
+  const size_t all = (size_t)(p * n);
+  float* send = malloc(all * sizeof *send);
+  float* recv = malloc(all * sizeof *recv);
+  float one[n];
+  fill(one, me->rank, n);
+  memset(recv, 0, all * sizeof *recv);
+  OK(ncclAllGather(one, recv, n, ncclFloat32, comm, NULL));
+  for (int r = 0; r < p; ++r)
+    for (int i = 0; i < n; ++i) CHECK(recv[r * n + i] == value(r, i));
+  memcpy(recv + me->rank * n, one, sizeof one); /* in place */
+  OK(ncclAllGather(recv + me->rank * n, recv, n, ncclFloat32, comm, NULL));
+  for (int r = 0; r < p; ++r) CHECK(recv[r * n + 1] == value(r, 1));
+
+  for (int r = 0; r < p; ++r) fill(send + r * n, me->rank, n);
+  OK(ncclReduceScatter(send, one, n, ncclFloat32, ncclSum, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(one[i] == sum_of(p, i));
+  for (int r = 0; r < p; ++r)
+    for (int i = 0; i < n; ++i) send[r * n + i] = (float)(me->rank * 100 + r);
+  OK(ncclAlltoAll(send, recv, n, ncclFloat32, comm, NULL));
+  for (int r = 0; r < p; ++r) CHECK(recv[r * n + n - 1] == (float)(r * 100 + me->rank));
+
+  fill(one, me->rank, n);
+  OK(ncclGather(one, me->rank == root ? recv : NULL, n, ncclFloat32, root, comm, NULL));
+  for (int r = 0; me->rank == root && r < p; ++r) CHECK(recv[r * n + 2] == value(r, 2));
+  OK(ncclScatter(me->rank == root ? recv : NULL, send, n, ncclFloat32, root, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(send[i] == value(me->rank, i));
+  OK(ncclBroadcast(one, recv, n, ncclFloat32, root, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(recv[i] == value(root, i));
+  OK(ncclBcast(one, n, ncclFloat32, root, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(one[i] == value(root, i));
+  free(send);
+  free(recv);
+  OK(ncclCommDestroy(comm));
+}
+
+static void messages(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
+  int out = me->rank, in = -1, self_out = 42, self_in = 0;
+  OK(ncclGroupStart());
+  OK(ncclSend(&out, 1, ncclInt32, next, comm, NULL));
+  OK(ncclRecv(&in, 1, ncclInt32, before, comm, NULL));
+  OK(ncclSend(&self_out, 1, ncclInt32, me->rank, comm, NULL)); /* to itself */
+  OK(ncclRecv(&self_in, 1, ncclInt32, me->rank, comm, NULL));
+  OK(ncclSend(NULL, 0, ncclInt32, next, comm, NULL)); /* nothing is a message, too */
+  OK(ncclRecv(NULL, 0, ncclInt32, before, comm, NULL));
+  OK(ncclGroupEnd());
+  CHECK(in == before && self_in == 42);
+  FAILS(ncclInvalidUsage, ncclSend(&out, 1, ncclInt32, me->rank, comm, NULL)); /* no receive */
+  OK(ncclCommDestroy(comm));
+}
+
+static void memory(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float* buffer = NULL;
+  void* handle = NULL;
+  ncclWindow_t window = NULL;
+  void* pointer = NULL;
+  OK(ncclMemAlloc((void**)&buffer, n * sizeof *buffer));
+  OK(ncclCommRegister(comm, buffer, n * sizeof *buffer, &handle));
+  OK(ncclCommWindowRegister(comm, buffer, n * sizeof *buffer, &window, NCCL_WIN_COLL_SYMMETRIC));
+  fill(buffer, me->rank, n);
+  OK(ncclAllReduce(buffer, buffer, n, ncclFloat32, ncclSum, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(buffer[i] == sum_of(me->size, i));
+  OK(ncclWinGetUserPtr(comm, window, &pointer));
+  CHECK(pointer == buffer);
+  OK(ncclGetPeerDevicePointer(window, 0, (me->rank + 1) % me->size, &pointer));
+  CHECK(me->size == 1 ? pointer == buffer : pointer == NULL);
+  FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
+  OK(ncclCommWindowDeregister(comm, window));
+  FAILS(ncclInvalidArgument, ncclCommWindowDeregister(comm, window));
+  OK(ncclCommWindowDeregister(comm, NULL));
+  OK(ncclCommDeregister(comm, handle));
+  OK(ncclCommDeregister(comm, NULL));
+  OK(ncclMemFree(buffer));
+  OK(ncclMemFree(NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+static void refusals(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float one = 1, two = 0;
+  FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 1, (ncclDataType_t)12, ncclSum, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 0, (ncclDataType_t)12, ncclSum, comm, NULL));
+  FAILS(ncclInvalidArgument,
+        ncclAllReduce(&one, &two, 1, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 1, ncclFloat32, me->size, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclAllReduce(NULL, &two, 1, ncclFloat32, ncclSum, comm, NULL));
+  CHECK(strstr(ncclGetLastError(NULL), "ncclAllReduce: send is NULL") != NULL);
+  cudaStream_t stream = (cudaStream_t)(uintptr_t)0x1000; /* and there is no driver */
+  FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 1, ncclFloat32, ncclSum, comm, stream));
+  OK(ncclAllReduce(&one, &two, 1, ncclFloat32, ncclSum, comm, NULL)); /* nothing was sent */
+  CHECK(two == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
+int main(void) {
+  const int sizes[] = {1, 2, 5, 8};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    client_run("reductions", sizes[i], NULL, reductions);
+    client_run("moves", sizes[i], NULL, moves);
+  }
+  client_run("scaled sums", 1, NULL, scaled_sums);
+  client_run("scaled sums", 3, NULL, scaled_sums);
+  client_run("messages", 1, NULL, messages);
+  client_run("messages", 4, NULL, messages);
+  client_run("memory", 1, NULL, memory);
+  client_run("memory", 3, NULL, memory);
+  client_run("refusals", 2, NULL, refusals);
+  return 0;
+}

@@ -1,0 +1,304 @@
+/* How communicators come, split, shrink and end, and what groups do. */
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+static float sum_over(struct client* me, ncclComm_t comm, float mine) {
+  float sum = 0;
+  OK(ncclAllReduce(&mine, &sum, 1, ncclFloat32, ncclSum, comm, NULL));
+  return sum;
+}
+
+/* Waits for what blocking = 0 has begun. */
+static ncclResult_t settle(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    if (ncclCommGetAsyncError(comm, &state) != ncclSuccess) return ncclInternalError;
+    usleep(100);
+  }
+  return state;
+}
+
+static void all_in_one_process(struct client* me) {
+  enum { ranks = 4 };
+  ncclComm_t comms[ranks];
+  OK(ncclCommInitAll(comms, ranks, NULL));
+  float send[ranks], recv[ranks];
+  OK(ncclGroupStart());
+  for (int r = 0; r < ranks; ++r) {
+    send[r] = (float)(r + 1);
+    OK(ncclAllReduce(&send[r], &recv[r], 1, ncclFloat32, ncclSum, comms[r], NULL));
+  }
+  OK(ncclGroupEnd());
+  for (int r = 0; r < ranks; ++r) {
+    int rank, count, device;
+    CHECK(recv[r] == 10);
+    OK(ncclCommUserRank(comms[r], &rank));
+    OK(ncclCommCount(comms[r], &count));
+    OK(ncclCommCuDevice(comms[r], &device));
+    CHECK(rank == r && count == ranks && device == 0);
+    OK(ncclCommDestroy(comms[r]));
+  }
+  const int once[2] = {0, 1}, twice[2] = {1, 1}, below[2] = {0, -1};
+  FAILS(ncclInvalidUsage, ncclCommInitAll(comms, 2, twice));
+  FAILS(ncclInvalidArgument, ncclCommInitAll(comms, 2, below));
+  OK(ncclCommInitAll(comms, 2, once));
+  for (int r = 0; r < 2; ++r) OK(ncclCommAbort(comms[r]));
+}
+
+/* Several ranks of a process, by a group; then one more communicator of all. */
+static void grouped(struct client* me) {
+  ncclComm_t comms[2] = {NULL, NULL};
+  const ncclUniqueId id = client_id(me, 0);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; ++i) OK(ncclCommInitRank(&comms[i], 2 * me->size, id, 2 * me->rank + i));
+  OK(ncclGroupEnd());
+  float send = 1, recv[2];
+  OK(ncclGroupStart());
+  OK(ncclGroupStart()); /* depth is a counter */
+  for (int i = 0; i < 2; ++i) {
+    OK(ncclAllReduce(&send, &recv[i], 1, ncclFloat32, ncclSum, comms[i], NULL));
+  }
+  OK(ncclGroupEnd());
+  OK(ncclGroupEnd());
+  FAILS(ncclInvalidUsage, ncclGroupEnd());
+  CHECK(recv[0] == (float)(2 * me->size) && recv[1] == recv[0]);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; ++i) OK(ncclCommDestroy(comms[i]));
+  OK(ncclGroupEnd());
+}
+
+static void errors_in_groups(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float value = 1;
+  OK(ncclGroupStart());
+  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
+  FAILS(ncclInvalidArgument, ncclGroupEnd());
+  OK(ncclGroupStart());
+  OK(ncclGroupEnd());
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclGroupSimulateEnd(&info));
+  CHECK(me->size == 1 || info.estimatedTime > 0);
+  CHECK(value == 1);
+  FAILS(ncclInvalidUsage, ncclGroupEnd());
+  CHECK(sum_over(me, comm, 1) == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
+static void configured(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm = NULL;
+  const ncclUniqueId id = client_id(me, 0);
+  config.magic = 1;
+  FAILS(ncclInvalidArgument, ncclCommInitRankConfig(&comm, me->size, id, me->rank, &config));
+  config.magic = NCCL_API_MAGIC;
+  config.blocking = 2;
+  FAILS(ncclInvalidArgument, ncclCommInitRankConfig(&comm, me->size, id, me->rank, &config));
+  config.blocking = 1;
+  config.minCTAs = 4; /* without a maximum */
+  FAILS(ncclInvalidArgument, ncclCommInitRankConfig(&comm, me->size, id, me->rank, &config));
+  config.maxCTAs = 8;
+  config.commName = "named";
+  config.nvlinkCentricSched = 9; /* of a version that the caller says not to know */
+  config.version = 22700;
+  /* A later caller's is longer. */
+  struct {
+    ncclConfig_t config;
+    int more[4];
+  } longer = {config, {0, 0, 0, 0}};
+  longer.config.size = sizeof longer;
+  OK(ncclCommInitRankScalable(&comm, me->size, me->rank, 1, (ncclUniqueId*)&id, &longer.config));
+  CHECK(sum_over(me, comm, 1) == (float)me->size);
+  FAILS(ncclInvalidArgument, ncclCommInitRankScalable(&comm, me->size, me->rank, 0, NULL, NULL));
+  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, me->size, id, me->size));
+  ncclUniqueId garbage;
+  memset(&garbage, 7, sizeof garbage);
+  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, me->size, garbage, me->rank));
+  OK(ncclCommDestroy(comm));
+}
+
+static void in_the_background(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = NULL, child = NULL;
+  const ncclResult_t begun =
+      ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  CHECK(begun == ncclInProgress || begun == ncclSuccess);
+  CHECK(comm != NULL);
+  CHECK(settle(comm) == ncclSuccess);
+  float send = 1, recv = 0;
+  ncclResult_t result = ncclAllReduce(&send, &recv, 1, ncclFloat32, ncclSum, comm, NULL);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(comm) == ncclSuccess && recv == (float)me->size);
+  result = ncclCommSplit(comm, me->rank % 2, me->rank, &child, NULL);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(comm) == ncclSuccess && child != NULL);
+  CHECK(settle(child) == ncclSuccess);
+  result = ncclCommFinalize(child);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(child) == ncclSuccess);
+  OK(ncclCommDestroy(child));
+  OK(ncclCommDestroy(comm));
+}
+
+static void descendants(struct client* me) {
+  ncclComm_t comm = client_join(me), half = NULL, none = NULL, fewer = NULL;
+  int rank, count;
+  OK(ncclCommSplit(comm, me->rank % 2, -me->rank, &half, NULL)); /* in reverse order */
+  OK(ncclCommCount(half, &count));
+  OK(ncclCommUserRank(half, &rank));
+  CHECK(count == (me->size + 1 - me->rank % 2) / 2);
+  CHECK(rank == count - 1 - me->rank / 2);
+  OK(ncclCommSplit(comm, me->rank == 0 ? NCCL_SPLIT_NOCOLOR : 0, me->rank, &none, NULL));
+  CHECK(me->rank == 0 ? none == NULL : none != NULL);
+  FAILS(ncclInvalidArgument, ncclCommSplit(comm, -5, 0, &fewer, NULL));
+  int excluded[1] = {0};
+  FAILS(ncclInvalidArgument, ncclCommShrink(comm, excluded, 0, &fewer, NULL, 0));
+  if (me->rank != 0) {
+    OK(ncclCommShrink(comm, excluded, 1, &fewer, NULL, NCCL_SHRINK_DEFAULT));
+    OK(ncclCommUserRank(fewer, &rank));
+    CHECK(rank == me->rank - 1);
+    CHECK(sum_over(me, fewer, 1) == (float)(me->size - 1));
+    OK(ncclCommDestroy(fewer));
+    OK(ncclCommDestroy(none));
+  } else {
+    FAILS(ncclInvalidArgument, ncclCommShrink(comm, excluded, 1, &fewer, NULL, 0));
+  }
+  OK(ncclCommFinalize(comm));
+  FAILS(ncclInvalidArgument, ncclCommFinalize(comm));
+  OK(ncclCommDestroy(comm));
+  const float mine = me->rank % 2 == 0 ? 1.0f : 10.0f; /* the child outlives its parent */
+  CHECK(sum_over(me, half, mine) == mine * (float)count);
+  OK(ncclCommDestroy(half));
+}
+
+static void revoked(struct client* me) {
+  ncclComm_t comm = client_join(me), again = NULL;
+  ncclResult_t state = ncclInternalError;
+  CHECK(sum_over(me, comm, 1) == (float)me->size);
+  client_meet(me, 0);
+  FAILS(ncclInvalidArgument, ncclCommRevoke(comm, 1));
+  OK(ncclCommRevoke(comm, 0));
+  client_meet(me, 1);
+  float value = 1;
+  FAILS(ncclInvalidUsage, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
+  FAILS(ncclInvalidUsage, ncclCommFinalize(comm));
+  OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSuccess);
+  OK(ncclCommSplit(comm, 0, me->rank, &again, NULL));
+  CHECK(sum_over(me, again, 2) == (float)(2 * me->size));
+  OK(ncclCommDestroy(again));
+  OK(ncclCommDestroy(comm));
+}
+
+static ncclComm_t watched;
+static volatile int watching;
+static void* watch(void* unused) {
+  ncclResult_t state;
+  while (watching) {
+    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) watching = -1;
+    usleep(50);
+  }
+  return unused;
+}
+
+/* As PyTorch has it: a thread of its own asks all the time how the communicator is. */
+static void watchdog(struct client* me) {
+  for (int blocking = 0; blocking < 2; ++blocking) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking;
+    ncclCommInitRankConfig(&watched, me->size, client_id(me, blocking), me->rank, &config);
+    CHECK(settle(watched) == ncclSuccess);
+    pthread_t thread;
+    watching = 1;
+    CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
+    for (int i = 0; i < 300; ++i) {
+      float send = 1, recv = 0;
+      ncclResult_t result = ncclAllReduce(&send, &recv, 1, ncclFloat32, ncclSum, watched, NULL);
+      CHECK(result == ncclSuccess || (result == ncclInProgress && !blocking));
+      CHECK(settle(watched) == ncclSuccess && recv == (float)me->size);
+    }
+    CHECK(watching == 1);
+    watching = 0;
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(ncclCommDestroy(watched));
+  }
+}
+
+static ncclComm_t aborted;
+static void* abort_soon(void* unused) {
+  usleep(300 * 1000);
+  ncclCommAbort(aborted);
+  return unused;
+}
+
+/* Rank 0 waits for a call that the others never make, until another thread aborts. */
+static void aborts(struct client* me) {
+  aborted = client_join(me);
+  float value = 1;
+  if (me->rank == 0) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
+    FAILS(ncclRemoteError, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, aborted, NULL));
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(strstr(ncclGetLastError(NULL), "rank 0 aborted") != NULL);
+    return;
+  }
+  ncclResult_t state = ncclSuccess;
+  while (state == ncclSuccess) {
+    OK(ncclCommGetAsyncError(aborted, &state)); /* as a watchdog does */
+    usleep(1000);
+  }
+  CHECK(state == ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(NULL), "rank 0 aborted") != NULL);
+  OK(ncclGroupStart());
+  OK(ncclCommAbort(aborted));
+  OK(ncclGroupEnd());
+}
+
+static void by_address(struct client* me) {
+  for (int round = 0; round < 2; ++round) {
+    ncclUniqueId id; /* everyone makes its own, of the same address */
+    ncclComm_t comm = NULL;
+    OK(ncclGetUniqueId(&id));
+    OK(ncclCommInitRank(&comm, me->size, id, me->rank));
+    CHECK(sum_over(me, comm, 1) == (float)me->size);
+    OK(ncclCommDestroy(comm));
+  }
+  setenv("NCCL_COMM_ID", "nowhere", 1);
+  ncclUniqueId id;
+  FAILS(ncclInvalidArgument, ncclGetUniqueId(&id));
+}
+
+static void wrong_settings(struct client* me) {
+  ncclComm_t comm = NULL;
+  FAILS(ncclInvalidUsage, ncclCommInitAll(&comm, 1, NULL));
+  CHECK(strstr(ncclGetLastError(NULL), "NCCL_ALGO") != NULL);
+  setenv("NCCL_ALGO", "allreduce:^ring;broadcast:ring", 1);
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+int main(void) {
+  client_run("InitAll", 1, NULL, all_in_one_process);
+  client_run("grouped InitRank", 3, NULL, grouped);
+  client_run("errors in groups", 1, NULL, errors_in_groups);
+  client_run("errors in groups", 2, NULL, errors_in_groups);
+  client_run("config", 2, NULL, configured);
+  client_run("blocking = 0", 4, NULL, in_the_background);
+  client_run("watchdog", 2, NULL, watchdog);
+  client_run("split and shrink", 5, NULL, descendants);
+  client_run("revoke", 3, NULL, revoked);
+  client_run("abort", 2, NULL, aborts);
+  char address[64];
+  snprintf(address, sizeof address, "NCCL_COMM_ID=127.0.0.1:%d", 20000 + getpid() % 20000);
+  const char* by_port[] = {address, NULL};
+  client_run("NCCL_COMM_ID", 3, by_port, by_address);
+  const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};
+  client_run("NCCL_ALGO", 1, wrong, wrong_settings);
+  return 0;
+}

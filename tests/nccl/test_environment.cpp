@@ -1,0 +1,90 @@
+// NCCL's variables as defaults of Pith's settings.
+#include <cstdlib>
+#include <string>
+
+#include "catch.hpp"
+#include "core/settings.hpp"
+#include "nccl/environment.hpp"
+
+using namespace pith;
+
+namespace {
+
+constexpr const char* names[] = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE",
+                                 "NCCL_ALGO",          "NCCL_PROTO",         "NCCL_COMM_ID",
+                                 "NCCL_COMM_BLOCKING", "PITH_IFNAME",        "PITH_TIMEOUT"};
+
+// Variables for the length of a test.
+class Environment {
+ public:
+  explicit Environment(std::initializer_list<std::pair<const char*, const char*>> values) {
+    for (const char* name : names) unsetenv(name);
+    for (const auto& [name, value] : values) setenv(name, value, 1);
+  }
+  ~Environment() {
+    for (const char* name : names) unsetenv(name);
+    set_defaults({});
+  }
+};
+
+Settings settings_now() {
+  REQUIRE(nccl::read_environment());
+  const auto settings = settings_from_environment();
+  REQUIRE(settings);
+  return *settings;
+}
+
+Code code_now() { return nccl::read_environment().error().code(); }
+
+}  // namespace
+
+TEST_CASE("no timeout, unless it is asked for", "[nccl]") {
+  const Environment none({});
+  CHECK(settings_now().timeout == 0);
+  setenv("PITH_TIMEOUT", "7", 1);
+  CHECK(settings_now().timeout == 7);
+}
+
+TEST_CASE("NCCL's variables are defaults of ours", "[nccl]") {
+  const Environment variables({{"NCCL_SOCKET_IFNAME", "=lo"},
+                               {"NCCL_SOCKET_FAMILY", "AF_INET6"},
+                               {"NCCL_SHM_DISABLE", "1"},
+                               {"NCCL_COMM_BLOCKING", "0"}});
+  const Settings settings = settings_now();
+  CHECK(settings.ifname == "=lo");
+  CHECK(settings.socket_family == "AF_INET6");
+  CHECK(settings.transport == "^shm");
+  CHECK(nccl::read_environment()->blocking == 0);
+  setenv("PITH_IFNAME", "eth", 1);
+  CHECK(settings_now().ifname == "eth");
+}
+
+TEST_CASE("NCCL_ALGO", "[nccl]") {
+  const auto chosen = [](const char* text) {
+    const Environment variables({{"NCCL_ALGO", text}});
+    return settings_now().algo;
+  };
+  CHECK(chosen("Ring") == "allreduce:ring");
+  CHECK(chosen("tree") == "allreduce:double_tree");
+  CHECK(chosen("^Tree") == "allreduce:ring");
+  CHECK(chosen("Ring,Tree").empty());
+  CHECK(chosen("NVLS").empty());
+  CHECK(chosen("allreduce:^ring;broadcast:ring") == "allreduce:double_tree");
+  CHECK(chosen("allgather:ring").empty());
+  const Environment wrong({{"NCCL_ALGO", "Ring,Treee"}});
+  CHECK(code_now() == Code::invalid_usage);
+  setenv("NCCL_ALGO", "ring", 1);
+  setenv("NCCL_PROTO", "LL256", 1);
+  CHECK(code_now() == Code::invalid_usage);
+  setenv("NCCL_PROTO", "^LL128", 1);
+  CHECK(code_now() == Code::success);
+}
+
+TEST_CASE("NCCL_COMM_ID", "[nccl]") {
+  for (const char* wrong : {"host", ":5000", "host:", "host:0", "host:65536", "host:50x"}) {
+    const Environment variables({{"NCCL_COMM_ID", wrong}});
+    CHECK(code_now() == Code::invalid_argument);
+  }
+  const Environment variables({{"NCCL_COMM_ID", "[::1]:5000"}});
+  CHECK(nccl::read_environment()->comm_id == "[::1]:5000");
+}

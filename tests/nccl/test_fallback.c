@@ -1,0 +1,123 @@
+/* Calls that go to another NCCL: the fake, given as the first argument; the second one is ours. */
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+enum { n = 64, mark = 0x5a };
+
+static int all_are(const void* memory, size_t bytes, int what) {
+  const unsigned char* at = memory;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (at[i] != what) return 0;
+  }
+  return 1;
+}
+
+static void some_kinds(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  unsigned char send[n], recv[8 * n];
+  int version = 0;
+  OK(ncclGetVersion(&version));
+  CHECK(version == NCCL_VERSION_CODE);
+  memset(send, 1, n);
+  OK(ncclBroadcast(send, recv, n, ncclUint8, 0, comm, NULL));
+  CHECK(all_are(recv, n, mark));
+  memset(recv, 0, n);
+  OK(ncclBcast(recv, n, ncclUint8, 0, comm, NULL)); /* its twin */
+  CHECK(all_are(recv, n, mark));
+  OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL)); /* not on the list */
+  CHECK(all_are(recv, n, me->size));
+  /* Of both kinds in one group */
+  memset(recv, 0, sizeof recv);
+  unsigned char sum[n];
+  OK(ncclGroupStart());
+  OK(ncclAllGather(send, recv, n, ncclUint8, comm, NULL));
+  OK(ncclAllReduce(send, sum, n, ncclUint8, ncclSum, comm, NULL));
+  OK(ncclGroupEnd());
+  CHECK(all_are(recv, n, mark) && all_are(recv + n, n, 0) && all_are(sum, n, me->size));
+  ncclResult_t state = ncclInternalError;
+  OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSuccess);
+  client_meet(me, 0); /* the fake waits for nobody, and here comes an abort */
+  FAILS(ncclSystemError, ncclBroadcast(send, recv, 13, ncclUint8, 0, comm, NULL));
+  CHECK(strcmp(ncclGetLastError(NULL), "the fake's message") == 0);
+  OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSystemError);
+  client_meet(me, 1);
+  OK(ncclCommAbort(comm));
+}
+
+static void every_kind(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float half = 7;
+  unsigned char recv[n], send[n];
+  memset(send, 1, n);
+  ncclRedOp_t op;
+  OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, comm));
+  OK(ncclAllReduce(send, recv, n / 4, ncclFloat32, op, comm, NULL));
+  CHECK(all_are(recv, n / 4, 7)); /* the operation was made there, too */
+  OK(ncclRedOpDestroy(op, comm));
+  OK(ncclReduceScatter(send, recv, n, ncclUint8, ncclSum, comm, NULL));
+  CHECK(all_are(recv, n, mark));
+  memset(recv, 0, n);
+  OK(ncclGroupStart());
+  OK(ncclSend(send, n, ncclUint8, (me->rank + 1) % me->size, comm, NULL));
+  OK(ncclRecv(recv, n, ncclUint8, (me->rank + 1) % me->size, comm, NULL));
+  OK(ncclGroupEnd());
+  CHECK(all_are(recv, n, mark));
+  OK(ncclCommDestroy(comm));
+}
+
+/* What is not on a device is ours. */
+static void automatic(struct client* me) {
+  char path[64], text[16384];
+  snprintf(path, sizeof path, "/tmp/pith-fallback-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+  ncclComm_t comm = client_join(me);
+  unsigned char send[n], recv[n];
+  memset(send, 1, n);
+  for (int i = 0; i < 3; ++i) {
+    OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL));
+    CHECK(all_are(recv, n, me->size));
+  }
+  OK(ncclCommDestroy(comm));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  text[fread(text, 1, sizeof text - 1, file)] = '\0';
+  fclose(file);
+  unlink(path);
+  const char* line = strstr(text, "AllReduce is served by Pith");
+  CHECK(line != NULL && strstr(line + 16, "is served by") == NULL);
+}
+
+static const char* wrong;
+static void refused(struct client* me) {
+  ncclComm_t comm = NULL;
+  FAILS(ncclInvalidArgument, ncclCommInitAll(&comm, 1, NULL));
+  CHECK(strstr(ncclGetLastError(NULL), wrong) != NULL);
+}
+
+int main(int count, char** arguments) {
+  if (count != 3) return 2;
+  char fake[1024], own[1024];
+  snprintf(fake, sizeof fake, "PITH_NCCL_FALLBACK=%s", arguments[1]);
+  snprintf(own, sizeof own, "PITH_NCCL_FALLBACK=%s", arguments[2]);
+  const char* some[] = {fake, "PITH_NCCL_FALLBACK_FOR=broadcast,allgather", NULL};
+  const char* every[] = {fake, "PITH_NCCL_FALLBACK_FOR=all", NULL};
+  const char* by_itself[] = {fake, NULL};
+  client_run("some kinds", 3, some, some_kinds);
+  client_run("every kind", 2, every, every_kind);
+  client_run("auto", 2, by_itself, automatic);
+  wrong = "it is this one";
+  const char* ours[] = {own, NULL};
+  client_run("itself", 1, ours, refused);
+  wrong = "PITH_NCCL_FALLBACK is \"/nowhere\"";
+  const char* nowhere[] = {"PITH_NCCL_FALLBACK=/nowhere", NULL};
+  client_run("nowhere", 1, nowhere, refused);
+  wrong = "alltoall";
+  const char* unknown[] = {fake, "PITH_NCCL_FALLBACK_FOR=all-to-all", NULL};
+  client_run("unknown kind", 1, unknown, refused);
+  return 0;
+}
