@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "cuda/dense_launchers.hpp"
+#include "cuda/sparse_launchers.hpp"
 
 namespace pith::cuda {
 
@@ -13,6 +14,23 @@ CudaCompute::CudaCompute(Device& device)
   set<FinishAvgKernel, launch_finish_avg>();
   set<ScaleKernel, launch_scale>();
   set<CopyKernel, launch_copy>();
+  set<AccumulateKernel, launch_accumulate>();
+  set<SelectKernel, launch_select>();
+  set<HistogramKernel, launch_histogram>();
+  set<KeepLargestKernel, launch_keep_largest>();
+  set<SplitKernel, launch_split>();
+  set<SquaresKernel, launch_squares>();
+  set<TakeKernel, launch_take>();
+  set<RoundKernel, launch_round>();
+  set<ReturnKernel, launch_return>();
+  set<SumValuesKernel, launch_sum_values>();
+  set<SumListsKernel, launch_sum_lists>();
+  set<ScatterKernel, launch_scatter>();
+  set<ConvertKernel, launch_convert>();
+  set<ZeroKernel, launch_zero>();
+  set<FillNanKernel, launch_fill_nan>();
+  set<EncodeIndicesKernel, launch_encode_indices>();
+  set<DecodeIndicesKernel, launch_decode_indices>();
 }
 
 Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device) {

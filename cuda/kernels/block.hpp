@@ -34,6 +34,9 @@ PITH_DEVICE std::uint32_t add_shared(std::uint32_t* word, std::uint32_t value) {
   return old;
 #endif
 }
+PITH_DEVICE std::uint64_t add_shared(std::uint64_t* word, std::uint64_t value) {
+  return add_global(word, value);
+}
 PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
 #ifdef __CUDA_ARCH__
   atomicOr(word, bits);

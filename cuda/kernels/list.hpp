@@ -3,6 +3,12 @@
 #pragma once
 
 #include "cuda/kernels/dense.hpp"
+#include "cuda/kernels/histogram.hpp"
+#include "cuda/kernels/index_code.hpp"
+#include "cuda/kernels/keep_largest.hpp"
+#include "cuda/kernels/lists.hpp"
+#include "cuda/kernels/select.hpp"
+#include "cuda/kernels/sums.hpp"
 
 #define PITH_CUDA_OPS(X, name, T)              \
   X(reduce_##name##_sum, Reduce<T, Op::sum>)   \
@@ -46,10 +52,50 @@
   PITH_CUDA_CASTS(X, f8e5m2, F8e5m2) \
   X(copy, Copy)
 
+#define PITH_CUDA_PASSES(X, name, Gradient)     \
+  X(accumulate_##name, Select<Gradient, false>) \
+  X(select_##name, Select<Gradient, true>)      \
+  X(histogram_##name, CountMagnitudes<Gradient>)
+
+// `none` before the types.
+#define PITH_CUDA_SELECT_KERNELS(X)     \
+  PITH_CUDA_PASSES(X, none, NoGradient) \
+  PITH_CUDA_PASSES(X, f16, Half)        \
+  PITH_CUDA_PASSES(X, f32, float)       \
+  PITH_CUDA_PASSES(X, bf16, Bfloat)     \
+  X(add_histogram, AddHistogram)        \
+  X(kth_high, FindKth<0>)               \
+  X(kth_middle, FindKth<1>)             \
+  X(kth_low, FindKth<2>)                \
+  X(keep_largest, KeepLargest)          \
+  X(split, Split)
+
+#define PITH_CUDA_VALUES(X, name, T)                    \
+  X(take_##name, ListPass<T, ListWork::take>)           \
+  X(round_##name, ListPass<T, ListWork::round>)         \
+  X(give_back_##name, ListPass<T, ListWork::give_back>) \
+  X(squares_##name, ListPass<T, ListWork::squares>)     \
+  X(sum_values_##name, SumValues<T>)                    \
+  X(scatter_##name, Scatter<T>)                         \
+  X(convert_##name, Convert<T>)
+
+#define PITH_CUDA_LIST_KERNELS(X)     \
+  PITH_CUDA_VALUES(X, f16, Half)      \
+  PITH_CUDA_VALUES(X, f32, float)     \
+  PITH_CUDA_VALUES(X, bf16, Bfloat)   \
+  X(count_blocks, CountBlocks)        \
+  X(store_words, StoreWords)          \
+  X(sum_lists, SumLists)              \
+  X(encode_indices, EncodeIndices)    \
+  X(find_index_heads, FindIndexHeads) \
+  X(decode_indices, DecodeIndices)
+
 #define PITH_CUDA_KERNELS(X)   \
   PITH_CUDA_INTEGER_KERNELS(X) \
   PITH_CUDA_FLOAT_KERNELS(X)   \
-  PITH_CUDA_CAST_KERNELS(X)
+  PITH_CUDA_CAST_KERNELS(X)    \
+  PITH_CUDA_SELECT_KERNELS(X)  \
+  PITH_CUDA_LIST_KERNELS(X)
 
 namespace pith::cuda {
 
