@@ -1,39 +1,25 @@
-// The compression kernels through the compute seam: launchers and kernel bodies, on the stub,
-// against the plain twins of the host kernels. Bit for bit but for the order of sums of squares.
+// The compression kernels through the compute seam, launchers and kernels, against the plain twins
+// of the host kernels. Bit for bit but for the order of sums of squares.
 #include "kernels/index_code.hpp"
-#include "tests/cuda/device_world.hpp"
-#include "tests/kernels/sparse_support.hpp"
+#include "tests/cuda/device_runner.hpp"
 
 using namespace pith;
 using namespace pith::kernels::test;
 namespace scalar = pith::kernels::scalar;
-using pith::cuda::test::DeviceWorld;
+using pith::cuda::test::OnHeap;
+using pith::cuda::test::Runner;
 using ByteVector = std::vector<std::byte>;
 using Indices = std::vector<std::uint32_t>;
 using Floats = std::vector<float>;
 
 namespace {
 
-// One rank's compute, whose kernels end before run() returns.
-struct Runner {
-  template <class Kernel>
-  void run(const typename Kernel::Args& args) {
-    cuda::CudaCompute& compute = *world[0].compute;
-    const Fence fence = compute.run<Kernel>(args);
-    while (!compute.reached(fence)) std::this_thread::yield();
-    INFO(compute.error().message());
-    REQUIRE_FALSE(compute.error());
-  }
-  cuda::test::Device device;
-  DeviceWorld world{1};
-};
-
 struct PassState {
   Floats accumulator;
   ByteVector gradient;
   Indices indices;
   Floats values;
-  PassResult result{77, 77, 77};
+  OnHeap<PassResult> result = {{77, 77, 77}};
   std::vector<MagnitudeHistogram> histogram = std::vector<MagnitudeHistogram>(1);
 };
 
@@ -49,7 +35,7 @@ struct PassCase {
 
 SelectKernel::Args args_of(PassState& state, const PassCase& c) {
   return {{state.accumulator.data() + c.at, c.gradient ? state.gradient.data() + c.at : nullptr,
-           c.type, c.count, c.fresh, &state.result, c.histogram ? &state.histogram[0] : nullptr},
+           c.type, c.count, c.fresh, &state.result[0], c.histogram ? &state.histogram[0] : nullptr},
           c.threshold,
           1000,
           state.indices.data(),
@@ -61,8 +47,9 @@ bool alike(const PassState& a, const PassState& b) {
   const MagnitudeHistogram& x = a.histogram[0];
   const MagnitudeHistogram& y = b.histogram[0];
   return same(a.accumulator, b.accumulator) && a.indices == b.indices && same(a.values, b.values) &&
-         a.result.selected == b.result.selected && a.result.nonfinite == b.result.nonfinite &&
-         close(a.result.squares, b.result.squares) && x.counts == y.counts &&
+         a.result[0].selected == b.result[0].selected &&
+         a.result[0].nonfinite == b.result[0].nonfinite &&
+         close(a.result[0].squares, b.result[0].squares) && x.counts == y.counts &&
          std::equal(x.squares.begin(), x.squares.end(), y.squares.begin(),
                     [](double p, double q) { return close(p, q); });
 }
@@ -78,7 +65,8 @@ void check_pass(Runner& runner, const PassCase& c) {
   scalar::select(args_of(plain, c));
   runner.run<SelectKernel>(args_of(fast, c));
   CAPTURE(int(c.kind), c.count, c.at, c.gradient, c.fresh, c.threshold, c.capacity);
-  CAPTURE(plain.result.selected, fast.result.selected, plain.result.squares, fast.result.squares);
+  CAPTURE(plain.result[0].selected, fast.result[0].selected, plain.result[0].squares,
+          fast.result[0].squares);
   INFO(name_of(c.type));
   REQUIRE(alike(plain, fast));
   plain.histogram = fast.histogram = std::vector<MagnitudeHistogram>(1);
@@ -91,8 +79,8 @@ void check_pass(Runner& runner, const PassCase& c) {
 struct Pairs {
   Indices indices;
   Floats values, accumulator;
-  float smallest = 0;
-  double squares = 0;
+  OnHeap<float> smallest = {0};
+  OnHeap<double> squares = {0};
 };
 
 Pairs pairs_of(Kind kind, std::size_t count) {
@@ -161,8 +149,8 @@ TEST_CASE("the k largest on a device are those of a stable sort") {
                                            count,
                                            k,
                                            accumulate ? p.accumulator.data() : nullptr,
-                                           &p.smallest,
-                                           &p.squares};
+                                           &p.smallest[0],
+                                           &p.squares[0]};
           };
           scalar::keep_largest(args(plain));
           runner.run<KeepLargestKernel>(args(fast));
@@ -170,12 +158,12 @@ TEST_CASE("the k largest on a device are those of a stable sort") {
             pairs->indices.resize(k);
             pairs->values.resize(k);
           }
-          CAPTURE(int(kind), count, k, plain.smallest, fast.smallest);
+          CAPTURE(int(kind), count, k, plain.smallest[0], fast.smallest[0]);
           REQUIRE(plain.indices == fast.indices);
           REQUIRE(same(plain.values, fast.values));
           REQUIRE(same(plain.accumulator, fast.accumulator));
-          REQUIRE(same(plain.smallest, fast.smallest));
-          REQUIRE(close(plain.squares, fast.squares));
+          REQUIRE(same(plain.smallest[0], fast.smallest[0]));
+          REQUIRE(close(plain.squares[0], fast.squares[0]));
         }
       }
     }
@@ -188,7 +176,7 @@ TEST_CASE("a list is split by a threshold on a device") {
     for (const float threshold : {0.0f, 0.7f, 100.0f}) {
       Pairs plain = pairs_of(Kind::normal, count), fast = plain;
       Pairs plain_low = pairs_of(Kind::zeros, count), fast_low = plain_low;
-      std::size_t counts[4] = {7, 7, 7, 7};
+      OnHeap<std::size_t> counts = {7, 7, 7, 7};
       scalar::split({plain.indices.data(), plain.values.data(), count, threshold,
                      plain_low.indices.data(), plain_low.values.data(), &counts[0], &counts[1]});
       runner.run<SplitKernel>({fast.indices.data(), fast.values.data(), count, threshold,
@@ -217,17 +205,18 @@ TEST_CASE("take, round, return and squares on a device are the host's") {
           const Floats in = floats_of(kind, count, 6);
           Floats plain = floats_of(kind, span, 4), fast = plain;
           ByteVector plain_out(count * size_of(type) + 16), fast_out = plain_out;
-          double plain_squares = -1, fast_squares = -1;
+          double plain_squares = -1;
+          OnHeap<double> fast_squares = {-1};
           std::byte* const to_plain = plain_out.data() + offset;
           std::byte* const to_fast = fast_out.data() + offset;
           CAPTURE(int(kind), span, offset);
           INFO(name_of(type));
           scalar::take({plain.data(), indices.data(), count, to_plain, type, &plain_squares});
           runner.run<TakeKernel>(
-              {fast.data(), indices.data(), count, to_fast, type, &fast_squares});
+              {fast.data(), indices.data(), count, to_fast, type, &fast_squares[0]});
           REQUIRE(same(plain, fast));
           REQUIRE((type == DType::f32 || plain_out == fast_out));
-          REQUIRE(close(plain_squares, fast_squares));
+          REQUIRE(close(plain_squares, fast_squares[0]));
           scalar::round_values({plain.data(), indices.data(), in.data(), count, to_plain, type});
           runner.run<RoundKernel>({fast.data(), indices.data(), in.data(), count, to_fast, type});
           REQUIRE(same(plain, fast));
@@ -236,8 +225,8 @@ TEST_CASE("take, round, return and squares on a device are the host's") {
           runner.run<ReturnKernel>({fast.data(), indices.data(), to_fast, count, type});
           REQUIRE(same(plain, fast));
           scalar::squares({to_plain, count, type, &plain_squares});
-          runner.run<SquaresKernel>({to_fast, count, type, &fast_squares});
-          REQUIRE(close(plain_squares, fast_squares));
+          runner.run<SquaresKernel>({to_fast, count, type, &fast_squares[0]});
+          REQUIRE(close(plain_squares, fast_squares[0]));
         }
       }
     }
@@ -296,13 +285,14 @@ TEST_CASE("sums of lists on a device keep the lists' order") {
         std::vector<std::uint64_t> touched(span / 64 + 1);
         Indices plain(all + 1, 5), fast = plain;
         Floats plain_values(all + 1, 5), fast_values = plain_values;
-        std::size_t plain_count = 9, fast_count = 9;
+        std::size_t plain_count = 9;
+        OnHeap<std::size_t> fast_count = {9};
         scalar::sum_lists({lists.data(), n, type, first, span, sums.data(), touched.data(),
                            plain.data(), plain_values.data(), &plain_count});
         runner.run<SumListsKernel>({lists.data(), n, type, first, span, sums.data(), touched.data(),
-                                    fast.data(), fast_values.data(), &fast_count});
+                                    fast.data(), fast_values.data(), &fast_count[0]});
         CAPTURE(n, span);
-        REQUIRE(plain_count == fast_count);
+        REQUIRE(plain_count == fast_count[0]);
         REQUIRE(plain == fast);
         REQUIRE(same(plain_values, fast_values));
       }
@@ -355,21 +345,24 @@ TEST_CASE("codings of indices on a device are the host's, and are read back") {
       const Indices indices = some_indices(first, span, share, 4);
       CAPTURE(span, share, indices.size());
       ByteVector plain(EncodeIndicesKernel::coded_bound(indices.size(), span)), fast = plain;
-      std::size_t plain_bytes = 0, fast_bytes = 1;
+      std::size_t plain_bytes = 0;
+      OnHeap<std::size_t> written = {1};
       scalar::encode_indices(
           {indices.data(), indices.size(), first, span, plain.data(), &plain_bytes});
       runner.run<EncodeIndicesKernel>(
-          {indices.data(), indices.size(), first, span, fast.data(), &fast_bytes});
+          {indices.data(), indices.size(), first, span, fast.data(), &written[0]});
+      const std::size_t fast_bytes = written[0];
       REQUIRE(plain_bytes == fast_bytes);
       plain.resize(plain_bytes);
       fast.resize(fast_bytes);
       REQUIRE(first_difference(plain, fast) == -1);
-      Decoded result;
+      OnHeap<Decoded> decoded(1);
+      const Decoded& result = decoded[0];
       Indices read(indices.size() + 5, 9);
       // Behind the coding other bytes may follow.
       fast.resize(fast_bytes + 7, std::byte{0xff});
       runner.run<DecodeIndicesKernel>(
-          {fast.data(), fast.size(), first, span, read.data(), indices.size(), &result});
+          {fast.data(), fast.size(), first, span, read.data(), indices.size(), &decoded[0]});
       REQUIRE(result.valid);
       REQUIRE(result.count == indices.size());
       REQUIRE(result.bytes == fast_bytes);
@@ -377,10 +370,10 @@ TEST_CASE("codings of indices on a device are the host's, and are read back") {
       for (std::size_t i = indices.size(); i < read.size(); ++i) REQUIRE(read[i] == 9);
       if (indices.empty()) continue;
       runner.run<DecodeIndicesKernel>(
-          {fast.data(), fast_bytes, first, span, read.data(), indices.size() - 1, &result});
+          {fast.data(), fast_bytes, first, span, read.data(), indices.size() - 1, &decoded[0]});
       REQUIRE_FALSE(result.valid);
       runner.run<DecodeIndicesKernel>(
-          {fast.data(), fast_bytes - 1, first, span, read.data(), indices.size(), &result});
+          {fast.data(), fast_bytes - 1, first, span, read.data(), indices.size(), &decoded[0]});
       REQUIRE_FALSE(result.valid);
     }
   }
@@ -401,11 +394,13 @@ TEST_CASE("a device accepts exactly the codings that the host accepts") {
       coded[at] ^= std::byte{1} << static_cast<int>(random() % 8);
     }
     const std::size_t capacity = indices.size() + 2;
-    Decoded plain, fast;
+    Decoded plain;
+    OnHeap<Decoded> decoded(1);
+    const Decoded& fast = decoded[0];
     Indices plain_out(capacity), fast_out(capacity + 8, 9);
     scalar::decode_indices({coded.data(), bytes, 0, span, plain_out.data(), capacity, &plain});
     runner.run<DecodeIndicesKernel>(
-        {coded.data(), bytes, 0, span, fast_out.data(), capacity, &fast});
+        {coded.data(), bytes, 0, span, fast_out.data(), capacity, &decoded[0]});
     CAPTURE(round, span, bytes);
     REQUIRE(plain.valid == fast.valid);
     for (std::size_t i = capacity; i < fast_out.size(); ++i) REQUIRE(fast_out[i] == 9);
