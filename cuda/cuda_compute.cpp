@@ -1,41 +1,40 @@
 #include "cuda/cuda_compute.hpp"
 
-#include <fmt/format.h>
 #include <sched.h>
 
-#include <cstring>
-
-#include "core/kernel_args.hpp"
+#include "cuda/dense_launchers.hpp"
+#include "cuda/sparse_launchers.hpp"
 
 namespace pith::cuda {
 
-namespace {
-
-// What the stub carries to the stream: the host kernel and its arguments.
-struct Launch {
-  void (*implementation)(const void* args);
-  alignas(16) std::byte args[240];
-};
-
-void run_launch(void* raw) {
-  const auto* launch = static_cast<const Launch*>(raw);
-  launch->implementation(launch->args);
-}
-
-}  // namespace
-
-CudaCompute::CudaCompute(Device& device, const Compute& host_kernels)
+CudaCompute::CudaCompute(Device& device)
     : device_(device), driver_(device.driver()), scratch_(device, MemoryKind::cuda) {
-  adopt_kernels(host_kernels);
-  copy_ = implementation_of<CopyKernel>();
+  set<ReduceKernel, launch_reduce>();
+  set<ReduceToTwoKernel, launch_reduce_to_two>();
+  set<FinishAvgKernel, launch_finish_avg>();
+  set<ScaleKernel, launch_scale>();
+  set<CopyKernel, launch_copy>();
+  set<AccumulateKernel, launch_accumulate>();
+  set<SelectKernel, launch_select>();
+  set<HistogramKernel, launch_histogram>();
+  set<KeepLargestKernel, launch_keep_largest>();
+  set<SplitKernel, launch_split>();
+  set<SquaresKernel, launch_squares>();
+  set<TakeKernel, launch_take>();
+  set<RoundKernel, launch_round>();
+  set<ReturnKernel, launch_return>();
+  set<SumValuesKernel, launch_sum_values>();
+  set<SumListsKernel, launch_sum_lists>();
+  set<ScatterKernel, launch_scatter>();
+  set<ConvertKernel, launch_convert>();
+  set<ZeroKernel, launch_zero>();
+  set<FillNanKernel, launch_fill_nan>();
+  set<EncodeIndicesKernel, launch_encode_indices>();
+  set<DecodeIndicesKernel, launch_decode_indices>();
 }
 
-Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device,
-                                                           const Compute& host_kernels) {
-  if (!device.driver().stub_launch) {
-    return Error(Code::cuda, "no CUDA kernels in this build yet");
-  }
-  std::unique_ptr<CudaCompute> made(new CudaCompute(device, host_kernels));
+Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device) {
+  std::unique_ptr<CudaCompute> made(new CudaCompute(device));
   if (Error error = made->open()) return error;
   return made;
 }
@@ -48,6 +47,9 @@ Error CudaCompute::open() {
   CUresult result = driver_.ctx_priority_range(&least, &greatest);
   if (result == kSuccess) result = driver_.stream_create(&stream_, kStreamNonBlocking, greatest);
   if (result != kSuccess) return device_.error("cuStreamCreateWithPriority", result);
+  const Expected<const KernelSet*> kernels = device_.kernels();
+  if (!kernels) return kernels.error();
+  queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_);
   const Expected<Device::Turn> turn = device_.take_slot();
   if (!turn) return turn.error();
   tickets_ = turn->slot;
@@ -66,24 +68,12 @@ CudaCompute::~CudaCompute() {
   if (stream_) driver_.stream_destroy(stream_);
 }
 
-CUresult CudaCompute::launch(Implementation implementation, const void* args,
-                             std::size_t args_bytes) {
-  if (implementation == copy_) {
-    const auto& copy = *static_cast<const CopyKernel::Args*>(args);
-    if (copy.bytes == 0) return kSuccess;
-    return driver_.memcpy_async(address_of(copy.out), address_of(copy.in), copy.bytes, stream_);
-  }
-  Launch packed{implementation, {}};
-  if (!implementation || args_bytes > sizeof packed.args) return kErrorInvalidValue;
-  std::memcpy(packed.args, args, args_bytes);
-  return driver_.stub_launch(stream_, run_launch, &packed, sizeof packed);
-}
-
-Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t args_bytes,
-                          std::size_t, Fence) {
+Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
+                          Fence) {
   const Current current(device_);
   // `after` is a fence of this queue, and the queue is in order.
-  return add_ticket(error_ ? kSuccess : launch(implementation, args, args_bytes));
+  if (!implementation) return add_ticket(kErrorNotSupported);
+  return add_ticket(error_ ? kSuccess : queue_->run(implementation, args));
 }
 
 Fence CudaCompute::write_after_all(std::uint64_t& word, std::uint64_t value) {

@@ -8,15 +8,15 @@
 
 #include "core/compute.hpp"
 #include "core/pollable.hpp"
+#include "cuda/launch_queue.hpp"
 #include "cuda/scratch_pool.hpp"
 
 namespace pith::cuda {
 
 class CudaCompute final : public Compute, public Pollable {
  public:
-  // `host_kernels`: on the stub, where device memory is host memory, its kernels are launched.
-  // Fails where kernels would have to be real ones.
-  static Expected<std::unique_ptr<CudaCompute>> create(Device& device, const Compute& host_kernels);
+  // Loads the device's kernels where nobody has done so; fails where this build has none.
+  static Expected<std::unique_ptr<CudaCompute>> create(Device& device);
   ~CudaCompute() override;
 
   MemoryKind kind() const override { return MemoryKind::cuda; }
@@ -43,14 +43,12 @@ class CudaCompute final : public Compute, public Pollable {
                std::size_t work_bytes, Fence after) override;
 
  private:
-  CudaCompute(Device& device, const Compute& host_kernels);
+  explicit CudaCompute(Device& device);
   Error open();
-  CUresult launch(Implementation implementation, const void* args, std::size_t args_bytes);
   Fence add_ticket(CUresult launched);
 
   Device& device_;
   const Driver& driver_;
-  Implementation copy_ = nullptr;
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed
   std::uint64_t last_ticket_ = 0;
@@ -58,6 +56,7 @@ class CudaCompute final : public Compute, public Pollable {
   FenceWait* first_ = nullptr;
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;
+  std::unique_ptr<LaunchQueue> queue_;
 };
 
 // Host memory for the same calls: its scratch is pinned, so that copies to and from the device are

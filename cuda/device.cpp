@@ -83,6 +83,18 @@ Error Device::error(const char* what, CUresult result) const {
   return {Code::cuda, fmt::format("{}: {}", what, driver_.describe(result))};
 }
 
+Expected<const KernelSet*> Device::kernels() {
+  const std::lock_guard lock(mutex_);
+  if (!kernels_) {
+    const Current current(*this);
+    const RelaxedCapture relaxed(driver_);
+    Expected<std::unique_ptr<KernelSet>> loaded = KernelSet::load(driver_);
+    if (!loaded) return loaded.error();
+    kernels_ = std::move(*loaded);
+  }
+  return kernels_.get();
+}
+
 bool Device::owns(CUstream stream) const {
   CUcontext context = nullptr;
   return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_;

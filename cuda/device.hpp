@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/memory.hpp"
 #include "cuda/driver_api.hpp"
+#include "cuda/kernel_set.hpp"
 
 namespace pith::cuda {
 
@@ -65,6 +66,9 @@ class Device {
   CUcontext context() const { return context_; }
   Error error(const char* what, CUresult result) const;
 
+  // Loaded at the first call.
+  Expected<const KernelSet*> kernels();
+
   // The stream belongs to this device's context.
   bool owns(CUstream stream) const;
 
@@ -89,6 +93,7 @@ class Device {
   const Driver& driver_;
   const CUcontext context_;
   std::mutex mutex_;
+  std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
   std::vector<Turn> free_slots_;
   std::vector<Turn> resting_;

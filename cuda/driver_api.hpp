@@ -214,8 +214,8 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** params,   \
      void** extra))
 
-// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), and
-// stub_launch, a kernel launch that runs a host function, exists only in the stub.
+// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), cuFuncLoad came
+// with 12.4, and stub_launch, which runs a host function, exists only in the stub.
 #define PITH_CUDA_OPTIONAL(X)                                                              \
   X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                            \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph, \
@@ -223,6 +223,7 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
   X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                            \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph, \
      const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count)) \
+  X(function_load, cuFuncLoad, (CUfunction function))                                      \
   X(stub_launch, pithStubLaunch,                                                           \
     (CUstream stream, void (*function)(void*), const void* args, std::size_t bytes))
 

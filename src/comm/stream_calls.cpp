@@ -120,8 +120,7 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   const Expected<cuda::Device*> device =
       cuda::Device::of_stream(static_cast<cuda::CUstream>(stream));
   if (!device) return device.error();
-  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
-      cuda::CudaCompute::create(**device, communicator.compute_);
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
   if (!compute) return compute.error();
   return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute)));
 }

@@ -37,7 +37,7 @@ struct DeviceRank {
         transport(engine.scheduler(), engine.mailbox(), rank, hub),
         pinned(device, host),
         routes(static_cast<std::size_t>(ranks)) {
-    Expected<std::unique_ptr<CudaCompute>> made = CudaCompute::create(device, host);
+    Expected<std::unique_ptr<CudaCompute>> made = CudaCompute::create(device);
     INFO(made.error().message());
     REQUIRE(made);
     compute = std::move(*made);

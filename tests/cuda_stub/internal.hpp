@@ -185,6 +185,8 @@ void enqueue(CUstream stream, Operation operation);
 
 // Sends one operation to a stream, or to the graph that the stream is captured into.
 CUresult submit(CUstream handle, Operation operation);
+// The context that an operation on this stream runs in; null with `result` set when it is none.
+CUcontext context_of(CUstream handle, CUresult& result);
 // Waits for everything that a context was given; nothing inside a callback.
 void drain(CUcontext context);
 

@@ -126,14 +126,13 @@ void run_host_function(CUcontext context, CUhostFn function, void* argument) {
   context->fault = kErrorLaunchFailed;
 }
 
-// The context that an operation on this stream runs in; null with `result` set when it is none.
+}  // namespace
+
 CUcontext context_of(CUstream handle, CUresult& result) {
   std::lock_guard lock(state().mutex);
   CUstream stream = resolve(handle, result);
   return stream != nullptr ? stream->context : nullptr;
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -216,21 +215,6 @@ CUresult pithStubLaunch(CUstream stream, void (*function)(void*), const void* ar
     auto fresh = copy;  // a kernel may write its arguments; the next replay must not see that
     run_callback(function, fresh.data());
   });
-}
-
-// Compiled kernels cannot run on the host: use pithStubLaunch.
-CUresult cuLibraryLoadData(CUlibrary*, const void*, CUjit_option*, void**, unsigned,
-                           CUlibraryOption*, void**, unsigned) {
-  if (CUresult r = enter(Call::alloc); r != kSuccess) return r;
-  return kErrorNotSupported;
-}
-CUresult cuLibraryUnload(CUlibrary) { return kErrorInvalidHandle; }
-CUresult cuLibraryGetKernel(CUkernel*, CUlibrary, const char*) { return kErrorInvalidHandle; }
-CUresult cuKernelGetFunction(CUfunction*, CUkernel) { return kErrorInvalidHandle; }
-CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, CUstream, void**, void**) {
-  if (CUresult r = enter(Call::launch); r != kSuccess) return r;
-  return kErrorInvalidHandle;
 }
 
 }  // extern "C"

@@ -1,0 +1,15 @@
+// The compiled kernels as they are embedded in this library.
+#pragma once
+
+#include <span>
+
+namespace pith::cuda {
+
+struct KernelImage {
+  const void* data;  // a fatbin
+};
+
+// Empty where the library was built without nvcc.
+std::span<const KernelImage> kernel_images();
+
+}  // namespace pith::cuda

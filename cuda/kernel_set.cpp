@@ -1,0 +1,69 @@
+#include "cuda/kernel_set.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "cuda/kernel_image.hpp"
+
+namespace pith::cuda {
+
+namespace {
+
+constexpr unsigned blocks_per_multiprocessor = 8;  // of 256 threads: all that fit
+
+Error error(const Driver& driver, std::string_view what, CUresult result) {
+  return {Code::cuda, fmt::format("{}: {}", what, driver.describe(result))};
+}
+
+Expected<CUfunction> resolve(const Driver& driver, const std::vector<CUlibrary>& libraries,
+                             const char* symbol) {
+  CUkernel kernel = nullptr;
+  CUresult result = kErrorNotFound;
+  for (CUlibrary library : libraries) {
+    result = driver.library_kernel(&kernel, library, symbol);
+    if (result == kSuccess) break;
+  }
+  CUfunction function = nullptr;
+  if (result == kSuccess) result = driver.kernel_function(&function, kernel);
+  // Without this the driver may load it at its first launch, within a call.
+  if (result == kSuccess && driver.function_load) result = driver.function_load(function);
+  if (result != kSuccess) return error(driver, fmt::format("CUDA kernel {}", symbol), result);
+  return function;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
+  std::vector<KernelImage> images(kernel_images().begin(), kernel_images().end());
+  // The stub has the kernels itself and looks into no image.
+  if (driver.stub_launch) images.assign(1, {"stub"});
+  if (images.empty()) {
+    return Error(Code::cuda, "no CUDA kernels in this build: it was made without nvcc");
+  }
+  std::vector<CUlibrary> libraries;
+  for (const KernelImage& image : images) {
+    CUlibrary library = nullptr;
+    const CUresult result =
+        driver.library_load(&library, image.data, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (result != kSuccess) return error(driver, "loading CUDA kernels", result);
+    libraries.push_back(library);
+  }
+  auto set = std::make_unique<KernelSet>();
+  for (std::size_t kernel = 0; kernel < kernel_count; ++kernel) {
+    const Expected<CUfunction> found = resolve(driver, libraries, kernel_facts[kernel].symbol);
+    if (!found) return found.error();
+    set->functions_[kernel] = *found;
+  }
+  CUdevice device = 0;
+  int multiprocessors = 1;
+  CUresult result = driver.ctx_get_device(&device);
+  if (result == kSuccess) {
+    result = driver.device_attribute(&multiprocessors, kDeviceMultiprocessorCount, device);
+  }
+  if (result != kSuccess) return error(driver, "the number of multiprocessors", result);
+  set->most_blocks_ = static_cast<unsigned>(multiprocessors) * blocks_per_multiprocessor;
+  return set;
+}
+
+}  // namespace pith::cuda

@@ -1,0 +1,223 @@
+// A thread block, as a kernel's body sees it: the same body is a kernel on a device and a loop on
+// the host.
+//
+//   block.each([&](unsigned thread) {...});   what every thread does between two barriers
+//   typename Block::template PerThread<T> x;  what a thread keeps between them: x[thread]
+//   block.sync();                             the barrier
+//
+// Outside `each` all threads do the same. On the host `each` is a loop over the threads and blocks
+// run one after another, in order; a block that waits for an earlier one never waits there.
+#pragma once
+
+#include <array>
+
+#include "cuda/kernels/platform.hpp"
+
+namespace pith::cuda {
+
+// What blocks of one launch share across the device. Written under nvcc by its atomics.
+PITH_DEVICE std::uint64_t add_global(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
+  return atomicAdd(reinterpret_cast<unsigned long long*>(word), value);
+#else
+  const std::uint64_t old = *word;
+  *word += value;
+  return old;
+#endif
+}
+PITH_DEVICE std::uint32_t add_shared(std::uint32_t* word, std::uint32_t value) {
+#ifdef __CUDA_ARCH__
+  return atomicAdd(word, value);
+#else
+  const std::uint32_t old = *word;
+  *word += value;
+  return old;
+#endif
+}
+PITH_DEVICE std::uint64_t add_shared(std::uint64_t* word, std::uint64_t value) {
+  return add_global(word, value);
+}
+PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  atomicOr(word, bits);
+#else
+  *word |= bits;
+#endif
+}
+// Past the caches that are a multiprocessor's own.
+PITH_DEVICE std::uint64_t load_fresh(const std::uint64_t* word) {
+  return *static_cast<const volatile std::uint64_t*>(word);
+}
+PITH_DEVICE void store_fresh(std::uint64_t* word, std::uint64_t value) {
+  *static_cast<volatile std::uint64_t*>(word) = value;
+}
+PITH_DEVICE void fence_global() {
+#ifdef __CUDA_ARCH__
+  __threadfence();
+#endif
+}
+
+PITH_DEVICE unsigned bits_set(std::uint32_t word) {
+#ifdef __CUDA_ARCH__
+  return static_cast<unsigned>(__popc(word));
+#else
+  return static_cast<unsigned>(__builtin_popcount(word));
+#endif
+}
+PITH_DEVICE unsigned lowest_bit(std::uint32_t word) {
+#ifdef __CUDA_ARCH__
+  return static_cast<unsigned>(__ffs(static_cast<int>(word))) - 1;
+#else
+  return static_cast<unsigned>(__builtin_ctz(word));
+#endif
+}
+
+// Room in shared memory for the sums across a block's warps.
+struct WarpSums {
+  std::uint64_t words[33];
+  double reals[33];
+};
+
+template <unsigned kThreads>
+class HostBlock {
+ public:
+  static constexpr unsigned threads = kThreads;
+  template <class T>
+  using PerThread = std::array<T, kThreads>;
+
+  HostBlock(unsigned index, unsigned count) : index_(index), count_(count) {}
+  unsigned index() const { return index_; }
+  unsigned count() const { return count_; }
+
+  template <class Body>
+  void each(Body body) const {
+    for (unsigned thread = 0; thread < kThreads; ++thread) body(thread);
+  }
+  void sync() const {}
+
+  // values[t] becomes the sum of those of lower threads; returns the sum of all.
+  std::uint64_t exclusive_sum(PerThread<std::uint64_t>& values, WarpSums&) const {
+    std::uint64_t sum = 0;
+    for (std::uint64_t& value : values) {
+      const std::uint64_t own = value;
+      value = sum;
+      sum += own;
+    }
+    return sum;
+  }
+  // In the order in which warps add.
+  double sum(PerThread<double>& values, WarpSums&) const {
+    for (unsigned warp = 0; warp < kThreads; warp += 32) {
+      for (unsigned step = 16; step > 0; step /= 2) {
+        for (unsigned lane = 0; lane < step; ++lane) {
+          values[warp + lane] += values[warp + lane + step];
+        }
+      }
+    }
+    double all = 0;
+    for (unsigned warp = 0; warp < kThreads; warp += 32) all += values[warp];
+    return all;
+  }
+  bool any(const PerThread<bool>& values) const {
+    for (const bool value : values) {
+      if (value) return true;
+    }
+    return false;
+  }
+
+ private:
+  unsigned index_;
+  unsigned count_;
+};
+
+#ifdef __CUDACC__
+
+template <unsigned kThreads>
+class DeviceBlock {
+ public:
+  static constexpr unsigned threads = kThreads;
+  template <class T>
+  struct PerThread {
+    T value;
+    __device__ __forceinline__ T& operator[](unsigned) { return value; }
+    __device__ __forceinline__ const T& operator[](unsigned) const { return value; }
+  };
+
+  __device__ __forceinline__ unsigned index() const { return blockIdx.x; }
+  __device__ __forceinline__ unsigned count() const { return gridDim.x; }
+
+  template <class Body>
+  __device__ __forceinline__ void each(Body body) const {
+    body(threadIdx.x);
+  }
+  __device__ __forceinline__ void sync() const { __syncthreads(); }
+
+  __device__ __forceinline__ std::uint64_t exclusive_sum(PerThread<std::uint64_t>& values,
+                                                         WarpSums& room) const {
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned warp = threadIdx.x / 32;
+    unsigned long long sum = values.value;
+    PITH_UNROLL
+    for (unsigned step = 1; step < 32; step *= 2) {
+      const unsigned long long below = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum += below;
+    }
+    __syncthreads();  // the room may still be read from the time before
+    if (lane == 31) room.words[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      std::uint64_t all = 0;
+      for (unsigned w = 0; w < kThreads / 32; ++w) {
+        const std::uint64_t own = room.words[w];
+        room.words[w] = all;
+        all += own;
+      }
+      room.words[32] = all;
+    }
+    __syncthreads();
+    values.value = room.words[warp] + sum - values.value;
+    return room.words[32];
+  }
+
+  __device__ __forceinline__ double sum(PerThread<double>& values, WarpSums& room) const {
+    double sum = values.value;
+    PITH_UNROLL
+    for (unsigned step = 16; step > 0; step /= 2) {
+      sum += __shfl_down_sync(0xffffffffu, sum, step);
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room.reals[threadIdx.x / 32] = sum;
+    __syncthreads();
+    double all = 0;
+    for (unsigned w = 0; w < kThreads / 32; ++w) all += room.reals[w];
+    return all;
+  }
+
+  __device__ __forceinline__ bool any(const PerThread<bool>& values) const {
+    return __syncthreads_or(values.value) != 0;
+  }
+};
+
+// A kernel is a struct: `Args`, `threads`, `Shared` (trivial) and a static `run`.
+#define PITH_CUDA_GLOBAL(name, ...)                                   \
+  extern "C" __global__ void __launch_bounds__(__VA_ARGS__::threads)  \
+      name(const __grid_constant__ typename __VA_ARGS__::Args args) { \
+    __shared__ typename __VA_ARGS__::Shared shared;                   \
+    const pith::cuda::DeviceBlock<__VA_ARGS__::threads> block;        \
+    __VA_ARGS__::run(block, args, shared);                            \
+  }
+
+#endif
+
+// Runs a kernel's whole grid on this thread.
+template <class Kernel>
+void emulate(const void* args, unsigned blocks) {
+  for (unsigned index = 0; index < blocks; ++index) {
+    typename Kernel::Shared shared;
+    memset(static_cast<void*>(&shared), 0xcd, sizeof shared);  // as good as what a device finds
+    const HostBlock<Kernel::threads> block(index, blocks);
+    Kernel::run(block, *static_cast<const typename Kernel::Args*>(args), shared);
+  }
+}
+
+}  // namespace pith::cuda

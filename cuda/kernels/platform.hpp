@@ -1,0 +1,130 @@
+// What lets one source be a device function under nvcc and a plain function elsewhere, where tests
+// and the stub driver run the same lines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define PITH_DEVICE __host__ __device__ __forceinline__
+#define PITH_KERNEL __device__ __forceinline__
+#define PITH_UNROLL _Pragma("unroll")
+#else
+#define PITH_DEVICE inline
+#define PITH_KERNEL inline
+#define PITH_UNROLL
+#endif
+
+namespace pith::cuda {
+
+template <class To, class From>
+PITH_DEVICE To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+inline constexpr std::size_t words_bytes = 16;  // what a thread moves at once
+
+PITH_DEVICE std::size_t misalignment(const void* memory, std::size_t alignment) {
+  return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(memory) % alignment);
+}
+
+// A device stops at an access that is not aligned; the host would let it pass.
+PITH_DEVICE void require_aligned([[maybe_unused]] const void* memory,
+                                 [[maybe_unused]] std::size_t alignment) {
+#ifndef __CUDA_ARCH__
+  if (misalignment(memory, alignment) != 0) __builtin_trap();
+#endif
+}
+
+// Elements that are moved at once: together 1, 2, 4, 8 or 16 bytes, and aligned to as many.
+template <class T, unsigned kLanes>
+struct alignas(sizeof(T) * kLanes) Pack {
+  T lane[kLanes];
+};
+
+template <class T, unsigned kLanes>
+PITH_DEVICE Pack<T, kLanes> load_pack(const std::byte* from) {
+  Pack<T, kLanes> pack;
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof pack == 16) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
+    memcpy(&pack, &words, sizeof pack);
+    return pack;
+  } else if constexpr (sizeof pack == 8) {
+    const uint2 words = *reinterpret_cast<const uint2*>(from);
+    memcpy(&pack, &words, sizeof pack);
+    return pack;
+  } else if constexpr (sizeof pack == 4) {
+    const unsigned word = *reinterpret_cast<const unsigned*>(from);
+    memcpy(&pack, &word, sizeof pack);
+    return pack;
+  }
+#endif
+  require_aligned(from, sizeof pack);
+  memcpy(&pack, from, sizeof pack);
+  return pack;
+}
+
+template <class T, unsigned kLanes>
+PITH_DEVICE void store_pack(std::byte* to, const Pack<T, kLanes>& pack) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof pack == 16) {
+    uint4 words;
+    memcpy(&words, &pack, sizeof pack);
+    *reinterpret_cast<uint4*>(to) = words;
+    return;
+  } else if constexpr (sizeof pack == 8) {
+    uint2 words;
+    memcpy(&words, &pack, sizeof pack);
+    *reinterpret_cast<uint2*>(to) = words;
+    return;
+  } else if constexpr (sizeof pack == 4) {
+    unsigned word;
+    memcpy(&word, &pack, sizeof pack);
+    *reinterpret_cast<unsigned*>(to) = word;
+    return;
+  }
+#endif
+  require_aligned(to, sizeof pack);
+  memcpy(to, &pack, sizeof pack);
+}
+
+// One element; `aligned` says that the array starts at a multiple of its elements' size.
+template <class T>
+PITH_DEVICE T load_element(const std::byte* from, std::size_t i, bool aligned) {
+#ifdef __CUDA_ARCH__
+  if (aligned) return reinterpret_cast<const T*>(from)[i];
+#endif
+  T value;
+  if (aligned) require_aligned(from, sizeof(T));
+  memcpy(&value, from + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+PITH_DEVICE void store_element(std::byte* to, std::size_t i, T value, bool aligned) {
+#ifdef __CUDA_ARCH__
+  if (aligned) {
+    reinterpret_cast<T*>(to)[i] = value;
+    return;
+  }
+#endif
+  if (aligned) require_aligned(to, sizeof(T));
+  memcpy(to + i * sizeof(T), &value, sizeof(T));
+}
+
+// Without <algorithm>, whose functions are the host's.
+template <class T>
+PITH_DEVICE T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+PITH_DEVICE T larger(T a, T b) {
+  return a < b ? b : a;
+}
+
+}  // namespace pith::cuda

@@ -1,0 +1,64 @@
+// Where launchers put kernels: one stream, in order, and memory that its kernels share one after
+// another.
+//
+// A launcher is the function that CudaCompute has registered for a kernel of the compute seam. It
+// gets that kernel's arguments and enqueues on the queue of the submit() that called it:
+// LaunchQueue::current().
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/device.hpp"
+#include "cuda/kernel_set.hpp"
+#include "cuda/scratch_pool.hpp"
+
+namespace pith::cuda {
+
+class LaunchQueue {
+ public:
+  LaunchQueue(Device& device, const KernelSet& kernels, CUstream stream, ScratchPool& scratch)
+      : driver_(device.driver()), kernels_(kernels), stream_(stream), scratch_(scratch) {}
+  ~LaunchQueue();
+  LaunchQueue(const LaunchQueue&) = delete;
+  LaunchQueue& operator=(const LaunchQueue&) = delete;
+
+  // The queue of the submit() in which this thread is.
+  static LaunchQueue& current();
+
+  // Runs a launcher; returns the first refusal among what it enqueued.
+  CUresult run(void (*launcher)(const void* args), const void* args);
+
+  // `blocks` is brought between 1 and what the device holds, for kernels that walk their grid.
+  template <class Args>
+  void launch_walk(KernelName name, std::size_t blocks, const Args& args) {
+    const std::size_t most = kernels_.most_blocks();
+    launch(name, blocks < most ? blocks : most, args);
+  }
+  template <class Args>
+  void launch(KernelName name, std::size_t blocks, Args args) {
+    enqueue(name, blocks > 0 ? blocks : 1, &args, sizeof args);
+  }
+  void copy(void* to, const void* from, std::size_t bytes);
+  void fill(void* to, unsigned char value, std::size_t bytes);
+  // The arguments cannot be served.
+  void refuse() { result_ = result_ == kSuccess ? kErrorInvalidValue : result_; }
+
+  // Device memory until the launcher's last kernel has run: the next one's comes after it.
+  std::byte* workspace(std::size_t bytes);
+
+ private:
+  void enqueue(KernelName name, std::size_t blocks, void* args, std::size_t args_bytes);
+
+  const Driver& driver_;
+  const KernelSet& kernels_;
+  const CUstream stream_;
+  ScratchPool& scratch_;
+  CUresult result_ = kSuccess;
+  struct Memory {
+    std::byte* data;
+    std::size_t bytes;
+  };
+  std::vector<Memory> workspaces_;  // earlier ones may still be in use
+};
+
+}  // namespace pith::cuda

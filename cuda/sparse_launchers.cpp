@@ -1,0 +1,311 @@
+#include "cuda/sparse_launchers.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "cuda/launch_queue.hpp"
+
+namespace pith::cuda {
+
+namespace {
+
+static_assert(sizeof(PassTotals) == sizeof(PassResult));
+static_assert(offsetof(PassTotals, squares) == offsetof(PassResult, squares));
+static_assert(sizeof(ListView) == sizeof(SparseList));
+static_assert(sizeof(DecodedIndices) == sizeof(Decoded));
+static_assert(offsetof(DecodedIndices, bytes) == offsetof(Decoded, bytes));
+static_assert(magnitude_bins == MagnitudeHistogram::bins);
+static_assert(magnitude_shift == MagnitudeHistogram::shift);
+static_assert(IndexForm::elements == EncodeIndicesKernel::block_elements);
+
+LaunchQueue& queue() { return LaunchQueue::current(); }
+
+std::size_t pieces(std::size_t count, std::size_t piece) { return (count + piece - 1) / piece; }
+
+// At least one, which then finds nothing but writes the result.
+std::size_t tiles_of(std::size_t count, std::size_t tile_elements) {
+  return std::max<std::size_t>(pieces(count, tile_elements), 1);
+}
+
+// Of a workspace, one part behind another, each on a line of its own.
+class Layout {
+ public:
+  std::size_t add(std::size_t bytes) {
+    const std::size_t at = bytes_;
+    bytes_ += (bytes + line - 1) / line * line;
+    return at;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::size_t line = 128;
+  std::size_t bytes_ = 0;
+};
+
+struct Tiles {
+  TileState* state;
+  double* parts;
+  std::byte* more;
+};
+
+// State, zero, and parts for so many tiles, and more memory, the first `zeros` bytes of which are
+// zero too.
+Tiles workspace_for(std::size_t tiles, std::size_t more = 0, std::size_t zeros = 0) {
+  Layout layout;
+  const std::size_t state = layout.add(tile_state_bytes(tiles));
+  const std::size_t extra = layout.add(more);
+  const std::size_t parts = layout.add(tiles * sizeof(double));
+  std::byte* const memory = queue().workspace(layout.bytes());
+  queue().fill(memory + state, 0, extra + zeros);
+  return {reinterpret_cast<TileState*>(memory + state), reinterpret_cast<double*>(memory + parts),
+          memory + extra};
+}
+
+// Kernels of a pass: `none` comes before the types, each has the three of PITH_CUDA_PASSES.
+KernelName pass_kernel(KernelName none, const AccumulateKernel::Args& args) {
+  constexpr auto step = static_cast<std::size_t>(KernelName::accumulate_f16) -
+                        static_cast<std::size_t>(KernelName::accumulate_none);
+  static_assert(static_cast<std::size_t>(KernelName::histogram_bf16) ==
+                static_cast<std::size_t>(KernelName::histogram_none) + 3 * step);
+  std::size_t type = 0;
+  if (args.gradient) type = args.type == DType::f16 ? 1 : args.type == DType::f32 ? 2 : 3;
+  return static_cast<KernelName>(static_cast<std::size_t>(none) + type * step);
+}
+
+// Kernels by the type of values: those for f16, f32 and bf16 follow each other.
+KernelName value_kernel(KernelName f16, DType type) {
+  constexpr auto step = static_cast<std::size_t>(KernelName::take_f32) -
+                        static_cast<std::size_t>(KernelName::take_f16);
+  static_assert(static_cast<std::size_t>(KernelName::convert_bf16) ==
+                static_cast<std::size_t>(KernelName::convert_f16) + 2 * step);
+  const std::size_t place = type == DType::f16 ? 0 : type == DType::f32 ? 1 : 2;
+  return static_cast<KernelName>(static_cast<std::size_t>(f16) + place * step);
+}
+
+// Adds to the histogram what a pass is going to find, before the pass changes it.
+void count_magnitudes(const AccumulateKernel::Args& args) {
+  if (!args.histogram || args.count == 0) return;
+  auto* const sums = reinterpret_cast<MagnitudeSums*>(queue().workspace(sizeof(MagnitudeSums)));
+  queue().fill(sums, 0, sizeof *sums);
+  const HistogramArgs count{args.accumulator, args.gradient, args.count, sums, args.fresh};
+  queue().launch(pass_kernel(KernelName::histogram_none, args),
+                 pieces(args.count, CountMagnitudes<float>::block_elements), count);
+  const AddHistogramArgs add{sums, args.histogram->counts.data(), args.histogram->squares.data()};
+  queue().launch(KernelName::add_histogram, magnitude_bins / AddHistogram::threads, add);
+}
+
+// A magnitude passes from these bits on.
+std::uint32_t cut_of(float threshold) {
+  if (threshold != threshold) return float_infinity;
+  return threshold <= 0 ? 0 : std::bit_cast<std::uint32_t>(threshold);
+}
+
+using AnySelect = Select<float, true>;
+
+void launch_pass(KernelName none, const SelectKernel::Args& args) {
+  const AccumulateKernel::Args& pass = args.pass;
+  count_magnitudes(pass);
+  const std::size_t skew = misalignment(pass.accumulator, words_bytes) / sizeof(float);
+  const std::size_t tiles = tiles_of(skew + pass.count, AnySelect::tile_elements);
+  const Tiles work = workspace_for(tiles);
+  SelectArgs select{};
+  select.accumulator = pass.accumulator;
+  select.gradient = pass.gradient;
+  select.count = pass.count;
+  select.result = reinterpret_cast<PassTotals*>(pass.result);
+  select.state = work.state;
+  select.parts = work.parts;
+  select.tiles = tiles;
+  select.capacity = args.capacity;
+  select.indices = args.indices;
+  select.values = args.values;
+  select.cut = cut_of(args.threshold);
+  select.first = args.first;
+  select.skew = static_cast<std::uint32_t>(skew);
+  select.fresh = pass.fresh;
+  queue().launch(pass_kernel(none, pass), tiles, select);
+}
+
+void launch_list(KernelName f16, DType type, ListArgs list, bool sums) {
+  const std::size_t tiles = tiles_of(list.count, ListPass<float, ListWork::take>::tile_elements);
+  if (sums) {
+    const Tiles work = workspace_for(tiles);
+    list.state = work.state;
+    list.parts = work.parts;
+    list.tiles = tiles;
+  } else if (list.count == 0) {
+    return;
+  }
+  queue().launch(value_kernel(f16, type), tiles, list);
+}
+
+// An array of the host goes to device memory, as arguments of launches.
+void store_words(std::byte* out, const void* words, std::size_t count) {
+  StoreWordsArgs args;
+  for (std::size_t begin = 0; begin < count; begin += StoreWordsArgs::most) {
+    args.out = reinterpret_cast<std::uint64_t*>(out) + begin;
+    args.count = std::min<std::size_t>(count - begin, StoreWordsArgs::most);
+    std::memcpy(args.words, static_cast<const std::uint64_t*>(words) + begin,
+                args.count * sizeof(std::uint64_t));
+    queue().launch(KernelName::store_words, 1, args);
+  }
+}
+
+void launch_convert_any(const ConvertArgs& args, DType type) {
+  if (args.count == 0) return;
+  queue().launch_walk(value_kernel(KernelName::convert_f16, type),
+                      pieces(args.count, Convert<float>::threads), args);
+}
+
+}  // namespace
+
+void launch_accumulate(const AccumulateKernel::Args& args) {
+  launch_pass(KernelName::accumulate_none, {args, 0, 0, nullptr, nullptr, 0});
+}
+
+void launch_select(const SelectKernel::Args& args) { launch_pass(KernelName::select_none, args); }
+
+void launch_histogram(const HistogramKernel::Args& args) {
+  count_magnitudes({const_cast<float*>(args.values), nullptr, DType::f32, args.count, false,
+                    nullptr, args.histogram});
+}
+
+void launch_keep_largest(const KeepLargestKernel::Args& args) {
+  const std::size_t tiles = tiles_of(args.count, KeepLargest::tile_elements);
+  if (tiles * KeepLargest::tile_elements > KeepLargest::equal_one) return queue().refuse();
+  const Tiles work = workspace_for(tiles, sizeof(KthState), sizeof(KthState));
+  auto* const kth = reinterpret_cast<KthState*>(work.more);
+  const KthArgs find{args.values, args.count, args.k, kth};
+  const std::size_t blocks = pieces(args.count, 16 * FindKth<0>::threads);
+  queue().launch_walk(KernelName::kth_high, blocks, find);
+  queue().launch_walk(KernelName::kth_middle, blocks, find);
+  queue().launch_walk(KernelName::kth_low, blocks, find);
+  const KeepArgs keep{args.indices,     args.values,   args.count,   args.k,
+                      args.accumulator, args.smallest, args.squares, kth,
+                      work.state,       work.parts,    tiles};
+  queue().launch(KernelName::keep_largest, tiles, keep);
+}
+
+void launch_split(const SplitKernel::Args& args) {
+  const std::size_t tiles = tiles_of(args.count, Split::tile_elements);
+  const SplitArgs split{args.indices,   args.values,        args.count,
+                        args.threshold, args.lower_indices, args.lower_values,
+                        args.kept,      args.lower,         workspace_for(tiles).state,
+                        tiles};
+  queue().launch(KernelName::split, tiles, split);
+}
+
+void launch_squares(const SquaresKernel::Args& args) {
+  ListArgs list;
+  list.values = const_cast<std::byte*>(args.values);
+  list.count = args.count;
+  list.squares = args.squares;
+  launch_list(KernelName::squares_f16, args.type, list, true);
+}
+
+void launch_take(const TakeKernel::Args& args) {
+  ListArgs list;
+  list.accumulator = args.accumulator;
+  list.indices = args.indices;
+  list.values = args.values;
+  list.count = args.count;
+  list.squares = args.squares;
+  launch_list(KernelName::take_f16, args.type, list, true);
+}
+
+void launch_round(const RoundKernel::Args& args) {
+  ListArgs list;
+  list.accumulator = args.accumulator;
+  list.indices = args.indices;
+  list.in = args.in;
+  list.values = args.out;
+  list.count = args.count;
+  launch_list(KernelName::round_f16, args.type, list, false);
+}
+
+void launch_return(const ReturnKernel::Args& args) {
+  ListArgs list;
+  list.accumulator = args.accumulator;
+  list.indices = args.indices;
+  list.values = const_cast<std::byte*>(args.values);
+  list.count = args.count;
+  launch_list(KernelName::give_back_f16, args.type, list, false);
+}
+
+void launch_sum_values(const SumValuesKernel::Args& args) {
+  if (args.count == 0) return;
+  std::byte* const in = queue().workspace(args.n * sizeof(void*));
+  store_words(in, args.in, args.n);
+  const SumValuesArgs sum{args.out,         reinterpret_cast<const std::byte* const*>(in),
+                          args.n,           args.count,
+                          args.accumulator, args.indices};
+  queue().launch_walk(value_kernel(KernelName::sum_values_f16, args.type),
+                      pieces(args.count, SumValues<float>::threads), sum);
+}
+
+void launch_sum_lists(const SumListsKernel::Args& args) {
+  const std::size_t tiles = tiles_of(args.span, slice_elements);
+  const Tiles work = workspace_for(tiles, args.n * sizeof(SparseList));
+  store_words(work.more, args.lists, args.n * (sizeof(SparseList) / sizeof(std::uint64_t)));
+  const SumListsArgs sum{reinterpret_cast<const ListView*>(work.more),
+                         args.n,
+                         args.span,
+                         args.indices,
+                         args.values,
+                         args.count,
+                         work.state,
+                         tiles,
+                         args.first,
+                         args.type};
+  queue().launch(KernelName::sum_lists, tiles, sum);
+}
+
+void launch_scatter(const ScatterKernel::Args& args) {
+  if (args.span == 0) return;
+  const ScatterArgs scatter{args.out,  args.indices, args.values,  args.count,
+                            args.span, args.first,   args.divisor, args.value_type};
+  queue().launch(value_kernel(KernelName::scatter_f16, args.type),
+                 pieces(args.span, slice_elements), scatter);
+}
+
+void launch_convert(const ConvertKernel::Args& args) {
+  launch_convert_any({args.out, args.in, args.count, args.divisor, args.in_type}, args.type);
+}
+
+void launch_zero(const ZeroKernel::Args& args) { queue().fill(args.out, 0, args.bytes); }
+
+void launch_fill_nan(const FillNanKernel::Args& args) {
+  launch_convert_any({args.out, nullptr, args.count, 1, DType::f32}, args.type);
+}
+
+void launch_encode_indices(const EncodeIndicesKernel::Args& args) {
+  const std::size_t tiles = pieces(args.span, IndexForm::elements);
+  if (tiles == 0) {
+    constexpr std::size_t nothing = 0;
+    return store_words(reinterpret_cast<std::byte*>(args.written), &nothing, 1);
+  }
+  const EncodeArgs encode{args.indices, args.count,   args.span,
+                          args.out,     args.written, workspace_for(tiles).state,
+                          tiles,        args.first};
+  queue().launch(KernelName::encode_indices, tiles, encode);
+}
+
+void launch_decode_indices(const DecodeIndicesKernel::Args& args) {
+  const std::size_t blocks = pieces(args.span, IndexForm::elements);
+  const Tiles work = workspace_for(1, index_heads_bytes(blocks));
+  const DecodeArgs decode{args.coded,
+                          args.bytes,
+                          args.span,
+                          args.indices,
+                          args.capacity,
+                          reinterpret_cast<DecodedIndices*>(args.result),
+                          reinterpret_cast<IndexHeads*>(work.more),
+                          work.state,
+                          blocks,
+                          args.first};
+  queue().launch(KernelName::find_index_heads, 1, decode);
+  if (blocks > 0) queue().launch(KernelName::decode_indices, blocks, decode);
+}
+
+}  // namespace pith::cuda

@@ -1,0 +1,27 @@
+// Launchers of the compression kernels. What an argument points to is device or pinned memory, also
+// results; only arrays of pointers and lists are the host's, and are read before the launch.
+#pragma once
+
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith::cuda {
+
+void launch_accumulate(const AccumulateKernel::Args& args);
+void launch_select(const SelectKernel::Args& args);
+void launch_histogram(const HistogramKernel::Args& args);
+void launch_keep_largest(const KeepLargestKernel::Args& args);
+void launch_split(const SplitKernel::Args& args);
+void launch_squares(const SquaresKernel::Args& args);
+void launch_take(const TakeKernel::Args& args);
+void launch_round(const RoundKernel::Args& args);
+void launch_return(const ReturnKernel::Args& args);
+void launch_sum_values(const SumValuesKernel::Args& args);
+void launch_sum_lists(const SumListsKernel::Args& args);
+void launch_scatter(const ScatterKernel::Args& args);
+void launch_convert(const ConvertKernel::Args& args);
+void launch_zero(const ZeroKernel::Args& args);
+void launch_fill_nan(const FillNanKernel::Args& args);
+void launch_encode_indices(const EncodeIndicesKernel::Args& args);
+void launch_decode_indices(const DecodeIndicesKernel::Args& args);
+
+}  // namespace pith::cuda
