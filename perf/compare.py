@@ -45,15 +45,19 @@ CONTENDERS = {
     "ompi-tcp": ("openmpi_allreduce", TCP),
     "ompi-tcp-alg5": ("openmpi_allreduce", TCP + " " + TUNED.format(5)),
     "ompi-ucx-tcp": ("openmpi_allreduce", UCX.format("tcp,self") + " -x UCX_NET_DEVICES=lo"),
+    "mpich": ("mpich_allreduce", ""),
+    "mpich-tcp": ("mpich_allreduce", "-genv UCX_TLS tcp,self -genv UCX_NET_DEVICES lo"),
     "gloo-ring": ("gloo_allreduce", "--algorithm ring"),
     "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
     "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
 }
-OMPI_SHM = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5"]
+OMPI_SHM = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5",
+            "mpich"]
 CASES = {  # Pith's contender and its peers
     "registered": ("pith-registered", OMPI_SHM),
     "private": ("pith-private", OMPI_SHM),
-    "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "gloo-ring", "gloo-hd"]),
+    "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", "gloo-ring",
+                         "gloo-hd"]),
     "threads": ("pith-threads", OMPI_SHM + ["gloo-threads"]),
 }
 
@@ -91,9 +95,12 @@ def command_of(name, options, group, json_path):
               "--iters", options.iters, "--batches", str(options.batches),
               "--batch-ms", str(options.batch_ms), "--json", str(json_path)]
     path = str(options.bin / program)
+    bind = "core" if options.ranks <= os.cpu_count() else "none"  # the program binds itself then
+    if program == "mpich_allreduce":
+        return ["mpirun.mpich", "-n", str(options.ranks), "-bind-to", bind, *extra.split(), path,
+                *common]
     if program != "openmpi_allreduce":
         return [path, *common, *extra.split()]
-    bind = "core" if options.ranks <= os.cpu_count() else "none"  # the program binds itself then
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
             "-n", str(options.ranks), *extra.split(), path, *common]
 

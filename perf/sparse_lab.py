@@ -30,6 +30,8 @@ OPENMPI = {"ompi": OWN_CHOICE, "ompi-ring": RING, "ompi-segmented": SEGMENTED_RI
            "ompi-rabenseifner": RABENSEIFNER}
 SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
            "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
+FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
+           "deft": "deft:", "micro": "micro:"}  # where asked for
 VALUES = ("f32", "bf16")
 PORT_FIRST = 20000
 TARGETS = {1e9: (10, 5), 1e8: (40, 20)}  # against dense float32 and bf16
@@ -37,11 +39,11 @@ TARGETS = {1e9: (10, 5), 1e8: (40, 20)}  # against dense float32 and bf16
 
 def spec_of(name, density):
     scheme, values = name.rsplit("-", 1)
-    return f"{SCHEMES[scheme]}density={density},values={values}"
+    return f"{(SCHEMES | FURTHER)[scheme]}density={density},values={values}"
 
 
-def contenders():
-    return [f"{scheme}-{values}" for scheme in SCHEMES for values in VALUES] + \
+def contenders(schemes):
+    return [f"{scheme}-{values}" for scheme in schemes for values in VALUES] + \
         ["pith-dense", *OPENMPI]
 
 
@@ -108,6 +110,8 @@ class Runner:
         common |= {"PITH_TRANSPORT": "tcp", "PITH_IFNAME": "eth0", "PITH_SIZE": str(len(self.lab)),
                    "PITH_ROOT": f"{self.lab[0].address}:{PORT_FIRST + self.runs % 1000}",
                    "PITH_SECRET": secrets.token_hex(16)}
+        if self.options.trace:
+            common["PITH_TRACE"] = f"{self.options.trace}.{len(self.lab)}.{name}"
         processes = [host.start([program("all_reduce_perf"), *flags,
                                  *(["-J", path] if host.number == 0 else [])],
                                 {**common, "PITH_RANK": str(host.number)},
@@ -221,6 +225,7 @@ def print_targets(middle, bar, targets):
 
 
 def parse(arguments):
+    known = contenders(SCHEMES | FURTHER)
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="4,8", help="numbers of ranks")
@@ -231,14 +236,15 @@ def parse(arguments):
     parser.add_argument("--calls", type=int, default=5, help="timed calls a compressed run")
     parser.add_argument("--dense-calls", type=int, default=1, help="timed calls a dense run")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run may take")
-    parser.add_argument("--only", help="these contenders: " + ", ".join(contenders()))
+    parser.add_argument("--only", help="these contenders: " + ", ".join(known))
+    parser.add_argument("--trace", help="begin of the paths of traces, for pith-trace; slows calls")
     parser.add_argument("--json", type=pathlib.Path, help="also write the results to this file")
     options = parser.parse_args(arguments)
     options.bytes = int(options.mib * 2**20) // 4 * 4
-    options.names = options.only.split(",") if options.only else contenders()
-    unknown = set(options.names) - set(contenders())
+    options.names = options.only.split(",") if options.only else contenders(SCHEMES)
+    unknown = set(options.names) - set(known)
     if unknown:
-        parser.error(f"--only: {', '.join(sorted(unknown))}, expected of {', '.join(contenders())}")
+        parser.error(f"--only: {', '.join(sorted(unknown))}, expected of {', '.join(known)}")
     return options
 
 

@@ -1,4 +1,5 @@
-// MPI_Allreduce, timed by the loop that times Pith. Run it under mpirun.
+// MPI_Allreduce of Open MPI or MPICH, timed by the loop that times Pith. Run it under the mpirun of
+// the library that it was built with.
 #include <fmt/core.h>
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
@@ -30,7 +31,7 @@ class MpiWorld final : public pith_bench::World {
 };
 
 // MPI_COMM_WORLD keeps its default error handler: an error ends the job with a message.
-class OpenMpi final : public pith_bench::Contender {
+class Mpi final : public pith_bench::Contender {
  public:
   void* allocate(std::size_t bytes) override {
     void* pointer = nullptr;
@@ -56,17 +57,23 @@ class OpenMpi final : public pith_bench::Contender {
   int count_ = 0;
 };
 
+// The variables that chose this run's settings, as mpirun hands them on.
+std::string variable(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+#ifdef MPICH_VERSION
+pith_bench::Identity identity() {
+  return {"mpich", fmt::format("MPICH {}", MPICH_VERSION),
+          fmt::format("UCX over {}", variable("UCX_TLS", "any")), "algorithm own choice"};
+}
+#else
 std::string library() {
   std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   return text.substr(0, std::min(text.find(','), static_cast<std::size_t>(length)));
-}
-
-// The variables that chose this run's settings, as mpirun hands them on.
-std::string variable(const char* name, const char* otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? value : otherwise;
 }
 
 pith_bench::Identity identity() {
@@ -77,6 +84,7 @@ pith_bench::Identity identity() {
   return {"openmpi", library(), fmt::format("pml {} over {}", pml, links),
           fmt::format("algorithm {}", algorithm)};
 }
+#endif
 
 int run(Settings settings) {
   int rank = 0;
@@ -89,7 +97,7 @@ int run(Settings settings) {
   if (settings.threads) throw std::runtime_error("--threads: MPI ranks are processes");
   if (settings.pin) pith_bench::pin_to_core(rank);
   MpiWorld world(rank, ranks);
-  OpenMpi contender;
+  Mpi contender;
   const auto rows = pith_bench::measure(settings, world, contender);
   if (rank == 0) pith_bench::report(settings, identity(), rows);
   return 0;
