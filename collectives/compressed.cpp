@@ -139,12 +139,14 @@ void deliver_nan(Call& call, const SparseCall& args) {
 }
 
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
-  if (Error error = check_lists(tensors, call.size())) co_return error;
   const std::uint64_t begun_ns = monotonic_ns();
-  const auto ranks = static_cast<std::size_t>(call.size());
-  Error error = begin_all(tensors, call.number(), ranks);
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) all += tensor.count;
+  const bool dense = is_dense(call, tensors[0].compressor->spec(), all);
+  Error error;
+  if (!dense) error = check_lists(tensors, call.size());
+  if (error) co_return error;
+  error = begin_all(tensors, call.number(), static_cast<std::size_t>(call.size()));
   Traffic traffic;
   Error refused;
   SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused};
@@ -154,7 +156,7 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   if (!error) error = call.comm().revoked;
   Task<Error> running;
   try {
-    if (!error) running = run_scheme(call, args, is_dense(call, args.spec(), all));
+    if (!error) running = run_scheme(call, args, dense);
   } catch (const std::bad_alloc&) {
     error = out_of_memory();
   }

@@ -12,7 +12,7 @@ namespace pith {
 class Selectors {
  public:
   Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : memory_(call.host_compute(), tensors.size() * sizeof(TopkSelector)) {
+      : Selectors(call, tensors.size()) {
     for (const CompressedTensor& tensor : tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
@@ -29,6 +29,9 @@ class Selectors {
   TopkSelector& operator[](std::size_t i) { return begin()[i]; }
 
  private:
+  // Where there is no memory for all of them, those that are there are taken apart.
+  Selectors(Call& call, std::size_t most)
+      : memory_(call.host_compute(), most * sizeof(TopkSelector)) {}
   TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
 
   Scratch memory_;
