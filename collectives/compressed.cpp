@@ -159,11 +159,14 @@ void deliver_nan(Call& call, const SparseCall& args) {
 }
 
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
-  if (Error error = check_lists(tensors, call.size())) co_return error;
   const std::uint64_t begun_ns = monotonic_ns();
-  Error error = begin_all(tensors, call.number(), call.size());
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) all += tensor.count;
+  const bool dense = is_dense(call, tensors[0].compressor->spec(), all);
+  Error error;
+  if (!dense) error = check_lists(tensors, call.size());
+  if (error) co_return error;
+  error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;
   Error refused;
   SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr};
@@ -171,7 +174,6 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
     args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
   }
   if (!error) error = call.comm().revoked;
-  const bool dense = is_dense(call, args.spec(), all);
   Task<Error> running;
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <new>
-#include <utility>
 
 #include "collectives/compressed.hpp"
 #include "compress/topk_selector.hpp"
@@ -12,9 +11,8 @@ namespace pith {
 // In scratch memory. `streams`: certain elements are taken before the end.
 class Selectors {
  public:
-  // Delegates, so that those that are there are destroyed where one of them throws.
   Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : Selectors(Scratch(call.host_compute(), tensors.size() * sizeof(TopkSelector))) {
+      : Selectors(call, tensors.size()) {
     for (const CompressedTensor& tensor : tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
@@ -31,8 +29,9 @@ class Selectors {
   TopkSelector& operator[](std::size_t i) { return begin()[i]; }
 
  private:
-  explicit Selectors(Scratch memory) : memory_(std::move(memory)) {}
-
+  // Where there is no memory for all of them, those that are there are taken apart.
+  Selectors(Call& call, std::size_t most)
+      : memory_(call.host_compute(), most * sizeof(TopkSelector)) {}
   TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
 
   Scratch memory_;
