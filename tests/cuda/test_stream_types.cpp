@@ -24,7 +24,8 @@ std::vector<std::byte> values_of(DType type, std::size_t rank) {
 
 TEST_CASE("sums on streams have the bits of sums on the host") {
   const Device device;
-  const char* algorithm = GENERATE("allreduce:ring", "allreduce:recursive_doubling", "allreduce:two_shot");
+  const char* algorithm =
+      GENERATE("allreduce:ring", "allreduce:recursive_doubling", "allreduce:two_shot");
   World world(ranks, algorithm);
   for (const DType type : all_types) {
     for (const pithRedOp_t op : {pithSum, pithProd, pithMax, pithMin, pithAvg}) {

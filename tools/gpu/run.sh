@@ -75,7 +75,7 @@ use_pack() {
     for file in "$pack"/debs/*.deb; do dpkg -x "$file" "$at"; done
     for file in "$pack"/wheels/*.whl; do python3 -m zipfile -e "$file" "$at/wheels"; done
     # Zip files forget which files are programs.
-    find "$at/wheels" -path '*/bin/*' -type f -exec chmod +x {} +
+    find "$at/wheels" \( -path '*/bin/*' -o -path '*/scripts/*' \) -type f -exec chmod +x {} +
     ln -sf pkgconf "$at/usr/bin/pkg-config"
   fi
   local libraries=$at/usr/lib/x86_64-linux-gnu
