@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""One table and one JSON file of what the parts of run.sh have left: table.py FOLDER."""
+import json
+import os
+import re
+import sys
+
+# Ratios to reach, by the case and the name in cuda_perf's rows.
+TARGETS = {"exact top-k step": 0.90}
+
+
+def read_json(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def summary_of(path):
+    """Catch2's last line, or None where the part has not run."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError:
+        return None
+    found = re.search(r"All tests passed \([^)]*\)|test cases:.*", text)
+    return found.group(0) if found else "ended early"
+
+
+def collect(folder):
+    result = {}
+    for part in ("tests", "sanitize"):
+        summary = summary_of(os.path.join(folder, part + ".txt"))
+        if summary:
+            result[part] = summary
+    for part in ("perf", "clients"):
+        rows = read_json(os.path.join(folder, part + ".json"))
+        if rows:
+            result[part] = rows
+    return result
+
+
+def lines_of(result):
+    if not result:
+        return ["nothing measured"]
+    lines = [f"{part}: {result[part]}" for part in ("tests", "sanitize") if part in result]
+    perf = result.get("perf")
+    if perf:
+        lines.append(f"{perf['device']}, results {'right' if perf['ok'] else 'WRONG'}")
+        lines.append(f"{'case':22} {'contender':34} {'us':>12} {'GB/s':>9} {'of copy':>8}")
+        for row in perf["rows"]:
+            target = TARGETS.get(row["name"])
+            note = "" if target is None else f"  target {target:.2f}"
+            lines.append(f"{row['case']:22} {row['name']:34} {row['us']:12.1f} "
+                         f"{row['gb_s']:9.1f} {row['of_copy']:8.3f}{note}")
+    for name, value in result.get("clients", {}).items():
+        lines.append(f"client {name}: {value}")
+    return lines
+
+
+def main():
+    folder = sys.argv[1]
+    result = collect(folder)
+    print("\n".join(lines_of(result)))
+    with open(os.path.join(folder, "gpu.json"), "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
