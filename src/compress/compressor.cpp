@@ -98,7 +98,7 @@ void Compressor::drop_slice(Compute& host) {
 }
 
 void Compressor::clear_spent(Compute& host) {
-  if (!std::exchange(spent_, false)) return;
+  if (!std::exchange(spent_, false) || count_ == 0) return;
   host.run<ZeroKernel>({reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
 }
 

@@ -82,9 +82,12 @@ Expected<std::optional<pithConfig_t>> read_config(const char* function, const nc
     if (Error error = check_fields(function, config)) return error;
   }
   result = PITH_CONFIG_INITIALIZER;
-  if (config.blocking != undefined) result->blocking = config.blocking;
+  // A child inherits by a config of NULL only.
+  if (given) {
+    result->blocking = config.blocking == undefined ? 1 : config.blocking;
+    result->commName = config.version >= name_since && config.commName ? config.commName : "";
+  }
   if (blocking) result->blocking = *blocking;
-  if (config.version >= name_since) result->commName = config.commName;
   return result;
 }
 
