@@ -18,8 +18,8 @@
 #include <array>
 #include <optional>
 
-#include "collectives/algorithm.hpp"
 #include "collectives/ar_topk_sharing.hpp"
+#include "collectives/dense_sum.hpp"
 #include "collectives/strands.hpp"
 
 namespace pith {
@@ -224,26 +224,6 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
   }
 }
 
-// Everything at once, also what is void: every rank has that, too.
-Task<Error> sum_densely(Call& call, Sharing& sharing) {
-  const bool tree = sharing.spec().reduction == Reduction::tree;
-  const Bytes values = sharing.values.values();
-  CollectiveArgs dense;
-  dense.send = dense.recv = values;
-  dense.count = sharing.values.count();
-  dense.type = DType::f32;
-  dense.tuning.chunk_bytes = sharing.args.chunk_bytes;
-  Call part(call, dense_lanes);
-  const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
-  Task<Error> summing = algorithm->run(part, dense);
-  Error error = co_await std::move(summing);
-  const auto others = static_cast<std::uint64_t>(call.size() - 1);
-  const std::uint64_t bytes = 2 * values.size * others / (others + 1);
-  sharing.args.traffic->sent += bytes;
-  sharing.args.traffic->received += bytes;
-  co_return error;
-}
-
 // --- the end ---
 
 // All ranks have heard all scores along with the sums.
@@ -298,7 +278,8 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   error = co_await when_all(strands);
   if (error) co_return error;
   if (!sharing.sums_directly()) {
-    Task<Error> summing = sum_densely(call, sharing);
+    // Everything at once, also what is void: every rank has that, too.
+    Task<Error> summing = sum_densely(call, sharing.args, sharing.values.values(), dense_lanes);
     error = co_await std::move(summing);
     if (error) co_return error;
   }

@@ -32,7 +32,7 @@ double largest_squares(const MagnitudeHistogram& histogram, std::size_t k) {
 void SmoothedNorm::saw(double norm) {
   if (!std::isfinite(norm)) return;
   state_.norms[state_.next] = norm;
-  state_.next = (state_.next + 1) % window;
+  state_.next = static_cast<std::uint32_t>((state_.next + 1) % window);
   state_.count = std::min<std::uint32_t>(state_.count + 1, window);
 }
 
