@@ -213,7 +213,7 @@ TEST_CASE("registered buffers", "[moves]") { everywhere(registrations); }
 TEST_CASE("moves in many chunks", "[moves]") {
   for (Setup setup : every_link()) {
     INFO(name_of(setup));
-    setup.environment = {{"PITH_CHUNK", "64"}, {"PITH_LANES", "3"}};
+    setup.environment = {{"PITH_CHUNK", "256"}, {"PITH_LANES", "3"}};
     CHECK(run(3, setup, gathers_and_scatters) == "");
     CHECK(run(3, setup, premultiplied) == "");
   }
