@@ -34,6 +34,9 @@ void* operator new(std::size_t size) {
   return checked(std::malloc(size));
 }
 void* operator new[](std::size_t size) { return allocate_array(size); }
+// The standard library's, which live without.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   if (runs_out(until_work_fails)) throw std::bad_alloc();
   const auto unit = static_cast<std::size_t>(alignment);
@@ -43,6 +46,8 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
