@@ -36,8 +36,8 @@ bool wants(const Options& options, const std::string& part) {
   return std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
 }
 
-// A dense bf16 ring of 8 ranks sends 2 * 7/8 * 2 = 3.5 bytes an element; a link is as slow as the
-// step if it needs as long for them. The sparse message and the scatter are left out.
+// A dense bf16 ring of 8 ranks sends 2 * 7/8 * 2 = 3.5 bytes an element; a link is as slow as a
+// core if it needs as long for them as that for compressing. The sparse messages are left out.
 double break_even_gbps(std::size_t count, double seconds) {
   return 3.5 * 8 * double(count) / seconds / 1e9;
 }
@@ -114,16 +114,21 @@ struct Contender {
   int rounds;
   std::vector<float> drifts = {1};  // the threshold before, over the one that is right; in turn
   PithStep* pith = nullptr;         // has an accumulator of its own
+  bool in_place = false;            // which holds the gradient already
   std::vector<double> seconds = {};
 };
 
 Contender contender_of(const char* name, PithStep& pith, int rounds, std::vector<float> drifts) {
-  return {name, [&pith](Step& s) { pith.run(s); }, rounds, std::move(drifts), &pith};
+  return {name, [&pith](Step& s) { pith.run(s); }, rounds, std::move(drifts), &pith, false};
 }
 
 double seconds_of(Arena& arena, Contender& contender, double density, float right, int round) {
   const auto drift = contender.drifts[std::size_t(round) % contender.drifts.size()];
   Step step = arena.step(density, right, drift);
+  if (contender.in_place) {
+    add_simd(step.accumulator, step.gradient, step.count);
+    step.gradient = nullptr;
+  }
   if (contender.pith) contender.pith->load(step);
   const double start = seconds_now();
   contender.run(step);
@@ -132,6 +137,13 @@ double seconds_of(Arena& arena, Contender& contender, double density, float righ
 
 void must_equal(std::uint64_t a, std::uint64_t b, const char* name) {
   if (a != b) throw std::runtime_error(fmt::format("{} selects otherwise than the STL", name));
+}
+
+// The result as the caller gets it, of the pairs of one rank.
+void write_dense(const Step& step, float* out) {
+  pith::kernels::scatter({reinterpret_cast<std::byte*>(out), DType::f32, 0, step.count,
+                          step.indices, reinterpret_cast<const std::byte*>(step.values), DType::f32,
+                          step.k, 1, true});
 }
 
 void time_steps(const Options& options, Arena& arena, const std::string& distribution,
@@ -146,6 +158,9 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
       {"simd", [&](Step& s) { step_simd(s, arena.magnitudes, arena.other); }, options.rounds});
   all.push_back(
       {"stl", [&](Step& s) { step_stl(s, arena.magnitudes); }, std::min(options.rounds, 3)});
+  all.push_back(contender_of("in place", pith, options.rounds, {1.01f, 0.99f}));
+  all.back().in_place = true;
+  all.push_back({"write", [&](Step& s) { write_dense(s, arena.other.data()); }, options.rounds});
 
   Step reference = arena.step(density, 0);
   step_stl(reference, arena.magnitudes);
@@ -167,10 +182,10 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
   for (const Contender& contender : all) t.push_back(median(contender.seconds));
   fmt::print(
       "{:<9}{:>7}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.0f}{:>8.0f}%{:>9.1f}{:>9.1f}{:>9.1f}"
-      "{:>10.0f}\n",
+      "{:>7.0f}{:>8.0f}\n",
       distribution, fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2],
       1e3 * t[3], 1e3 * t[4], 100 * t[0] / t[1], t[3] / t[1], t[4] / t[1], t[3] / t[2],
-      break_even_gbps(options.count, t[1]));
+      break_even_gbps(options.count, t[1] + t[6]), break_even_gbps(options.count, t[5]));
   std::fflush(stdout);
   json["steps"].push_back({{"distribution", distribution},
                            {"density", density},
@@ -179,7 +194,10 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
                            {"pith_drift_ms", 1e3 * t[2]},
                            {"simd_ms", 1e3 * t[3]},
                            {"stl_ms", 1e3 * t[4]},
-                           {"break_even_gbps", break_even_gbps(options.count, t[1])}});
+                           {"in_place_ms", 1e3 * t[5]},
+                           {"write_ms", 1e3 * t[6]},
+                           {"break_even_dense_gbps", break_even_gbps(options.count, t[1] + t[6])},
+                           {"break_even_in_place_gbps", break_even_gbps(options.count, t[5])}});
 }
 
 // N = 8: every rank adds all of its gradient and selects in an eighth of the vector.
@@ -254,9 +272,9 @@ void run(const Options& options) {
     Arena arena(options);
     if (wants(options, "steps")) {
       fmt::print("\nexact top-k with error feedback, ms; pass: read two, write one\n");
-      fmt::print("{:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}\n", "values", "",
+      fmt::print("{:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>15}\n", "values", "",
                  "pass", "pith", "drift10%", "simd", "stl", "of pass", "simd/", "stl/", "simd/dr",
-                 "link Gb/s");
+                 "links of Gb/s");
       for (const std::string& distribution : options.distributions) {
         arena.load(options, distribution);
         for (const double density : options.densities) {

@@ -12,6 +12,7 @@ class PithStep {
   PithStep(std::size_t count, double density);
   // Takes over the accumulator and what the steps before have taught.
   void load(const Step& step);
+  // Without a gradient where the accumulator holds it.
   void run(const Step& step);
   void store(Step& step);
 
