@@ -2,7 +2,7 @@
 //
 // Rules for this compiler set (g++ 12 destroys aggregate temporaries in a co_await expression
 // twice): awaiters have a constructor or a trivial destructor, see SafeAwaiter; no lambda inside a
-// co_await expression; parameters by value, span or reference to something that outlives the call.
+// co_await, which is no arm of `?:`; parameters by value, span or reference to what outlives them.
 // A frame that is suspended in an operation is never destroyed: abort makes the operation resume
 // with an error, and the coroutine runs to its end. Promises have no await_transform: with one,
 // this compiler builds every awaiter twice and moves it: some 7 % of a short call.
