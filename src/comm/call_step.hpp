@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/compressed.hpp"
 #include "core/record.hpp"
 
 namespace pith {
@@ -21,6 +22,12 @@ inline std::uint64_t begin_call(Recorder& recorder, std::uint32_t number,
   step.op = Step::Op::call;
   step.call = number;
   step.bytes = args.send.size;
+  for (const CompressedTensor& tensor : args.tensors) {
+    const std::size_t bytes = tensor.count * size_of(tensor.type);
+    recorder.name_buffer({tensor.send, tensor.send ? bytes : 0}, "send");
+    recorder.name_buffer({tensor.recv, tensor.recv ? bytes : 0}, "recv");
+    step.bytes += bytes;
+  }
   step.name = name_of(args.collective);
   step.algorithm = algorithm;
   return recorder.begin(step, {}, {});

@@ -96,6 +96,17 @@ class PithTrace(unittest.TestCase):
                 self.assertTrue(arrows(root))
                 self.assertNotIn("have no other end", done.stdout)
 
+    def test_compressed_calls(self):
+        if not (BIN / "all_reduce_perf").exists():
+            self.skipTest("all_reduce_perf was not built")
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "2", "-w", "1",
+                   "--compress", "topk:density=0.01", PITH_TRACE=f"{self.folder}/sparse")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        files = [str(path) for path in pathlib.Path(self.folder).glob("sparse.rank*.jsonl")]
+        done = run("pith-trace", *files, "-o", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("allreduce:topk, 65536 bytes, 2 ranks", done.stdout)
+
     def test_nothing_without_the_setting(self):
         if not (BIN / "all_reduce_perf").exists():
             self.skipTest("all_reduce_perf was not built")
@@ -138,6 +149,11 @@ class PithInfo(unittest.TestCase):
         bound = subprocess.run(["taskset", "-c", str(core), str(BIN / "pith-info"), "--topology"],
                                capture_output=True, text=True, timeout=60, check=True)
         self.assertRegex(bound.stdout, rf"allowed CPUs +{core} \(1 in all\)")
+
+    def test_tcp_needs_no_settings(self):
+        done = run("pith-info", "--transports")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^tcp +usable: sockets at [0-9a-f.:]+ \(")
 
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_TRACE="/tmp/x")

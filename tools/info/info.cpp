@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "collectives/algorithm.hpp"
+#include "comm/listen_host.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
 #include "topology.hpp"
@@ -20,11 +21,11 @@ int print_settings() {
     return 1;
   }
   const pith::Settings defaults;
-  fmt::print("{:<20} {:<12} {:<12} {:<7} {}\n", "setting", "value", "origin", "scope", "meaning");
+  fmt::print("{:<22} {:<12} {:<12} {:<7} {}\n", "setting", "value", "origin", "scope", "meaning");
   for (const pith::SettingInfo& info : pith::setting_table()) {
     const std::string value = info.value(*settings);
     const bool agreed = info.scope == pith::SettingInfo::Scope::agreed;
-    fmt::print("PITH_{:<15} {:<12} {:<12} {:<7} {}\n", info.name, value.empty() ? "-" : value,
+    fmt::print("PITH_{:<17} {:<12} {:<12} {:<7} {}\n", info.name, value.empty() ? "-" : value,
                value == info.value(defaults) ? "default" : "environment",
                agreed ? "agreed" : "local", info.meaning);
   }
@@ -48,16 +49,26 @@ struct Trial {
     return name ? "usable: ranks of one host, through memory files"
                 : fmt::format("not usable: {}", name.error().message());
   }
-  std::string tcp(const std::string& host) {
+  std::string tcp(const pith::Settings& settings) {
+    const pith::Expected<std::string> host = pith::root_host(settings);
+    if (!host) return fmt::format("not usable: {}", host.error().message());
     pith::TcpTransport transport(scheduler, mailbox, 0, 2, {});
-    const auto address = transport.listen(host);
-    return address ? fmt::format("usable: sockets at {} (PITH_HOST)", host)
-                   : fmt::format("not usable: {}", address.error().message());
+    const auto address = transport.listen(*host);
+    if (!address) return fmt::format("not usable: {}", address.error().message());
+    return fmt::format("usable: sockets at {} ({})", *host, why(settings));
+  }
+
+ private:
+  static std::string why(const pith::Settings& settings) {
+    if (!settings.host.empty()) return "PITH_HOST";
+    return settings.ifname.empty() ? "the first that other hosts may reach" : "PITH_IFNAME";
   }
 };
 
-std::string describe_ucx(const std::string& host) {
-  const pith::UcxSupport support = pith::ucx_support(host);
+std::string describe_ucx(const pith::Settings& settings) {
+  const pith::Expected<std::string> host = pith::root_host(settings);
+  if (!host) return fmt::format("not usable: {}", host.error().message());
+  const pith::UcxSupport support = pith::ucx_support(*host);
   if (support.why_not) return fmt::format("not usable: {}", support.why_not.message());
   const std::string when = support.rdma ? "before tcp" : "only where PITH_TRANSPORT names it";
   return fmt::format("usable: UCX {} finds {}RDMA, so it is used {}; devices: {}", support.version,
@@ -75,8 +86,8 @@ int print_transports() {
   for (const std::string_view name : pith::TransportRule::known) {
     std::string text = "usable: ranks that are threads of one process";
     if (name == "shm") text = trial.shm();
-    if (name == "ucx") text = describe_ucx(settings->host);
-    if (name == "tcp") text = trial.tcp(settings->host);
+    if (name == "ucx") text = describe_ucx(*settings);
+    if (name == "tcp") text = trial.tcp(*settings);
     if (!rule.allows(name))
       text += fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
     fmt::print("{:<6} {}\n", name, text);
