@@ -40,6 +40,7 @@ find_package(Pith 0.1 REQUIRED)
 add_executable(user prog.c)
 target_link_libraries(user Pith::pith)
 END
-cmake -S "$folder/cmake" -B "$folder/cmake/build" -DCMAKE_PREFIX_PATH="$folder/pith" >"$folder/log" &&
-  cmake --build "$folder/cmake/build" >>"$folder/log" || { cat "$folder/log"; exit 1; }
-check "the CMake package" "$folder/cmake/build/user"
+built=$folder/cmake/build
+cmake -S "$folder/cmake" -B "$built" -DCMAKE_PREFIX_PATH="$folder/pith" >"$folder/log" &&
+  cmake --build "$built" >>"$folder/log" || { cat "$folder/log"; exit 1; }
+check "the CMake package" "$built/user"

@@ -99,8 +99,9 @@ class PithTrace(unittest.TestCase):
     def test_compressed_calls(self):
         if not (BIN / "all_reduce_perf").exists():
             self.skipTest("all_reduce_perf was not built")
-        done = run("all_reduce_perf", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "2", "-w", "1",
-                   "--compress", "topk:density=0.01", PITH_TRACE=f"{self.folder}/sparse")
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "2",
+                   "-w", "1", "--compress", "topk:density=0.01",
+                   PITH_TRACE=f"{self.folder}/sparse")
         self.assertEqual(done.returncode, 0, done.stderr)
         files = [str(path) for path in pathlib.Path(self.folder).glob("sparse.rank*.jsonl")]
         done = run("pith-trace", *files, "-o", self.out)
