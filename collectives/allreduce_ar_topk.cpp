@@ -13,8 +13,6 @@
 // compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
 // parcel holds everything, down a binomial tree. Should the leader have promised too much, its tail
 // replaces all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
-#include <fmt/format.h>
-
 #include <array>
 #include <optional>
 
@@ -194,9 +192,7 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
       const std::optional<IndexMessage> message = co_await sharing.messages.pop();
       if (!message) break;
       if (!take_lists(call, sharing, round, *message)) {
-        const int from = predecessor(call, sharing);
-        co_return call.fail(Error(
-            Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+        co_return malformed(call, predecessor(call, sharing), "indices that cannot be read");
       }
     }
     if (round.tail) append_notes(call, sharing);

@@ -214,6 +214,10 @@ void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense) 
     }
     if (hosts.alone() || hosts.count() == 1) continue;
     const Range range = own ? slice_of(tensor.count, hosts, *own) : Range();
+    const HostSlice* kept = compressor.slice();
+    if (kept && (kept->begin() != range.begin || kept->count() != range.size)) {
+      compressor.drop_slice(call.host_compute());
+    }
     compressor.layout.count = range.size;
     if (!dense && range.size > 0) compressor.make_slice(range.begin, range.size);
     if (compressor.slice()) compressor.slice()->open(call.number());

@@ -14,8 +14,6 @@
 //
 // Cost: exdyna_cost.hpp, and ceil(log2 P) alpha for the bins, 4 bytes a piece; every rank reads
 // all of its gradient for the norms, and its own bin twice more.
-#include <fmt/format.h>
-
 #include <array>
 #include <bit>
 #include <cmath>
@@ -28,6 +26,7 @@
 #include "collectives/dense_sum.hpp"
 #include "collectives/list_message.hpp"
 #include "collectives/notes.hpp"
+#include "collectives/strands.hpp"
 #include "compress/deft_plan.hpp"
 #include "core/clock.hpp"
 
@@ -173,9 +172,7 @@ Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
   const bool packs = call.rank() == plan.packer();
   (packs ? args.traffic->sent : args.traffic->received) += bins.size_bytes();
   if (!plan.take_bins()) {
-    co_return call.fail(Error(Code::internal,
-                              fmt::format("rank {} sent bins that do not exist", plan.packer()),
-                              plan.packer()));
+    co_return malformed(call, plan.packer(), "bins that do not exist");
   }
   co_return error;
 }
@@ -274,10 +271,11 @@ bool read_indices(Call& call, const Plan& plan, std::size_t rank, ConstBytes cod
   for (DeftPiece& piece : plan.pieces()) {
     if (piece.bin != plan.bin_of(rank)) continue;
     PairList& list = plan.list(piece, rank);
-    list.reserve(piece.size);
+    const std::size_t room = std::min(piece.size, 8 * coded.size);  // each index takes a bit
+    list.reserve(room);
     Decoded decoded;
     call.run<DecodeIndicesKernel>({coded.data, coded.size, static_cast<std::uint32_t>(piece.begin),
-                                   piece.size, list.indices(list.count()), piece.size, &decoded});
+                                   piece.size, list.indices(list.count()), room, &decoded});
     if (!decoded.valid) return false;
     piece.run = list.runs();
     list.end_run(decoded.count);
@@ -295,8 +293,7 @@ Task<Error> receive_all(Call& call, const SparseCall& args, const Plan& plan) {
     if (!came) co_return came.error();
     args.traffic->received += *came;
     if (!read_indices(call, plan, rank, {memory.bytes().data, *came})) {
-      co_return call.fail(Error(
-          Code::internal, fmt::format("rank {} sent indices that cannot be read", from), from));
+      co_return malformed(call, from, "indices that cannot be read");
     }
   }
   co_return Error();

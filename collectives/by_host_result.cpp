@@ -1,13 +1,12 @@
 // The result of a call by host: an owner tells the pairs of its slice to the other ranks of its
 // host, with their number and whether there is anything to deliver in a message before them. That
 // an owner has told is also the sign that it does not read their memory any more.
-#include <fmt/format.h>
-
 #include <array>
 #include <cstring>
 
 #include "collectives/by_host.hpp"
 #include "collectives/result_writer.hpp"
+#include "collectives/strands.hpp"
 #include "compress/host_slice.hpp"
 
 namespace pith::by_host {
@@ -130,10 +129,7 @@ bool read_told(ByHost& by, std::size_t owner, const Head& head, const std::byte*
   return true;
 }
 
-Error malformed(Call& call, int from) {
-  return call.fail(
-      Error(Code::internal, fmt::format("rank {} sent sums that cannot be read", from), from));
-}
+constexpr std::string_view unreadable = "sums that cannot be read";
 
 Task<Error> hear_owner(ByHost& by, int owner) {
   Call& host = by.inside.call();
@@ -142,7 +138,7 @@ Task<Error> hear_owner(ByHost& by, int owner) {
   if (error) co_return error;
   const std::size_t bytes = head.pairs() * pair_bytes;
   if (head.pairs() > by.ranges()[static_cast<std::size_t>(owner)].size) {
-    co_return malformed(by.call, owner);
+    co_return malformed(host, owner, unreadable);
   }
   by.nan |= head.nan() != 0;
   const Scratch pairs(by.host(), std::max<std::size_t>(bytes, 1));
@@ -154,7 +150,7 @@ Task<Error> hear_owner(ByHost& by, int owner) {
   }
   by.args.traffic->received += head.bytes().size + bytes;
   if (!read_told(by, static_cast<std::size_t>(owner), head, pairs.bytes().data)) {
-    co_return malformed(by.call, owner);
+    co_return malformed(host, owner, unreadable);
   }
   co_return error;
 }

@@ -1,7 +1,5 @@
 #include "collectives/election_message.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 #include "collectives/index_message.hpp"
@@ -27,10 +25,7 @@ struct BinCount {
 };
 constexpr std::size_t most_bin_bytes = finite_bins * sizeof(BinCount);
 
-Error malformed(Call& call, int from) {
-  return call.fail(Error(Code::internal,
-                         fmt::format("rank {} sent an election that cannot be read", from), from));
-}
+constexpr std::string_view unreadable = "an election that cannot be read";
 
 std::uint32_t clipped(std::uint64_t count) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(count, ~std::uint32_t{0}));
@@ -137,7 +132,8 @@ Task<Error> receive_elected(Call& call, ExclusiveElection& election, std::size_t
       from, elected_lane, static_cast<std::uint32_t>(round), message.bytes());
   if (!came) co_return came.error();
   election.args.traffic->received += *came;
-  if (!read_elected(call, part, {message.bytes().data, *came})) co_return malformed(call, from);
+  if (!read_elected(call, part, {message.bytes().data, *came}))
+    co_return malformed(call, from, unreadable);
   co_return Error();
 }
 
@@ -246,7 +242,8 @@ Task<Error> receive_measured(Call& call, Measurement& measurement) {
     const Expected<std::size_t> came =
         co_await call.recv_some(from, measure_lane, 0, message.bytes());
     if (!came) co_return came.error();
-    if (!measurement.read({message.bytes().data, *came})) co_return malformed(call, from);
+    if (!measurement.read({message.bytes().data, *came}))
+      co_return malformed(call, from, unreadable);
   }
   co_return Error();
 }

@@ -1,7 +1,5 @@
 #include "collectives/list_message.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
 #include "collectives/index_message.hpp"
@@ -11,10 +9,7 @@ namespace pith {
 
 namespace {
 
-Error malformed(Call& call, int from) {
-  return call.fail(
-      Error(Code::internal, fmt::format("rank {} sent a list that cannot be read", from), from));
-}
+constexpr std::string_view unreadable = "a list that cannot be read";
 
 // each(put) calls put(range, list, replaces) for every list of the message.
 template <class Each>
@@ -129,7 +124,7 @@ Task<Error> fetch_lists(Call& call, const SparseCall& args, Parcel parcel, ListA
   ListHead head;
   IndexReader reader(call, {message.head.bytes().data, *came});
   if (!reader.get_value(head) || head.count > most || head.count > reader.most()) {
-    co_return malformed(call, from.peer);
+    co_return malformed(call, from.peer, unreadable);
   }
   message.values_bytes = head.count * size_of(args.spec().values);
   args.traffic->received += message.head_bytes + message.values_bytes;
@@ -154,7 +149,7 @@ Error read_lists(Call& call, const SparseCall& args, Parcel parcel, const ListMe
                     parcel.is_tail ? Target::last : piece.number};
   });
   const ConstBytes bytes{message.head.bytes().data, message.head_bytes};
-  if (!read_indices(call, targets, bytes, head)) return malformed(call, from);
+  if (!read_indices(call, targets, bytes, head)) return malformed(call, from, unreadable);
   read_values(targets, message.values.bytes().data);
   return {};
 }
@@ -169,7 +164,7 @@ Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& in
   ListHead head;
   const ConstBytes bytes{coded.bytes().data, *came};
   if (!read_indices(call, std::span(&target, 1), bytes, head)) {
-    co_return malformed(call, from.peer);
+    co_return malformed(call, from.peer, unreadable);
   }
   flags |= head.flags;
   const std::size_t values_bytes = head.count * size_of(into.type());

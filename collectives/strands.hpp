@@ -6,16 +6,29 @@
 
 #include <array>
 #include <span>
+#include <string_view>
 
 #include "collectives/call.hpp"
 
 namespace pith {
 
+// A rank as the caller counts it, in a part of a call too: what errors name.
+inline int named_rank(const Call& call, int rank) {
+  const int peer = call.route(rank).peer;
+  return peer >= 0 ? peer : call.rank_at(rank);  // -1: the own one, in a whole call
+}
+
+// Fails the call for a message that makes no sense; `what`: "a list that cannot be read".
+inline Error malformed(const Call& call, int from, std::string_view what) {
+  const int rank = named_rank(call, from);
+  return call.fail(Error(Code::internal, fmt::format("rank {} sent {}", rank, what), rank));
+}
+
 // Fails the call for an error of this rank alone, such as memory that has run out: messages that
 // fail do so themselves.
 inline Error fail_here(const Call& call, const Error& error) {
   if (call.comm().revoked) return call.comm().revoked;
-  const int self = call.callers_rank();
+  const int self = named_rank(call, call.rank());
   return call.fail(Error(error.code(), fmt::format("rank {}: {}", self, error.message()), self));
 }
 

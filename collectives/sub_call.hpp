@@ -2,7 +2,7 @@
 // have the names of the whole call's: two ranks must not meet under one lane in both.
 #pragma once
 
-#include "collectives/call.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith {
 
@@ -18,7 +18,9 @@ class SubCall {
     auto* routes = reinterpret_cast<Route*>(routes_.bytes().data);
     for (int i = 0; i < size; ++i) {
       routes[i] = whole.route(member(i));
-      if (member(i) == whole.rank()) context_.rank = i;
+      if (member(i) != whole.rank()) continue;
+      context_.rank = i;
+      routes[i].peer = named_rank(whole, whole.rank());
     }
     context_.routes = {routes, static_cast<std::size_t>(size)};
     context_.order = &order_by_rank;

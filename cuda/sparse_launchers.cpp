@@ -172,8 +172,10 @@ void launch_histogram(const HistogramKernel::Args& args) {
 }
 
 void launch_keep_largest(const KeepLargestKernel::Args& args) {
+  if (args.k == 0 || args.k > args.count) return queue().refuse();
+  // So many equal ones would reach the bits beside the sum of a tile.
+  if (args.count >= KeepLargest::equal_one) return queue().refuse();
   const std::size_t tiles = tiles_of(args.count, KeepLargest::tile_elements);
-  if (tiles * KeepLargest::tile_elements > KeepLargest::equal_one) return queue().refuse();
   const Tiles work = workspace_for(tiles, sizeof(KthState), sizeof(KthState));
   auto* const kth = reinterpret_cast<KthState*>(work.more);
   const KthArgs find{args.values, args.count, args.k, kth};

@@ -103,6 +103,7 @@ void Compressor::clear_spent(Compute& host) {
 }
 
 void Compressor::forget_delivered() {
+  layout.hosts = 0;  // ranks may have other places on equal hosts
   for (Taken& taken : taken_) taken.delivered = false;
   if (slice_) slice_->forget();
 }

@@ -72,7 +72,7 @@ class Compressor : public SchemeState {
   void release() { claimed_.store(false, std::memory_order_release); }
   // The communicator of its calls, as its owner names it. Numbers of calls are that one's.
   std::weak_ptr<void> binding;
-  // Calls so far were another communicator's: none of them can be returned any more.
+  // Calls so far were another communicator's: none can be returned, and its hosts are forgotten.
   void forget_delivered();
 
   // --- a call ---

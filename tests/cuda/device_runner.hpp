@@ -49,6 +49,13 @@ class Runner {
     INFO(compute_->error().message());
     REQUIRE_FALSE(compute_->error());
   }
+  // Whether it fails; nothing can be run afterwards.
+  template <class Kernel>
+  bool refuses(const typename Kernel::Args& args) {
+    const Fence fence = compute_->run<Kernel>(args);
+    while (!compute_->reached(fence)) sched_yield();
+    return static_cast<bool>(compute_->error());
+  }
 
  private:
   std::unique_ptr<CudaCompute> compute_;

@@ -170,6 +170,17 @@ TEST_CASE("the k largest on a device are those of a stable sort") {
   }
 }
 
+TEST_CASE("more or fewer of the largest than there are, and of too many, are refused") {
+  constexpr std::size_t least_too_many = std::size_t{1} << 31;
+  const auto args = [](std::size_t count, std::size_t k) {
+    return KeepLargestKernel::Args{nullptr, nullptr, count, k, nullptr, nullptr, nullptr};
+  };
+  CHECK(Runner().refuses<KeepLargestKernel>(args(5, 0)));
+  CHECK(Runner().refuses<KeepLargestKernel>(args(0, 0)));
+  CHECK(Runner().refuses<KeepLargestKernel>(args(5, 6)));
+  CHECK(Runner().refuses<KeepLargestKernel>(args(least_too_many, 1)));
+}
+
 TEST_CASE("a list is split by a threshold on a device") {
   Runner runner;
   for (const std::size_t count : {0, 1, 1023, 1025, 9000}) {

@@ -9,7 +9,7 @@
 #include "fuzz_target.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/host_layouts.hpp"
 
 namespace pith::fuzz {
 
@@ -25,6 +25,7 @@ struct Scheme {
   const char* spec;
   std::vector<std::size_t> counts;
   int honest_calls;  // before the one in which a rank lies
+  std::vector<int> hosts = {};
 };
 
 // Each exchange and election, in one parcel and in several.
@@ -46,6 +47,12 @@ const std::vector<Scheme>& schemes() {
       {"micro:density=0.05", {3000}, 3},
       {"bf16", {300}, 0},
       {"none", {300}, 0},
+      {"deft:density=0.05", {3000, 200}, 0},
+      {"deft:density=0.05,values=bf16", {3000, 0, 200}, 2},
+      {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
+      {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
+      {"exdyna:density=0.05,hierarchy=host", {3000}, 1, {1, 0, 0}},
+      {"deft:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 0}},
   };
   return all;
 }
@@ -56,6 +63,7 @@ SparseCase case_of(const Scheme& scheme) {
   c.counts = scheme.counts;
   c.spec = scheme.spec;
   c.chunk_bytes = 1024;
+  c.hosts = scheme.hosts;
   return c;
 }
 
@@ -117,9 +125,8 @@ void run_honestly(SparseProgram& program, World& world, int calls) {
 
 void hear_lies(const Scheme& scheme, std::vector<Message> messages) {
   SparseProgram program(case_of(scheme));
-  SimConfig config;
-  config.ranks = ranks;
-  World world(config);
+  const auto made = test::world_with_hosts(case_of(scheme));
+  World& world = *made;
   run_honestly(program, world, scheme.honest_calls);
   std::vector<std::vector<float>> all;
   for (int r = 0; r < ranks; ++r) {
@@ -171,9 +178,8 @@ class Ear final : public OperationObserver {
 
 std::string truth_of(const Scheme& scheme) {
   SparseProgram program(case_of(scheme));
-  SimConfig config;
-  config.ranks = ranks;
-  World world(config);
+  const auto made = test::world_with_hosts(case_of(scheme));
+  World& world = *made;
   run_honestly(program, world, scheme.honest_calls);
   Ear ear(world);
   expect(program.step(world).empty());
@@ -270,9 +276,8 @@ void load_and_call(const Scheme& scheme, std::string bytes) {
     }
     if (program.compressor(r).check(c.counts[0], DType::f32)) return;  // of another shape
   }
-  SimConfig config;
-  config.ranks = ranks;
-  World world(config);
+  const auto made = test::world_with_hosts(case_of(scheme));
+  World& world = *made;
   for (int call = 0; call < 2; ++call) {
     program.draw(static_cast<std::uint64_t>(call));
     for (const Error& error :
@@ -286,9 +291,8 @@ std::string saved_seed(const Scheme& scheme) {
   SparseCase c = case_of(scheme);
   c.counts.resize(1);
   SparseProgram program(c);
-  SimConfig config;
-  config.ranks = ranks;
-  World world(config);
+  const auto made = test::world_with_hosts(case_of(scheme));
+  World& world = *made;
   run_honestly(program, world, 3);
   std::string bytes(saved_bytes(program.compressor(0)), '\0');
   save(program.compressor(0), reinterpret_cast<std::byte*>(bytes.data()));
