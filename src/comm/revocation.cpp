@@ -148,8 +148,8 @@ Error Communicator::check_left_over(std::uint32_t call) {
   return state_.revoked;
 }
 
-// A peer's message may come after the last call has ended here. One that has its number may not have
-// begun yet.
+// A peer's message may come after the last call has ended here. A later one that has its number may
+// not have begun yet.
 void Communicator::look_for_left_over() {
   if (active_.load(std::memory_order_acquire) > 0 || !engine_->try_own()) return;
   engine_->progress();
