@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/check.hpp"
+#include "api/completion.hpp"
 #include "api/last_error.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start.hpp"
@@ -64,10 +65,20 @@ Error check_nranks(const char* function, int nranks, int rank) {
 
 using Made = Expected<std::unique_ptr<Communicator>>;
 
-Error fill(pithComm& handle, Made made) {
+std::atomic<Completion (*)()> begin_completion{nullptr};
+
+Completion completion_of_this_thread() {
+  Completion (*const begin)() = begin_completion.load(std::memory_order_acquire);
+  return begin ? begin() : Completion();
+}
+
+Error fill(pithComm& handle, Made made, const Completion& complete) {
   if (!made) return made.error();
   handle.communicator = std::move(*made);
-  return {};
+  if (!complete) return {};
+  Error error = without_throwing([&] { return complete(handle); });
+  if (error) handle.communicator.reset();
+  return error;
 }
 
 std::unique_ptr<pithComm> new_handle(const Options& options) {
@@ -78,17 +89,18 @@ std::unique_ptr<pithComm> new_handle(const Options& options) {
 }
 
 // With blocking = 0 the handle is there at once, and the rest follows.
-Error create(pithComm_t* comm, const Options& options, std::function<Made()> make) {
+Error create(pithComm_t* comm, const Options& options, std::function<Made()> make,
+             const Completion& complete) {
   std::unique_ptr<pithComm> handle = new_handle(options);
   if (options.blocking) {
-    if (Error error = fill(*handle, make())) return error;
+    if (Error error = fill(*handle, make(), complete)) return error;
     *comm = handle.release();
     return {};
   }
   handle->being_made = true;
   pithComm* const raw = *comm = handle.release();
-  raw->background = std::make_unique<Background>([raw, make = std::move(make)] {
-    Error error = fill(*raw, make());
+  raw->background = std::make_unique<Background>([raw, make = std::move(make), complete] {
+    Error error = fill(*raw, make(), complete);
     raw->being_made.store(false, std::memory_order_release);
     return error;
   });
@@ -97,9 +109,10 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
 
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
   const auto make = [id, rank, nranks] { return Communicator::init_rank(id, rank, nranks); };
+  const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
-  if (!group.open()) return create(comm, options, make);
-  group.add([comm, options, make] { return create(comm, options, make); });
+  if (!group.open()) return create(comm, options, make, complete);
+  group.add([comm, options, make, complete] { return create(comm, options, make, complete); });
   return {};
 }
 
@@ -117,12 +130,13 @@ Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUn
 // A descendant of `comm`. With blocking = 0 its handle appears when comm is ready again.
 Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
               std::function<Made()> make) {
-  const auto run = [newcomm, options, make = std::move(make)]() -> Error {
+  const auto run = [newcomm, options, make = std::move(make),
+                    complete = completion_of_this_thread()]() -> Error {
     Made made = make();
     if (!made) return made.error();
     if (!*made) return {};
     std::unique_ptr<pithComm> handle = new_handle(options);
-    handle->communicator = std::move(*made);
+    if (Error error = fill(*handle, std::move(made), complete)) return error;
     *newcomm = handle.release();
     return {};
   };
@@ -146,6 +160,25 @@ Error destroy(pithComm_t comm) {
   if (comm->communicator) comm->communicator->drain();
   delete comm;
   return {};
+}
+
+Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pithConfig_t* config,
+            Made (*make)(Communicator&, int color, int key)) {
+  constexpr const char* function = "pithCommSplit";
+  if (Error error = first_of(
+          {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
+    return error;
+  }
+  if (color < 0 && color != PITH_SPLIT_NOCOLOR) {
+    return {Code::invalid_argument,
+            fmt::format("{}: color is {}, expected at least 0, or PITH_SPLIT_NOCOLOR (-1)",
+                        function, color)};
+  }
+  const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
+  if (!options) return options.error();
+  return descend(comm, newcomm, *options, [communicator = comm->communicator, make, color, key] {
+    return make(*communicator, color, key);
+  });
 }
 
 Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
@@ -205,6 +238,24 @@ Error async_error(pithComm_t comm) {
 }
 
 }  // namespace
+
+namespace pith::api {
+
+void complete_communicators_by(Completion (*begin)()) {
+  begin_completion.store(begin, std::memory_order_release);
+}
+
+Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
+                      const pithConfig_t* config) {
+  return split(comm, color, key, newcomm, config,
+               [](Communicator& communicator, int c, int k) -> Made {
+                 const Made survivors = communicator.shrink({});
+                 if (!survivors) return survivors.error();
+                 return (*survivors)->split(c, k);
+               });
+}
+
+}  // namespace pith::api
 
 const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
@@ -270,21 +321,8 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
 pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                            pithConfig_t* config) {
   return guarded([&] {
-    constexpr const char* function = "pithCommSplit";
-    if (Error error = first_of(
-            {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
-      return error;
-    }
-    if (color < 0 && color != PITH_SPLIT_NOCOLOR) {
-      return Error(Code::invalid_argument,
-                   fmt::format("{}: color is {}, expected at least 0, or PITH_SPLIT_NOCOLOR (-1)",
-                               function, color));
-    }
-    const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
-    if (!options) return options.error();
-    return descend(comm, newcomm, *options, [communicator = comm->communicator, color, key] {
-      return communicator->split(color, key);
-    });
+    return split(comm, color, key, newcomm, config,
+                 [](Communicator& communicator, int c, int k) { return communicator.split(c, k); });
   });
 }
 

@@ -87,6 +87,8 @@ class Group {
     if (!error_) error_ = error;
   }
   const Error& error() const { return error_; }
+  bool empty() const { return collectives_.empty() && batches_.empty() && setups_.empty(); }
+  bool makes_communicators() const { return !setups_.empty(); }
   // Calls that were collected and are not to be run, in place of an end.
   struct Planned {
     std::shared_ptr<Communicator> communicator;

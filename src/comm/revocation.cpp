@@ -148,11 +148,12 @@ Error Communicator::check_left_over(std::uint32_t call) {
   return state_.revoked;
 }
 
-// A peer's message may come after the last call has ended here.
+// A peer's message may come after the last call has ended here. A later one that has its number may
+// not have begun yet.
 void Communicator::look_for_left_over() {
   if (active_.load(std::memory_order_acquire) > 0 || !engine_->try_own()) return;
   engine_->progress();
-  const std::uint32_t last = (next_call_.load(std::memory_order_relaxed) - 1) & 0x7fffffffu;
+  const std::uint32_t last = recorder_.last_completed();
   Mailbox::LeftOver left;
   // A blocking call lends the token to others while it waits: its messages are no left-overs.
   if (!inside_) left = engine_->mailbox().find_left_over(state_.id, last);

@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
+#include <span>
 
 #include "api/check.hpp"
+#include "api/completion.hpp"
 #include "comm/start.hpp"
-#include "comm/stream_calls.hpp"
-#include "core/log.hpp"
 #include "core/settings.hpp"
 #include "nccl/call.hpp"
 #include "nccl/config.hpp"
@@ -16,6 +15,7 @@
 #include "nccl/exported.hpp"
 #include "nccl/extension.hpp"
 #include "nccl/extras.hpp"
+#include "nccl/new_communicator.hpp"
 
 namespace pith::nccl {
 
@@ -40,11 +40,6 @@ Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int n
   settings->rank = rank;
   settings->size = nranks;
   settings->root = address;
-  if (settings->secret.empty() && settings->secret_file.empty()) {
-    log(LogLevel::warn, fmt::format("NCCL_COMM_ID={} carries no secret: whoever reaches that "
-                                    "address can join; set PITH_SECRET to the same on all ranks",
-                                    address));
-  }
   const Expected<Start> start = start_from_environment(*settings);
   if (!start) return start.error();
   pithUniqueId id;
@@ -83,6 +78,7 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
     id = *met;
   }
   if (is_valid) note_job_size(nranks);
+  complete_new_communicators();
   return error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config)));
 }
 
@@ -110,35 +106,37 @@ Error init_all(ncclComm_t* comms, int count, const int* devices) {
   if (Error error = check_devices(count, devices)) return error;
   if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
   note_job_size(count);
-  for (int i = 0; i < count && devices && !check_streams(); ++i) {
-    extension_of(ours(comms[i])).device = devices[i];
-  }
-  return {};
+  complete_new_communicators();
+  const std::span<const pithComm_t> made(ours(comms), static_cast<std::size_t>(count));
+  Error error = complete_all(made, devices);
+  if (!error) return {};
+  for (const pithComm_t comm : made) pithCommAbort(comm);
+  return error;
 }
 
-// A revoked communicator takes no call that all ranks share but shrink: by way of one.
-Error split_revoked(pithComm_t comm, int color, int key, pithComm_t* newcomm,
-                    pithConfig_t* config) {
-  if (api::Group::of_this_thread().open()) {
-    return {Code::invalid_usage, "ncclCommSplit: comm is revoked, expected a call outside a group"};
-  }
-  pithConfig_t waits = PITH_CONFIG_INITIALIZER;
-  waits.blocking = 1;
-  pithComm_t whole = nullptr;
-  if (Error error = error_of(pithCommShrink(comm, nullptr, 0, &whole, &waits, 0))) return error;
-  const Error error = error_of(pithCommSplit(whole, color, key, newcomm, config));
-  pithCommDestroy(whole);
-  return error;
+// Makes errors from here on those of a descendant, not of what the revocation has ended.
+void note_descendant(pithComm_t comm, Extension& extension) {
+  pithResult_t state = pithSuccess;
+  pithCommGetAsyncError(comm, &state);  // takes up what has ended
+  if (state == pithInProgress) return;  // the call will be refused
+  const std::lock_guard lock(comm->guard);
+  comm->failure = Error();
+  extension.has_descendants = true;
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const ncclConfig_t* asked) {
   Expected<std::optional<pithConfig_t>> config = read_config("ncclCommSplit", asked, {});
   if (!config) return config.error();
-  const Extension* const extension = comm ? find_extension(comm) : nullptr;
-  if (extension && extension->revoked && newcomm) {
-    return split_revoked(comm, color, key, newcomm, pointer_to(*config));
+  const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
+  if (extension && extension->revoked) {
+    note_descendant(comm, *extension);
+    return api::split_survivors(comm, color, key, newcomm, pointer_to(*config));
   }
   return error_of(pithCommSplit(comm, color, key, newcomm, pointer_to(*config)));
+}
+
+void abort_there(Extension& extension) {
+  if (const auto there = extension.other_comm()) there->abort();
 }
 
 Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
@@ -151,7 +149,13 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
   }
   Expected<std::optional<pithConfig_t>> config = read_config(function, asked, {});
   if (!config) return config.error();
-  return error_of(pithCommShrink(comm, exclude, count, newcomm, pointer_to(*config), flags));
+  const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
+  if (extension && extension->revoked) note_descendant(comm, *extension);
+  const pithResult_t result =
+      pithCommShrink(comm, exclude, count, newcomm, pointer_to(*config), flags);
+  const bool aborted = flags == NCCL_SHRINK_ABORT && result != pithInvalidArgument;
+  if (aborted && extension) abort_there(*extension);
+  return error_of(result);
 }
 
 Error revoke(pithComm_t comm, int flags) {
@@ -160,29 +164,50 @@ Error revoke(pithComm_t comm, int flags) {
     return {Code::invalid_argument, fmt::format("ncclCommRevoke: flags is {}, expected 0", flags)};
   }
   if (!comm->made()) return api::check_communicator("ncclCommRevoke", comm);
-  extension_of(comm).revoked = true;
+  const std::shared_ptr<Extension> extension = extension_of(comm);
+  extension->revoked = true;
   comm->made()->abort();
+  abort_there(*extension);
   return {};
 }
 
+// Before an abort: from here on the handle is left alone by other threads' calls.
+void close(pithComm_t comm) {
+  const std::shared_ptr<Extension> extension = find_extension(comm);
+  if (!extension) return;
+  {
+    const std::lock_guard lock(extension->guard);
+    extension->closed = true;
+  }
+  abort_there(*extension);
+}
+
 Error finalize(pithComm_t comm) {
-  const Extension* const extension = comm ? find_extension(comm) : nullptr;
+  const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
   if (extension && extension->revoked) {
     return {Code::invalid_usage, "ncclCommFinalize: comm is revoked, expected ncclCommDestroy"};
   }
   return error_of(pithCommFinalize(comm));
 }
 
+// To be revoked is no error; what a descendant came to is one.
+pithResult_t state_of_revoked(const pithComm& comm, const Extension& extension,
+                              pithResult_t state) {
+  if (state == pithInProgress) return state;
+  const std::lock_guard lock(comm.guard);
+  if (!extension.has_descendants || !comm.failure) return pithSuccess;
+  return static_cast<pithResult_t>(comm.failure.code());
+}
+
 Error async_error(pithComm_t comm, ncclResult_t* result) {
   pithResult_t state = pithSuccess;
   if (Error error = error_of(pithCommGetAsyncError(comm, result ? &state : nullptr))) return error;
-  const Extension* const extension = find_extension(comm);
-  if (extension && extension->revoked) state = pithSuccess;
+  const std::shared_ptr<Extension> extension = find_extension(comm);
+  if (extension && extension->revoked) state = state_of_revoked(*comm, *extension, state);
   *result = static_cast<ncclResult_t>(state);
   if (state != pithSuccess && state != pithInProgress) remember(pithGetLastError(comm));
-  if (state == pithSuccess && extension && extension->fallback) {
-    *result = extension->fallback->async_error();
-  }
+  if (state != pithSuccess || !extension) return {};
+  if (const auto there = extension->other_comm()) *result = there->async_error();
   return {};
 }
 
@@ -249,8 +274,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
-  Extension* const extension = comm ? find_extension(ours(comm)) : nullptr;
-  if (extension && extension->fallback) FallbackComm::abort(std::move(extension->fallback));
+  if (comm) close(ours(comm));
   return answer(pithCommAbort(ours(comm)));
 }
 
@@ -270,13 +294,13 @@ NCCL_EXPORT(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank)) {
   return answer(pithCommUserRank(ours(comm), rank));
 }
 
-// Host ranks are on device 0.
+// Host ranks are on device 0; the others on the one that was current when they were made.
 NCCL_EXPORT(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device)) {
   return guarded([&]() -> Error {
     constexpr const char* function = "ncclCommCuDevice";
     if (Error error = pith::api::check_communicator(function, ours(comm))) return error;
     if (Error error = pith::api::check_pointer(function, "device", device)) return error;
-    const Extension* const extension = find_extension(ours(comm));
+    const std::shared_ptr<Extension> extension = find_extension(ours(comm));
     *device = extension ? extension->device : 0;
     return {};
   });

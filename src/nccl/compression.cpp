@@ -8,6 +8,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "api/compressor_handle.hpp"
+#include "api/submit.hpp"
+#include "comm/stream_calls.hpp"
 #include "core/log.hpp"
 
 namespace pith::nccl {
@@ -124,51 +127,72 @@ bool CompressionRules::selects(const std::string& name, bool spans_job) const {
   return comms == "world" ? spans_job : fnmatch(comms.c_str(), name.c_str(), 0) == 0;
 }
 
+// What a vector had left when its calls ceased to return is lost to the program, which may go on;
+// what the others have left goes with the communicator at the end of any training.
 Compression::~Compression() {
   drop(cycle_.waiting());
-  if (lost_vectors_ > 0) {
-    log(LogLevel::warn,
-        fmt::format("PITH_COMPRESS: residuals of {} vectors whose calls did not return were "
-                    "dropped; their norm was {:g}",
-                    lost_vectors_, std::sqrt(lost_squares_)));
+  const bool is_loss = lost_vectors_ > 0;
+  for (const auto& [place, compressor] : compressors_) {
+    const double squares = residual_squares(compressor);
+    lost_squares_ += squares;
+    if (squares != 0) ++lost_vectors_;
+    pithCompressorDestroy(compressor);
   }
-  for (const auto& [place, compressor] : compressors_) pithCompressorDestroy(compressor);
+  if (lost_vectors_ == 0) return;
+  log(is_loss ? LogLevel::warn : LogLevel::info,
+      fmt::format("PITH_COMPRESS: residuals of {} vectors were dropped{}; their norm was {:g}",
+                  lost_vectors_, is_loss ? ", of some because their calls did not return" : "",
+                  std::sqrt(lost_squares_)));
+}
+
+double Compression::residual_squares(pithCompressor_t compressor) const {
+  pithCompressorStats_t stats{};
+  stats.size = sizeof stats;
+  if (pithCompressorGetStats(compressor, &stats) != pithSuccess) return 0;
+  return stats.residual_norm * stats.residual_norm;
 }
 
 void Compression::drop(std::span<const std::uint32_t> places) {
   for (const std::uint32_t place : places) {
     const auto found = compressors_.find(place);
     if (found == compressors_.end()) continue;
-    pithCompressorStats_t stats{};
-    stats.size = sizeof stats;
-    if (pithCompressorGetStats(found->second, &stats) == pithSuccess && stats.residual_norm != 0) {
-      lost_squares_ += stats.residual_norm * stats.residual_norm;
-      ++lost_vectors_;
-    }
+    const double squares = residual_squares(found->second);
+    lost_squares_ += squares;
+    if (squares != 0) ++lost_vectors_;
     pithCompressorDestroy(found->second);
     compressors_.erase(found);
   }
 }
 
-std::int64_t Compression::vote(const NcclCall& call) {
-  if (!on_) {
-    places_.emplace_back();
-    return 0;
-  }
-  const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type});
-  places_.push_back(seen.place);
-  return seen.vote;
+bool Compression::covers(const NcclCall& call) const {
+  if (decided_off_ || !rules_.covers(call)) return false;
+  return !is_device_memory(call.send) && !is_device_memory(call.recv);
 }
 
-void Compression::settle(std::span<const std::int64_t> least,
-                         std::span<const std::int64_t> greatest) {
-  for (std::size_t i = 0; i < least.size(); ++i) {
-    if (least[i] == greatest[i] && least[i] != 0) continue;
-    if (least[i] == 0) decided_off_ = true;
-    const bool over_return =
-        PointerCycle::without_return(least[i]) == PointerCycle::without_return(greatest[i]);
-    cycle_.disagree(over_return);
-    for (std::size_t j = i; j < places_.size(); ++j) places_[j].reset();
+void Compression::Ballot::close() {
+  const std::size_t n = votes.size();
+  for (std::size_t i = 0; i < n; ++i) votes.push_back(-votes[i]);
+}
+
+void Compression::vote(const NcclCall& call, Ballot& ballot) {
+  PointerCycle::Seen seen{0, std::nullopt};
+  if (on_) seen = cycle_.next({call.send, call.count, call.type});
+  ballot.votes.push_back(seen.vote);
+  ballot.places.push_back(seen.place);
+}
+
+void Compression::settle(Ballot& ballot) {
+  auto& places = ballot.places;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    // A vector that comes twice at one time has one residual: it goes with the first.
+    const auto here = places.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(places.begin(), here, *here) != here) here->reset();
+    const std::int64_t least = ballot.least(i);
+    const std::int64_t greatest = ballot.greatest(i);
+    if (least == greatest && least != 0) continue;
+    if (least == 0) decided_off_ = true;
+    cycle_.disagree(PointerCycle::without_return(least) == PointerCycle::without_return(greatest));
+    for (std::size_t j = i; j < places.size(); ++j) places[j].reset();
     break;
   }
   drop(cycle_.take_dropped());
@@ -185,19 +209,36 @@ Expected<pithCompressor_t> Compression::compressor_of(std::uint32_t place) {
   return made;
 }
 
-pithResult_t Compression::issue(const NcclCall& call) {
-  const std::optional<std::uint32_t> place = places_[issued_];
-  if (++issued_ == places_.size()) {
-    places_.clear();
-    issued_ = 0;
+Error Compression::add(const NcclCall& call, std::optional<std::uint32_t> place,
+                       const std::shared_ptr<Communicator>& communicator, api::Group& group) {
+  constexpr const char* function = "ncclAllReduce";
+  const auto type = static_cast<DType>(call.type);
+  if (!place) {
+    CollectiveArgs args;
+    args.send = api::bytes_at(call.send);
+    args.recv = api::bytes_at(call.recv);
+    args.count = call.count;
+    args.type = type;
+    args.op = static_cast<Op>(call.op);
+    group.add(communicator, args, nullptr);
+    return {};
   }
-  if (!place) return nccl::issue(call);
   const Expected<pithCompressor_t> compressor = compressor_of(*place);
-  if (!compressor) return static_cast<pithResult_t>(compressor.error().code());
-  return pithAllReduceCompressed(call.send, call.recv, call.count,
-                                 static_cast<pithDataType_t>(call.type),
-                                 static_cast<pithRedOp_t>(call.op), *compressor, ours(call.comm),
-                                 static_cast<pithStream_t>(call.stream));
+  if (!compressor) return compressor.error();
+  const std::shared_ptr<Compressor>& state = (*compressor)->state;
+  if (Error error = state->check(call.count, type)) return error;
+  api::Claim claim(function, *state);
+  if (claim.error()) return claim.error();
+  CompressedTensor tensor;
+  tensor.compressor = state.get();
+  tensor.send = static_cast<const std::byte*>(call.send);
+  tensor.recv = static_cast<std::byte*>(call.recv);
+  tensor.count = call.count;
+  tensor.type = type;
+  tensor.average = call.op == ncclAvg;
+  group.add(communicator, state, tensor);
+  claim.keep();
+  return {};
 }
 
 }  // namespace pith::nccl

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "api/group.hpp"
 #include "core/error.hpp"
 #include "nccl/call.hpp"
 #include "nccl/pointer_cycle.hpp"
@@ -32,21 +33,34 @@ struct CompressionRules {
 class Compression {
  public:
   Compression(const CompressionRules& rules, bool selected) : rules_(rules), on_(selected) {}
-  // Says what was lost, and frees the residuals.
+  // Says what is lost, and frees the residuals.
   ~Compression();
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
-  // Whether ranks have to compare votes before the call.
-  bool covers(const NcclCall& call) const { return !decided_off_ && rules_.covers(call); }
-  // In the order of the calls; then settle() with the least and the greatest vote of all ranks for
-  // each of them.
-  std::int64_t vote(const NcclCall& call);
-  void settle(std::span<const std::int64_t> least, std::span<const std::int64_t> greatest);
-  // In the same order, once settled.
-  pithResult_t issue(const NcclCall& call);
+  // Whether ranks have to compare votes before the call. Not of memory that only a device reaches.
+  bool covers(const NcclCall& call) const;
+  // The votes on the calls of one moment, and which vector each of them carries.
+  struct Ballot {
+    std::vector<std::int64_t> votes;
+    std::vector<std::optional<std::uint32_t>> places;
+    // Their negatives are added, so that one minimum over all ranks tells the greatest, too.
+    void close();
+    std::int64_t least(std::size_t call) const { return votes[call]; }
+    std::int64_t greatest(std::size_t call) const { return -votes[places.size() + call]; }
+  };
+  // In the order of the calls.
+  void vote(const NcclCall& call, Ballot& ballot);
+  // Once the minimum is taken: places are left where the ranks agree.
+  void settle(Ballot& ballot);
+  // The votes could not be compared.
+  void give_up() { decided_off_ = true; }
+  // To the group, compressed where there is a place.
+  Error add(const NcclCall& call, std::optional<std::uint32_t> place,
+            const std::shared_ptr<Communicator>& communicator, api::Group& group);
 
  private:
+  double residual_squares(pithCompressor_t compressor) const;
   void drop(std::span<const std::uint32_t> places);
   Expected<pithCompressor_t> compressor_of(std::uint32_t place);
 
@@ -54,8 +68,6 @@ class Compression {
   const bool on_;
   bool decided_off_ = false;  // by all ranks
   PointerCycle cycle_;
-  std::vector<std::optional<std::uint32_t>> places_;       // of calls that were voted on
-  std::size_t issued_ = 0;                                 // of them
   std::map<std::uint32_t, pithCompressor_t> compressors_;  // by place
   double lost_squares_ = 0;
   int lost_vectors_ = 0;

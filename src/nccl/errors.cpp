@@ -61,7 +61,7 @@ ncclResult_t answer(pithResult_t result) {
 ncclResult_t fail_group(ncclResult_t result) {
   api::Group& group = api::Group::of_this_thread();
   const bool failed = result != ncclSuccess && result != ncclInProgress;
-  if (failed && group.open()) group.fail(Error(static_cast<Code>(result), last_error()));
+  if (failed && group.open()) group.fail(Error(static_cast<Code>(result), api::last_error()));
   return result;
 }
 

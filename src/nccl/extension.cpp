@@ -4,18 +4,18 @@
 
 namespace pith::nccl {
 
-Extension* find_extension(pithComm_t comm) {
+std::shared_ptr<Extension> find_extension(pithComm_t comm) {
   const std::lock_guard lock(comm->guard);
-  return static_cast<Extension*>(comm->attached.get());
+  return std::static_pointer_cast<Extension>(comm->attached);
 }
 
-Extension& extension_of(pithComm_t comm) {
+std::shared_ptr<Extension> extension_of(pithComm_t comm) {
   const std::lock_guard lock(comm->guard);
   if (!comm->attached) {
     comm->attached = std::make_shared<Extension>();
     comm->has_attached.store(true, std::memory_order_release);
   }
-  return *static_cast<Extension*>(comm->attached.get());
+  return std::static_pointer_cast<Extension>(comm->attached);
 }
 
 }  // namespace pith::nccl

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "nccl/abi.h"
@@ -21,15 +22,25 @@ struct ncclWindow_vidmem {
 namespace pith::nccl {
 
 struct Extension {
-  std::atomic<bool> revoked{false};  // by ncclCommRevoke
-  int device = 0;
+  std::atomic<bool> revoked{false};          // by ncclCommRevoke
+  std::atomic<bool> has_descendants{false};  // begun since then
+  int device = 0;                            // known before anybody sees the communicator
+  std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
+
+  // The rest comes from any thread: the guard is held.
+  std::mutex guard;
+  bool closed = false;  // the handle belongs to whoever destroys it
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
-  std::unique_ptr<Compression> compression;  // null: not asked for
-  std::unique_ptr<FallbackComm> fallback;    // null: none yet
+  std::shared_ptr<FallbackComm> fallback;  // null: there is none
+
+  std::shared_ptr<FallbackComm> other_comm() {
+    const std::lock_guard lock(guard);
+    return fallback;
+  }
 };
 
 // Null where there is none. Precondition: comm is a communicator.
-Extension* find_extension(pithComm_t comm);
-Extension& extension_of(pithComm_t comm);
+std::shared_ptr<Extension> find_extension(pithComm_t comm);
+std::shared_ptr<Extension> extension_of(pithComm_t comm);
 
 }  // namespace pith::nccl

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "api/group.hpp"
 #include "comm/stream_calls.hpp"
 #include "core/log.hpp"
 
@@ -109,15 +108,14 @@ void Fallback::announce(Kind kind, bool there) const {
 }
 
 // An operation of ours is made there for the length of the call, which keeps what it needs.
-ncclResult_t Fallback::issue(const NcclCall& call, ncclComm_t comm) const {
+ncclResult_t Fallback::issue(const NcclCall& call, const std::optional<Factor>& factor,
+                             ncclComm_t comm) const {
   ncclRedOp_t op = call.op;
-  const auto* made = ours(call.comm)->ops.find(static_cast<pithRedOp_t>(call.op));
-  const bool scaled = call.op >= ncclNumOps && made;
-  if (scaled) {
-    Factor factor = made->factor;
-    const bool immediate = factor.where == nullptr;
+  if (factor) {
+    Factor scale = *factor;
+    const bool immediate = scale.where == nullptr;
     void* scalar =
-        immediate ? static_cast<void*>(&factor.bits) : const_cast<std::byte*>(factor.where);
+        immediate ? static_cast<void*>(&scale.bits) : const_cast<std::byte*>(scale.where);
     const ncclResult_t result = ncclRedOpCreatePreMulSum(
         &op, scalar, call.type, immediate ? ncclScalarHostImmediate : ncclScalarDevice, comm);
     if (result != ncclSuccess) return result;
@@ -151,7 +149,7 @@ ncclResult_t Fallback::issue(const NcclCall& call, ncclComm_t comm) const {
     return ncclInternalError;
   };
   const ncclResult_t result = run();
-  if (scaled) ncclRedOpDestroy(op, comm);
+  if (factor) ncclRedOpDestroy(op, comm);
   return result;
 }
 

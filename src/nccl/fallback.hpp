@@ -5,8 +5,12 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "collectives/algorithm.hpp"
 #include "core/error.hpp"
 #include "nccl/abi.h"
 #include "nccl/call.hpp"
@@ -45,8 +49,12 @@ class Fallback {
   // Whether the call goes there: the same on all ranks. Says once a kind who serves it.
   bool takes(const NcclCall& call) const;
   void announce(Kind kind, bool there) const;
+  // Nothing but device memory goes there.
+  bool needs_device() const { return kinds_ == 0; }
 
-  ncclResult_t issue(const NcclCall& call, ncclComm_t comm) const;
+  // `factor`: of the call's operation, where that is one of ours.
+  ncclResult_t issue(const NcclCall& call, const std::optional<Factor>& factor,
+                     ncclComm_t comm) const;
 
 #define NCCL_FALLBACK_FIELD(name) decltype(&::name) name = nullptr;
   NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIELD)
@@ -59,28 +67,42 @@ class Fallback {
   mutable std::atomic<unsigned> announced_{0};
 };
 
-// Its communicator beside one of ours; goes with it.
+// Its communicator beside one of ours; goes with the last who uses it. Threads: any.
 class FallbackComm {
  public:
   FallbackComm(const Fallback& library, ncclComm_t comm) : library_(library), comm_(comm) {}
-  ~FallbackComm() { library_.ncclCommDestroy(comm_); }
+  ~FallbackComm() {
+    if (comm_) library_.ncclCommDestroy(comm_);
+  }
   FallbackComm(const FallbackComm&) = delete;
   FallbackComm& operator=(const FallbackComm&) = delete;
 
-  ncclComm_t get() const { return comm_; }
-  // The destructor's work, with what runs there ended first.
-  static void abort(std::unique_ptr<FallbackComm> comm) {
-    comm->library_.ncclCommAbort(comm->comm_);
-    comm->comm_ = nullptr;  // that is nothing to destroy
+  // Null after an abort.
+  ncclComm_t get() const {
+    const std::lock_guard lock(guard_);
+    return comm_;
+  }
+  // Ends what runs there, calls of other threads too; then there is no communicator any more.
+  void abort() {
+    ncclComm_t const comm = take();
+    if (comm) library_.ncclCommAbort(comm);
   }
   ncclResult_t async_error() const {
+    const std::lock_guard lock(guard_);
     ncclResult_t state = ncclSuccess;
+    if (!comm_) return state;
     const ncclResult_t asked = library_.ncclCommGetAsyncError(comm_, &state);
     return asked != ncclSuccess ? asked : state;
   }
 
  private:
+  ncclComm_t take() {
+    const std::lock_guard lock(guard_);
+    return std::exchange(comm_, nullptr);
+  }
+
   const Fallback& library_;
+  mutable std::mutex guard_;
   ncclComm_t comm_;
 };
 

@@ -3,8 +3,8 @@
 
 #include "api/check.hpp"
 #include "comm/stream_calls.hpp"
-#include "cuda/device.hpp"
 #include "nccl/call.hpp"
+#include "nccl/device_context.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"
 #include "nccl/extension.hpp"
@@ -13,26 +13,20 @@ namespace pith::nccl {
 
 namespace {
 
-// The driver, where the calling thread has a context: then memory is the device's.
-const cuda::Driver* driver_with_context() {
-  cuda::look_for_driver();
-  const cuda::Driver* const driver = cuda::known_driver();
-  cuda::CUcontext context = nullptr;
-  const bool current = driver && driver->ctx_get_current(&context) == cuda::kSuccess && context;
-  return current ? driver : nullptr;
-}
-
 Error allocate(void** pointer, std::size_t bytes) {
   if (Error error = api::check_pointer("ncclMemAlloc", "pointer", pointer)) return error;
-  const cuda::Driver* const driver = driver_with_context();
-  if (!driver) {
+  Place place = place_of_this_thread();
+  if (place.has_driver && !place.context) place = place_of(0);  // a new thread: CUDA's default
+  if (!place.context) {
     const pithResult_t result = pithMemAlloc(pointer, bytes);
     return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
   }
+  const CurrentPlace current(place);
+  const cuda::Driver& driver = *cuda::known_driver();
   cuda::CUdeviceptr address = 0;
-  const cuda::CUresult result = driver->mem_alloc(&address, std::max<std::size_t>(bytes, 1));
+  const cuda::CUresult result = driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));
   if (result != cuda::kSuccess) {
-    return {Code::cuda, "ncclMemAlloc: cuMemAlloc: " + driver->describe(result)};
+    return {Code::cuda, "ncclMemAlloc: cuMemAlloc: " + driver.describe(result)};
   }
   *pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
   return {};
@@ -41,6 +35,9 @@ Error allocate(void** pointer, std::size_t bytes) {
 Error release(void* pointer) {
   if (pointer && is_device_memory(pointer)) {
     const cuda::Driver& driver = *cuda::known_driver();
+    Place place = place_of_this_thread();
+    if (!place.context) place = place_of(0);
+    const CurrentPlace current(place);
     const cuda::CUresult result = driver.mem_free(cuda::address_of(pointer));
     if (result == cuda::kSuccess) return {};
     return {Code::cuda, "ncclMemFree: cuMemFree: " + driver.describe(result)};
@@ -55,7 +52,9 @@ Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t*
   if (!error) error = api::check_pointer(function, "window", window);
   if (!error && bytes > 0) error = api::check_pointer(function, "buffer", buffer);
   if (error) return error;
-  auto& windows = extension_of(comm).windows;
+  const std::shared_ptr<Extension> extension = extension_of(comm);
+  const std::lock_guard lock(extension->guard);
+  auto& windows = extension->windows;
   windows.push_back(std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm, buffer, bytes}));
   *window = windows.back().get();
   return {};
@@ -65,7 +64,9 @@ Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t*
 Error remove_window(pithComm_t comm, ncclWindow_t window) {
   if (!window) return {};
   if (Error error = api::check_handle("ncclCommWindowDeregister", comm)) return error;
-  auto& windows = extension_of(comm).windows;
+  const std::shared_ptr<Extension> extension = extension_of(comm);
+  const std::lock_guard lock(extension->guard);
+  auto& windows = extension->windows;
   const auto is_it = [window](const auto& one) { return one.get() == window; };
   if (std::erase_if(windows, is_it) > 0) return {};
   return {Code::invalid_argument,

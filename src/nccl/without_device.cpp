@@ -67,7 +67,7 @@ Error describe(ncclComm_t comm, ncclCommProperties_t* out) {
   const ncclTeam_t team = world(comm);
   all.rank = team.rank;
   all.nRanks = team.nRanks;
-  const Extension* const extension = find_extension(ours(comm));
+  const std::shared_ptr<Extension> extension = find_extension(ours(comm));
   all.cudaDev = all.nvmlDev = extension ? extension->device : 0;
   all.nLsaTeams = team.nRanks;
   std::memcpy(out, &all, std::min(out->size, sizeof all));

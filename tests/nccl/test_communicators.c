@@ -195,6 +195,40 @@ static void revoked(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* The same in the background: the new communicator is there when the old one says success. */
+static void revoked_in_the_background(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = NULL, again = NULL, grouped = NULL;
+  ncclResult_t result =
+      ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(comm) == ncclSuccess);
+  client_meet(me, 0);
+  OK(ncclCommRevoke(comm, 0));
+  client_meet(me, 1);
+  CHECK(settle(comm) == ncclSuccess);
+  result = ncclCommSplit(comm, me->rank / 2, -me->rank, &again, NULL);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(comm) == ncclSuccess && again != NULL && settle(again) == ncclSuccess);
+  int rank, count;
+  OK(ncclCommCount(again, &count));
+  OK(ncclCommUserRank(again, &rank));
+  CHECK(count == (me->rank < 2 ? 2 : me->size - 2) && rank == (me->rank < 2 ? 1 - me->rank : 0));
+  OK(ncclGroupStart());
+  OK(ncclCommSplit(comm, 0, me->rank, &grouped, NULL));
+  result = ncclGroupEnd();
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(comm) == ncclSuccess && grouped != NULL);
+  float send = 1, recv = 0;
+  result = ncclAllReduce(&send, &recv, 1, ncclFloat32, ncclSum, grouped, NULL);
+  CHECK(result == ncclInProgress || result == ncclSuccess);
+  CHECK(settle(grouped) == ncclSuccess && recv == (float)me->size);
+  OK(ncclCommDestroy(grouped));
+  OK(ncclCommDestroy(again));
+  OK(ncclCommDestroy(comm));
+}
+
 static ncclComm_t watched;
 static volatile int watching;
 static void* watch(void* unused) {
@@ -293,6 +327,7 @@ int main(void) {
   client_run("watchdog", 2, NULL, watchdog);
   client_run("split and shrink", 5, NULL, descendants);
   client_run("revoke", 3, NULL, revoked);
+  client_run("revoke, blocking = 0", 3, NULL, revoked_in_the_background);
   client_run("abort", 2, NULL, aborts);
   char address[64];
   snprintf(address, sizeof address, "NCCL_COMM_ID=127.0.0.1:%d", 20000 + getpid() % 20000);

@@ -69,6 +69,94 @@ static void every_kind(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* A message concerns two ranks: the third one makes no call at all. */
+static void message_first(struct client* me) {
+  ncclComm_t comm = client_join(me), child = NULL;
+  unsigned char memory[n];
+  for (int round = 0; round < 2; ++round) {
+    memset(memory, 1, n);
+    if (me->rank == 1) OK(ncclSend(memory, n, ncclUint8, 2, comm, NULL));
+    if (me->rank == 2) OK(ncclRecv(memory, n, ncclUint8, 1, comm, NULL));
+    CHECK(all_are(memory, n, me->rank == 2 ? mark : 1));
+    if (child) break;
+    OK(ncclCommSplit(comm, 0, me->rank, &child, NULL));
+    OK(ncclCommDestroy(comm));
+    comm = child;
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* All ranks are told what one of them could not do. */
+static void no_id(struct client* me) {
+  ncclComm_t comm = NULL;
+  if (me->rank == 0) setenv("FAKE_NCCL_NO_ID", "1", 1);
+  const ncclResult_t result = ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank);
+  CHECK(result == (me->rank == 0 ? ncclSystemError : ncclRemoteError));
+  CHECK(strstr(ncclGetLastError(NULL), "PITH_NCCL_FALLBACK") != NULL);
+}
+
+/* Several ranks of a process, blocking = 0, and InitAll have theirs, too. */
+static void made_otherwise(struct client* me) {
+  ncclComm_t comms[3];
+  unsigned char memory[n];
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  const ncclUniqueId id = client_id(me, 0);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; ++i) OK(ncclCommInitRank(&comms[i], 2 * me->size, id, 2 * me->rank + i));
+  OK(ncclGroupEnd());
+  config.blocking = 0;
+  ncclResult_t state =
+      ncclCommInitRankConfig(&comms[2], me->size, client_id(me, 1), me->rank, &config);
+  while (state == ncclInProgress) OK(ncclCommGetAsyncError(comms[2], &state));
+  CHECK(state == ncclSuccess);
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      memset(memory, 1, n);
+      OK(ncclBroadcast(memory, memory, n, ncclUint8, 0, comms[i], NULL));
+      CHECK(all_are(memory, n, mark));
+      OK(ncclCommDestroy(comms[i]));
+    }
+    if (round == 0) OK(ncclCommInitAll(comms, 3, NULL));
+  }
+}
+
+/* An operation may be forgotten before its group ends; an unknown one is refused at once. */
+static void forgotten_operation(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float seven = 7;
+  unsigned char send[n], recv[n];
+  ncclRedOp_t op;
+  OK(ncclRedOpCreatePreMulSum(&op, &seven, ncclFloat32, ncclScalarHostImmediate, comm));
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(send, recv, n / 4, ncclFloat32, op, comm, NULL));
+  OK(ncclRedOpDestroy(op, comm));
+  OK(ncclGroupEnd());
+  CHECK(all_are(recv, n / 4, 7));
+  FAILS(ncclInvalidArgument, ncclAllReduce(send, recv, n / 4, ncclFloat32, op, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclAllReduce(send, recv, n, (ncclDataType_t)77, ncclSum, comm, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+/* The other library's error takes nothing away from ranks that count on Pith's calls. */
+static void error_beside_ours(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  unsigned char send[n], recv[8 * n], sum[n];
+  memset(send, 1, n);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(send, sum, n, ncclUint8, ncclSum, comm, NULL));
+  OK(ncclBroadcast(send, recv, me->rank == 0 ? 13 : n, ncclUint8, 0, comm, NULL));
+  const ncclResult_t result = ncclGroupEnd();
+  CHECK(result == (me->rank == 0 ? ncclSystemError : ncclSuccess));
+  CHECK(all_are(sum, n, me->size));
+  client_meet(me, 0);
+  ncclResult_t state = ncclInternalError;
+  OK(ncclCommRevoke(comm, 0)); /* there, too */
+  OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSuccess);
+  FAILS(ncclInvalidUsage, ncclBroadcast(send, recv, n, ncclUint8, 0, comm, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
 /* What is not on a device is ours. */
 static void automatic(struct client* me) {
   char path[64], text[16384];
@@ -110,6 +198,12 @@ int main(int count, char** arguments) {
   client_run("some kinds", 3, some, some_kinds);
   client_run("every kind", 2, every, every_kind);
   client_run("auto", 2, by_itself, automatic);
+  const char* messages[] = {fake, "PITH_NCCL_FALLBACK_FOR=send", NULL};
+  client_run("message first", 3, messages, message_first);
+  client_run("no id", 3, every, no_id);
+  client_run("made otherwise", 2, some, made_otherwise);
+  client_run("forgotten operation", 2, every, forgotten_operation);
+  client_run("error beside ours", 2, some, error_beside_ours);
   wrong = "it is this one";
   const char* ours[] = {own, NULL};
   client_run("itself", 1, ours, refused);

@@ -1,0 +1,24 @@
+// What layers on top of pith.h need of communicators that come to be, beyond its functions.
+#pragma once
+
+#include <functional>
+
+#include "core/error.hpp"
+#include "pith/pith.h"
+
+namespace pith::api {
+
+// What has to be done for a new communicator before anybody sees it; all of its ranks do it at
+// once. An error of it is the creation's. Runs on the thread that makes the communicator.
+using Completion = std::function<Error(pithComm&)>;
+
+// From now on `begin` is asked for one, by the thread that wants a communicator of InitRank, Split
+// or Shrink. One that is empty does nothing.
+void complete_communicators_by(Completion (*begin)());
+
+// pithCommSplit of a communicator that may be revoked, which takes no call that all ranks share
+// but shrink: by way of one. Collective over the ranks that live.
+Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
+                      const pithConfig_t* config);
+
+}  // namespace pith::api

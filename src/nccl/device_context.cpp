@@ -1,0 +1,51 @@
+#include "nccl/device_context.hpp"
+
+namespace pith::nccl {
+
+namespace {
+
+// A driver that somebody has loaded and nobody has started serves no memory.
+const cuda::Driver* driver_in_use() {
+  cuda::look_for_driver();
+  const cuda::Driver* const driver = cuda::known_driver();
+  int devices = 0;
+  const bool used = driver && driver->device_count(&devices) == cuda::kSuccess && devices > 0;
+  return used ? driver : nullptr;
+}
+
+}  // namespace
+
+Place place_of_this_thread() {
+  Place place;
+  const cuda::Driver* const driver = driver_in_use();
+  if (!driver) return place;
+  place.has_driver = true;
+  if (driver->ctx_get_current(&place.context) != cuda::kSuccess) place.context = nullptr;
+  if (place.context && driver->ctx_get_device(&place.device) != cuda::kSuccess) place.device = 0;
+  return place;
+}
+
+// Never released: the process uses the device.
+Place place_of(int device) {
+  Place place;
+  const cuda::Driver* const driver = driver_in_use();
+  if (!driver) return place;
+  place.has_driver = true;
+  int known = 0;
+  if (driver->device_get(&known, device) != cuda::kSuccess) return place;
+  place.device = device;
+  if (driver->primary_ctx_retain(&place.context, known) != cuda::kSuccess) place.context = nullptr;
+  return place;
+}
+
+CurrentPlace::CurrentPlace(const Place& place) {
+  if (!place.context) return;
+  pushed_ = cuda::known_driver()->ctx_push(place.context) == cuda::kSuccess;
+}
+
+CurrentPlace::~CurrentPlace() {
+  cuda::CUcontext popped = nullptr;
+  if (pushed_) cuda::known_driver()->ctx_pop(&popped);
+}
+
+}  // namespace pith::nccl

@@ -1,0 +1,31 @@
+// Which CUDA device a thread works on, where the process uses CUDA at all.
+#pragma once
+
+#include "cuda/device.hpp"
+
+namespace pith::nccl {
+
+struct Place {
+  bool has_driver = false;  // in use by the process
+  int device = 0;
+  cuda::CUcontext context = nullptr;  // null: none
+};
+
+// Its current context. Nothing is loaded or started for it.
+Place place_of_this_thread();
+// The primary context of a device; device 0 stands for host ranks where there is no driver.
+Place place_of(int device);
+
+// Makes a place's context current on this thread for the length of a scope.
+class CurrentPlace {
+ public:
+  explicit CurrentPlace(const Place& place);
+  ~CurrentPlace();
+  CurrentPlace(const CurrentPlace&) = delete;
+  CurrentPlace& operator=(const CurrentPlace&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+}  // namespace pith::nccl

@@ -1,0 +1,21 @@
+// What a communicator of NCCL's callers has from its beginning beside Pith's own: the device of
+// the thread that asked for it, and its twin in the other NCCL.
+//
+// The twin is made here, and not by the first call that goes there, because all ranks are here: a
+// message between two of them concerns nobody else.
+#pragma once
+
+#include <span>
+
+#include "core/error.hpp"
+#include "cuda/driver_api.hpp"
+#include "pith/pith.h"
+
+namespace pith::nccl {
+
+// From now on, for every communicator of InitRank, Split and Shrink.
+void complete_new_communicators();
+// All ranks of InitAll, which are this thread's. `devices`: NULL, or one each.
+Error complete_all(std::span<const pithComm_t> comms, const int* devices);
+
+}  // namespace pith::nccl

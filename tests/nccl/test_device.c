@@ -1,0 +1,101 @@
+/* What depends on CUDA without moving data on a device: on the stub driver, given as the argument.
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "client.h"
+
+static const char* driver_path;
+
+static struct {
+  int (*init)(unsigned);
+  int (*retain)(void**, int);
+  int (*set_current)(void*);
+  int (*get_current)(void**);
+  int (*attribute)(void*, int, unsigned long long);
+} cuda;
+
+static void* symbol(struct client* me, const char* name) {
+  void* const library = dlopen(driver_path, RTLD_NOW | RTLD_GLOBAL);
+  CHECK(library != NULL);
+  void* const found = dlsym(library, name);
+  CHECK(found != NULL);
+  return found;
+}
+
+static void start_driver(struct client* me) {
+  *(void**)&cuda.init = symbol(me, "cuInit");
+  *(void**)&cuda.retain = symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.set_current = symbol(me, "cuCtxSetCurrent");
+  *(void**)&cuda.get_current = symbol(me, "cuCtxGetCurrent");
+  *(void**)&cuda.attribute = symbol(me, "cuPointerGetAttribute");
+  CHECK(cuda.init(0) == 0);
+}
+
+static int is_on_device(const void* memory) {
+  unsigned type = 0;
+  const int memory_type = 2, device = 2;
+  return cuda.attribute(&type, memory_type, (uintptr_t)memory) == 0 && type == device;
+}
+
+/* A thread without a context gets memory of CUDA's default device, and stays without one. */
+static void memory(struct client* me) {
+  void *host = NULL, *device = NULL, *context = NULL;
+  OK(ncclMemAlloc(&host, 100)); /* a process that does not use CUDA */
+  memset(host, 1, 100);
+  start_driver(me);
+  OK(ncclMemAlloc(&device, 100));
+  CHECK(is_on_device(device) && !is_on_device(host));
+  CHECK(cuda.get_current(&context) == 0 && context == NULL);
+  OK(ncclMemFree(device));
+  OK(ncclMemFree(host));
+}
+
+static void devices(struct client* me) {
+  ncclComm_t comm = NULL, child = NULL, all[2];
+  void* context = NULL;
+  int device = -1;
+  start_driver(me);
+  CHECK(cuda.retain(&context, 1) == 0 && cuda.set_current(context) == 0);
+  OK(ncclCommInitRank(&comm, 1, client_id(me, 0), 0));
+  OK(ncclCommCuDevice(comm, &device));
+  CHECK(device == 1);
+  OK(ncclCommSplit(comm, 0, 0, &child, NULL));
+  OK(ncclCommCuDevice(child, &device));
+  CHECK(device == 1);
+  OK(ncclCommInitAll(all, 2, NULL));
+  for (int r = 0; r < 2; ++r) {
+    OK(ncclCommCuDevice(all[r], &device));
+    CHECK(device == r);
+    OK(ncclCommDestroy(all[r]));
+  }
+  OK(ncclCommDestroy(child));
+  OK(ncclCommDestroy(comm));
+}
+
+/* Device memory on stream 0 is refused, as without PITH_COMPRESS, and before any vote. */
+static void no_vote(struct client* me) {
+  enum { n = 4096 };
+  static float host[n];
+  void* memory = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  if (me->rank == 0) {
+    OK(ncclMemAlloc(&memory, sizeof host));
+    FAILS(ncclInvalidArgument, ncclAllReduce(memory, memory, n, ncclFloat32, ncclSum, comm, NULL));
+    FAILS(ncclInvalidArgument, ncclAllReduce(host, memory, n, ncclFloat32, ncclSum, comm, NULL));
+    OK(ncclMemFree(memory));
+  }
+  OK(ncclAllReduce(host, host, n, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  driver_path = arguments[1];
+  client_run("memory", 1, NULL, memory);
+  client_run("devices", 1, NULL, devices);
+  const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=8K", NULL};
+  client_run("no vote", 2, compressed, no_vote);
+  return 0;
+}
