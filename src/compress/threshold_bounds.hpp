@@ -9,6 +9,8 @@
 #include <limits>
 #include <span>
 
+#include "core/sparse_kernel_args.hpp"
+
 namespace pith {
 
 struct ThresholdBounds {
@@ -24,25 +26,41 @@ constexpr std::size_t sample_elements(std::size_t count) {
   return count / share < least ? 0 : std::min(count / share, most);
 }
 
+// How far the number of sampled elements from a threshold on is off by chance, one standard
+// deviation: as lines of memory are drawn, whose elements belong together (a layer's, a row's), it
+// is lines that are independent.
+inline double deviation_of(std::span<const float> sample, float threshold) {
+  constexpr std::size_t line = SampleKernel::line;
+  double sum = 0;
+  double squares = 0;
+  for (std::size_t at = 0; at + line <= sample.size(); at += line) {
+    int passing = 0;
+    for (std::size_t i = at; i < at + line; ++i) passing += sample[i] >= threshold ? 1 : 0;
+    sum += passing;
+    squares += double(passing) * passing;
+  }
+  return std::sqrt(std::max(1.0, squares - sum * sum * double(line) / double(sample.size())));
+}
+
 // Of `sample`, which is reordered, `expected` elements should be among the vector's k largest.
-// Their standard deviation is taken as twice that of independent ones, for the elements of a line
-// of memory belong together: a layer's, a row's.
 inline ThresholdBounds narrow(std::span<float> sample, double expected, ThresholdBounds forecast) {
   constexpr double sure = 3.5;     // standard deviations
-  constexpr double plausible = 2;  // of them, what a good forecast may miss by
-  const double deviation = 2 * std::sqrt(expected);
+  constexpr double plausible = 4;  // of them, what a good forecast may miss by
   const auto passing = [](std::span<float> among, float threshold) {
     const auto end =
         std::partition(among.begin(), among.end(), [threshold](float m) { return m >= threshold; });
     return among.first(static_cast<std::size_t>(end - among.begin()));
   };
+  const double least_deviation = std::sqrt(expected);
+  double deviation = std::max(deviation_of(sample, forecast.low), least_deviation);
   std::span<float> top = passing(sample, forecast.low);
-  const bool has_enough = double(top.size()) >= expected - plausible * deviation;
-  const bool has_few =
-      double(passing(top, forecast.high).size()) <= expected + plausible * deviation;
+  const double allowed = plausible * deviation;
+  const bool has_enough = double(top.size()) >= expected - allowed;
+  const bool has_few = double(passing(top, forecast.high).size()) <= expected + allowed;
   if (!(forecast.low > 0) || !has_enough || !has_few) {
     forecast = {};
     top = sample;
+    deviation = 2 * least_deviation;
   }
   const auto of_rank = [&](double rank) {
     const auto place = top.begin() + static_cast<std::ptrdiff_t>(rank);
