@@ -44,7 +44,9 @@ struct ListPass {
     } else if constexpr (kWork == ListWork::round) {
       const T value = to_value<T>(args.in[i]);
       store_element(args.values, i, value, aligned);
-      args.accumulator[args.indices[i]] += args.in[i] - widen(value);
+      if constexpr (!std::is_same_v<T, float>) {
+        args.accumulator[args.indices[i]] += args.in[i] - widen(value);
+      }
       return 0;
     } else {
       const float value = widen(load_element<T>(args.values, i, aligned));

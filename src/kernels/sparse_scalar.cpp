@@ -169,6 +169,7 @@ void round_values(const RoundKernel::Args& args) {
   for (std::size_t i = 0; i < args.count; ++i) {
     const float value = args.in[i];
     put_value(args.out, i, args.type, value);
+    if (args.type == DType::f32) continue;
     args.accumulator[args.indices[i]] += value - value_at(args.out, i, args.type);
   }
 }
