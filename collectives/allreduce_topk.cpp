@@ -31,14 +31,23 @@ constexpr std::uint32_t rounds_at_once = 16;
 
 struct Gathering {
   SparseCall args;
-  bool streams;      // several parcels, sent as they are ready
-  bool by_ring;      // from neighbour to neighbour
-  std::size_t most;  // pairs of one message
+  std::uint32_t parcels;  // of several each is sent as it is ready, of one only the tail
+  bool by_ring;           // from neighbour to neighbour
+  std::size_t most;       // pairs of one message
   bool nonfinite = false;
 
+  bool streams() const { return parcels > 1; }
   Pieces pieces() const { return {args.tensors, args.parcel}; }
   Parcel tails() const { return {{args.tensors, whole}, true}; }
 };
+
+std::uint32_t parcels_of(const SparseCall& args) {
+  std::uint32_t parcels = 0;
+  for (Pieces pieces(args.tensors, args.parcel); !pieces.done();) {
+    if (pieces.next().ends_parcel) ++parcels;
+  }
+  return parcels;
+}
 
 std::size_t most_pairs(const SparseCall& args) {
   std::size_t most = 0;
@@ -81,13 +90,13 @@ Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint3
 
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
-  Selectors selectors(call, args.tensors, gathering.streams);
+  Selectors selectors(call, args.tensors, gathering.streams());
   Pieces parcel = gathering.pieces();
   std::uint32_t number = 0;
   for (Pieces pieces = parcel; !pieces.done();) {
     const Piece piece = pieces.next();
     selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
-    if (!piece.ends_parcel || !gathering.streams) continue;
+    if (!piece.ends_parcel || !gathering.streams()) continue;
     Error error = co_await send_own(call, gathering, {parcel}, number++, 0);
     if (error) co_return error;
     co_await call.turn();
@@ -180,14 +189,6 @@ Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
   co_return Error();
 }
 
-std::uint32_t parcels_of(const Gathering& gathering) {
-  std::uint32_t parcels = 0;
-  for (Pieces pieces = gathering.pieces(); !pieces.done();) {
-    if (pieces.next().ends_parcel) ++parcels;
-  }
-  return parcels;
-}
-
 // Rounds of several parcels go on beside each other, for each is as slow as its slowest rank.
 Task<Error> receive_parcels(Call& call, Gathering& gathering) {
   const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
@@ -199,12 +200,11 @@ Task<Error> receive_parcels(Call& call, Gathering& gathering) {
 }
 
 Task<Error> receive_lists(Call& call, Gathering& gathering) {
-  std::uint32_t number = 0;
-  if (gathering.streams) {
+  if (gathering.streams()) {
     Error error = co_await receive_parcels(call, gathering);
     if (error) co_return error;
-    number = parcels_of(gathering);
   }
+  const std::uint32_t number = gathering.streams() ? gathering.parcels : 0;
   co_return co_await receive(call, gathering, gathering.tails(), number);
 }
 
@@ -245,8 +245,7 @@ void write_results(Call& call, const SparseCall& args) {
 
 Task<Error> allreduce_topk(Call& call, SparseCall args) {
   const std::size_t most = most_pairs(args);
-  Gathering gathering{args, false, goes_round_ring(call, args, most), most};
-  gathering.streams = parcels_of(gathering) > 1;
+  Gathering gathering{args, parcels_of(args), goes_round_ring(call, args, most), most};
   std::array<Task<Error>, 2> strands{strand(call, select_and_send(call, gathering)),
                                      strand(call, receive_lists(call, gathering))};
   Error error = co_await when_all(strands);

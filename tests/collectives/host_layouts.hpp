@@ -32,9 +32,7 @@ inline bool has_several_hosts(const std::vector<int>& layout) {
 }
 
 inline std::unique_ptr<World> world_with_hosts(const SparseCase& c, SimConfig config = {}) {
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  auto world = std::make_unique<World>(config);
+  auto world = std::make_unique<World>(world_of(c, config));
   if (!c.hosts.empty()) world->set_hosts(c.hosts);
   return world;
 }

@@ -30,6 +30,13 @@ struct SparseCase {
   std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
 };
 
+// What the world of a case is made of.
+inline SimConfig world_of(const SparseCase& c, SimConfig config = {}) {
+  config.ranks = c.ranks;
+  config.seed = c.seed;
+  return config;
+}
+
 // Tests see the scheme itself, unless they ask for the choice.
 inline std::string never_dense(const std::string& spec) {
   if (!Spec::parse(spec)->sparse() || spec.find("bypass=") != std::string::npos) return spec;
@@ -75,6 +82,15 @@ class SparseProgram {
     return sum;
   }
 
+  // Of all tensors of rank 0, then of rank 1 and so on.
+  std::vector<std::vector<float>> owed_by_all() {
+    std::vector<std::vector<float>> all;
+    for (int r = 0; r < case_.ranks; ++r) {
+      for (std::size_t t = 0; t < case_.counts.size(); ++t) all.push_back(owed(r, t));
+    }
+    return all;
+  }
+
   // Heavy tails, some exact zeros; magnitudes wander from step to step.
   void draw(std::uint64_t step) {
     for (int r = 0; r < case_.ranks; ++r) {
@@ -111,6 +127,17 @@ class SparseProgram {
       if (error) return error.message();
     }
     return same_everywhere();
+  }
+
+  // So many steps, and the gradients of the next one; empty is good.
+  std::string begin(World& world, int steps) {
+    for (int s = 0; s < steps; ++s) {
+      draw(static_cast<std::uint64_t>(s));
+      std::string failure = step(world);
+      if (!failure.empty()) return failure;
+    }
+    draw(static_cast<std::uint64_t>(steps));
+    return {};
   }
 
   std::string same_everywhere() {

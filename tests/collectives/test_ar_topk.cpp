@@ -47,9 +47,7 @@ struct Outcome {
 
 Outcome run(const SparseCase& c, int steps, const Change& change = {}, SimConfig config = {}) {
   SparseProgram program(c);
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  World world(config);
+  World world(world_of(c, config));
   ArTopkReference reference(c);
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));

@@ -6,6 +6,7 @@
 #include "compress/saved_state.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
+#include "tests/collectives/interruption.hpp"
 
 namespace pith::test {
 
@@ -32,56 +33,21 @@ std::vector<float> sum_of(const std::vector<float>& a, const std::vector<float>&
   return sum;
 }
 
-// What each rank holds of each tensor: old residual plus the gradient, if `with_gradient`.
-std::vector<std::vector<float>> holdings(SparseProgram& program, bool with_gradient) {
-  const SparseCase& c = program.sparse_case();
-  std::vector<std::vector<float>> all;
-  for (int r = 0; r < c.ranks; ++r) {
-    for (std::size_t t = 0; t < c.counts.size(); ++t) {
-      const std::vector<float> residual = program.residual(r, t);
-      all.push_back(with_gradient ? sum_of(residual, program.gradient(r, t)) : residual);
-    }
-  }
-  return all;
-}
-
-struct Interruption {
-  std::uint64_t step = 0;  // of the simulation, in the call after `calls_before`
-  bool death = false;      // else an abort
-  int victim = 0;
-};
-
 // Ranks that ended well learn afterwards that others did not: all that survive then hold what they
 // had, to the bit. False where the call ended before the interruption.
 bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
                std::string& failure) {
   SparseProgram program(c);
   const auto world = world_with_hosts(c);
-  for (int call = 0; call < calls_before; ++call) {
-    program.draw(static_cast<std::uint64_t>(call));
-    failure = program.step(*world);
-    if (!failure.empty()) return false;
-  }
-  program.draw(static_cast<std::uint64_t>(calls_before));
-  const std::vector<std::vector<float>> all = holdings(program, true);
-  world->new_calls();
-  std::vector<Task<Error>> tasks;
-  for (int r = 0; r < c.ranks; ++r) tasks.push_back(program.start(world->call(r), r));
-  world->start(std::move(tasks));
-  std::uint64_t done = 0;
-  while (done < where.step && world->sim().step()) ++done;
-  const bool reached = done == where.step;
-  if (where.death) {
-    world->sim().kill(where.victim, 0);
-  } else {
-    world->revoke(where.victim, Error(Code::remote, "an abort", where.victim));
-  }
-  const std::vector<Error> errors = world->finish();
+  failure = program.begin(*world, calls_before);
+  if (!failure.empty()) return false;
+  const std::vector<std::vector<float>> all = program.owed_by_all();
+  const auto [reached, errors] = interrupt_call(program, *world, where);
   for (int r = 0; r < c.ranks && failure.empty(); ++r) {
     const Error& error = errors[static_cast<std::size_t>(r)];
     if (!world->ended(r)) failure = fmt::format("rank {} never ends", r);
     if (error.code() == Code::internal) failure = error.message();
-    if (where.death && r == where.victim) continue;
+    if (!where.survived_by(r)) continue;
     for (std::size_t t = 0; t < c.counts.size() && failure.empty(); ++t) {
       Compressor& compressor = program.compressor(r, t);
       compressor.return_after(world->compute(r), static_cast<std::uint32_t>(calls_before));
@@ -95,34 +61,19 @@ bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
   return reached;
 }
 
-std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride) {
-  std::string failure;
-  for (const bool death : {false, true}) {
-    bool reached = true;
-    for (std::uint64_t step = 0; reached; step += stride) {
-      const Interruption where{step, death, static_cast<int>(step / stride) % c.ranks};
-      reached = interrupt(c, calls_before, where, failure);
-      if (failure.empty()) continue;
-      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",
-                         where.victim, step, failure);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("an end at any step by host loses no gradient", "[sparse][by-host][abort]") {
   for (const char* scheme : schemes) {
     SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
     c.counts = {60, 0, 20};
-    CHECK(interrupt_everywhere(c, 2, 3) == "");
+    CHECK(interrupt_everywhere(c, 2, 3, interrupt) == "");
     c.spec += ",values=bf16";
-    CHECK(interrupt_everywhere(c, 1, 7) == "");
+    CHECK(interrupt_everywhere(c, 1, 7, interrupt) == "");
   }
   SparseCase c = case_on({0, 0, 1, 1}, schemes[0]);
   c.counts = {60};
-  CHECK(interrupt_everywhere(c, 2, 1) == "");
+  CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
 }
 
 // The failed call and the one before, which others had not completed.
@@ -134,7 +85,7 @@ TEST_CASE("two calls by host are undone exactly", "[sparse][by-host][abort]") {
     program.draw(0);
     REQUIRE(program.step(*world) == "");
     program.draw(1);
-    const std::vector<std::vector<float>> before = holdings(program, true);
+    const std::vector<std::vector<float>> before = program.owed_by_all();
     REQUIRE(program.step(*world) == "");
     program.draw(2);
     for (int r = 0; r < c.ranks; ++r) {
@@ -297,7 +248,8 @@ TEST_CASE("numbers that are not finite, by host", "[sparse][by-host]") {
           const auto world = world_with_hosts(c);
           for (std::uint64_t step = 0; step < 3; ++step) {
             program.draw(step);
-            const std::vector<std::vector<float>> before = holdings(program, false);
+            std::vector<std::vector<float>> before;
+            for (int r = 0; r < c.ranks; ++r) before.push_back(program.residual(r));
             const auto at = static_cast<std::size_t>(where);
             if (step == 1) program.gradient(rank)[at] = std::numeric_limits<float>::infinity();
             REQUIRE(program.step(*world) == "");

@@ -45,10 +45,7 @@ std::string check_step(SparseProgram& program, bool rounds) {
 
 std::string run_dense(const SparseCase& c, int steps) {
   SparseProgram program(c);
-  SimConfig config;
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  World world(config);
+  World world(world_of(c));
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
     std::string failure = program.step(world);

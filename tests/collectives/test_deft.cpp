@@ -11,13 +11,6 @@ namespace pith::test {
 
 namespace {
 
-SimConfig world_of(const SparseCase& c) {
-  SimConfig config;
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  return config;
-}
-
 std::vector<float> joined(const std::function<const std::vector<float>&(std::size_t)>& of,
                           std::size_t tensors) {
   std::vector<float> all;

@@ -12,13 +12,6 @@ namespace pith::test {
 
 namespace {
 
-SimConfig world_of(const SparseCase& c) {
-  SimConfig config;
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  return config;
-}
-
 // What all ranks hold of partitions and threshold, beside the twin's; empty is good.
 std::string compare_control(SparseProgram& program, const ExdynaTwin& twin) {
   const int ranks = program.sparse_case().ranks;

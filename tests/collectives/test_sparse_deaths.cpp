@@ -1,6 +1,6 @@
 // A rank that dies, and an abort, at every step of a compressed allreduce: no gradient is lost.
 #include "tests/catch.hpp"
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/interruption.hpp"
 
 namespace pith::test {
 
@@ -14,55 +14,24 @@ void take_back(SparseProgram& program, int rank, int calls_before) {
   }
 }
 
-struct Interruption {
-  std::uint64_t step = 0;  // of the simulation, in the call after `calls_before`
-  bool death = false;      // else an abort
-  int victim = 0;
-};
-
 // False where the call ended before the interruption.
 bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
                std::string& failure) {
   SparseProgram program(c);
-  SimConfig config;
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  World world(config);
-  for (int call = 0; call < calls_before; ++call) {
-    program.draw(static_cast<std::uint64_t>(call));
-    failure = program.step(world);
-    if (!failure.empty()) return false;
-  }
-  program.draw(static_cast<std::uint64_t>(calls_before));
-  std::vector<std::vector<float>> all;  // old residual plus gradient
-  for (int r = 0; r < c.ranks; ++r) {
-    for (std::size_t t = 0; t < c.counts.size(); ++t) {
-      all.push_back(program.owed(r, t));
-    }
-  }
-  world.new_calls();
-  std::vector<Task<Error>> tasks;
-  for (int r = 0; r < c.ranks; ++r) tasks.push_back(program.start(world.call(r), r));
-  world.start(std::move(tasks));
-  std::uint64_t done = 0;
-  while (done < where.step && world.sim().step()) ++done;
-  const bool reached = done == where.step;
-  if (where.death) {
-    world.sim().kill(where.victim, 0);
-  } else {
-    world.revoke(where.victim, Error(Code::remote, "an abort", where.victim));
-  }
-  const std::vector<Error> errors = world.finish();
-  const auto survives = [&](int r) { return !where.death || r != where.victim; };
+  World world(world_of(c));
+  failure = program.begin(world, calls_before);
+  if (!failure.empty()) return false;
+  const std::vector<std::vector<float>> all = program.owed_by_all();
+  const auto [reached, errors] = interrupt_call(program, world, where);
   bool undone = false;
   for (int r = 0; r < c.ranks; ++r) {
-    undone |= survives(r) && errors[static_cast<std::size_t>(r)];
+    undone |= where.survived_by(r) && errors[static_cast<std::size_t>(r)];
   }
   for (int r = 0; r < c.ranks && failure.empty(); ++r) {
     const Error& error = errors[static_cast<std::size_t>(r)];
     if (!world.ended(r)) failure = fmt::format("rank {} never ends", r);
     if (error.code() == Code::internal) failure = error.message();
-    if (!undone || !survives(r)) continue;
+    if (!undone || !where.survived_by(r)) continue;
     if (!error) take_back(program, r, calls_before);
     for (std::size_t t = 0; t < c.counts.size(); ++t) {
       const auto& expected = all[static_cast<std::size_t>(r) * c.counts.size() + t];
@@ -73,22 +42,6 @@ bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
   }
   failure += world.leaks();
   return reached;
-}
-
-std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride) {
-  std::string failure;
-  for (const bool death : {false, true}) {
-    bool reached = true;
-    for (std::uint64_t step = 0; reached; step += stride) {
-      const auto turn = static_cast<int>(step / stride);
-      const Interruption where{step, death, turn % c.ranks};
-      reached = interrupt(c, calls_before, where, failure);
-      if (failure.empty()) continue;
-      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",
-                         where.victim, step, failure);
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -103,7 +56,7 @@ TEST_CASE("an end at any step of AR-Topk loses no gradient", "[ar-topk][abort]")
       c.ranks = ranks;
       c.counts = {60, 0, 20};
       c.spec = fmt::format("ar-topk:density=0.2,{}", rest);
-      CHECK(interrupt_everywhere(c, ranks, 1) == "");
+      CHECK(interrupt_everywhere(c, ranks, 1, interrupt) == "");
     }
   }
 }
@@ -115,7 +68,7 @@ TEST_CASE("an end at any step of streamed AR-Topk loses no gradient", "[ar-topk]
     c.counts = {140000};
     c.spec = fmt::format("ar-topk:density=0.01,{}", rest);
     c.chunk_bytes = 1024;
-    CHECK(interrupt_everywhere(c, 3, 7) == "");
+    CHECK(interrupt_everywhere(c, 3, 7, interrupt) == "");
   }
 }
 
@@ -126,11 +79,11 @@ TEST_CASE("an end at any step of top-k loses no gradient", "[sparse][abort]") {
       c.ranks = ranks;
       c.counts = {60, 0, 20};
       c.spec = fmt::format("topk:density=0.2,exchange={}", exchange);
-      CHECK(interrupt_everywhere(c, 2, 1) == "");
+      CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
       c.counts = {140000};
       c.spec = fmt::format("topk:density=0.01,exchange={}", exchange);
       c.chunk_bytes = 1024;
-      CHECK(interrupt_everywhere(c, 2, 11) == "");
+      CHECK(interrupt_everywhere(c, 2, 11, interrupt) == "");
     }
   }
 }
@@ -142,7 +95,7 @@ TEST_CASE("an end at any step of an exclusive election loses no gradient", "[exd
     c.ranks = 3;
     c.counts = {600, 0, 200};
     c.spec = fmt::format("exdyna:density=0.1,{}", rest);
-    CHECK(interrupt_everywhere(c, 3, 1) == "");
+    CHECK(interrupt_everywhere(c, 3, 1, interrupt) == "");
   }
 }
 
@@ -154,7 +107,7 @@ TEST_CASE("an end at any step of top-k whose lists travel whole loses no gradien
       c.ranks = 3;
       c.counts = {60, 0, 20};
       c.spec = fmt::format("topk:density=0.2,exchange={},values={}", exchange, values);
-      CHECK(interrupt_everywhere(c, 2, 1) == "");
+      CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
     }
   }
 }
@@ -166,7 +119,7 @@ TEST_CASE("an end at any step of DEFT loses no gradient", "[deft][abort]") {
       c.ranks = ranks;
       c.counts = {60, 0, 20};
       c.spec = fmt::format("deft:density=0.2{}", rest);
-      CHECK(interrupt_everywhere(c, ranks, 1) == "");
+      CHECK(interrupt_everywhere(c, ranks, 1, interrupt) == "");
     }
   }
 }

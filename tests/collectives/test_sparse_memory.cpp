@@ -59,18 +59,9 @@ namespace {
 // One call in which the n-th allocation fails. False: there are not so many.
 bool run_out(const SparseCase& c, int calls_before, int n, std::string& failure) {
   SparseProgram program(c);
-  SimConfig config;
-  config.ranks = c.ranks;
-  World world(config);
-  for (int call = 0; call < calls_before; ++call) {
-    program.draw(static_cast<std::uint64_t>(call));
-    failure += program.step(world);
-  }
-  program.draw(static_cast<std::uint64_t>(calls_before));
-  std::vector<std::vector<float>> all;
-  for (int r = 0; r < c.ranks; ++r) {
-    for (std::size_t t = 0; t < c.counts.size(); ++t) all.push_back(program.owed(r, t));
-  }
+  World world(world_of(c));
+  failure += program.begin(world, calls_before);
+  const std::vector<std::vector<float>> all = program.owed_by_all();
   until_work_fails = n;
   const std::vector<Error> errors =
       run_ranks(world, [&](Call& call, int r) { return program.start(call, r); });

@@ -25,10 +25,7 @@ void elect(std::vector<float>& sums, std::size_t k, std::vector<float>& elected)
 // All steps of one case beside the plain algorithm; empty is good.
 std::string run_beside_reference(const SparseCase& c, int steps) {
   SparseProgram program(c);
-  SimConfig config;
-  config.ranks = c.ranks;
-  config.seed = c.seed;
-  World world(config);
+  World world(world_of(c));
   const double density = Spec::parse(c.spec)->density;
   std::vector<std::vector<std::vector<float>>> residuals(static_cast<std::size_t>(c.ranks));
   for (auto& own : residuals) {

@@ -1,0 +1,59 @@
+// A compressed call that is interrupted, at one step of the simulation or at every one.
+#pragma once
+
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::test {
+
+struct Interruption {
+  std::uint64_t step = 0;  // of the simulation, in the call
+  bool death = false;      // else an abort
+  int victim = 0;
+
+  bool survived_by(int rank) const { return !death || rank != victim; }
+};
+
+struct Interrupted {
+  bool reached = false;  // false: the call had ended before
+  std::vector<Error> errors;
+};
+
+// The next call of all ranks, which then come to its end.
+inline Interrupted interrupt_call(SparseProgram& program, World& world, const Interruption& where) {
+  world.new_calls();
+  std::vector<Task<Error>> tasks;
+  for (int r = 0; r < program.sparse_case().ranks; ++r) {
+    tasks.push_back(program.start(world.call(r), r));
+  }
+  world.start(std::move(tasks));
+  std::uint64_t done = 0;
+  while (done < where.step && world.sim().step()) ++done;
+  if (where.death) {
+    world.sim().kill(where.victim, 0);
+  } else {
+    world.revoke(where.victim, Error(Code::remote, "an abort", where.victim));
+  }
+  return {done == where.step, world.finish()};
+}
+
+// interrupt(c, calls_before, where, failure) -> whether the interruption was reached, at every
+// `stride`-th step, ranks in turn. Empty is good.
+template <class Interrupt>
+std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride,
+                                 Interrupt interrupt) {
+  std::string failure;
+  for (const bool death : {false, true}) {
+    bool reached = true;
+    for (std::uint64_t step = 0; reached; step += stride) {
+      const auto turn = static_cast<int>(step / stride);
+      const Interruption where{step, death, turn % c.ranks};
+      reached = interrupt(c, calls_before, where, failure);
+      if (failure.empty()) continue;
+      return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",
+                         where.victim, step, failure);
+    }
+  }
+  return {};
+}
+
+}  // namespace pith::test
