@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/clock.hpp"
 #include "core/progress_thread.hpp"
 
 namespace pith {
@@ -15,11 +16,16 @@ namespace {
 // spinning lasts tens of microseconds: longer than any message between running ranks takes.
 constexpr unsigned spin_turns = 4000;
 constexpr unsigned yield_turns = spin_turns + 2000;
-// With more ranks than cores: as long as a switch of processes takes, for the peer may run on
-// another core; then the peer may be next on this one; then it is none of those that are, and a
-// doorbell finds us sooner than our turn among all that yield.
-constexpr unsigned oversubscribed_spin_turns = 32;
-constexpr unsigned oversubscribed_nap_turns = 40;
+// With more ranks than cores: a few turns, for the peer may run on another core; then yields, for
+// the ranks of one core hand it on within a microsecond, where a nap costs two switches and a
+// doorbell; naps at last, for nobody may have anything to do for long.
+constexpr unsigned crowd_spin_turns = 4;
+constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
+// A stranger does not hand the core on but keeps it for its time slice, and a doorbell finds a
+// sleeper sooner than its turn behind strangers. After a yield this long a yield is only tried
+// once per wait, to see whether they have left, until so many naps have passed.
+constexpr std::uint64_t stranger_ns = 1'000'000;
+constexpr unsigned naps_after_stranger = 64;
 constexpr int nap_ms = 1;
 // Sources nobody waits for are polled once in so many turns.
 constexpr std::uint32_t slow_poll_mask = 255;
@@ -110,9 +116,15 @@ void Engine::rest(unsigned idle_turns) {
 }
 
 void Engine::rest_in_crowd(unsigned idle_turns) {
-  if (idle_turns >= oversubscribed_nap_turns) return nap();
-  if (idle_turns != oversubscribed_spin_turns) return relax();
+  if (idle_turns < crowd_spin_turns) return relax();
+  if (idle_turns >= crowd_yield_turns) return nap();
+  if (naps_left_ > 0 && idle_turns > crowd_spin_turns) {
+    --naps_left_;
+    return nap();
+  }
+  const std::uint64_t start = monotonic_ns();
   sched_yield();
+  if (monotonic_ns() - start > stranger_ns) naps_left_ = naps_after_stranger;
 }
 
 void Engine::wake() {

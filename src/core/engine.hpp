@@ -85,6 +85,7 @@ class Engine {
   std::vector<Pollable*> sources_;
   std::uint32_t turn_ = 0;
   bool oversubscribed_ = false;
+  unsigned naps_left_ = 0;   // since strangers were found on this core
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
 
