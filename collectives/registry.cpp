@@ -87,7 +87,8 @@ const Algorithm& default_allreduce(const Shape& shape) {
   if (shape.views && shape.ranks == 2 && shape.bytes <= 32 * KiB) {
     return entry(Collective::allreduce, "one_shot");
   }
-  if (shape.ranks <= few_ranks) return entry(Collective::allreduce, "two_shot");
+  const bool runs_long = !shape.views && bytes_a_rank >= 8192 * KiB;
+  if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
   if (bytes_a_rank >= 16 * KiB) return entry(Collective::allreduce, "ring");
   if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
   return shape.bytes >= 4 * short_bytes ? entry(Collective::allreduce, "double_tree")
@@ -125,7 +126,9 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              fifth faster, for it crosses once), two-shot up to 8 ranks (in place over views),
 //              else ring from 16 KiB a rank on;
 //              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
-//              on it), two-shot up to 4 ranks, ring as above.
+//              on it), two-shot up to 4 ranks and 8 MiB a rank (then its inputs run so far ahead of
+//              its results that they leave the caches: 64 MiB between 2 ranks take twice the
+//              ring's time), ring as above.
 //              In between, among many ranks, the ring's 2(P-1) messages cost more than its bytes
 //              save: Rabenseifner, whose 2 log P messages carry as little, for P a power of two;
 //              else the double tree, from four times the short size on, where its 2n beat the

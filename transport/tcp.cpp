@@ -19,6 +19,8 @@ namespace {
 
 // Up to this many peers it is cheaper to try and read from each than to ask epoll.
 constexpr std::size_t few_peers = 4;
+// Of these, who is not waited for is tried once in so many turns.
+constexpr unsigned others_mask = 7;
 // Per stream and turn, so that reading, writing and other peers take turns.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
@@ -281,7 +283,10 @@ bool TcpTransport::progress() {
     if (!peer->outbox.empty()) moved |= write(*peer);
   }
   if (peers_.size() <= few_peers) {
-    for (Peer* peer : peers_) moved |= read(*peer);
+    const bool all = (++turn_ & others_mask) == 0;
+    for (Peer* peer : peers_) {
+      if (all || mailbox_.awaited(peer->rank)) moved |= read(*peer);
+    }
   } else {
     moved |= read_ready();
   }

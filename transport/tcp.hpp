@@ -99,6 +99,7 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> ready_;     // by the last poll_events()
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;
+  unsigned turn_ = 0;
 };
 
 }  // namespace pith
