@@ -296,6 +296,8 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
+    # Whoever ends this ends its ranks too, as an interrupt does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     cases = list(CASES) if options.case == "all" else [options.case]
     wanted = (name for case in cases for name in (CASES[case][0], *CASES[case][1]))
     names = list(dict.fromkeys(wanted))
