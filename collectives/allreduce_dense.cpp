@@ -39,7 +39,7 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
   if (args.tensors.size() == 1 && !poisoned && !has_slice) {
     return reinterpret_cast<const std::byte*>(args.tensors[0].compressor->accumulator());
   }
-  memory = Scratch(call.host_compute(), all * sizeof(float) + 1);
+  memory = Scratch(call.host_compute(), all * sizeof(float));
   std::byte* at = memory.bytes().data;
   if (poisoned) {
     call.run<FillNanKernel>({at, DType::f32, all});
@@ -89,7 +89,7 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
   dense.send = {const_cast<std::byte*>(send), all * sizeof(float)};
   std::byte* recv = direct_output(args);
   if (!recv) {
-    taken = Scratch(call.host_compute(), all * sizeof(float) + 1);
+    taken = Scratch(call.host_compute(), all * sizeof(float));
     recv = taken.bytes().data;
   }
   dense.recv = {recv, all * sizeof(float)};

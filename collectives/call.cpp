@@ -9,6 +9,13 @@ Error Call::fail(const Error& error) const {
   return comm().revoked;
 }
 
+Error Call::too_long(std::size_t bytes) {
+  return {Code::invalid_usage,
+          fmt::format("a message of {} bytes, of at most {}: this algorithm does not cut its "
+                      "messages, and is not to be forced (PITH_ALGO) on vectors this long",
+                      bytes, message_bytes_max)};
+}
+
 Error Call::copy_from(int peer, std::uint64_t where, Bytes into) const {
   const Route& way = route(peer);
   const Error error =

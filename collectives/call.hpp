@@ -148,6 +148,7 @@ class Call {
   void prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const;
 
  private:
+  static Error too_long(std::size_t bytes);
   std::uint16_t lane_of(std::uint16_t lane) const {
     return static_cast<std::uint16_t>(first_lane_ + lane);
   }
@@ -177,6 +178,8 @@ inline void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t 
   send.header.length = static_cast<std::uint32_t>(data.size);
   send.header.digest = digest_;
   send.data = data.data;
+  if (data.size > message_bytes_max) [[unlikely]]
+    send.error = too_long(data.size);
 }
 
 }  // namespace pith

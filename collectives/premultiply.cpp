@@ -17,7 +17,7 @@ Scaling plan(const CollectiveArgs& args, const Call& call) {
   scaling.blocks = extent_of(args.collective, call.size()).send;
   const bool is_root = args.collective == Collective::reduce && call.rank() == args.root;
   scaling.in_recv = args.collective == Collective::allreduce || is_root;
-  const std::size_t room = 8 * args.tuning.chunk_bytes;
+  const std::size_t room = premultiply_room(args.tuning, static_cast<std::size_t>(call.size()));
   scaling.columns = args.collective == Collective::allreduce
                         ? args.count
                         : room / (scaling.blocks * size_of(args.type));

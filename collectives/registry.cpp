@@ -137,7 +137,8 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              More ranks than cores over shared memory: recursive doubling up to 32 KiB, two-shot
 //              up to 8 ranks (two rounds; over views up to 2.7 times as fast as the ring, by
 //              messages at worst 1.3 times as slow), else ring from 128 KiB a rank.
-//   broadcast  binomial up to one chunk, or among two ranks; chain above.
+//   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
+//              outgrow what a late receiver can park.
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
 //   reduce, allgather, alltoall, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
@@ -145,9 +146,8 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
     case Collective::allreduce:
       return default_allreduce(shape);
     case Collective::broadcast:
-      return shape.bytes <= shape.tuning.chunk_bytes || shape.ranks == 2
-                 ? entry(Collective::broadcast, "binomial")
-                 : entry(Collective::broadcast, "chain");
+      return shape.bytes <= shape.tuning.chunk_bytes ? entry(Collective::broadcast, "binomial")
+                                                     : entry(Collective::broadcast, "chain");
     case Collective::allgather:
       return entry(Collective::allgather, "ring");
     case Collective::barrier:

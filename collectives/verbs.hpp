@@ -79,8 +79,10 @@ class SendStage {
 
  private:
   bool start_now() {
-    if (call_.comm().revoked) {
-      send_.error = call_.comm().revoked;
+    if (call_.comm().revoked) send_.error = call_.comm().revoked;
+    if (send_.error) [[unlikely]] {
+      // At once: what is exchanged for this message would never come.
+      static_cast<void>(call_.fail(send_.error));
       return true;
     }
     return transport_->start(send_);

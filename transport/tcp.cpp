@@ -19,7 +19,7 @@ namespace {
 
 // Up to this many peers it is cheaper to try and read from each than to ask epoll.
 constexpr std::size_t few_peers = 4;
-// Of these, who is not waited for is tried once in so many turns.
+// Of these, who is not waited for is tried once in so many turns, but where nobody is.
 constexpr unsigned others_mask = 7;
 // Per stream and turn, so that reading, writing and other peers take turns.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
@@ -283,10 +283,7 @@ bool TcpTransport::progress() {
     if (!peer->outbox.empty()) moved |= write(*peer);
   }
   if (peers_.size() <= few_peers) {
-    const bool all = (++turn_ & others_mask) == 0;
-    for (Peer* peer : peers_) {
-      if (all || mailbox_.awaited(peer->rank)) moved |= read(*peer);
-    }
+    moved |= read_few();
   } else {
     moved |= read_ready();
   }
@@ -295,6 +292,20 @@ bool TcpTransport::progress() {
     report_lost();
     moved = true;
   }
+  return moved;
+}
+
+bool TcpTransport::read_few() {
+  const bool all = std::exchange(read_all_, false) || (++turn_ & others_mask) == 0;
+  bool moved = false;
+  bool any = false;
+  for (Peer* peer : peers_) {
+    if (!all && !mailbox_.awaited(peer->rank)) continue;
+    any = true;
+    moved |= read(*peer);
+  }
+  if (any) return moved;
+  for (Peer* peer : peers_) moved |= read(*peer);
   return moved;
 }
 
@@ -361,7 +372,8 @@ bool TcpTransport::arm() {
       watch(*stream, events);
     }
   }
-  return !epoll_ || poll_events() == 0;
+  read_all_ = epoll_ && poll_events() != 0;
+  return !read_all_;
 }
 
 void TcpTransport::quiesce(const CommState& comm, const Error& error) {

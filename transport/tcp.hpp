@@ -73,6 +73,7 @@ class TcpTransport final : public Transport {
   bool write_stream(Peer& peer, Stream& stream);
   bool read(Peer& peer);
   bool read_stream(Peer& peer, Stream& stream);
+  bool read_few();
   bool read_ready();
   int poll_events();
   void write_failed(Peer& peer, int cause);
@@ -100,6 +101,7 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;
   unsigned turn_ = 0;
+  bool read_all_ = false;  // in the next turn: somebody has something to read
 };
 
 }  // namespace pith

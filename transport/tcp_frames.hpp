@@ -38,9 +38,6 @@ struct MessageOpening {
 };
 static_assert(sizeof(MessageOpening) == sizeof(Frame) + sizeof(Header));
 
-// Longer ones are taken for garbage.
-inline constexpr std::uint32_t message_bytes_max = std::uint32_t{1} << 31;
-
 inline bool opens(FrameType type) { return type == FrameType::message || type == FrameType::large; }
 
 // Null, or what is wrong with a frame that has arrived on `stream`.

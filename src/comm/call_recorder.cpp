@@ -1,7 +1,5 @@
 #include "comm/call_recorder.hpp"
 
-#include "collectives/compressed.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -94,17 +92,10 @@ void CallRecorder::end(std::uint32_t number, bool well) {
     pairs_running_.fetch_sub(1, std::memory_order_relaxed);
     return;
   }
+  if (well && number <= call_numbers) completed_.add(number);
   Entry& e = entry(number);
-  if (e.number.load(std::memory_order_relaxed) != number) return;
+  if (e.number.load(std::memory_order_relaxed) != number) return;  // a later call took its place
   e.state.store(well ? ended_well : failed, std::memory_order_release);
-  std::uint32_t last = completed_.load(std::memory_order_relaxed);
-  while (true) {
-    const Entry& next = entry(last + 1);
-    if (next.number.load(std::memory_order_relaxed) != last + 1) break;
-    if (next.state.load(std::memory_order_relaxed) != ended_well) break;
-    ++last;
-  }
-  completed_.store(last, std::memory_order_release);
 }
 
 std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {

@@ -14,21 +14,22 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
+#include "comm/completed_calls.hpp"
 #include "comm/control_plane.hpp"
 
 namespace pith {
 
 class CallRecorder {
  public:
-  // Number 0: messages between pairs, which do not count among the calls.
+  // Number 0: messages between pairs, which do not count among the calls; nor do captured calls.
   void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
   void end(std::uint32_t number, bool well);
 
   std::optional<CallNote> find(std::uint32_t number) const;
   // The lowest number that has begun and not ended.
   std::optional<CallNote> oldest_unfinished() const;
-  // Up to this number all calls have ended well; 0: none.
-  std::uint32_t last_completed() const { return completed_.load(std::memory_order_acquire); }
+  // Up to this call, counting from 1, all have ended well; 0: none.
+  std::uint64_t last_completed() const { return completed_.count(); }
   // The last calls, a line each, for the log.
   std::vector<std::string> lines() const;
 
@@ -57,7 +58,7 @@ class CallRecorder {
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
 
   std::array<Entry, kept> entries_;
-  std::atomic<std::uint32_t> completed_{0};
+  CompletedCalls completed_;
   std::atomic<int> pairs_running_{0};
 };
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
+#include "core/float_mode.hpp"
 #include "core/log.hpp"
 #include "core/mix.hpp"
 
@@ -19,6 +21,13 @@ namespace {
 // Background calls of one communicator that run at the same time; later ones wait their turn, in
 // the same order on every rank.
 constexpr int most_running = 4;
+
+// A dense collective of nothing needs nobody, but for a barrier.
+bool moves_nothing(const CollectiveArgs& args) {
+  return args.count == 0 && args.collective != Collective::barrier;
+}
+
+Task<Error> do_nothing(Call&) { co_return Error(); }
 
 }  // namespace
 
@@ -47,6 +56,7 @@ FrameArena& BackgroundCall::frame_arena() const { return communicator_.engine_->
 Task<Error> BackgroundCall::run_and_report() {
   Task<Error> collective = communicator_.start(*call_, args_);
   Error error = co_await std::move(collective);
+  error = Communicator::told_to_all(*call_, args_, error);
   // The frame is still running; the next turn of the engine takes it apart.
   run = [](Work& self) {
     auto& call = static_cast<BackgroundCall&>(self);
@@ -148,10 +158,17 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   if (!args.tensors.empty()) {
     return allreduce_compressed(call, args.tensors, args.tuning);
   }
+  if (moves_nothing(args)) return do_nothing(call);
   CollectiveArgs placed = args;
   placed.root = order_.place_of(args.root);
   if (args.factor.used) return run_premultiplied(call, placed, choose(args));
   return choose(args).run(call, placed);
+}
+
+// Memory that runs out here is news to the other ranks, which wait for us. A compressed call has
+// told them, for it has gradients to keep first.
+Error Communicator::told_to_all(const Call& call, const CollectiveArgs& args, const Error& error) {
+  return error && args.tensors.empty() ? call.fail(error) : error;
 }
 
 // Messages of pairs do not count among the calls: other ranks may know nothing of them.
@@ -194,17 +211,19 @@ Error Communicator::run_alone(const CollectiveArgs& args) {
 // drain() may come from another one, and lets go of the communicator after the last store here.
 Error Communicator::run(CollectiveArgs& args) {
   complete(args);
-  const std::uint32_t call_number = number(args);
   if (is_alone(args)) return run_alone(args);
+  const std::uint32_t call_number = number(args);
+  const FloatMode mode;
   blocking_.store(true, std::memory_order_relaxed);
   engine_->own();
   Error result = revoked_now();
   if (result) absorb_gradients(compute_, call_number, args.tensors);
   if (!result) result = run_here(call_number, args);
   if (result && state_.revoked) result = state_.revoked;
-  if (result) settle();
+  settle();
+  const bool may_be_touched = result && state_.revoked && state_.exposed;
   engine_->disown();
-  if (result && state_.exposed) wait_until_settled();
+  if (may_be_touched) wait_until_settled();
   blocking_.store(false, std::memory_order_release);
   return result;
 }
@@ -218,10 +237,19 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
   const std::uint64_t digest = digest_of(args);
   call_begins(call_number, digest, args);
   Call call(context_, call_number, digest);
-  Task<Error> task = start(call, args);
-  task.handle().resume();
-  engine_->drive_until([&] { return task.done(); });
-  Error result = task.take();
+  Error result;
+  Task<Error> task;
+  try {
+    task = start(call, args);
+  } catch (const std::bad_alloc&) {
+    result = Error(Code::internal, "out of memory for a collective");
+  }
+  if (task) {
+    task.handle().resume();
+    engine_->drive_until([&] { return task.done(); });
+    result = task.take();
+  }
+  result = told_to_all(call, args, result);
   call_ends(call_number, is_over(result));
   inside_ = false;
   const bool alone = call_number != 0 && active_.load(std::memory_order_relaxed) == 0;
@@ -233,9 +261,9 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
 
 void Communicator::issue(BackgroundCall& call, bool driven) {
   complete(call.args_);
+  if (is_alone(call.args_)) return call.group_.finish_one(run_alone(call.args_));
   call.number_ = number(call.args_);
   call.driven_ = driven;
-  if (is_alone(call.args_)) return call.group_.finish_one(run_alone(call.args_));
   active_.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
     auto& posted = static_cast<BackgroundCall&>(self);
@@ -291,12 +319,13 @@ void Communicator::reap(BackgroundCall& call) {
   const bool driven = call.driven_;
   start_queued();
   active_.fetch_sub(1, std::memory_order_release);  // drain() promises that results are there
-  if (error) settle();
+  settle();
   if (!driven) engine_->background_ends();
   finish(call, error);  // the owner may free the call from here on
 }
 
 void Communicator::drain() {
+  const FloatMode mode;
   while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
     if (!engine_->try_own()) {
       sched_yield();
@@ -310,6 +339,7 @@ void Communicator::drain() {
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {
+  const FloatMode mode;
   if (engines.size() == 1) {
     engines[0]->own();
     engines[0]->drive_until(done);

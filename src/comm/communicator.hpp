@@ -22,6 +22,7 @@
 #include "comm/pair_numbers.hpp"
 #include "comm/survivors.hpp"
 #include "comm/unique_id.hpp"
+#include "core/call_number.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "kernels/host_compute.hpp"
@@ -103,7 +104,7 @@ class Communicator : private CommWatcher {
   // control plane to confirm it.
   std::vector<int> failed();
   // Set by shrink, on both communicators; 0: none.
-  std::uint32_t last_completed_by_all() const { return completed_by_all_; }
+  std::uint64_t last_completed_by_all() const { return completed_by_all_; }
 
   // The compressor's calls are this communicator's from now on: after a shrink, those that others
   // did not complete go back to its residual.
@@ -154,6 +155,7 @@ class Communicator : private CommWatcher {
   Error read_forced(const std::string& text);
   const Algorithm& choose(const CollectiveArgs& args) const;
   Task<Error> start(Call& call, const CollectiveArgs& args) const;
+  static Error told_to_all(const Call& call, const CollectiveArgs& args, const Error& error);
   Error run_alone(const CollectiveArgs& args);
   bool is_alone(const CollectiveArgs& args) const;
   // For the flight recorder, and for the trace where there is one.
@@ -164,11 +166,10 @@ class Communicator : private CommWatcher {
   std::uint32_t number(const CollectiveArgs& args);
   void complete(CollectiveArgs& args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
-  // The upper half of the numbers belongs to captured calls.
   std::uint32_t take_number() {
-    const std::uint32_t number = next_call_.load(std::memory_order_relaxed);
-    next_call_.store(number + 1, std::memory_order_relaxed);
-    return number & 0x7fffffffu;
+    const std::uint64_t nth = next_call_.load(std::memory_order_relaxed);
+    next_call_.store(nth + 1, std::memory_order_relaxed);
+    return call_number(nth);
   }
 
   void enqueue(BackgroundCall& call);
@@ -191,7 +192,7 @@ class Communicator : private CommWatcher {
   void settle();
   bool settled(std::uint64_t now_ns) const;
   void wait_until_settled();
-  void return_to_compressors(std::uint32_t completed);
+  void return_to_compressors(std::uint64_t completed);
   void finish(BackgroundCall& call, const Error& error);
   static void finish_now(BackgroundCall& call, const Error& error);
   void finish_settled(std::uint64_t now_ns);
@@ -223,7 +224,7 @@ class Communicator : private CommWatcher {
   Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
-  std::atomic<std::uint32_t> next_call_{1};
+  std::atomic<std::uint64_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls in the background and on streams
@@ -242,7 +243,7 @@ class Communicator : private CommWatcher {
   CallRecorder recorder_;
   std::uint32_t splits_ = 0;
   std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far
-  std::uint32_t completed_by_all_ = 0;
+  std::uint64_t completed_by_all_ = 0;
   std::atomic<bool> shrunk_{false};
   std::vector<std::weak_ptr<Compressor>> compressors_;  // that have called
 

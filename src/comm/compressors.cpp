@@ -39,14 +39,14 @@ void Communicator::absorb(std::span<CompressedTensor> tensors) {
 }
 
 // After a shrink: the survivors have agreed on the last call that all of them completed.
-void Communicator::return_to_compressors(std::uint32_t completed) {
+void Communicator::return_to_compressors(std::uint64_t completed) {
   if (is_revoked_.load(std::memory_order_acquire)) drain();
   for (const std::weak_ptr<Compressor>& known : compressors_) {
     const std::shared_ptr<Compressor> compressor = known.lock();
     if (!compressor || !wait_for(*compressor)) continue;
     if (compressor->binding.lock().get() == static_cast<void*>(this)) {
       engine_->own();
-      compressor->return_after(compute_, completed);
+      compressor->return_after(compute_, call_number(completed));
       engine_->disown();
       compressor->binding.reset();
     }

@@ -43,11 +43,15 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   CollectiveArgs args;
   args.collective = Collective::split;
   const std::uint32_t number = take_number();
+  engine_->own();  // calls in the background are recorded by whoever drives it
   recorder_.begin(number, digest_of(args), args);
+  engine_->disown();
   const std::uint32_t round = split_base + splits_++;
   const GatherResult result = control_->gather({key_, round}, ControlPlane::Need::all, members_,
                                                Packer().value(color).value(key).take());
+  engine_->own();
   recorder_.end(number, !result.error);
+  engine_->disown();
   if (result.error) return result.error;
   if (color == no_color) return std::unique_ptr<Communicator>();
 

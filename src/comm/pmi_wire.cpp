@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,12 @@ namespace {
 
 constexpr std::size_t line_bytes_max = 4096;
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
+
+// A launcher that is gone is an error, not a signal. Some launchers give us a pipe.
+ssize_t write_quietly(int fd, const char* data, std::size_t bytes) {
+  const ssize_t sent = ::send(fd, data, bytes, MSG_NOSIGNAL);
+  return sent < 0 && errno == ENOTSOCK ? ::write(fd, data, bytes) : sent;
+}
 
 }  // namespace
 
@@ -71,8 +78,8 @@ Expected<std::string> PmiWire::ask(const std::string& question, std::string_view
   if (fd_ < 0) return broken("an earlier exchange has failed");
   const std::string line = question + "\n";
   for (std::size_t done = 0; done < line.size();) {
-    const ssize_t sent = ::write(fd_, line.data() + done, line.size() - done);
-    if (sent > 0) {
+    const ssize_t sent = write_quietly(fd_, line.data() + done, line.size() - done);
+    if (sent >= 0) {
       done += static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN) {
       if (!wait_for(fd_, POLLOUT, deadline_ns)) return broken("it takes no question");

@@ -8,6 +8,7 @@
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
+#include "core/float_mode.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -77,6 +78,7 @@ void Communicator::on_revoked(const Error& error) {
 
 void Communicator::drive_if_idle() {
   if (!engine_->try_own()) return;
+  const FloatMode mode;
   engine_->progress();
   engine_->disown();
 }
@@ -88,6 +90,7 @@ Error Communicator::revoked_now() {
 }
 
 void Communicator::abort() {
+  const FloatMode mode;
   engine_->own();
   revoke(Error(Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()));
   engine_->progress();
@@ -152,8 +155,9 @@ Error Communicator::check_left_over(std::uint32_t call) {
 // not have begun yet.
 void Communicator::look_for_left_over() {
   if (active_.load(std::memory_order_acquire) > 0 || !engine_->try_own()) return;
-  engine_->progress();
-  const std::uint32_t last = recorder_.last_completed();
+  const FloatMode mode;
+  engine_->progress_all();
+  const std::uint32_t last = call_number(recorder_.last_completed());
   Mailbox::LeftOver left;
   // A blocking call lends the token to others while it waits: its messages are no left-overs.
   if (!inside_) left = engine_->mailbox().find_left_over(state_.id, last);
@@ -199,7 +203,7 @@ void Communicator::settle() {
 bool Communicator::settled(std::uint64_t now_ns) const {
   if (all_settled_.load(std::memory_order_acquire)) return true;
   const std::uint64_t since = settling_since_ns_.load(std::memory_order_relaxed);
-  return since != 0 && now_ns - since > settle_ns;
+  return since != 0 && now_ns > since + settle_ns;  // now_ns may be older than since
 }
 
 void Communicator::wait_until_settled() {
@@ -209,7 +213,8 @@ void Communicator::wait_until_settled() {
 
 // A background call has ended. Its owner may free what belongs to it once it knows.
 void Communicator::finish(BackgroundCall& call, const Error& error) {
-  if (!error || !state_.exposed || settled(monotonic_ns())) return finish_now(call, error);
+  const bool may_be_touched = error && state_.revoked && state_.exposed;
+  if (!may_be_touched || settled(monotonic_ns())) return finish_now(call, error);
   const std::lock_guard lock(unsettled_mutex_);
   unsettled_.emplace_back(&call, error);
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "collectives/premultiply.hpp"
+
 namespace pith {
 
 namespace {
@@ -36,8 +38,8 @@ Need need_of(const CollectiveArgs& args, int ranks) {
   const std::size_t vector = std::max(args.send.size, args.recv.size);
   const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
   const std::size_t whole = std::min(vector, short_bytes);
-  // Collected blocks, or scaled inputs: up to eight chunks at once.
-  const std::size_t work = std::min(vector, 8 * args.tuning.chunk_bytes);
+  const std::size_t collected = 4 * args.tuning.chunk_bytes;
+  const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
   return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
           2 * (strands * chunk + 4 * whole + 2 * work)};
 }

@@ -13,12 +13,12 @@ namespace pith {
 
 struct Survivors {
   std::vector<int> members;     // ranks of the job
-  std::uint32_t completed = 0;  // the last call that all of them have completed
+  std::uint64_t completed = 0;  // the last call that all of them have completed
 };
 
 // Every blob is the last completed call of its rank; `own` is this rank's.
 inline Survivors survivors_of(const GatherResult& result, const std::vector<int>& candidates,
-                              std::uint32_t own) {
+                              std::uint64_t own) {
   Survivors survivors;
   survivors.completed = own;
   for (const int member : candidates) {
@@ -26,7 +26,7 @@ inline Survivors survivors_of(const GatherResult& result, const std::vector<int>
     if (blob == result.blobs.end() || contains(result.dead, member)) continue;
     survivors.members.push_back(member);
     survivors.completed =
-        std::min(survivors.completed, Unpacker(blob->second).value<std::uint32_t>());
+        std::min(survivors.completed, Unpacker(blob->second).value<std::uint64_t>());
   }
   return survivors;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compress/host_slice.hpp"
+#include "core/call_number.hpp"
 #include "core/kernel_args.hpp"
 #include "core/mix.hpp"
 
@@ -244,7 +245,7 @@ void Compressor::deliver_whole(Compute& host) {
 
 void Compressor::return_after(Compute& host, std::uint32_t completed) {
   for (Taken& taken : taken_) {
-    if (!taken.delivered || taken.call <= completed) continue;
+    if (!taken.delivered || !is_later(taken.call, completed)) continue;
     taken.delivered = false;
     clear_spent(host);
     if (taken.whole) {

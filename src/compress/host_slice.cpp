@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/call_number.hpp"
 #include "core/kernel_args.hpp"
 
 namespace pith {
@@ -71,7 +72,7 @@ void HostSlice::restore() {
 
 void HostSlice::return_after(std::uint32_t completed) {
   for (Kept& kept : kept_) {
-    if (!kept.delivered || kept.call <= completed) continue;
+    if (!kept.delivered || !is_later(kept.call, completed)) continue;
     kept.delivered = false;
     inner_.exchange_memory(kept.memory, kept.is_zero);
   }

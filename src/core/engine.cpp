@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "core/clock.hpp"
 #include "core/progress_thread.hpp"
 
@@ -22,8 +24,8 @@ constexpr unsigned yield_turns = spin_turns + 2000;
 constexpr unsigned crowd_spin_turns = 4;
 constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
 // A stranger does not hand the core on but keeps it for its time slice, and a doorbell finds a
-// sleeper sooner than its turn behind strangers. After a yield this long a yield is only tried
-// once per wait, to see whether they have left, until so many naps have passed.
+// sleeper sooner than its turn behind strangers. After a yield this long a wait is one yield, to
+// see whether they have left, and naps, until so many naps or a few short yields have passed.
 constexpr std::uint64_t stranger_ns = 1'000'000;
 constexpr unsigned naps_after_stranger = 64;
 constexpr int nap_ms = 1;
@@ -75,7 +77,7 @@ void Engine::run_posted() {
 bool Engine::progress() {
   run_posted();
   bool moved = scheduler_.run_ready();
-  const bool all = (++turn_ & slow_poll_mask) == 0;
+  const bool all = std::exchange(all_sources_, false) || (++turn_ & slow_poll_mask) == 0;
   for (Pollable* source : sources_) {
     if (all || source->busy()) moved |= source->progress();
   }
@@ -124,7 +126,8 @@ void Engine::rest_in_crowd(unsigned idle_turns) {
   }
   const std::uint64_t start = monotonic_ns();
   sched_yield();
-  if (monotonic_ns() - start > stranger_ns) naps_left_ = naps_after_stranger;
+  const bool stranger = monotonic_ns() - start > stranger_ns;
+  naps_left_ = stranger ? naps_after_stranger : naps_left_ / 2;
 }
 
 void Engine::wake() {
@@ -148,6 +151,7 @@ void Engine::nap() {
     const int descriptor = sources_[armed]->descriptor();
     if (descriptor >= 0 && count < most) descriptors[count++] = {descriptor, POLLIN, 0};
   }
+  all_sources_ = work;  // what refused to sleep may be one that nobody waits for
   if (!work) poll(descriptors, count, nap_ms);
   for (std::size_t i = 0; i < armed; ++i) sources_[i]->disarm();
   napping_.store(false, std::memory_order_relaxed);

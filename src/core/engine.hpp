@@ -48,6 +48,11 @@ class Engine {
 
   // One turn: posted work, ready coroutines, sources. True when anything moved.
   bool progress();
+  // One turn that leaves no source out, for who looks once in a while.
+  bool progress_all() {
+    all_sources_ = true;
+    return progress();
+  }
 
   // Drives until `done()`, which is only evaluated while holding the token; keeps it at the end.
   // Precondition: the token is held.
@@ -84,6 +89,7 @@ class Engine {
   Mailbox mailbox_;
   std::vector<Pollable*> sources_;
   std::uint32_t turn_ = 0;
+  bool all_sources_ = false;  // polls all of them in the next turn
   bool oversubscribed_ = false;
   unsigned naps_left_ = 0;   // since strangers were found on this core
   bool registered_ = false;  // with the progress thread

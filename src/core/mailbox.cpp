@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/call_number.hpp"
 #include "core/copy.hpp"
 #include "core/pair_message.hpp"
 
@@ -429,10 +430,10 @@ Mailbox::LeftOver Mailbox::find_left_over(std::uint32_t comm, std::uint32_t call
   for (const Stored* stored : stored_) {
     for (; stored; stored = stored->next) {
       const Header& header = stored->header;
-      // Numbers of 31 bits that wrap around; the top bit tells two sequences apart.
       const bool same_sequence = ((header.call ^ call) >> 31) == 0;
-      const bool later = static_cast<std::int32_t>((header.call - call) << 1) > 0;
-      if (header.comm != comm || !same_sequence || later || header.lane == pair_lane) continue;
+      if (header.comm != comm || !same_sequence || is_later(header.call, call) ||
+          header.lane == pair_lane)
+        continue;
       return {stored->peer, header.call};
     }
   }

@@ -24,6 +24,8 @@ struct Tag {
 };
 
 inline constexpr std::uint8_t wire_version = 1;
+// No message is longer, on any wire.
+inline constexpr std::uint32_t message_bytes_max = std::uint32_t{1} << 31;
 
 // In front of every message on every wire; 32 bytes, so that header, flag and a small payload
 // share one cache line. `digest` identifies the call's arguments: ranks that disagree are told.

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "core/engine.hpp"
+#include "core/float_mode.hpp"
 
 namespace pith {
 
@@ -72,6 +73,7 @@ bool ProgressThread::turn(unsigned& idle) {
 }
 
 void ProgressThread::run() {
+  const FloatMode mode;
   unsigned idle = 0;
   while (!stop_) {
     const std::uint32_t seen = signal_.load(std::memory_order_acquire);

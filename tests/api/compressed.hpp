@@ -109,7 +109,8 @@ inline void ensure_conserved(const std::vector<double>& fed, const std::vector<d
 }
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 inline std::uint64_t bits_of(const std::vector<float>& values) {

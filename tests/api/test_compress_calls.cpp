@@ -281,6 +281,27 @@ TEST_CASE("too little room for the pairs", "[compress]") {
   }
 }
 
+// An error of this rank alone revokes nothing, so nothing but the call's own end lets it return.
+TEST_CASE("too little room for the pairs in a group", "[compress]") {
+  CHECK(run(2, threads(), [](Rank& self) {
+          constexpr std::size_t count = 1000;
+          const Comm comm(self.join());
+          const Compressor compressor("topk:density=0.1,bypass=never");
+          const std::vector<float> send = gradient(self.rank, 0, count);
+          std::vector<float> dense(100'000);
+          ok(pithAllReduce(dense.data(), dense.data(), dense.size(), pithFloat32, pithSum, comm,
+                           nullptr));
+          std::vector<std::uint64_t> indices(count);
+          std::vector<float> values(count);
+          std::size_t n = 0;
+          ok(pithGroupStart());
+          ok(pithAllReduceCompressedSparse(send.data(), indices.data(), values.data(), 3, &n, count,
+                                           pithFloat32, pithSum, compressor, comm, nullptr));
+          fails(pithGroupEnd(), pithInvalidArgument, {"capacity is 3"});
+          ok(pithBarrier(comm, nullptr));
+        }) == "");
+}
+
 TEST_CASE("without feedback nothing is kept", "[compress]") {
   for (const char* spec :
        {"topk:density=0.1,feedback=0,bypass=never", "topk:density=0.9,feedback=0"}) {

@@ -1,0 +1,70 @@
+// How many calls have ended well without a gap, whatever the order in which they end.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "core/call_number.hpp"
+
+namespace pith {
+
+class CompletedCalls {
+ public:
+  // As if so many had ended already.
+  explicit CompletedCalls(std::uint64_t count = 0) : count_(count) { beyond_.reserve(16); }
+
+  // Up to this one, counting from 1, all have ended well; 0: none. Any thread.
+  std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
+
+  // The call of this number has ended well. One thread at a time.
+  void add(std::uint32_t number) {
+    const std::uint64_t nth = nth_of(number);
+    if (nth == 0) return;
+    std::uint64_t count = count_.load(std::memory_order_relaxed);
+    if (nth != count + 1) return keep(nth);
+    count = nth;
+    if (!beyond_.empty() && beyond_.front().first == count + 1) {
+      count = beyond_.front().last;
+      beyond_.erase(beyond_.begin());
+    }
+    count_.store(count, std::memory_order_release);
+  }
+
+ private:
+  // Calls that have ended before an earlier one: as many ranges as calls run at once, for the calls
+  // of one stream end in order.
+  struct Range {
+    std::uint64_t first;
+    std::uint64_t last;
+  };
+
+  // 0: it has been counted.
+  std::uint64_t nth_of(std::uint32_t number) const {
+    const std::uint64_t count = count_.load(std::memory_order_relaxed);
+    const std::uint32_t next = call_number(count + 1);
+    const std::uint32_t ahead = number >= next ? number - next : number + (call_numbers - next);
+    return ahead > call_numbers / 2 ? 0 : count + 1 + ahead;
+  }
+
+  void keep(std::uint64_t nth) {
+    const auto after = std::find_if(beyond_.begin(), beyond_.end(),
+                                    [&](const Range& range) { return nth <= range.last + 1; });
+    if (after == beyond_.end() || nth + 1 < after->first) {
+      beyond_.insert(after, {nth, nth});
+      return;
+    }
+    after->first = std::min(after->first, nth);
+    after->last = std::max(after->last, nth);
+    const auto behind = after + 1;
+    if (behind == beyond_.end() || behind->first != after->last + 1) return;
+    after->last = behind->last;
+    beyond_.erase(behind);
+  }
+
+  std::atomic<std::uint64_t> count_;
+  std::vector<Range> beyond_;  // rising, apart from one another and from count_
+};
+
+}  // namespace pith

@@ -1,0 +1,22 @@
+// Calls of a communicator are counted in 64 bits and numbered on the wire in 31: 1 to 2^31 - 1, and
+// again from 1. Number 0 belongs to messages of pairs, the top bit to captured calls.
+#pragma once
+
+#include <cstdint>
+
+namespace pith {
+
+inline constexpr std::uint32_t call_numbers = 0x7fffffffu;
+
+// Of the nth call, counting from 1; 0 for none.
+constexpr std::uint32_t call_number(std::uint64_t nth) {
+  return nth == 0 ? 0 : static_cast<std::uint32_t>((nth - 1) % call_numbers) + 1;
+}
+
+// Whether the call of one number came after that of another, as far as they are not half of all
+// numbers apart. Without a look at the top bit.
+constexpr bool is_later(std::uint32_t number, std::uint32_t than) {
+  return static_cast<std::int32_t>((number - than) << 1) > 0;
+}
+
+}  // namespace pith
