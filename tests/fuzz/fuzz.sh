@@ -7,5 +7,6 @@ seconds=$2
 corpus=$program.corpus
 mkdir -p "$corpus"
 "$program" --seeds "$corpus"
-exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 \
-  -print_final_stats=1 -artifact_prefix="$program." "$corpus"
+# A peer may announce a message of 2 GiB, which takes memory only as it comes.
+exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  -malloc_limit_mb=4096 -max_len=4096 -print_final_stats=1 -artifact_prefix="$program." "$corpus"
