@@ -2,17 +2,18 @@
 // at the leader's indices; these are summed. [Tyagi, Swany 2023; STAR is the cyclic local top-k of
 // ScaleCom, Chen et al. 2020]
 //
-//   parcel:      0           1           2            tail
+//   parcel:      0           1           2            tails
 //   leader     select ---> select ---> select ------> the rest of the k
 //                 \ indices   \           \               \      .
 //   next rank    take        take        take            take      values at the indices ...
 //                 \  \        \  \        \  \            \  \     .
 //   the one after  .. sum      .. sum      .. sum          .. sum  ... and their sums, by all
+//                     \ write     \ write     \ write        \ add
 //
 // Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
 // compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
-// parcel holds everything, down a binomial tree. Should the leader have promised too much, its tail
-// replaces all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
+// parcel holds everything, down a binomial tree. Should the leader have promised too much, its
+// tails replace all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
 #include <array>
 #include <optional>
 
@@ -53,7 +54,7 @@ Task<Error> pass_on(Call& call, Sharing& sharing, const IndexMessage& message, s
     if (place + bit >= p) continue;
     const int to = wrap(sharing.leader + place + bit, p);
     sharing.args.traffic->sent += message.size;
-    Error error = co_await call.send(to, index_lane, step, message.bytes());
+    Error error = co_await call.send(to, index_lane, step, message.bytes(), message.ready);
     if (error) co_return error;
   }
   co_return Error();
@@ -112,17 +113,15 @@ void append_notes(Call& call, Sharing& sharing) {
 // What the leader has elected of a piece of this round.
 SparseList elected(const Sharing& sharing, const Piece& piece, bool tail) {
   const PairList& taken = sharing.compressor(piece).taken();
-  const std::size_t last = taken.runs() - 1;
-  if (!sharing.selects_first()) return taken.run(last);
-  const bool sent = tail && sharing.values.streams();
-  return taken.part(last, piece.range.begin, sent ? 0 : piece.range.size);
+  const bool sent = sharing.selects_first() && tail && sharing.values.streams();
+  return taken.part(taken.runs() - 1, piece.range.begin, sent ? 0 : piece.range.size);
 }
 
 IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
   IndexMessage message(call, most_index_bytes(round.lists, sharing.most_pairs()));
   IndexWriter writer(call, message.memory.bytes().data);
   for_each_piece(round.lists, [&](const Piece& piece) {
-    const bool ends = round.tail && !sharing.selects_first();
+    const bool ends = round.tail && piece.number == 0 && !sharing.selects_first();
     const bool replaces = ends && sharing.selectors[piece.tensor].finish();
     if (replaces) sharing.values.replace(piece.tensor);
     const SparseList list = elected(sharing, piece, round.tail);
@@ -130,6 +129,7 @@ IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
     writer.put(piece.range, list, replaces);
   });
   message.size = writer.size();
+  message.ready = writer.ready();
   return message;
 }
 
@@ -140,7 +140,9 @@ bool take_lists(Call& call, Sharing& sharing, const Round& round, const IndexMes
   for_each_piece(round.lists, [&](const Piece& piece) {
     Compressor& compressor = sharing.compressor(piece);
     PairList& taken = compressor.taken();
-    if (reader.replaces()) {
+    if (reader.replaces()) {  // by the first of its tails
+      good = good && round.tail && piece.number == 0;
+      if (!good) return;
       compressor.return_taken(call.host_compute());
       sharing.values.replace(piece.tensor);
     }
@@ -180,7 +182,7 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   const bool leads = sharing.leader == call.rank();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    const std::size_t begin = sharing.values.count();
+    Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
     const Pieces passes = sharing.selects_first() ? Pieces({}, 0) : round.passes;
     if (leads) {
       pass(sharing, passes);
@@ -195,9 +197,10 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
         co_return malformed(call, predecessor(call, sharing), "indices that cannot be read");
       }
     }
-    if (round.tail) append_notes(call, sharing);
+    if (round.last) append_notes(call, sharing);
+    summand.end = sharing.values.count();
     Summands& sums = sharing.sums[round.step % summing_strands];
-    const bool open = co_await sums.push({begin, sharing.values.count(), round.step});
+    const bool open = co_await sums.push(summand);
     if (!open) break;
     co_await call.turn();
   }
@@ -213,10 +216,15 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
     ValuePart part;
     ValueSum sum = sharing.values.sum_of(next->begin, next->end, part);
     sum.lane = sum_lane;
-    sum.step = next->step;
+    sum.step = next->round.step;
     Task<Error> summing = sum_values(call, sum, *sharing.args.traffic);
     Error error = co_await std::move(summing);
     if (error) co_return error;
+    if (next->round.tail) continue;
+    std::size_t list = next->first_list;
+    for_each_piece(next->round.lists,
+                   [&](const Piece& piece) { sharing.values.write_early(list++, piece); });
+    co_await call.turn();
   }
 }
 

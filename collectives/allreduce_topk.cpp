@@ -1,18 +1,19 @@
 // Top-k allreduce by allgather: every rank elects its own k largest magnitudes, all ranks get all
 // lists and add them up in rank order.
 //
-//   parcel:     0        1        2            tail
-//   rank r   select > select > select ...     the rest of the k
+//   parcel:     0        1        2            tails
+//   rank r   select > select > select ...     the rest of the k, in a few parts
 //               \ send   \ send   \ send        \ send        to every other rank, or the next one
 //   others       decode   decode   decode         decode > add up > write
 //
 // Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. Where
-// one parcel holds everything, the tail is all there is. Direct, a list goes to all at once: cost
-// (parcels + 1) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for values
-// travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2 alpha
-// longer; but nobody hears more than one sender, whose lists a switch has room for. The
-// error-feedback scheme is that of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass
-// selection ours.
+// one parcel holds everything, its tail is all there is. Direct, a list goes to all at once: cost
+// (parcels + tails) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for
+// values travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2
+// alpha longer; but nobody hears more than one sender, whose lists a switch has room for. What the
+// rank that selects last sends last has P - 1 hops before it: in parts, which follow each other,
+// they take little more than one. The error-feedback scheme is that of [Aji, Heafield 2017; Lin et
+// al. 2018], its exact one-pass selection ours.
 #include <array>
 
 #include "collectives/list_adder.hpp"
@@ -26,28 +27,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t list_lane = 0;
-constexpr std::size_t whole = ~std::size_t{0};
 constexpr std::uint32_t rounds_at_once = 16;
-
-struct Gathering {
-  SparseCall args;
-  std::uint32_t parcels;  // of several each is sent as it is ready, of one only the tail
-  bool by_ring;           // from neighbour to neighbour
-  std::size_t most;       // pairs of one message
-  bool nonfinite = false;
-
-  bool streams() const { return parcels > 1; }
-  Pieces pieces() const { return {args.tensors, args.parcel}; }
-  Parcel tails() const { return {{args.tensors, whole}, true}; }
-};
-
-std::uint32_t parcels_of(const SparseCall& args) {
-  std::uint32_t parcels = 0;
-  for (Pieces pieces(args.tensors, args.parcel); !pieces.done();) {
-    if (pieces.next().ends_parcel) ++parcels;
-  }
-  return parcels;
-}
 
 std::size_t most_pairs(const SparseCall& args) {
   std::size_t most = 0;
@@ -70,170 +50,192 @@ bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs
   return !call.views() && !fits_a_port(call, args, pairs);
 }
 
+struct Gathering {
+  Gathering(Call& call, const SparseCall& sparse)
+      : args(sparse),
+        most(most_pairs(args)),
+        by_ring(goes_round_ring(call, args, most)),
+        ranks(static_cast<std::size_t>(call.size())),
+        replaced_memory(call.host_compute(), ranks * args.tensors.size()) {
+    call.run<ZeroKernel>({replaced_memory.bytes().data, replaced_memory.bytes().size});
+  }
+
+  // Of a rank, by tensor: not zero where its tails are all that counts.
+  std::byte* replaced(std::size_t rank) const {
+    return replaced_memory.bytes().data + rank * args.tensors.size();
+  }
+
+  SparseCall args;
+  std::size_t most;  // pairs of one message
+  bool by_ring;      // from neighbour to neighbour
+  std::size_t ranks;
+  Scratch replaced_memory;
+  bool nonfinite = false;
+};
+
 // Round the ring, what a rank sends on has been underway for `hops` before.
-ListAddress address(const Call& call, int peer, std::uint32_t parcel, int hops = 0) {
+ListAddress address(const Call& call, int peer, const Round& round, int hops = 0) {
   const auto steps = static_cast<std::uint32_t>(call.size());
-  return {peer, list_lane, parcel * steps + static_cast<std::uint32_t>(hops)};
+  return {peer, list_lane, round.step * steps + static_cast<std::uint32_t>(hops)};
 }
 
-Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number,
-                     std::uint32_t flags) {
-  const ListMessage message = write_lists(call, gathering.args, parcel, flags);
-  const std::uint64_t bytes = message.head_bytes + message.values_bytes;
+Task<Error> send_own(Call& call, Gathering& gathering, Round round) {
+  const bool spoils = round.tail && found_nonfinite(gathering.args);
+  gathering.nonfinite |= spoils;
+  const ListMessage message =
+      write_lists(call, gathering.args, round, spoils ? ListHead::nonfinite : 0);
   const int next = wrap(call.rank() + 1, call.size());
   const auto times = static_cast<std::uint64_t>(gathering.by_ring ? 1 : call.size() - 1);
-  gathering.args.traffic->sent += times * bytes;
-  const ListAddress to = address(call, next, number);
+  gathering.args.traffic->sent += times * message.bytes();
+  const ListAddress to = address(call, next, round);
   if (gathering.by_ring) co_return co_await send_lists(call, to, message);
   co_return co_await send_lists_to_all(call, to, message);
 }
 
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
-  Selectors selectors(call, args.tensors, gathering.streams());
-  Pieces parcel = gathering.pieces();
-  std::uint32_t number = 0;
-  for (Pieces pieces = parcel; !pieces.done();) {
-    const Piece piece = pieces.next();
-    selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
-    if (!piece.ends_parcel || !gathering.streams()) continue;
-    Error error = co_await send_own(call, gathering, {parcel}, number++, 0);
+  Rounds rounds(args);
+  Selectors selectors(call, args.tensors, rounds.streams());
+  while (!rounds.done()) {
+    const Round round = rounds.next();
+    for_each_piece(round.passes, [&](const Piece& piece) {
+      selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
+    });
+    for_each_piece(round.lists, [&](const Piece& piece) {
+      if (round.tail && piece.number == 0) selectors[piece.tensor].finish();
+    });
+    Error error = co_await send_own(call, gathering, round);
     if (error) co_return error;
     co_await call.turn();
-    parcel = pieces;
   }
-  const Parcel tails = gathering.tails();
-  for (Pieces all = tails.pieces; !all.done();) selectors[all.next().tensor].finish();
-  const std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
-  gathering.nonfinite |= flags != 0;
-  co_return co_await send_own(call, gathering, tails, number, flags);
+  co_return Error();
 }
 
-Error read(Call& call, Gathering& gathering, Parcel parcel, const ListMessage& message, int origin,
-           int from) {
-  ListHead head;
-  Error error = read_lists(call, gathering.args, parcel, message, origin, from, head);
-  gathering.nonfinite |= (head.flags & ListHead::nonfinite) != 0;
-  return error;
+Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
+           int origin, int from) {
+  gathering.nonfinite |= (message.says.flags & ListHead::nonfinite) != 0;
+  std::byte* replaced = gathering.replaced(static_cast<std::size_t>(origin));
+  return read_lists(call, gathering.args, round, message, origin, from, replaced);
 }
 
-Task<Error> receive_direct(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
+Task<Error> receive_direct(Call& call, Gathering& gathering, Round round) {
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     ListMessage message;
-    Error error = co_await fetch_lists(call, gathering.args, parcel, address(call, from, number),
+    Error error = co_await fetch_lists(call, gathering.args, round, address(call, from, round),
                                        gathering.most, message);
-    if (!error) error = read(call, gathering, parcel, message, from, from);
+    if (!error) error = read(call, gathering, round, message, from, from);
     if (error) co_return error;
   }
   co_return Error();
 }
 
 // Of what has come a copy goes on, unless it has been everywhere.
-Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message,
-                    std::uint32_t number, int hops) {
+Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message, Round round,
+                    int hops) {
   if (hops == call.size() - 1) co_return Error();
-  gathering.args.traffic->sent += message.head_bytes + message.values_bytes;
+  gathering.args.traffic->sent += message.bytes();
   const int next = wrap(call.rank() + 1, call.size());
-  co_return co_await send_lists(call, address(call, next, number, hops), message);
+  co_return co_await send_lists(call, address(call, next, round, hops), message);
 }
 
 // The list of the rank that is one hop further away comes while this one is sent on and read.
-Task<Error> fetch_next(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number,
-                       int hops, ListMessage& message) {
+Task<Error> fetch_next(Call& call, Gathering& gathering, Round round, int hops,
+                       ListMessage& message) {
   if (hops == call.size() - 1) co_return Error();
   const int previous = wrap(call.rank() - 1, call.size());
-  co_return co_await fetch_lists(call, gathering.args, parcel,
-                                 address(call, previous, number, hops), gathering.most, message);
+  co_return co_await fetch_lists(call, gathering.args, round, address(call, previous, round, hops),
+                                 gathering.most, message);
 }
 
-Task<Error> read_one(Call& call, Gathering& gathering, Parcel parcel, const ListMessage& message,
+Task<Error> read_one(Call& call, Gathering& gathering, Round round, const ListMessage& message,
                      int hops) {
   const int origin = wrap(call.rank() - hops, call.size());
   const int previous = wrap(call.rank() - 1, call.size());
-  co_return read(call, gathering, parcel, message, origin, previous);
+  co_return read(call, gathering, round, message, origin, previous);
 }
 
-Task<Error> receive_round(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
+Task<Error> receive_round(Call& call, Gathering& gathering, Round round) {
   std::array<ListMessage, 2> messages;
-  Error error = co_await fetch_next(call, gathering, parcel, number, 0, messages[0]);
+  Error error = co_await fetch_next(call, gathering, round, 0, messages[0]);
   for (int hops = 1; !error && hops < call.size(); ++hops) {
     ListMessage& here = messages[static_cast<std::size_t>(hops - 1) % 2];
     ListMessage& coming = messages[static_cast<std::size_t>(hops) % 2];
     std::array<Task<Error>, 3> strands{
-        strand(call, send_on(call, gathering, here, number, hops)),
-        strand(call, fetch_next(call, gathering, parcel, number, hops, coming)),
-        strand(call, read_one(call, gathering, parcel, here, hops))};
+        strand(call, send_on(call, gathering, here, round, hops)),
+        strand(call, fetch_next(call, gathering, round, hops, coming)),
+        strand(call, read_one(call, gathering, round, here, hops))};
     error = co_await when_all(strands);
   }
   co_return error;
 }
 
-Task<Error> receive(Call& call, Gathering& gathering, Parcel parcel, std::uint32_t number) {
-  return gathering.by_ring ? receive_round(call, gathering, parcel, number)
-                           : receive_direct(call, gathering, parcel, number);
+Task<Error> receive(Call& call, Gathering& gathering, const Round& round) {
+  return gathering.by_ring ? receive_round(call, gathering, round)
+                           : receive_direct(call, gathering, round);
 }
 
-// Every `stride`-th parcel from `first` on.
+// Every `stride`-th round from `first` on.
 Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
                          std::uint32_t stride) {
-  std::uint32_t number = 0;
-  for (Pieces pieces = gathering.pieces(); !pieces.done(); ++number) {
-    if (number % stride == first) {
-      Error error = co_await receive(call, gathering, {pieces}, number);
-      if (error) co_return error;
-    }
-    while (!pieces.next().ends_parcel) {
-    }
+  for (Rounds rounds(gathering.args); !rounds.done();) {
+    const Round round = rounds.next();
+    if (round.step % stride != first) continue;
+    Error error = co_await receive(call, gathering, round);
+    if (error) co_return error;
   }
   co_return Error();
 }
 
-// Rounds of several parcels go on beside each other, for each is as slow as its slowest rank.
-Task<Error> receive_parcels(Call& call, Gathering& gathering) {
-  const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
-  std::array<Task<Error>, rounds_at_once> rounds;
-  for (std::uint32_t r = 0; r < at_once; ++r) {
-    rounds[r] = strand(call, receive_some(call, gathering, r, at_once));
-  }
-  co_return co_await when_all(std::span(rounds).first(at_once));
-}
-
+// Rounds of the ring go on beside each other, for each is as slow as its slowest rank.
 Task<Error> receive_lists(Call& call, Gathering& gathering) {
-  if (gathering.streams()) {
-    Error error = co_await receive_parcels(call, gathering);
-    if (error) co_return error;
+  const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
+  std::array<Task<Error>, rounds_at_once> strands;
+  for (std::uint32_t r = 0; r < at_once; ++r) {
+    strands[r] = strand(call, receive_some(call, gathering, r, at_once));
   }
-  const std::uint32_t number = gathering.streams() ? gathering.parcels : 0;
-  co_return co_await receive(call, gathering, gathering.tails(), number);
+  co_return co_await when_all(std::span(strands).first(at_once));
 }
 
-// In rank order, of each rank what came with a piece, whose run it is, and the tail.
-std::size_t find_lists(Call& call, Compressor& compressor, std::size_t run, SparseList* lists) {
-  const auto ranks = static_cast<std::size_t>(call.size());
-  auto& received = compressor.received(ranks);
+// In rank order, of each rank what came with a piece of a parcel, and what with a tail's.
+std::size_t find_lists(Gathering& gathering, int own, const Piece& piece, const Piece& tail,
+                       SparseList* lists) {
+  Compressor& compressor = *gathering.args.tensors[piece.tensor].compressor;
+  auto& received = compressor.received(gathering.ranks);
   std::size_t n = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const bool own = r == static_cast<std::size_t>(call.rank());
-    const PairList& list = own ? compressor.taken() : received[r];
-    const std::size_t tail = list.runs() - 1;
-    if (run < tail) lists[n++] = list.run(run);
-    lists[n++] = list.run(tail);
+  const auto put = [&](const PairList& list, std::size_t run) {
+    if (run < list.runs()) lists[n++] = list.run(run);
+  };
+  for (std::size_t r = 0; r < gathering.ranks; ++r) {
+    if (r == static_cast<std::size_t>(own)) {
+      const PairList& taken = compressor.taken();
+      const std::size_t last = taken.runs() - 1;
+      if (piece.number < last) put(taken, piece.number);
+      put(taken, last);
+      continue;
+    }
+    const bool replaced = gathering.replaced(r)[piece.tensor] != std::byte{0};
+    if (!replaced) put(received[r], run_of_parcel(piece.number));
+    put(received[r], run_of_tail(tail.number));
   }
   return n;
 }
 
-void write_results(Call& call, const SparseCall& args) {
-  const std::size_t most = 2 * static_cast<std::size_t>(call.size());
+void write_results(Call& call, Gathering& gathering) {
+  const SparseCall& args = gathering.args;
+  const std::size_t most = 2 * gathering.ranks;
   const Scratch memory(call.host_compute(), most * sizeof(SparseList));
   auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
   SumWriter sums(call, most);
   Pieces pieces(args.tensors, args.parcel);
+  Pieces tails = Rounds(args).tails(args);
   for (const CompressedTensor& tensor : args.tensors) {
     ResultWriter writer(call, tensor);
+    Piece tail;
     for (std::size_t done = 0; done < tensor.count;) {
+      if (done == tail.range.begin + tail.range.size) tail = tails.next();
       const Piece piece = pieces.next();
-      const std::size_t n = find_lists(call, *tensor.compressor, piece.number, lists);
+      const std::size_t n = find_lists(gathering, call.rank(), piece, tail, lists);
       sums.write({lists, n}, args.spec().values, piece.range, writer);
       done += piece.range.size;
     }
@@ -244,8 +246,7 @@ void write_results(Call& call, const SparseCall& args) {
 }  // namespace
 
 Task<Error> allreduce_topk(Call& call, SparseCall args) {
-  const std::size_t most = most_pairs(args);
-  Gathering gathering{args, parcels_of(args), goes_round_ring(call, args, most), most};
+  Gathering gathering(call, args);
   std::array<Task<Error>, 2> strands{strand(call, select_and_send(call, gathering)),
                                      strand(call, receive_lists(call, gathering))};
   Error error = co_await when_all(strands);
@@ -253,7 +254,7 @@ Task<Error> allreduce_topk(Call& call, SparseCall args) {
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);
   } else {
-    write_results(call, args);
+    write_results(call, gathering);
   }
   co_return error;
 }

@@ -26,8 +26,7 @@ SparseList elected(Compressor& compressor) {
   return taken.run(taken.runs() - 1);
 }
 
-Task<Error> sum_one(Call& call, const CompressedTensor& tensor, SparseSum sum, Traffic& traffic) {
-  const bool split = tensor.compressor->spec().exchange == Exchange::split;
+Task<Error> sum_one(Call& call, bool split, SparseSum sum, Traffic& traffic) {
   return split ? sparse_sum_split(call, sum, traffic) : sparse_sum_doubling(call, sum, traffic);
 }
 
@@ -38,13 +37,15 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
     if (tensor.count > 0) elect(call, tensor);
   }
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
-  const std::size_t lists = SparseSum::lists_for(static_cast<std::size_t>(call.size()));
+  const auto ranks = static_cast<std::size_t>(call.size());
+  const bool split = args.spec().exchange == Exchange::split;
+  const std::size_t lists = split ? lists_for_split(ranks) : lists_for_doubling;
   const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(SparseList));
   auto* sums = reinterpret_cast<SparseList*>(memory.bytes().data);
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     const CompressedTensor& tensor = args.tensors[t];
     if (tensor.count == 0) continue;
-    Error error = co_await sum_one(call, tensor,
+    Error error = co_await sum_one(call, split,
                                    {.own = elected(*tensor.compressor),
                                     .type = args.spec().values,
                                     .count = tensor.count,

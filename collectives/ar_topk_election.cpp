@@ -37,8 +37,9 @@ void select_all(Sharing& sharing) {
     const Round round = rounds.next();
     pass(sharing, round.passes);
     if (!round.tail) continue;
-    for_each_piece(round.lists,
-                   [&](const Piece& piece) { sharing.selectors[piece.tensor].finish(); });
+    for_each_piece(round.lists, [&](const Piece& piece) {
+      if (piece.number == 0) sharing.selectors[piece.tensor].finish();
+    });
   }
 }
 

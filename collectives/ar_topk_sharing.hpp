@@ -14,11 +14,12 @@ namespace pith::ar_topk {
 
 constexpr std::size_t summing_strands = 2;
 
-// Positions of values that are all here.
+// Positions of values that are all here: those of a round.
 struct Summand {
+  Round round;
+  std::size_t first_list = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::uint32_t step = 0;
 };
 using Messages = Channel<IndexMessage, 4>;
 using Summands = Channel<Summand, 4>;

@@ -11,21 +11,20 @@ namespace {
 std::uint32_t* integers(const Scratch& scratch) {
   return reinterpret_cast<std::uint32_t*>(scratch.bytes().data);
 }
+std::size_t pieces_in(Pieces pieces) {
+  std::size_t n = 0;
+  for (; !pieces.done(); pieces.next()) ++n;
+  return n;
+}
 float* floats(const Scratch& scratch) { return reinterpret_cast<float*>(scratch.bytes().data); }
 
 }  // namespace
 
 CommonValues::CommonValues(Call& call, const SparseCall& args, std::size_t most, std::size_t notes)
-    : call_(call),
-      args_(args),
-      type_(args.spec().values),
-      notes_(notes),
-      streams_(Rounds(args).streams()) {
-  if (streams_) {
-    for (Pieces all(args.tensors, args.parcel); !all.done(); all.next()) ++pieces_;
-  }
-  const std::size_t lists = pieces_ + args.tensors.size();
-  capacity_ = streams_ ? 2 * most : most;  // of a tensor that is replaced, both
+    : call_(call), args_(args), type_(args.spec().values), notes_(notes), rounds_(args) {
+  if (streams()) pieces_ = pieces_in({args.tensors, args.parcel});
+  const std::size_t lists = std::max<std::size_t>(pieces_ + pieces_in(rounds_.tails(args)), 1);
+  capacity_ = streams() ? 2 * most : most;  // of a tensor that is replaced, both
   const std::size_t room = capacity_ + notes;
   indices_ = Scratch(call.compute(), room * sizeof(std::uint32_t));
   values_ = Scratch(call.compute(), room * size_of(type_));
@@ -38,11 +37,11 @@ CommonValues::CommonValues(Call& call, const SparseCall& args, std::size_t most,
     call.run<ZeroKernel>({losses_.bytes().data, losses_.bytes().size});
     std::iota(integers(positions_), integers(positions_) + room, 0u);
   }
-  if (streams_) merged_.emplace(call, 2);
+  if (streams()) merged_.emplace(call, 2);
 }
 
 void CommonValues::append(const SparseList& list) {
-  segments()[lists_++] = {count_, list.count};
+  segments()[lists_++] = {count_, list.count, false};
   std::copy_n(list.indices, list.count, indices() + count_);
   call_.run<CopyKernel>({value(count_), list.values, list.count * size_of(type_)});
   count_ += list.count;
@@ -80,33 +79,53 @@ void CommonValues::keep_losses(Compressor& compressor, const Segment& segment) {
        reinterpret_cast<const std::byte*>(floats(losses_) + segment.begin), segment.count});
 }
 
+void CommonValues::write_early(std::size_t number, const Piece& piece) {
+  const CompressedTensor& tensor = args_.tensors[piece.tensor];
+  if (tensor.sparse.count || replaced(piece.tensor)) return;
+  Segment& segment = segments()[number];
+  ResultWriter(call_, tensor).put(piece.range, list(segment), type_);
+  segment.written = true;
+}
+
 void CommonValues::write_results() {
   Pieces pieces(args_.tensors, args_.parcel);
-  std::size_t first = 0;
-  std::size_t tail = pieces_;
+  Pieces tails = rounds_.tails(args_);
+  std::size_t first = 0;  // list of a parcel that has not been written
+  std::size_t number = pieces_;
   for (const CompressedTensor& tensor : args_.tensors) {
-    write(tensor, pieces, first, tensor.count > 0 ? segments()[tail++] : Segment{0, 0});
+    ResultWriter writer(call_, tensor);
+    for (std::size_t done = 0; done < tensor.count;) {
+      const Range range = tails.next().range;
+      const Segment& tail = segments()[number++];
+      keep_losses(*tensor.compressor, tail);
+      if (streams()) {
+        write_parcels(tensor, first, pieces, tail, range, writer);
+      } else {
+        writer.put(range, list(tail), type_);
+      }
+      done += range.size;
+    }
+    args_.conclude(tensor, writer);
   }
 }
 
-// `pieces` and the segment `first` are at the tensor's first, where there are several parcels.
-void CommonValues::write(const CompressedTensor& tensor, Pieces& pieces, std::size_t& first,
-                         const Segment& tail) {
-  ResultWriter writer(call_, tensor);
-  const auto number = static_cast<std::size_t>(&tensor - args_.tensors.data());
-  const bool replaced = replaced_.bytes().data[number] != std::byte{0};
-  keep_losses(*tensor.compressor, tail);
-  if (!streams_ && tensor.count > 0) writer.put({0, tensor.count}, list(tail), type_);
-  for (std::size_t done = 0; streams_ && done < tensor.count;) {
+// Those that a tail is the rest of: in `range`, from `pieces` and the list `first` on.
+void CommonValues::write_parcels(const CompressedTensor& tensor, std::size_t& first, Pieces& pieces,
+                                 const Segment& tail, Range range, ResultWriter& writer) {
+  for (std::size_t done = 0; done < range.size;) {
     const Piece piece = pieces.next();
-    done += piece.range.size;
     Segment own = segments()[first++];
-    if (replaced) own.count = 0;
+    const bool counts = !replaced(piece.tensor);
+    if (!counts) own.count = 0;
     keep_losses(*tensor.compressor, own);
-    merge(piece.range, list(own), part_of(list(tail), type_, piece.range.begin, piece.range.size),
-          writer);
+    const SparseList rest = part_of(list(tail), type_, piece.range.begin, piece.range.size);
+    if (own.written && counts) {
+      writer.add(own.count, rest, type_);
+    } else {
+      merge(piece.range, list(own), rest, writer);
+    }
+    done += piece.range.size;
   }
-  args_.conclude(tensor, writer);
 }
 
 // Both lists lie in the range, and have no index in common.

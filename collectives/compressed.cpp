@@ -83,30 +83,21 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
   }
 }
 
-// Of one vector, where lists travel whole: of what a rank elects, or of sums.
-std::size_t longest_list(const Spec& spec, std::size_t count, std::size_t ranks) {
-  const std::size_t k = elected_of(spec.density, count);
-  const std::size_t all = std::min(count, ranks * k);
-  if (spec.exchange == Exchange::recursive_doubling) return all;
-  return spec.exchange == Exchange::split ? std::max(k, std::min(all, count / ranks + 1)) : k;
-}
-
 }  // namespace
 
-// A message's length, and the number of pairs in front of a list, have 32 bits.
-Error check_lists(std::span<const CompressedTensor> tensors, int ranks) {
+// Lists of common indices: a message's length, and the number of pairs, have 32 bits. Those of
+// top-k go in as many messages as it takes.
+Error check_lists(std::span<const CompressedTensor> tensors) {
   constexpr std::size_t most_pairs = (std::size_t{1} << 30) - 1;  // of four bytes a value
   constexpr std::size_t most_elements = std::size_t{1} << 34;     // of a bit an index
-  const auto p = static_cast<std::size_t>(ranks);
   std::size_t pairs = 0;
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
+    if (spec.scheme == Scheme::topk) return {};
     elements += tensor.count;
     if (!spec.sparse() || tensor.count == 0) continue;
-    const std::size_t k = elected_of(spec.density, tensor.count);
-    const bool by_one = spec.exchange >= Exchange::ring;  // else all tensors' in one message
-    pairs = by_one ? std::max(pairs, longest_list(spec, tensor.count, p)) : pairs + k;
+    pairs += elected_of(spec.density, tensor.count);
   }
   if (pairs <= most_pairs && elements <= most_elements) return {};
   return {Code::invalid_argument,
@@ -164,7 +155,7 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   for (const CompressedTensor& tensor : tensors) all += tensor.count;
   const bool dense = is_dense(call, tensors[0].compressor->spec(), all);
   Error error;
-  if (!dense) error = check_lists(tensors, call.size());
+  if (!dense) error = check_lists(tensors);
   if (error) co_return error;
   error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;

@@ -37,9 +37,9 @@ struct CompressedTensor {
 // The tensors of one call: all have the same spec, and their compressors the same step. Whatever
 // the error, their accumulators hold old residual plus gradient then.
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning);
-// What a call of so many ranks is refused for, which then changes nothing: lists that are too long
-// for a message. The same on all ranks.
-Error check_lists(std::span<const CompressedTensor> tensors, int ranks);
+// What a call is refused for, which then changes nothing: lists that are too long for a message.
+// The same on all ranks.
+Error check_lists(std::span<const CompressedTensor> tensors);
 // Whether a call of a sparse scheme that may be dense should be. The same on all ranks: all of it
 // is agreed.
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);

@@ -19,8 +19,9 @@ std::size_t most_index_bytes(Pieces parcel, std::size_t most) {
 void IndexWriter::put(Range range, const SparseList& list, bool replaces) {
   put_value(replaces ? replaces_all : adds);
   std::size_t written = 0;
-  call_.run<EncodeIndicesKernel>({list.indices, list.count, static_cast<std::uint32_t>(range.begin),
-                                  range.size, end_, &written});
+  ready_ = call_.run<EncodeIndicesKernel>({list.indices, list.count,
+                                           static_cast<std::uint32_t>(range.begin), range.size,
+                                           end_, &written});
   end_ += written;
 }
 

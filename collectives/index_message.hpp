@@ -27,11 +27,14 @@ class IndexWriter {
     end_ += sizeof value;
   }
   std::size_t size() const { return static_cast<std::size_t>(end_ - begin_); }
+  // Behind everything that was put.
+  Fence ready() const { return ready_; }
 
  private:
   Call& call_;
   std::byte* begin_;
   std::byte* end_;
+  Fence ready_;
 };
 
 // Bytes may be anything: what cannot be read is not valid.
@@ -70,6 +73,7 @@ struct IndexMessage {
 
   Scratch memory;
   std::size_t size = 0;
+  Fence ready;
 
   Bytes bytes() const { return memory.bytes().part(0, size); }
 };

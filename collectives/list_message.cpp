@@ -14,49 +14,50 @@ constexpr std::string_view unreadable = "a list that cannot be read";
 // each(put) calls put(range, list, replaces) for every list of the message.
 template <class Each>
 ListMessage write(Call& call, DType type, std::uint32_t flags, Each each) {
-  ListHead head;
-  head.flags = flags;
-  std::size_t room = sizeof head;
+  ListMessage message;
+  message.says.flags = flags;
+  std::size_t room = sizeof message.says;
   each([&](Range range, const SparseList& list, bool) {
-    head.count += static_cast<std::uint32_t>(list.count);
+    message.says.count += static_cast<std::uint32_t>(list.count);
     room += index_bytes(list.count, range.size);
   });
-  ListMessage message;
   message.head = Scratch(call.compute(), room);
-  message.values_bytes = head.count * size_of(type);
+  message.values_bytes = message.says.count * size_of(type);
   if (message.values_bytes > 0) message.values = Scratch(call.compute(), message.values_bytes);
   IndexWriter writer(call, message.head.bytes().data);
-  writer.put_value(head);
+  writer.put_value(message.says);
   std::byte* values = message.values.bytes().data;
   each([&](Range range, const SparseList& list, bool replaces) {
     writer.put(range, list, replaces);
+    message.ready = writer.ready();
     const std::size_t bytes = list.count * size_of(type);
     if (bytes == 0) return;
-    call.run<CopyKernel>({values, list.values, bytes});
+    message.ready = call.run<CopyKernel>({values, list.values, bytes});
     values += bytes;
   });
   message.head_bytes = writer.size();
   return message;
 }
 
-// Where the next list of a message goes: the range it lies in, and what it becomes a run of.
-struct Target {
-  static constexpr std::size_t last = ~std::size_t{0};
+// The head of what came; `reader` is behind it then. False: it cannot be.
+bool read_head(IndexReader& reader, ListHead& head) {
+  return reader.get_value(head) && head.count <= reader.most();
+}
 
+// Where the next list of a message goes: the range it lies in, and which run of what it becomes.
+struct Target {
   Range range;
   PairList* into;
-  std::size_t run = last;  // number; last: behind those that are there
+  std::size_t run;
+  std::byte* replaced = nullptr;  // set where the list replaces others, if not null
 };
 
-bool read_indices(Call& call, std::span<Target> targets, ConstBytes bytes, ListHead& head) {
-  IndexReader reader(call, bytes);
-  if (!reader.get_value(head)) return false;
-  if (head.count > reader.most()) return false;
-  std::size_t left = head.count;
-  for (Target& target : targets) {
+// `reader` is behind a head that says `count`.
+bool read_indices(IndexReader& reader, std::size_t count, std::span<const Target> targets) {
+  std::size_t left = count;
+  for (const Target& target : targets) {
     PairList& into = *target.into;
-    if (reader.replaces()) into.begin(into.type());
-    if (target.run == Target::last) target.run = into.runs();
+    if (target.replaced && reader.replaces()) *target.replaced = std::byte{1};
     const std::size_t room = std::min(left, target.range.size);
     into.reserve(room);
     const Decoded list = reader.get(target.range, into.indices(into.count()), room);
@@ -82,23 +83,26 @@ std::uint16_t values_lane(ListAddress address) {
 
 }  // namespace
 
-ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, std::uint32_t flags) {
+ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
+                        std::uint32_t flags) {
   return write(call, args.spec().values, flags, [&](auto put) {
-    for_each_piece(parcel.pieces, [&](const Piece& piece) {
-      const PairList& list = args.tensors[piece.tensor].compressor->taken();
-      put(piece.range, list.run(list.runs() - 1), parcel.is_tail && list.runs() == 1);
+    for_each_piece(round.lists, [&](const Piece& piece) {
+      const PairList& taken = args.tensors[piece.tensor].compressor->taken();
+      put(piece.range, taken.part(taken.runs() - 1, piece.range.begin, piece.range.size),
+          round.tail && taken.runs() == 1);
     });
   });
 }
 
 ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
                        std::uint32_t flags) {
-  return write(call, type, flags, [&](auto put) { put(range, list, true); });
+  return write(call, type, flags,
+               [&](auto put) { put(range, part_of(list, type, range.begin, range.size), false); });
 }
 
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message) {
   Error error = co_await call.send(to.peer, to.lane, to.step,
-                                   message.head.bytes().part(0, message.head_bytes));
+                                   message.head.bytes().part(0, message.head_bytes), message.ready);
   if (error || message.values_bytes == 0) co_return error;
   co_return co_await call.send(to.peer, values_lane(to), to.step,
                                message.values.bytes().part(0, message.values_bytes));
@@ -111,59 +115,65 @@ Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& m
   });
 }
 
-Task<Error> fetch_lists(Call& call, const SparseCall& args, Parcel parcel, ListAddress from,
+Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, ListAddress from,
                         std::size_t most, ListMessage& message) {
-  std::size_t room = sizeof(ListHead);
-  for_each_piece(parcel.pieces,
-                 [&](const Piece& piece) { room += index_bytes(most, piece.range.size); });
+  const std::size_t room = sizeof message.says + most_index_bytes(round.lists, most);
   message.head = Scratch(call.host_compute(), room);
   const Expected<std::size_t> came =
       co_await call.recv_some(from.peer, from.lane, from.step, message.head.bytes());
   if (!came) co_return came.error();
   message.head_bytes = *came;
-  ListHead head;
   IndexReader reader(call, {message.head.bytes().data, *came});
-  if (!reader.get_value(head) || head.count > most || head.count > reader.most()) {
+  if (!read_head(reader, message.says) || message.says.count > most) {
     co_return malformed(call, from.peer, unreadable);
   }
-  message.values_bytes = head.count * size_of(args.spec().values);
-  args.traffic->received += message.head_bytes + message.values_bytes;
-  if (head.count == 0) co_return Error();
+  message.values_bytes = message.says.count * size_of(args.spec().values);
+  args.traffic->received += message.bytes();
+  if (message.says.count == 0) co_return Error();
 
   message.values = Scratch(call.host_compute(), message.values_bytes);
   co_return co_await call.recv(from.peer, values_lane(from), from.step,
                                message.values.bytes().part(0, message.values_bytes));
 }
 
-Error read_lists(Call& call, const SparseCall& args, Parcel parcel, const ListMessage& message,
-                 int origin, int from, ListHead& head) {
+Error read_lists(Call& call, const SparseCall& args, const Round& round, const ListMessage& message,
+                 int origin, int from, std::byte* replaced) {
   std::size_t n = 0;
-  for_each_piece(parcel.pieces, [&](const Piece&) { ++n; });
+  for_each_piece(round.lists, [&](const Piece&) { ++n; });
   const Scratch memory(call.host_compute(), n * sizeof(Target));
   const std::span<Target> targets{reinterpret_cast<Target*>(memory.bytes().data), n};
   n = 0;
-  for_each_piece(parcel.pieces, [&](const Piece& piece) {
+  for_each_piece(round.lists, [&](const Piece& piece) {
     Compressor& compressor = *args.tensors[piece.tensor].compressor;
     auto& received = compressor.received(static_cast<std::size_t>(call.size()));
-    targets[n++] = {piece.range, &received[static_cast<std::size_t>(origin)],
-                    parcel.is_tail ? Target::last : piece.number};
+    Target& target = targets[n++];
+    target = {piece.range, &received[static_cast<std::size_t>(origin)],
+              run_of_parcel(piece.number)};
+    if (!round.tail) return;
+    target.run = run_of_tail(piece.number);
+    target.replaced = replaced + piece.tensor;
   });
-  const ConstBytes bytes{message.head.bytes().data, message.head_bytes};
-  if (!read_indices(call, targets, bytes, head)) return malformed(call, from, unreadable);
+  constexpr std::size_t head = sizeof message.says;
+  IndexReader reader(call, {message.head.bytes().data + head, message.head_bytes - head});
+  if (!read_indices(reader, message.says.count, targets)) {
+    return malformed(call, from, unreadable);
+  }
   read_values(targets, message.values.bytes().data);
   return {};
 }
 
-Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& into,
+namespace {
+
+Task<Error> receive_part(Call& call, ListAddress from, Range range, PairList& into,
                          std::uint32_t& flags, Traffic& traffic) {
   const Scratch coded(call.host_compute(), sizeof(ListHead) + index_bytes(range.size, range.size));
   const Expected<std::size_t> came =
       co_await call.recv_some(from.peer, from.lane, from.step, coded.bytes());
   if (!came) co_return came.error();
-  Target target{range, &into};
+  const Target target{range, &into, into.runs()};
   ListHead head;
-  const ConstBytes bytes{coded.bytes().data, *came};
-  if (!read_indices(call, std::span(&target, 1), bytes, head)) {
+  IndexReader reader(call, {coded.bytes().data, *came});
+  if (!read_head(reader, head) || !read_indices(reader, head.count, std::span(&target, 1))) {
     co_return malformed(call, from.peer, unreadable);
   }
   flags |= head.flags;
@@ -172,6 +182,17 @@ Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& in
   if (head.count == 0) co_return Error();
   co_return co_await call.recv(from.peer, values_lane(from), from.step,
                                {into.run_values(target.run), values_bytes});
+}
+
+}  // namespace
+
+Task<Error> receive_list(Call& call, ListAddress from, ListParts parts, PairList& into,
+                         std::uint32_t& flags, Traffic& traffic) {
+  for (std::size_t k = 0; k < parts.count(); ++k) {
+    Error error = co_await receive_part(call, from, parts[k], into, flags, traffic);
+    if (error) co_return error;
+  }
+  co_return Error();
 }
 
 }  // namespace pith

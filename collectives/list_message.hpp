@@ -1,8 +1,8 @@
-// Messages that carry lists of pairs: the coded indices of all pieces of a parcel, and then the
+// Messages that carry lists of pairs: the coded indices of all pieces of a round, and then the
 // values in a message of their own, for only the first one tells how many there are.
 #pragma once
 
-#include "collectives/parcels.hpp"
+#include "collectives/rounds.hpp"
 
 namespace pith {
 
@@ -23,42 +23,55 @@ struct ListAddress {
 
 // A message on its way; what it was written from may change meanwhile.
 struct ListMessage {
+  ListHead says;  // what `head` begins with
   Scratch head;
   Scratch values;
   std::size_t head_bytes = 0;
   std::size_t values_bytes = 0;
+  Fence ready;  // of what is written here
+
+  std::uint64_t bytes() const { return head_bytes + values_bytes; }
 };
 
-// What one message holds the lists of: a parcel, of which `pieces` is at the first piece, or in the
-// end the rest of every tensor, which is then a piece as a whole.
-struct Parcel {
-  Pieces pieces;
-  bool is_tail = false;
-};
-
-// Of every piece's tensor the last run of what was taken. Where a tail is its tensor's only run, it
-// replaces those that were sent before.
-ListMessage write_lists(Call& call, const SparseCall& args, Parcel parcel, std::uint32_t flags);
-
-// One list whose indices lie in a range.
-ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
-                       std::uint32_t flags);
-// The same from a peer: a new run of `into`, whose type is that of the values. Flags are added to
-// those that are there.
-Task<Error> receive_list(Call& call, ListAddress from, Range range, PairList& into,
-                         std::uint32_t& flags, Traffic& traffic);
+// Of every piece of a round what its tensor's last run of taken() has there. Where a tail is its
+// tensor's only run, it replaces those that were sent before.
+ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
+                        std::uint32_t flags);
 
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message);
 // To every other rank at once; `lane` and `step` as for one.
 Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& message);
 
-// A parcel's lists from a peer, as they came: ready to be sent on. At most `most` pairs are
+// A round's lists from a peer, as they came: ready to be sent on. At most `most` pairs are
 // accepted.
-Task<Error> fetch_lists(Call& call, const SparseCall& args, Parcel parcel, ListAddress from,
+Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, ListAddress from,
                         std::size_t most, ListMessage& message);
-// Of every piece's tensor the run of received[origin] with the piece's number, whatever the order
-// in which parcels come; tails come last. `from` has sent it and is to blame.
-Error read_lists(Call& call, const SparseCall& args, Parcel parcel, const ListMessage& message,
-                 int origin, int from, ListHead& head);
+
+// Where lists of others lie in PairList: rounds may come in any order.
+constexpr std::size_t run_of_parcel(std::size_t piece) { return 2 * piece; }
+constexpr std::size_t run_of_tail(std::size_t piece) { return 2 * piece + 1; }
+
+// Of every piece of the round a run of received[origin]. `from` has sent it and is to blame.
+// replaced[t] is set where tails of tensor t replace what came with its parcels.
+Error read_lists(Call& call, const SparseCall& args, const Round& round, const ListMessage& message,
+                 int origin, int from, std::byte* replaced);
+
+// A range that one list lies in, in parts small enough for a message each: they have one name, for
+// they arrive in order.
+struct ListParts {
+  Range range;
+  std::size_t most = 0;  // elements of one
+
+  std::size_t count() const { return chunks_in(range.size, most); }
+  Range operator[](std::size_t k) const { return chunk_of(range, most, k); }
+};
+
+// Of one list what lies in a range.
+ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
+                       std::uint32_t flags);
+// A list from a peer, whose indices lie in a range: new runs of `into`, whose type is that of the
+// values. Flags are added to those that are there.
+Task<Error> receive_list(Call& call, ListAddress from, ListParts parts, PairList& into,
+                         std::uint32_t& flags, Traffic& traffic);
 
 }  // namespace pith

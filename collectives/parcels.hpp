@@ -1,6 +1,6 @@
 // How the vectors of a compressed call are cut: pieces of a vector, and parcels of neighbouring
 // pieces that travel in one message, so that many small vectors cost one exchange. All ranks cut
-// alike.
+// alike. How parcels follow each other says rounds.hpp.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +31,20 @@ inline std::size_t parcel_elements(std::size_t all, double density, std::size_t 
   return chunks_in(std::min(elements, std::size_t{1} << 22), block) * block;
 }
 
+// Elements whose tail is one message: what is left to be sent of a few parcels when all has been
+// looked at. So many tails that hops of one overlap with those of the next, so few that a message
+// is worth its start, and none, whatever the density, that 32 bits cannot count the bytes of.
+constexpr std::size_t tail_elements(std::size_t all, std::size_t parcel) {
+  constexpr std::size_t tails = 4;
+  constexpr std::size_t most = std::size_t{1} << 28;
+  const std::size_t parcels = chunks_in(chunks_in(all, parcel), tails);
+  return std::clamp<std::size_t>(parcels, 1, std::max<std::size_t>(most / parcel, 1)) * parcel;
+}
+
 // Walks over the pieces of all vectors, in order. Vectors without elements have no piece.
 class Pieces {
  public:
+  Pieces() = default;
   Pieces(std::span<const CompressedTensor> tensors, std::size_t parcel)
       : tensors_(tensors), parcel_(parcel), room_(parcel) {
     skip_empty();
@@ -62,8 +73,8 @@ class Pieces {
   }
 
   std::span<const CompressedTensor> tensors_;
-  std::size_t parcel_;
-  std::size_t room_;  // left in the parcel that is being filled
+  std::size_t parcel_ = 0;
+  std::size_t room_ = 0;  // left in the parcel that is being filled
   std::size_t tensor_ = 0;
   std::size_t number_ = 0;  // of the next piece of that
   std::size_t begin_ = 0;

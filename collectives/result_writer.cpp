@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace pith {
 
@@ -34,6 +35,19 @@ void ResultWriter::put(Range range, const SparseList& sums, DType type) {
                               sums.values, type, room, divisor_});
   }
   count_ += sums.count;
+}
+
+void ResultWriter::add(std::size_t before, const SparseList& sums, DType type) {
+  count_ += before + sums.count;
+  if (sums.count == 0) return;
+  const std::size_t unit = size_of(tensor_.type);
+  const Scratch memory(call_.host_compute(), sums.count * unit);
+  const std::byte* values = memory.bytes().data;
+  call_.run<ConvertKernel>(
+      {memory.bytes().data, tensor_.type, sums.values, type, sums.count, divisor_});
+  for (std::size_t i = 0; i < sums.count; ++i) {
+    std::memcpy(tensor_.recv + sums.indices[i] * unit, values + i * unit, unit);
+  }
 }
 
 void ResultWriter::put_nan() {

@@ -15,6 +15,9 @@ class ResultWriter {
 
   // The sums at indices that lie in the range; the rest of the range is zero.
   void put(Range range, const SparseList& sums, DType type);
+  // The same for a range that another writer has put `before` pairs in, where the result is dense:
+  // sums at other indices.
+  void add(std::size_t before, const SparseList& sums, DType type);
   // Every element becomes NaN: somebody's gradient was not finite.
   void put_nan();
   // After the last piece.

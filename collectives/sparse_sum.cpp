@@ -25,6 +25,27 @@ void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range 
 
 namespace {
 
+// What came in one message or several.
+SparseList all_of(PairList& list) { return {list.indices(), list.values(), list.count()}; }
+
+constexpr int every_other = -1;
+
+// What of a list lies in the range of `parts`.
+Task<Error> send_list(Call& call, ListAddress to, SparseList list, ListParts parts, DType type,
+                      std::uint32_t flags, Traffic& traffic) {
+  const bool to_all = to.peer == every_other;
+  const auto times = static_cast<std::uint64_t>(to_all ? call.size() - 1 : 1);
+  for (std::size_t k = 0; k < parts.count(); ++k) {
+    const ListMessage message = write_list(call, list, parts[k], type, flags);
+    traffic.sent += times * message.bytes();
+    Task<Error> sending =
+        to_all ? send_lists_to_all(call, to, message) : send_lists(call, to, message);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
 struct Doubling {
   SparseSum args;
   std::uint32_t step;
@@ -33,10 +54,11 @@ struct Doubling {
 
   // Steps of different vectors must not meet.
   ListAddress name(int peer) const { return {peer, args.lane, step}; }
+  ListParts parts() const { return {{0, args.count}, args.message_elements}; }
   PairList& came() const { return args.memory[0]; }
   // Adds what came; the sum lies where the one before does not.
   void add(Call& call, bool came_first) {
-    std::array<SparseList, 2> both{own, came().run(0)};
+    std::array<SparseList, 2> both{own, all_of(came())};
     if (came_first) std::swap(both[0], both[1]);
     PairList& sum = args.memory[odd ? 1 : 2];
     odd = !odd;
@@ -46,16 +68,14 @@ struct Doubling {
 };
 
 Task<Error> give(Call& call, Doubling& doubling, int to, Traffic& traffic) {
-  const ListMessage message =
-      write_list(call, doubling.own, {0, doubling.args.count}, DType::f32, *doubling.args.flags);
-  traffic.sent += message.head_bytes + message.values_bytes;
-  co_return co_await send_lists(call, doubling.name(to), message);
+  return send_list(call, doubling.name(to), doubling.own, doubling.parts(), DType::f32,
+                   *doubling.args.flags, traffic);
 }
 
 Task<Error> get(Call& call, Doubling& doubling, int from, Traffic& traffic) {
   PairList& into = doubling.came();
   into.begin(DType::f32);
-  co_return co_await receive_list(call, doubling.name(from), {0, doubling.args.count}, into,
+  co_return co_await receive_list(call, doubling.name(from), doubling.parts(), into,
                                   *doubling.args.flags, traffic);
 }
 
@@ -81,7 +101,7 @@ Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic) {
     error = co_await give(call, doubling, rank - core, traffic);
     doubling.step = last_step;
     if (!error) error = co_await get(call, doubling, rank - core, traffic);
-    if (!error) *args.sum = doubling.came().run(0);
+    if (!error) *args.sum = all_of(doubling.came());
     co_return error;
   }
   if (rank + core < p) {
@@ -112,24 +132,22 @@ Task<Error> send_shares(Call& call, const SparseSum& args, Traffic& traffic) {
   const Blocks shares(args.count, call.size());
   for (int d = 1; d < call.size(); ++d) {
     const int to = wrap(call.rank() + d, call.size());
-    const Range range = shares[to];
-    if (range.size == 0) continue;
-    const SparseList list = part_of(args.own, args.type, range.begin, range.size);
-    const ListMessage message = write_list(call, list, range, args.type, *args.flags);
-    traffic.sent += message.head_bytes + message.values_bytes;
-    Error error = co_await send_lists(call, {to, args.lane, 2 * args.step}, message);
+    Error error =
+        co_await send_list(call, {to, args.lane, 2 * args.step}, args.own,
+                           {shares[to], args.message_elements}, args.type, *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
 }
 
 Task<Error> receive_shares(Call& call, const SparseSum& args, Share& share, Traffic& traffic) {
-  for (int d = 1; d < call.size() && share.range.size > 0; ++d) {
+  for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     PairList& list = share.came[static_cast<std::size_t>(from)];
     list.begin(args.type);
-    Error error = co_await receive_list(call, {from, args.lane, 2 * args.step}, share.range, list,
-                                        *args.flags, traffic);
+    Error error =
+        co_await receive_list(call, {from, args.lane, 2 * args.step},
+                              {share.range, args.message_elements}, list, *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
@@ -142,9 +160,8 @@ void add_share(Call& call, const SparseSum& args, Share& share, PairList& sum) {
   const Scratch memory(call.host_compute(), p * sizeof(SparseList));
   auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
   for (std::size_t r = 0; r < p; ++r) {
-    const bool is_own = r == own || share.range.size == 0;
-    lists[r] = is_own ? part_of(args.own, args.type, share.range.begin, share.range.size)
-                      : share.came[r].run(0);
+    lists[r] = r == own ? part_of(args.own, args.type, share.range.begin, share.range.size)
+                        : all_of(share.came[r]);
   }
   add_lists(call, {lists, p}, args.type, share.range, sum);
 }
@@ -156,12 +173,9 @@ Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> 
     const int from = wrap(call.rank() - d, call.size());
     PairList& list = sums[static_cast<std::size_t>(from)];
     list.begin(DType::f32);
-    if (shares[from].size == 0) {
-      list.end_run(0);
-      continue;
-    }
-    Error error = co_await receive_list(call, {from, args.lane, 2 * args.step + 1}, shares[from],
-                                        list, *args.flags, traffic);
+    Error error =
+        co_await receive_list(call, {from, args.lane, 2 * args.step + 1},
+                              {shares[from], args.message_elements}, list, *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
@@ -169,11 +183,8 @@ Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> 
 
 Task<Error> send_sum(Call& call, const SparseSum& args, const PairList& sum, Range range,
                      Traffic& traffic) {
-  if (range.size == 0) co_return Error();
-  const ListMessage message = write_list(call, sum.run(0), range, DType::f32, *args.flags);
-  traffic.sent +=
-      static_cast<std::uint64_t>(call.size() - 1) * (message.head_bytes + message.values_bytes);
-  co_return co_await send_lists_to_all(call, {0, args.lane, 2 * args.step + 1}, message);
+  return send_list(call, {every_other, args.lane, 2 * args.step + 1}, sum.run(0),
+                   {range, args.message_elements}, DType::f32, *args.flags, traffic);
 }
 
 }  // namespace
@@ -199,6 +210,7 @@ Task<Error> sparse_sum_split(Call& call, SparseSum args, Traffic& traffic) {
   all.reserve(room);
   std::size_t at = 0;
   for (PairList& list : sums) {
+    if (list.count() == 0) continue;
     std::copy_n(list.indices(), list.count(), all.indices(at));
     call.run<CopyKernel>({all.values(at), list.values(), list.count() * sizeof(float)});
     at += list.count();

@@ -11,14 +11,18 @@ struct SparseSum {
   SparseList own;  // one run, values of `type`
   DType type = DType::f32;
   std::size_t count = 0;           // of the vector
-  std::span<PairList> memory;      // of this vector, lists_for() of them; the sum lies there
+  std::span<PairList> memory;      // of this vector, so many as each way has; the sum lies there
   SparseList* sum = nullptr;       // out: float32, the same bits on every rank
   std::uint32_t* flags = nullptr;  // ListHead's; in: this rank's, out: of any rank
   std::uint16_t lane = 0;          // names the messages, with the lane behind it
   std::uint32_t step = 0;  // names the messages; the vectors of one call have different ones
-
-  static constexpr std::size_t lists_for(std::size_t ranks) { return 2 * ranks + 1; }
+  // A message's length, and the number of pairs in it, have 32 bits: what lies in a longer range
+  // goes as several. Tests shrink it.
+  std::size_t message_elements = std::size_t{1} << 28;
 };
+
+constexpr std::size_t lists_for_doubling = 3;
+constexpr std::size_t lists_for_split(std::size_t ranks) { return 2 * ranks + 1; }
 
 // All lists of a range added up in this order, in float32: one run of `sum`. Local.
 void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range range,

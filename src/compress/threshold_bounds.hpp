@@ -52,16 +52,22 @@ inline ThresholdBounds narrow(std::span<float> sample, double expected, Threshol
     return among.first(static_cast<std::size_t>(end - among.begin()));
   };
   const double least_deviation = std::sqrt(expected);
-  double deviation = std::max(deviation_of(sample, forecast.low), least_deviation);
-  std::span<float> top = passing(sample, forecast.low);
-  const double allowed = plausible * deviation;
-  const bool has_enough = double(top.size()) >= expected - allowed;
-  const bool has_few = double(passing(top, forecast.high).size()) <= expected + allowed;
-  if (!(forecast.low > 0) || !has_enough || !has_few) {
-    forecast = {};
-    top = sample;
-    deviation = 2 * least_deviation;
+  double deviation = 2 * least_deviation;
+  std::span<float> top = sample;
+  bool agrees = false;
+  if (forecast.low > 0) {
+    const double own = std::max(deviation_of(sample, forecast.low), least_deviation);
+    const double allowed = plausible * own;
+    const std::span<float> above = passing(sample, forecast.low);
+    const bool has_enough = double(above.size()) >= expected - allowed;
+    const bool has_few = double(passing(above, forecast.high).size()) <= expected + allowed;
+    agrees = has_enough && has_few;
+    if (agrees) {
+      deviation = own;
+      top = above;
+    }
   }
+  if (!agrees) forecast = {};
   const auto of_rank = [&](double rank) {
     const auto place = top.begin() + static_cast<std::ptrdiff_t>(rank);
     std::nth_element(top.begin(), place, top.end(), std::greater<>());

@@ -25,6 +25,7 @@ struct SparseCase {
   std::string spec = "topk:density=0.1";
   bool average = false;
   bool integers = false;  // gradients whose sums are exact in any order
+  bool in_place = false;  // results take the place of the gradients
   std::uint64_t seed = 1;
   std::size_t chunk_bytes = std::size_t{64} << 10;
   std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
@@ -65,7 +66,7 @@ class SparseProgram {
     return at(rank).gradients[tensor];
   }
   const std::vector<float>& result(int rank, std::size_t tensor = 0) {
-    return at(rank).results[tensor];
+    return case_.in_place ? at(rank).gradients[tensor] : at(rank).results[tensor];
   }
   std::vector<float> residual(int rank, std::size_t tensor = 0) {
     const Compressor& compressor = *at(rank).compressors[tensor];
@@ -110,9 +111,10 @@ class SparseProgram {
   Task<Error> start(Call& call, int rank) {
     Rank& own = at(rank);
     for (std::size_t t = 0; t < case_.counts.size(); ++t) {
+      auto& out = case_.in_place ? own.gradients[t] : own.results[t];
       own.tensors[t] = {.compressor = own.compressors[t].get(),
                         .send = reinterpret_cast<const std::byte*>(own.gradients[t].data()),
-                        .recv = reinterpret_cast<std::byte*>(own.results[t].data()),
+                        .recv = reinterpret_cast<std::byte*>(out.data()),
                         .sparse = {},
                         .count = case_.counts[t],
                         .type = DType::f32,

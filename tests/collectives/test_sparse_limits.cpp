@@ -1,4 +1,8 @@
 // Lists and sums too long for one message.
+#include <map>
+
+#include "collectives/rounds.hpp"
+#include "collectives/sparse_sum.hpp"
 #include "collectives/value_sum.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -8,7 +12,7 @@ namespace pith::test {
 namespace {
 
 // Tensors of these sizes without any memory.
-Code check_of(const char* spec, const std::vector<std::size_t>& counts, int ranks) {
+Code check_of(const char* spec, const std::vector<std::size_t>& counts) {
   std::vector<std::unique_ptr<Compressor>> compressors;
   std::vector<CompressedTensor> tensors;
   for (const std::size_t count : counts) {
@@ -17,7 +21,69 @@ Code check_of(const char* spec, const std::vector<std::size_t>& counts, int rank
     tensors.back().compressor = compressors.back().get();
     tensors.back().count = count;
   }
-  return check_lists(tensors, ranks).code();
+  return check_lists(tensors).code();
+}
+
+// A rank's list of pairs, some indices common to all, with values whose sums are exact.
+struct OwnList {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+
+  OwnList(int rank, std::size_t count) {
+    const auto stride = static_cast<std::uint32_t>(rank + 1);
+    for (std::uint32_t i = stride % 2; i < count; i += stride) {
+      indices.push_back(i);
+      values.push_back(static_cast<float>(i % 100 + stride));
+    }
+  }
+  SparseList list() const {
+    return {indices.data(), reinterpret_cast<const std::byte*>(values.data()), indices.size()};
+  }
+};
+
+using Way = Task<Error> (*)(Call& call, SparseSum sum, Traffic& traffic);
+
+// Empty where all ranks have the sum of all lists; `message_elements` of the vector in a message.
+std::string sum_lists(Way way, int ranks, std::size_t count, std::size_t message_elements) {
+  SimConfig config;
+  config.ranks = ranks;
+  World world(config);
+  const auto p = static_cast<std::size_t>(ranks);
+  std::vector<OwnList> own;
+  std::map<std::uint32_t, float> expected;
+  for (int r = 0; r < ranks; ++r) {
+    const OwnList& list = own.emplace_back(r, count);
+    for (std::size_t i = 0; i < list.indices.size(); ++i) {
+      expected[list.indices[i]] += list.values[i];
+    }
+  }
+  std::vector<std::vector<PairList>> memory(p);
+  for (auto& lists : memory) lists.resize(lists_for_split(p));
+  std::vector<SparseList> sums(p);
+  std::vector<std::uint32_t> flags(p);
+  flags.back() = 1;
+  Traffic traffic;
+  for (const Error& error : run_ranks(world, [&](Call&call, int rank) {
+         const auto r = static_cast<std::size_t>(rank);
+         SparseSum sum;
+         sum.own = own[r].list();
+         sum.count = count;
+         sum.memory = memory[r];
+         sum.sum = &sums[r];
+         sum.flags = &flags[r];
+         sum.message_elements = message_elements;
+         return way(call, sum, traffic);
+       })) {
+    if (error) return error.message();
+  }
+  for (std::size_t r = 0; r < p; ++r) {
+    const auto* values = reinterpret_cast<const float*>(sums[r].values);
+    std::map<std::uint32_t, float> found;
+    for (std::size_t i = 0; i < sums[r].count; ++i) found[sums[r].indices[i]] = values[i];
+    if (found != expected) return fmt::format("rank {} has another sum", r);
+    if (ranks > 1 && flags[r] != 1) return fmt::format("rank {} has not heard the flag", r);
+  }
+  return traffic.sent == traffic.received ? "" : "another number of bytes came than was sent";
 }
 
 }  // namespace
@@ -26,18 +92,87 @@ TEST_CASE("lists that no message holds are refused", "[sparse][limits]") {
   constexpr std::size_t pairs = std::size_t{1} << 30;
   constexpr std::size_t largest = (std::size_t{1} << 32) - 1;
   constexpr Code refused = Code::invalid_argument;
-  CHECK(check_of("topk:density=1", {pairs - 1}, 2) == Code::success);
-  CHECK(check_of("topk:density=1", {pairs}, 2) == refused);
-  CHECK(check_of("topk:density=1", {pairs / 2, pairs / 2}, 2) == refused);
-  CHECK(check_of("topk:density=1,exchange=ring", {pairs / 2, pairs / 2}, 2) == Code::success);
-  CHECK(check_of("topk:density=0.2", {largest}, 17) == Code::success);
-  CHECK(check_of("topk:density=0.2,exchange=recursive-doubling", {largest}, 2) == refused);
-  CHECK(check_of("topk:density=0.2,exchange=split", {largest}, 17) == Code::success);
-  CHECK(check_of("topk:density=0.2,exchange=split", {largest}, 2) == refused);
-  CHECK(check_of("ar-topk:density=0.3", {largest}, 4) == refused);
-  CHECK(check_of("exdyna", {largest, largest, largest}, 4) == Code::success);
-  CHECK(check_of("exdyna", std::vector<std::size_t>(5, largest), 4) == refused);
-  CHECK(check_of("none", {largest}, 4) == Code::success);
+  for (const char* exchange : {"auto", "direct", "ring", "split", "recursive-doubling"}) {
+    const std::string spec = fmt::format("topk:density=1,exchange={}", exchange);
+    CHECK(check_of(spec.c_str(), {pairs / 2, pairs / 2}) == Code::success);
+    CHECK(check_of(spec.c_str(), std::vector<std::size_t>(5, largest)) == Code::success);
+  }
+  CHECK(check_of("ar-topk:density=1", {pairs - 1}) == Code::success);
+  CHECK(check_of("ar-topk:density=1", {pairs}) == refused);
+  CHECK(check_of("ar-topk:density=1", {pairs / 2, pairs / 2}) == refused);
+  CHECK(check_of("ar-topk:density=0.3", {largest}) == refused);
+  CHECK(check_of("exdyna", {largest, largest, largest}) == Code::success);
+  CHECK(check_of("exdyna", std::vector<std::size_t>(5, largest)) == refused);
+  CHECK(check_of("none", {largest}) == Code::success);
+}
+
+TEST_CASE("no message of a streamed call is too long", "[sparse][limits]") {
+  constexpr std::size_t most_bytes = (std::size_t{1} << 32) - 1;
+  for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
+    for (std::size_t all = 1; all < std::size_t{1} << 40; all = 3 * all + 1) {
+      for (const double density : {1.0, 0.01, 1e-6}) {
+        const std::size_t parcel = parcel_elements(all, density, chunk);
+        const std::size_t tail = tail_elements(all, parcel);
+        INFO(all << " elements, parcels of " << parcel << ", tails of " << tail);
+        CHECK(tail % parcel == 0);
+        CHECK(tail * sizeof(float) <= most_bytes);
+        const bool longest = tail * 2 > std::size_t{1} << 28;
+        CHECK((longest || chunks_in(all, tail) <= 4));
+      }
+    }
+  }
+}
+
+TEST_CASE("every piece of a parcel lies in one of a tail", "[sparse][limits]") {
+  for (const std::size_t parcel : {1, 2, 7, 10}) {
+    std::vector<CompressedTensor> tensors(5);
+    const std::size_t counts[] = {10, 0, 70, 3, 200};
+    for (std::size_t t = 0; t < 5; ++t) tensors[t].count = counts[t];
+    SparseCall args;
+    args.tensors = tensors;
+    args.parcel = parcel;
+    Rounds rounds(args);
+    Pieces tails = rounds.tails(args);
+    Piece tail;
+    std::size_t done = 0;
+    for (Pieces pieces(tensors, parcel); !pieces.done();) {
+      const Piece piece = pieces.next();
+      if (tail.range.size == 0 || piece.tensor != tail.tensor ||
+          piece.range.begin == tail.range.begin + tail.range.size) {
+        tail = tails.next();
+      }
+      CHECK(tail.tensor == piece.tensor);
+      CHECK(tail.range.begin <= piece.range.begin);
+      CHECK(piece.range.begin + piece.range.size <= tail.range.begin + tail.range.size);
+      done += piece.range.size;
+    }
+    CHECK(done == 283);
+    CHECK(tails.done());
+    std::size_t tail_rounds = 0;
+    for (std::uint32_t step = 0; !rounds.done(); ++step) {
+      const Round round = rounds.next();
+      CHECK(round.step == step);
+      CHECK(round.tail == round.passes.done());
+      CHECK(round.last == rounds.done());
+      tail_rounds += round.tail ? 1 : 0;
+    }
+    CHECK(tail_rounds >= 3);
+    CHECK(tail_rounds <= 4);
+  }
+}
+
+TEST_CASE("sums of lists go in as many messages as they need", "[sparse][limits]") {
+  for (const Way way : {sparse_sum_split, sparse_sum_doubling}) {
+    for (int ranks = 1; ranks <= 7; ++ranks) {
+      for (const std::size_t count : {1, 3, 64, 1000}) {
+        for (const std::size_t elements : {1, 7, 64, 1 << 20}) {
+          if (elements == 1 && count > 64) continue;
+          INFO(ranks << " ranks, " << count << " elements, " << elements << " in a message");
+          CHECK(sum_lists(way, ranks, count, elements) == "");
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("a sum of values goes in as many messages as it needs", "[sparse][limits]") {

@@ -1,5 +1,6 @@
 // The top-k allreduce against the plain algorithm, bit for bit.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "tests/catch.hpp"
@@ -22,8 +23,20 @@ void elect(std::vector<float>& sums, std::size_t k, std::vector<float>& elected)
   }
 }
 
+// What becomes of a tensor's gradients at a step: they are multiplied.
+using Factor = std::function<float(std::size_t tensor, int step)>;
+
+void scale(SparseProgram& program, int step, const Factor& factor) {
+  const SparseCase& c = program.sparse_case();
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      for (float& value : program.gradient(r, t)) value *= factor(t, step);
+    }
+  }
+}
+
 // All steps of one case beside the plain algorithm; empty is good.
-std::string run_beside_reference(const SparseCase& c, int steps) {
+std::string run_beside_reference(const SparseCase& c, int steps, const Factor& factor = {}) {
   SparseProgram program(c);
   World world(world_of(c));
   const double density = Spec::parse(c.spec)->density;
@@ -33,6 +46,7 @@ std::string run_beside_reference(const SparseCase& c, int steps) {
   }
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
+    if (factor) scale(program, step, factor);
     std::string failure = program.step(world);
     for (std::size_t t = 0; t < c.counts.size() && failure.empty(); ++t) {
       std::vector<float> sum(c.counts[t]);
@@ -94,6 +108,24 @@ TEST_CASE("top-k in several parcels round a ring, many tensors", "[sparse]") {
     c.spec = "topk:density=0.02,exchange=ring";
     c.chunk_bytes = 1024;
     CHECK(run_beside_reference(c, 5) == "");
+  }
+}
+
+// A forecast that promises too much is replaced, tensor by tensor.
+TEST_CASE("top-k follows magnitudes that jump", "[sparse]") {
+  const float factors[] = {1, 1, 1, 10, 10, 10, 1, 0.1f, 1000, 1000, 1e-3f, 1, 1, 1};
+  const auto jump = [&](std::size_t tensor, int step) {
+    return tensor == 1 ? 1.0f : factors[step];
+  };
+  for (const char* rest : {"exchange=ring", "exchange=direct"}) {
+    for (const int ranks : {1, 2, 3}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {300000, 200000, 100, 150000};
+      c.spec = fmt::format("topk:density=0.01,{}", rest);
+      c.chunk_bytes = 1024;
+      CHECK(run_beside_reference(c, 14, jump) == "");
+    }
   }
 }
 
