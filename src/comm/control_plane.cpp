@@ -88,6 +88,7 @@ void ControlPlane::refresh_tree() {
   if (parent == parent_) return;
   const int old = std::exchange(parent_, parent);
   announced_ = acknowledged_ = false;
+  look_at_all_gone();
   parent_since_ns_ = now_ns_;
   if (old >= 0 && lives(old)) wire_.hang_up(old);
   if (parent_ < 0) {
@@ -122,8 +123,11 @@ void ControlPlane::hear_hello(Unpacker& in, int from) {
   if (announced_) wire_.send(from, message(Kind::left).value(options_.rank).take());
 }
 
+// What is over goes first, so that nothing else is learnt of it.
 std::string ControlPlane::all_facts() const {
   Packer packer;
+  packer.value(static_cast<std::uint32_t>(over_order_.size()));
+  for (const CommKey comm : over_order_) packer.value(comm);
   packer.value(static_cast<std::uint32_t>(dead_.size()));
   for (const auto& [rank, how] : dead_) packer.value(rank).text(how);
   packer.numbers({left_.begin(), left_.end()});
@@ -133,11 +137,19 @@ std::string ControlPlane::all_facts() const {
     pack(packer, error);
   }
   packer.value(static_cast<std::uint32_t>(gone_.size()));
-  for (const auto& [comm, ranks] : gone_) packer.value(comm).numbers({ranks.begin(), ranks.end()});
+  for (const auto& [comm, gone] : gone_) {
+    packer.value(comm).numbers(gone.members).numbers({gone.ranks.begin(), gone.ranks.end()});
+  }
   return packer.take();
 }
 
 void ControlPlane::hear_facts(Unpacker& in, int from) {
+  const auto over = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < over; ++i) {
+    const auto comm = in.value<CommKey>();
+    if (!in.whole()) return;
+    note_over(comm, from);
+  }
   const auto deaths = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < deaths && in.whole(); ++i) {
     const int rank = in.value<int>();
@@ -152,7 +164,8 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
   const auto gone = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < gone && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
-    for (const int rank : in.numbers()) note_gone(comm, rank);
+    const std::vector<int> members = in.numbers();
+    for (const int rank : in.numbers()) note_gone(comm, members, rank);
   }
 }
 
@@ -185,6 +198,7 @@ void ControlPlane::note_dead(int rank, std::string_view how, int from) {
   dead_.emplace(rank, how);
   if (rank == options_.rank) give_up();
   children_.erase(rank);
+  look_at_all_gone();
   spread(message(Kind::dead).value(rank).text(how).take(), from);
   refresh_tree();
 }
@@ -208,19 +222,12 @@ void ControlPlane::note_left(int rank, int from) {
   if (!left_.insert(rank).second) return;
   spread(message(Kind::left).value(rank).take(), from);
   children_.erase(rank);
+  look_at_all_gone();
   refresh_tree();
 }
 
-// Only the root needs to know; those on the way keep it for the next one.
-void ControlPlane::note_gone(CommKey comm, int rank) {
-  if (rank < 0 || rank >= options_.ranks) return;
-  if (!gone_[comm].insert(rank).second) return;
-  if (started_ && !is_root())
-    wire_.send(parent_, message(Kind::gone).value(comm).value(rank).take());
-}
-
 void ControlPlane::note_revoked(CommKey comm, const Error& error, int from) {
-  if (!error || !revoked_.emplace(comm, error).second) return;
+  if (!error || over_.contains(comm) || !revoked_.emplace(comm, error).second) return;
   Packer packer = message(Kind::revoked);
   packer.value(comm);
   pack(packer, error);
@@ -284,13 +291,13 @@ void ControlPlane::add(CommKey comm, std::vector<int> members, CommWatcher& watc
   members_.insert_or_assign(comm, std::move(member));
 }
 
-void ControlPlane::remove(CommKey comm) {
+void ControlPlane::remove(CommKey comm, const std::vector<int>& members) {
   const std::lock_guard calling(calling_);
   const std::lock_guard lock(mutex_);
   members_.erase(comm);
   std::erase_if(pending_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(ready_, [&](const auto& entry) { return entry.first == comm; });
-  note_gone(comm, options_.rank);
+  note_gone(comm, members, options_.rank);
 }
 
 void ControlPlane::revoke(CommKey comm, const Error& error) {
@@ -370,7 +377,14 @@ void ControlPlane::hear(int from, std::string_view text) {
       break;
     case Kind::gone: {
       const auto comm = in.value<CommKey>();
-      note_gone(comm, in.value<int>());
+      const int rank = in.value<int>();
+      const std::vector<int> members = in.numbers();
+      if (in.whole()) note_gone(comm, members, rank);
+      break;
+    }
+    case Kind::over: {
+      const auto comm = in.value<CommKey>();
+      if (in.whole()) note_over(comm, from);
       break;
     }
     case Kind::revoked: {
@@ -420,6 +434,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       give_up_unreached();
       look_for_children();
       decide_all();
+      find_over();
       report(stalls);
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {

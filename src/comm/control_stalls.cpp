@@ -120,7 +120,7 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   stall.call = unpack_call(in);
   stall.seconds = in.value<double>();
   stall.waits_for = in.value<int>();
-  if (!in.whole() || revoked_.contains(comm)) return;
+  if (!in.whole() || revoked_.contains(comm) || over_.contains(comm)) return;
 
   const InquiryKey key{comm, stall.call.number};
   const auto [entry, fresh] = inquiries_.try_emplace(key);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "comm/bootstrap.hpp"
 #include "comm/job_secret.hpp"
 #include "comm/listen_host.hpp"
 #include "comm/pmi_wire.hpp"
@@ -146,12 +147,27 @@ Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
   return derive_secret(*text, launch.job);
 }
 
+// The port is taken. If another rank 0 of this job has it, its root tells both.
+Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) {
+  Expected<Bootstrap> joined = Bootstrap::join(id, 0, launch.size, 0);
+  if (joined) {
+    const Error said = joined->gather("").error();
+    return {Code::remote,
+            fmt::format("rank 0 is to listen at {}, by {}, and another rank 0 does so already: {}",
+                        id.address, launch.root_variable(), said.message())};
+  }
+  return {error.code(),
+          fmt::format("rank 0 is to listen at {}, by {}: {}; another job may be using that port",
+                      id.address, launch.root_variable(), error.message())};
+}
+
 Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id,
                 const Settings& settings) {
   const std::uint64_t until = monotonic_ns() + rebind_ns;
   while (true) {
-    Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
-    if (!error || monotonic_ns() > until) return error;
+    const Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
+    if (!error) return {};
+    if (monotonic_ns() > until) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
