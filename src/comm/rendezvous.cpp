@@ -89,7 +89,8 @@ class Server {
   std::vector<Guest*> ranks_;       // empty until the first rank says how many there are
   std::vector<std::string> names_;  // of their processes, also when they have gone
   std::size_t joined_ = 0;
-  int first_joined_ = -1;
+  int first_rank_ = -1;  // of the one who said how many there are
+  std::string first_name_;
   int first_left_ = -1;
   int other_secrets_ = 0;  // callers who held another one
   std::string last_other_secret_;
@@ -157,17 +158,17 @@ void Server::join(Guest& guest, const std::string& name) {
     ranks_.resize(static_cast<std::size_t>(greeting.ranks));
     names_.resize(ranks_.size());
     give_up_at_ = monotonic_ns() + timeout_ns_;
-    first_joined_ = rank;
+    first_rank_ = rank;
+    first_name_ = name;
   }
   const auto n = static_cast<int>(ranks_.size());
   if (!failure_.empty()) return refuse(guest, failure_);
   if (complete()) return refuse(guest, used_up(rank));
   if (greeting.ranks != n) {
-    const auto first = static_cast<std::size_t>(first_joined_);
     return fail_all(
         fmt::format("rank {} gives nranks {}, others give {}: {} and {} (rank {}), expected "
                     "the same of all",
-                    rank, greeting.ranks, n, name, names_[first], first));
+                    rank, greeting.ranks, n, name, first_name_, first_rank_));
   }
   if (rank < 0 || rank >= n) {
     return refuse(guest, fmt::format("rank is {}, expected 0 to {}", rank, n - 1));
