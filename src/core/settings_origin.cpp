@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 5> of_others = {"TEST_", "CUDA_STUB_", "F
                                                        "BIN"};
 
 // Of single letters inserted, left out, changed or swapped with the next.
-std::size_t distance(std::string_view a, std::string_view b) {
+std::size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> steps(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
     for (std::size_t j = 0; j <= b.size(); ++j) {
@@ -62,7 +62,7 @@ std::string_view nearest_setting(std::string_view name) {
   std::string_view nearest;
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const SettingInfo& info : setting_table()) {
-    const std::size_t steps = distance(upper, info.name);
+    const std::size_t steps = edits_between(upper, info.name);
     if (steps >= least) continue;
     least = steps;
     nearest = info.name;

@@ -37,8 +37,8 @@ std::int64_t resident_bytes() {
 // The buffers of one rank, 64 MiB each, their pages present.
 struct Buffers {
   explicit Buffers(bool registered) : send(call_bytes, registered), recv(call_bytes, registered) {
-    std::fill_n(send.data(), call_bytes, 1);
-    std::fill_n(recv.data(), call_bytes, 0);
+    std::fill_n(send.data(), call_bytes, char{1});
+    std::fill_n(recv.data(), call_bytes, char{0});
   }
   Buffer send;
   Buffer recv;

@@ -296,8 +296,8 @@ TEST_CASE("a rank that came twice is told of by both, and by all who wait", "[st
           if (self.rank == 2) sleep_s(0.3);
           const double start = now_s();
           pithComm_t comm = nullptr;
-          const std::string first = "first process " + std::to_string(self.slot(1)) + " on ";
-          const std::string then = "then process " + std::to_string(self.slot(2)) + " on ";
+          const std::string first = "first process " + std::to_string(self.slot(1).load()) + " on ";
+          const std::string then = "then process " + std::to_string(self.slot(2).load()) + " on ";
           fails(pithCommInitRank(&comm, 3, id, self.rank == 2 ? 1 : self.rank), pithRemoteError,
                 {"rank 1 joined twice", first, then, "expected each rank from 0 to 2 once"});
           ensure(now_s() - start < 10, "waited for the timeout");
@@ -315,8 +315,8 @@ TEST_CASE("all are told that nranks differ", "[startup]") {
           if (self.rank == 1) sleep_s(0.3);
           const double start = now_s();
           pithComm_t comm = nullptr;
-          const std::string one = "process " + std::to_string(self.slot(0)) + " on ";
-          const std::string other = "process " + std::to_string(self.slot(1)) + " on ";
+          const std::string one = "process " + std::to_string(self.slot(0).load()) + " on ";
+          const std::string other = "process " + std::to_string(self.slot(1).load()) + " on ";
           fails(pithCommInitRank(&comm, 2 + self.rank, id, self.rank), pithRemoteError,
                 {"rank 1 gives nranks 3, others give 2", one, other, "(rank 0)",
                  "expected the same of all"});
