@@ -52,6 +52,15 @@ bool oversubscribed(std::size_t local_ranks) {
   return cores != 0 && local_ranks > cores;
 }
 
+void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
+                    const Settings& settings) {
+  const Expected<HostChoice> choice = explain_root_host(settings);
+  log.tell(fmt::format(
+      "met the others at {}, listens at {} ({}); interfaces are {}", id.address, own,
+      rank_host_rule(settings),
+      choice ? fmt::format("{}", fmt::join(choice->considered, ", ")) : choice.error().message()));
+}
+
 // Each has put its locality first into what it gave.
 RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
   if (!orders_by_locality(settings, all.size())) return {};
@@ -90,8 +99,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
       ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, *settings);
   if (!control) return control.error();
   log.phase("control plane");
-  log.tell(fmt::format("met the others at {}, listens at {} ({})", id.address, (*control)->host(),
-                       rank_host_rule(*settings)));
+  if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), *settings);
   std::unique_ptr<Communicator> made(
       new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
   if (Error error = made->connect(*bootstrap, *settings, log)) return error;

@@ -192,6 +192,12 @@ Expected<Start> start_from_environment(const Settings& settings) {
   const Expected<Launch> launch =
       read_launch(variables_from_environment(launch_variables()), settings);
   if (!launch) return launch.error();
+  log(LogLevel::debug,
+      fmt::format("rank {} of {}, by {}: {}", launch->rank, launch->size, launch->launcher,
+                  launch->way == Launch::Way::address
+                      ? fmt::format("rank 0 is at {} port {} ({})", launch->host, launch->port,
+                                    launch->root_variable())
+                      : "rank 0's address comes through the launcher"));
   Start start{launch->rank, launch->size, {}};
   const Expected<UniqueId> id = launch->way == Launch::Way::address
                                     ? meet_at_address(*launch, settings)

@@ -67,12 +67,13 @@ TEST_CASE("at debug a start tells all that it does", "[start-log]") {
   CHECK(run(3, setup, [](Rank& self) {
           const std::string text = start_and_hear(self);
           const std::string own = "communicator, rank " + std::to_string(self.rank) + " of 3: ";
-          has(text, {own + "settings: ", "PITH_TRANSPORT=shm,tcp (environment)",
-                     "PITH_LANES=2 (environment)", "PITH_SECRET=(set)",
-                     own + "met the others at 127.0.0.1:", "listens at 127.0.0.1 (PITH_IFNAME=lo)",
-                     own + "reaches ranks ", "by shm", own + "algorithms walk the ranks",
-                     own + "ready after ", "bootstrap root ", "control plane ", "introductions ",
-                     "shared memory ", "connections ", "all ready "});
+          has(text,
+              {own + "settings: ", "PITH_TRANSPORT=shm,tcp (environment)",
+               "PITH_LANES=2 (environment)", "PITH_SECRET=(set)",
+               own + "met the others at 127.0.0.1:",
+               "listens at 127.0.0.1 (PITH_IFNAME=lo); interfaces are lo (", own + "reaches ranks ",
+               "by shm", own + "algorithms walk the ranks", own + "ready after ", "bootstrap root ",
+               "control plane ", "introductions ", "shared memory ", "connections ", "all ready "});
           lacks(text, "swordfish");
           if (self.rank == 0) {
             has(text, {"bootstrap root: interfaces are ", "lo (127.0.0.1, loopback)",
