@@ -55,7 +55,7 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int
   const std::vector<int> participants = in.numbers();
   const int rank = in.value<int>();
   const std::string blob(in.text());
-  if (!in.whole() || over_.contains(comm)) return;
+  if (!in.whole() || tell_if_over(comm, from)) return;
   Collecting& collecting = collecting_[key];
   if (collecting.participants.empty()) {
     collecting.need = need;

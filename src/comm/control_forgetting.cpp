@@ -1,10 +1,10 @@
 // Communicators that are over are forgotten.
 //
-// Facts of a communicator travel along the same connections as the news that a member has let go of
-// it, and ahead of them, so nothing comes after the word that it is over. But where the tree breaks
-// in between, a rank that has missed that word tells its new parent what it still knows: that means
-// nothing to those who remember what is over, and they tell it. They remember a limited number;
-// what is told later than that stays in the tables, a few numbers for each death at most.
+// Facts of a communicator travel along the same connections as the news that a member has let go
+// of it, and ahead of them, so nothing comes after the word that it is over. But where the tree
+// breaks in between, a rank may miss that word and tell its new neighbours what it still knows:
+// whoever remembers that it is over answers so. Ranks remember a limited number of them; what is
+// told later than that stays in the tables, a few numbers for each death at most.
 #include <algorithm>
 #include <utility>
 
@@ -19,8 +19,8 @@ constexpr std::size_t over_kept = 1024;
 }  // namespace
 
 // Only the root needs to know; those on the way keep it for the next one.
-void ControlPlane::note_gone(CommKey comm, const std::vector<int>& members, int rank) {
-  if (rank < 0 || rank >= options_.ranks || over_.contains(comm)) return;
+void ControlPlane::note_gone(CommKey comm, const std::vector<int>& members, int rank, int from) {
+  if (rank < 0 || rank >= options_.ranks || tell_if_over(comm, from)) return;
   Gone& gone = gone_[comm];
   if (!gone.ranks.insert(rank).second) return;
   if (gone.members.empty()) gone.members = members;
@@ -48,6 +48,14 @@ void ControlPlane::find_over() {
     const auto found = gone_.find(comm);
     if (is_root() && found != gone_.end() && is_over(found->second)) note_over(comm, -1);
   }
+}
+
+// Whether it is over; who does not know that is told.
+bool ControlPlane::tell_if_over(CommKey comm, int from) {
+  if (!over_.contains(comm)) return false;
+  const bool neighbour = children_.contains(from) || (from >= 0 && from == parent_);
+  if (started_ && neighbour) wire_.send(from, message(Kind::over).value(comm).take());
+  return true;
 }
 
 void ControlPlane::note_over(CommKey comm, int from) {

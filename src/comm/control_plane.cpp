@@ -123,17 +123,15 @@ void ControlPlane::hear_hello(Unpacker& in, int from) {
   if (announced_) wire_.send(from, message(Kind::left).value(options_.rank).take());
 }
 
-// What is over goes first, so that nothing else is learnt of it.
 std::string ControlPlane::all_facts() const {
   Packer packer;
-  packer.value(static_cast<std::uint32_t>(over_order_.size()));
-  for (const CommKey comm : over_order_) packer.value(comm);
   packer.value(static_cast<std::uint32_t>(dead_.size()));
   for (const auto& [rank, how] : dead_) packer.value(rank).text(how);
   packer.numbers({left_.begin(), left_.end()});
   packer.value(static_cast<std::uint32_t>(revoked_.size()));
   for (const auto& [comm, error] : revoked_) {
-    packer.value(comm);
+    const auto gone = gone_.find(comm);
+    packer.value(comm).numbers(gone == gone_.end() ? std::vector<int>() : gone->second.members);
     pack(packer, error);
   }
   packer.value(static_cast<std::uint32_t>(gone_.size()));
@@ -144,12 +142,6 @@ std::string ControlPlane::all_facts() const {
 }
 
 void ControlPlane::hear_facts(Unpacker& in, int from) {
-  const auto over = in.value<std::uint32_t>();
-  for (std::uint32_t i = 0; i < over; ++i) {
-    const auto comm = in.value<CommKey>();
-    if (!in.whole()) return;
-    note_over(comm, from);
-  }
   const auto deaths = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < deaths && in.whole(); ++i) {
     const int rank = in.value<int>();
@@ -159,13 +151,14 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
   const auto revocations = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < revocations && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
-    note_revoked(comm, unpack_error(in), from);
+    const std::vector<int> members = in.numbers();
+    note_revoked(comm, members, unpack_error(in), from);
   }
   const auto gone = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < gone && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
     const std::vector<int> members = in.numbers();
-    for (const int rank : in.numbers()) note_gone(comm, members, rank);
+    for (const int rank : in.numbers()) note_gone(comm, members, rank, from);
   }
 }
 
@@ -226,10 +219,14 @@ void ControlPlane::note_left(int rank, int from) {
   refresh_tree();
 }
 
-void ControlPlane::note_revoked(CommKey comm, const Error& error, int from) {
-  if (!error || over_.contains(comm) || !revoked_.emplace(comm, error).second) return;
+void ControlPlane::note_revoked(CommKey comm, const std::vector<int>& members, const Error& error,
+                                int from) {
+  if (!error || tell_if_over(comm, from) || !revoked_.emplace(comm, error).second) return;
+  // All of them may die before one can let go of it.
+  if (!members.empty()) gone_.try_emplace(comm, Gone{members, {}});
+  maybe_over_.insert(comm);
   Packer packer = message(Kind::revoked);
-  packer.value(comm);
+  packer.value(comm).numbers(members);
   pack(packer, error);
   spread(packer.take(), from);
 }
@@ -297,14 +294,18 @@ void ControlPlane::remove(CommKey comm, const std::vector<int>& members) {
   members_.erase(comm);
   std::erase_if(pending_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(ready_, [&](const auto& entry) { return entry.first == comm; });
-  note_gone(comm, members, options_.rank);
+  note_gone(comm, members, options_.rank, -1);
 }
 
 void ControlPlane::revoke(CommKey comm, const Error& error) {
   const std::lock_guard lock(mutex_);
   const auto found = members_.find(comm);
-  if (found != members_.end()) found->second.told = true;  // it comes from there
-  note_revoked(comm, error, -1);
+  std::vector<int> members;
+  if (found != members_.end()) {
+    found->second.told = true;  // it comes from there
+    members = found->second.ranks;
+  }
+  note_revoked(comm, members, error, -1);
 }
 
 void ControlPlane::tell_watchers() {
@@ -379,7 +380,7 @@ void ControlPlane::hear(int from, std::string_view text) {
       const auto comm = in.value<CommKey>();
       const int rank = in.value<int>();
       const std::vector<int> members = in.numbers();
-      if (in.whole()) note_gone(comm, members, rank);
+      if (in.whole()) note_gone(comm, members, rank, from);
       break;
     }
     case Kind::over: {
@@ -389,7 +390,8 @@ void ControlPlane::hear(int from, std::string_view text) {
     }
     case Kind::revoked: {
       const auto comm = in.value<CommKey>();
-      note_revoked(comm, unpack_error(in), from);
+      const std::vector<int> members = in.numbers();
+      note_revoked(comm, members, unpack_error(in), from);
       break;
     }
     case Kind::contribution:

@@ -171,7 +171,7 @@ class ControlPlane final : public ControlEars {
     std::uint64_t asked_ns = 0;
   };
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
-  // Who has let go of a communicator.
+  // Who has let go of a communicator; nobody yet, perhaps, of one that is revoked.
   struct Gone {
     std::vector<int> members;
     std::set<int> ranks;
@@ -203,12 +203,13 @@ class ControlPlane final : public ControlEars {
   void look_for_children();
   std::vector<int> expected_children() const;
   void announce_departure();
-  void note_gone(CommKey comm, const std::vector<int>& members, int rank);
+  void note_gone(CommKey comm, const std::vector<int>& members, int rank, int from);
   void look_at_all_gone();
   bool is_over(const Gone& gone) const;
   void find_over();
   void note_over(CommKey comm, int from);
-  void note_revoked(CommKey comm, const Error& error, int from);
+  bool tell_if_over(CommKey comm, int from);
+  void note_revoked(CommKey comm, const std::vector<int>& members, const Error& error, int from);
   void tell_watchers();
 
   void hear(int from, std::string_view text);
