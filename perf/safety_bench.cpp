@@ -6,10 +6,11 @@
 //   guarded       the same, and what a communicator adds to every call for safety's sake
 //   communicator  pith::Communicator, with its checks of states and its choice of the algorithm
 //
+// The guards are timed alone as well, on one core: on a busy machine only that figure means much.
 // The header that every message carries, and the comparison of its digest, are in all of them: they
 // share the cache line of an 8-byte payload. Of the watching thread the program tells how much time
-// of a core it takes, for it takes nothing of a call. --bare, --guarded and --communicator run one
-// kind alone, for a profiler.
+// of a core it takes, for it takes nothing of a call. --bare, --guarded, --communicator and
+// --guards run one kind alone, for a profiler.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -67,16 +68,24 @@ class Rank {
 
   void bare(const CollectiveArgs& args) { run(args, ++calls_, 1); }
   void guarded(const CollectiveArgs& args) {
+    guard(args, [&](std::uint32_t number, std::uint64_t digest) { run(args, number, digest); });
+  }
+  // What guarded() has beyond bare(), alone.
+  void guards(const CollectiveArgs& args) {
+    guard(args, [](std::uint32_t, std::uint64_t) {});
+  }
+
+ private:
+  template <class Body>
+  void guard(const CollectiveArgs& args, Body body) {
     if (comm_.revoked) return;
     const std::uint32_t number = ++calls_;
     const std::uint64_t digest = digest_of(args);
     recorder_.begin(number, digest, args);
-    run(args, number, digest);
+    body(number, digest);
     recorder_.end(number, true);
     if (engine_.mailbox().find_left_over(comm_.id, number).peer >= 0) std::terminate();
   }
-
- private:
   void run(const CollectiveArgs& args, std::uint32_t number, std::uint64_t digest) {
     Call call(context_, number, digest);
     Task<Error> task = allreduce_recursive_doubling(call, args);
@@ -151,6 +160,23 @@ Times measure(Both both, std::optional<std::size_t> only, int batches, int calls
   return times;
 }
 
+// Nanoseconds.
+double guards_alone(Rank& rank) {
+  float send[2] = {};
+  CollectiveArgs args;
+  args.collective = Collective::allreduce;
+  args.send = args.recv = {reinterpret_cast<std::byte*>(send), sizeof send};
+  args.count = 2;
+  std::vector<double> times;
+  for (int batch = 0; batch < 101; ++batch) {
+    constexpr int calls = 10'000;
+    const std::uint64_t begin = monotonic_ns();
+    for (int i = 0; i < calls; ++i) rank.guards(args);
+    times.push_back(static_cast<double>(monotonic_ns() - begin) / calls);
+  }
+  return median(times);
+}
+
 // Of a core, by all threads of this process while its communicators lie idle.
 double idle_share() {
   const auto cpu_s = [] {
@@ -164,7 +190,7 @@ double idle_share() {
   return (cpu_s() - before) / seconds;
 }
 
-void report(const Times& times, double share) {
+void report(const Times& times, double guards, double share) {
   const double bare = median(times[0]);
   fmt::print("{:<14} {:>10} {:>14}\n", "", "ns a call", "beyond bare");
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -175,6 +201,7 @@ void report(const Times& times, double share) {
     }
     fmt::print("{:<14} {:>10.1f} {:>14.1f}\n", kinds[kind], median(times[kind]), median(beyond));
   }
+  fmt::print("the guards alone take {:.1f} ns\n", guards);
   fmt::print("the watching thread takes {:.4f} % of a core: {:.2f} ns of {:.0f}\n", 100 * share,
              share * bare, bare);
 }
@@ -188,8 +215,9 @@ int main(int argc, char** argv) {
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
     if (argc == 2 && std::string_view(argv[1]) == fmt::format("--{}", kinds[kind])) only = kind;
   }
-  if (argc > 2 || (argc == 2 && !only)) {
-    fmt::print(stderr, "usage: safety_bench [--bare | --guarded | --communicator]\n");
+  const bool guards_only = argc == 2 && std::string_view(argv[1]) == "--guards";
+  if (argc > 2 || (argc == 2 && !only && !guards_only)) {
+    fmt::print(stderr, "usage: safety_bench [--bare | --guarded | --communicator | --guards]\n");
     return 2;
   }
   const auto hub = LocalHub::create(ranks);
@@ -199,11 +227,15 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::array<Rank, ranks> both{Rank(0, *hub), Rank(1, *hub)};
+  if (guards_only) {
+    fmt::print("the guards alone take {:.1f} ns\n", guards_alone(both[0]));
+    return 0;
+  }
   constexpr int batches = 61;
-  constexpr int calls = 20'000;
+  constexpr int calls = 5'000;
   const Times times = measure({both, *made}, only, batches, calls);
   if (!only) {
-    report(times, idle_share());
+    report(times, guards_alone(both[0]), idle_share());
   } else {
     fmt::print("{}: {:.1f} ns a call\n", kinds[*only], median(times[*only]));
   }
