@@ -96,8 +96,12 @@ Expected<Handshake::Want> Handshake::step(int fd) {
       if (got < 0 && would_block(errno)) return Want::read;
       if (got < 0) return system_error(fmt::format("greet {}", peer_name(fd)), errno);
       if (got == 0) {
+        refused_ = refused_ || state_ == State::proof;
         return Error(Code::remote,
-                     fmt::format("greet {}: it closed the connection", peer_name(fd)));
+                     fmt::format("greet {}: it closed the connection{}", peer_name(fd),
+                                 refused_ ? " when it had seen our proof, as who holds another "
+                                            "secret does"
+                                          : ""));
       }
       in_done_ += static_cast<std::size_t>(got);
     }

@@ -46,7 +46,8 @@ class Handshake {
   Expected<Want> step(int fd);
 
   const Greeting& greeting() const { return greeting_; }
-  // True when the last error shows another secret, so that trying again is pointless.
+  // True when the last error shows another secret, so that trying again is pointless. An acceptor
+  // only infers that of a caller who leaves as soon as it has seen the proof.
   bool refused() const { return refused_; }
 
  private:

@@ -131,7 +131,10 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
       ->capture_default_str();
   app.add_option("-R,--local_register", raw.local_register, "1, 2: as --memory registered")
       ->check(CLI::Range(0, 2));
-  app.add_option("--algo", options.algo, "algorithm, as PITH_ALGO takes it; list: print them");
+  app.add_option(
+      "--algo", options.algo,
+      "algorithm, as PITH_ALGO takes it; a name alone is of this collective; list: print "
+      "them");
   app.add_option("--transport", options.transport, "as PITH_TRANSPORT takes it; list: print them");
   app.add_flag("--resources", options.resources,
                "also report allocations, system calls and scratch memory of each rank");

@@ -269,6 +269,7 @@ pithResult_t pithGetUniqueId(pithUniqueId* id) {
     if (Error error = check_pointer("pithGetUniqueId", "id", id)) return error;
     const Expected<Settings> settings = settings_from_environment();
     if (!settings) return settings.error();
+    set_log_level(settings->log);
     const Expected<UniqueId> made = Rendezvous::open(*settings);
     if (!made) return made.error();
     made->store(id->internal);

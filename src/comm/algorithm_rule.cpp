@@ -4,33 +4,66 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace pith {
 
+namespace {
+
+std::string full_name(const Algorithm& algorithm) {
+  return fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
+}
+
+// With its collective, or without: then it may be several.
+std::vector<const Algorithm*> named(std::string_view item) {
+  const bool bare = item.find(':') == std::string_view::npos;
+  std::vector<const Algorithm*> found;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (bare ? algorithm.name == item : full_name(algorithm) == item) found.push_back(&algorithm);
+  }
+  return found;
+}
+
+Error unknown(std::string_view item) {
+  std::string known;
+  for (const Algorithm& algorithm : algorithms()) {
+    known += (known.empty() ? "" : ", ") + full_name(algorithm);
+  }
+  return {Code::invalid_argument,
+          fmt::format("PITH_ALGO names \"{}\", known are {}, or such a name without its collective",
+                      item, known)};
+}
+
+// Of a bare name those count that can serve so many ranks.
+Error force(std::string_view item, int ranks, ForcedAlgorithms& forced) {
+  const std::vector<const Algorithm*> found = named(item);
+  if (found.empty()) return unknown(item);
+  int most = 0;
+  for (const Algorithm* one : found) {
+    most = std::max(most, one->ranks_max);
+    if (ranks <= one->ranks_max) forced[static_cast<std::size_t>(one->collective)] = one;
+  }
+  if (ranks <= most) return {};
+  return {Code::invalid_argument,
+          fmt::format("PITH_ALGO names \"{}\", which serves up to {} ranks, not {}", item, most,
+                      ranks)};
+}
+
+}  // namespace
+
 Expected<ForcedAlgorithms> read_algorithm_rule(std::string_view text, int ranks) {
-  ForcedAlgorithms forced{};
+  ForcedAlgorithms bare{};
+  ForcedAlgorithms full{};
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
-    const Algorithm* found = nullptr;
-    std::string known;
-    for (const Algorithm& algorithm : algorithms()) {
-      const std::string name = fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
-      known += (known.empty() ? "" : ", ") + name;
-      if (name == item) found = &algorithm;
-    }
-    if (!found) {
-      return Error(Code::invalid_argument,
-                   fmt::format("PITH_ALGO names \"{}\", known are {}", item, known));
-    }
-    if (ranks > found->ranks_max) {
-      return Error(Code::invalid_argument,
-                   fmt::format("PITH_ALGO names \"{}\", which serves up to {} ranks, not {}", item,
-                               found->ranks_max, ranks));
-    }
-    forced[static_cast<std::size_t>(found->collective)] = found;
+    const bool is_bare = item.find(':') == std::string_view::npos;
+    if (Error error = force(item, ranks, is_bare ? bare : full)) return error;
   }
-  return forced;
+  for (std::size_t i = 0; i < full.size(); ++i) {
+    if (full[i]) bare[i] = full[i];
+  }
+  return bare;
 }
 
 }  // namespace pith

@@ -1,4 +1,5 @@
-// PITH_ALGO, read: "allreduce:ring,broadcast:chain" forces these algorithms.
+// PITH_ALGO, read: "allreduce:ring,broadcast:chain" forces these algorithms, "ring" those of this
+// name in all collectives that have one. What names a collective goes before what does not.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 #include "comm/bootstrap.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,35 @@ bool is_own_echo(int fd) {
   return own && format_address(*own) == peer_name(fd);
 }
 
+// As errors name it to other ranks: "process 123 on node7".
+std::string own_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("process {} on {}", ::getpid(), host);
+}
+
+// An address in an id was there when the id was made.
+std::string nobody_there(const UniqueId& id) {
+  return id.known_before
+             ? "rank 0 listens there once it has started"
+             : "the process that made this id has ended, or its ranks have all started: an id "
+               "serves one communicator";
+}
+
+Error another_job(const UniqueId& id, int rank, const Error& error) {
+  if (id.known_before) {
+    return {Code::remote,
+            fmt::format("{}: PITH_SECRET or PITH_SECRET_FILE differs between rank {} and "
+                        "rank 0, or another job has taken this port",
+                        error.message(), rank)};
+  }
+  return {
+      Code::remote,
+      fmt::format("{}: the id is of another job, or of one that has ended and whose port serves "
+                  "another id now; expected the id that rank 0's process has just made",
+                  error.message())};
+}
+
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
@@ -42,22 +72,23 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   if (!root) return root.error();
   Expected<Descriptor> connection = connect_to(*root, deadline_ns_);
   if (!connection) {
-    return Error(Code::remote,
-                 fmt::format("cannot reach the bootstrap root: {}", connection.error().message()));
+    return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
+                                           connection.error().message(), nobody_there(id)));
   }
   if (is_own_echo(connection->get())) {
     return Error(Code::remote,
-                 fmt::format("cannot reach the bootstrap root: nobody listens at {}", id.address));
+                 fmt::format("cannot reach the bootstrap root: nobody listens at {} ({})",
+                             id.address, nobody_there(id)));
   }
   connection_ = std::move(*connection);
   Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
   const Error error = shake_hands(handshake, connection_.get(), deadline_ns_);
   refused = handshake.refused();
-  if (!refused || !id.known_before) return error;
-  return Error(Code::remote,
-               fmt::format("{}: PITH_SECRET or PITH_SECRET_FILE differs between rank {} and "
-                           "rank 0, or another job has taken this port",
-                           error.message(), rank));
+  if (refused) return another_job(id, rank, error);
+  if (error) return error;
+  std::string hello;
+  append_blob(hello, own_name());
+  return send_all(connection_.get(), bytes_of(hello), deadline_ns_);
 }
 
 Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {

@@ -36,7 +36,8 @@ class Bootstrap final : public Gatherer {
   Bootstrap() = default;
   explicit Bootstrap(double timeout_s) : Gatherer(timeout_s) {}
 
-  // Waits for the root; `timeout_s` is also what the root waits for the last rank.
+  // Waits for the root; `timeout_s` is also what the root waits for the last rank. Tells it who
+  // this process is, so that others can be told.
   static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, double timeout_s);
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;

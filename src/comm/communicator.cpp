@@ -97,8 +97,8 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
 
 Communicator::~Communicator() {
   drain();
-  control_->plane().remove(key_);  // its thread does not look at us any more
-  engine_->leave_background();     // nobody may look at what goes now
+  control_->plane().remove(key_, members_);  // its thread does not look at us any more
+  engine_->leave_background();               // nobody may look at what goes now
   engine_->own();
   if (!state_.revoked) state_.revoked = Error(Code::remote, "the communicator was destroyed");
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
@@ -127,10 +127,6 @@ void Communicator::set_views(bool all, bool any) {
 
 void Communicator::set_order(RankOrder order) {
   order_ = std::move(order);
-  if (!order_.by_rank() && rank_ == 0) {
-    log(LogLevel::info, fmt::format("ranks are walked in the order {} (PITH_ORDER)",
-                                    fmt::join(order_.ranks(), ",")));
-  }
   routes_ = order_.arrange(std::span<const Route>(routes_));
   context_.routes = routes_;
   context_.rank = order_.place_of(rank_);

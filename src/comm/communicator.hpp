@@ -49,6 +49,7 @@ class CallGroup {
 class Communicator;
 class Compressor;
 class LocalHub;
+class StartLog;
 class StreamCalls;
 
 // A call in the background. The owner keeps it until its group is done.
@@ -131,8 +132,8 @@ class Communicator : private CommWatcher {
   Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control, CommKey key,
                std::vector<int> members, int rank);
   // Collective, by what the members tell each other. At last it is known to the control plane.
-  Error connect(Gatherer& gatherer, const Settings& settings);
-  Error connect_threads(Gatherer& gatherer, const Settings& settings);
+  Error connect(Gatherer& gatherer, const Settings& settings, StartLog& log);
+  Error connect_threads(Gatherer& gatherer, const Settings& settings, StartLog& log);
   void join(std::shared_ptr<LocalHub> hub, RankOrder order);
   using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
   static All init_threads(int ranks, const Settings& settings);

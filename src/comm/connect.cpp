@@ -7,8 +7,10 @@
 
 #include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
+#include "comm/listen_host.hpp"
 #include "comm/meeting.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/start_log.hpp"
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -50,6 +52,15 @@ bool oversubscribed(std::size_t local_ranks) {
   return cores != 0 && local_ranks > cores;
 }
 
+void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
+                    const Settings& settings) {
+  const Expected<HostChoice> choice = explain_root_host(settings);
+  log.tell(fmt::format(
+      "met the others at {}, listens at {} ({}); interfaces are {}", id.address, own,
+      rank_host_rule(settings),
+      choice ? fmt::format("{}", fmt::join(choice->considered, ", ")) : choice.error().message()));
+}
+
 // Each has put its locality first into what it gave.
 RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
   if (!orders_by_locality(settings, all.size())) return {};
@@ -79,14 +90,19 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
+  StartLog log("communicator", rank, ranks);
+  log.begins(*settings);
   Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, settings->init_timeout);
   if (!bootstrap) return bootstrap.error();
+  log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlSeat>> control =
       ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, *settings);
   if (!control) return control.error();
+  log.phase("control plane");
+  if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), *settings);
   std::unique_ptr<Communicator> made(
       new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
-  if (Error error = made->connect(*bootstrap, *settings)) return error;
+  if (Error error = made->connect(*bootstrap, *settings, log)) return error;
   return made;
 }
 
@@ -99,10 +115,11 @@ void Communicator::begin_trace() {
       routes_);
 }
 
-Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
+Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartLog& log) {
   if (Error error = read_forced(settings.algo)) return error;
   Meeting meeting(*engine_, rank(), size(), *control_, gatherer, settings);
-  if (Error error = meeting.hold()) return error;
+  if (Error error = meeting.hold(log)) return error;
+  const std::string how = meeting.summary();
   set_views(meeting.all_share_memory, meeting.any_share_memory);
   const auto ranks = static_cast<std::size_t>(size());
   engine_->set_oversubscribed(meeting.crowded_here);
@@ -136,6 +153,8 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   }
   begin_trace();
   control_->plane().add(key_, members_, *this);
+  log.phase("all ready");
+  log.ends(how);
   return {};
 }
 
@@ -158,7 +177,7 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
 }
 
 // The first rank makes the hub; the others take it from where it says.
-Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings) {
+Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings, StartLog& log) {
   if (Error error = read_forced(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
   const auto ranks = static_cast<std::size_t>(size());
@@ -178,6 +197,7 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (const Error failed = gatherer.gather("joined").error()) return failed;
+  if (!error) log.ends("threads of one process");
   return error;
 }
 
@@ -194,6 +214,8 @@ Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int 
 Communicator::All Communicator::init_threads(int ranks, const Settings& settings) {
   const Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
   if (!hub) return hub.error();
+  StartLog log("communicator", 0, ranks);
+  log.begins(settings);
   const auto seats = ControlSeat::among_threads(ranks, settings);
   std::vector<std::unique_ptr<Communicator>> made;
   for (int r = 0; r < ranks; ++r) {
@@ -203,6 +225,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
     made.back()->join(*hub, {});  // where their threads will run is not known yet
   }
   wait_for_tree(seats);
+  log.ends("threads of one process");
   return made;
 }
 

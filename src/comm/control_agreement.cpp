@@ -55,7 +55,7 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int
   const std::vector<int> participants = in.numbers();
   const int rank = in.value<int>();
   const std::string blob(in.text());
-  if (!in.whole()) return;
+  if (!in.whole() || tell_if_over(comm, from)) return;
   Collecting& collecting = collecting_[key];
   if (collecting.participants.empty()) {
     collecting.need = need;
@@ -122,7 +122,7 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
     const int rank = collecting.participants[i];
     const int place = static_cast<int>(i);
     if (rank < 0) continue;
-    const bool let_go = gone != gone_.end() && gone->second.contains(rank);
+    const bool let_go = gone != gone_.end() && gone->second.ranks.contains(rank);
     // Not known yet whether it is dead.
     const bool unsure = unreached_.contains(rank) && !is_dead(rank) && !left_.contains(rank);
     if ((lives(rank) || unsure) && !let_go) {

@@ -60,6 +60,7 @@ enum class ControlPlane::Kind : std::uint8_t {
   left,
   farewell,  // the answer to it
   gone,
+  over,
   revoked,
   contribution,  // these go up to the root
   stall,

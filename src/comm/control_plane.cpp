@@ -88,6 +88,7 @@ void ControlPlane::refresh_tree() {
   if (parent == parent_) return;
   const int old = std::exchange(parent_, parent);
   announced_ = acknowledged_ = false;
+  look_at_all_gone();
   parent_since_ns_ = now_ns_;
   if (old >= 0 && lives(old)) wire_.hang_up(old);
   if (parent_ < 0) {
@@ -129,11 +130,14 @@ std::string ControlPlane::all_facts() const {
   packer.numbers({left_.begin(), left_.end()});
   packer.value(static_cast<std::uint32_t>(revoked_.size()));
   for (const auto& [comm, error] : revoked_) {
-    packer.value(comm);
+    const auto gone = gone_.find(comm);
+    packer.value(comm).numbers(gone == gone_.end() ? std::vector<int>() : gone->second.members);
     pack(packer, error);
   }
   packer.value(static_cast<std::uint32_t>(gone_.size()));
-  for (const auto& [comm, ranks] : gone_) packer.value(comm).numbers({ranks.begin(), ranks.end()});
+  for (const auto& [comm, gone] : gone_) {
+    packer.value(comm).numbers(gone.members).numbers({gone.ranks.begin(), gone.ranks.end()});
+  }
   return packer.take();
 }
 
@@ -147,12 +151,14 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
   const auto revocations = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < revocations && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
-    note_revoked(comm, unpack_error(in), from);
+    const std::vector<int> members = in.numbers();
+    note_revoked(comm, members, unpack_error(in), from);
   }
   const auto gone = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < gone && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
-    for (const int rank : in.numbers()) note_gone(comm, rank);
+    const std::vector<int> members = in.numbers();
+    for (const int rank : in.numbers()) note_gone(comm, members, rank, from);
   }
 }
 
@@ -185,6 +191,7 @@ void ControlPlane::note_dead(int rank, std::string_view how, int from) {
   dead_.emplace(rank, how);
   if (rank == options_.rank) give_up();
   children_.erase(rank);
+  look_at_all_gone();
   spread(message(Kind::dead).value(rank).text(how).take(), from);
   refresh_tree();
 }
@@ -208,21 +215,18 @@ void ControlPlane::note_left(int rank, int from) {
   if (!left_.insert(rank).second) return;
   spread(message(Kind::left).value(rank).take(), from);
   children_.erase(rank);
+  look_at_all_gone();
   refresh_tree();
 }
 
-// Only the root needs to know; those on the way keep it for the next one.
-void ControlPlane::note_gone(CommKey comm, int rank) {
-  if (rank < 0 || rank >= options_.ranks) return;
-  if (!gone_[comm].insert(rank).second) return;
-  if (started_ && !is_root())
-    wire_.send(parent_, message(Kind::gone).value(comm).value(rank).take());
-}
-
-void ControlPlane::note_revoked(CommKey comm, const Error& error, int from) {
-  if (!error || !revoked_.emplace(comm, error).second) return;
+void ControlPlane::note_revoked(CommKey comm, const std::vector<int>& members, const Error& error,
+                                int from) {
+  if (!error || tell_if_over(comm, from) || !revoked_.emplace(comm, error).second) return;
+  // All of them may die before one can let go of it.
+  if (!members.empty()) gone_.try_emplace(comm, Gone{members, {}});
+  maybe_over_.insert(comm);
   Packer packer = message(Kind::revoked);
-  packer.value(comm);
+  packer.value(comm).numbers(members);
   pack(packer, error);
   spread(packer.take(), from);
 }
@@ -284,20 +288,24 @@ void ControlPlane::add(CommKey comm, std::vector<int> members, CommWatcher& watc
   members_.insert_or_assign(comm, std::move(member));
 }
 
-void ControlPlane::remove(CommKey comm) {
+void ControlPlane::remove(CommKey comm, const std::vector<int>& members) {
   const std::lock_guard calling(calling_);
   const std::lock_guard lock(mutex_);
   members_.erase(comm);
   std::erase_if(pending_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(ready_, [&](const auto& entry) { return entry.first == comm; });
-  note_gone(comm, options_.rank);
+  note_gone(comm, members, options_.rank, -1);
 }
 
 void ControlPlane::revoke(CommKey comm, const Error& error) {
   const std::lock_guard lock(mutex_);
   const auto found = members_.find(comm);
-  if (found != members_.end()) found->second.told = true;  // it comes from there
-  note_revoked(comm, error, -1);
+  std::vector<int> members;
+  if (found != members_.end()) {
+    found->second.told = true;  // it comes from there
+    members = found->second.ranks;
+  }
+  note_revoked(comm, members, error, -1);
 }
 
 void ControlPlane::tell_watchers() {
@@ -370,12 +378,20 @@ void ControlPlane::hear(int from, std::string_view text) {
       break;
     case Kind::gone: {
       const auto comm = in.value<CommKey>();
-      note_gone(comm, in.value<int>());
+      const int rank = in.value<int>();
+      const std::vector<int> members = in.numbers();
+      if (in.whole()) note_gone(comm, members, rank, from);
+      break;
+    }
+    case Kind::over: {
+      const auto comm = in.value<CommKey>();
+      if (in.whole()) note_over(comm, from);
       break;
     }
     case Kind::revoked: {
       const auto comm = in.value<CommKey>();
-      note_revoked(comm, unpack_error(in), from);
+      const std::vector<int> members = in.numbers();
+      note_revoked(comm, members, unpack_error(in), from);
       break;
     }
     case Kind::contribution:
@@ -420,6 +436,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       give_up_unreached();
       look_for_children();
       decide_all();
+      find_over();
       report(stalls);
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {

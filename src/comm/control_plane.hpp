@@ -13,12 +13,17 @@
 // facts and ahead of them, so the new root calls the roll: once all that live have answered, there
 // is no result that it does not know, and it may decide. No two live ranks see different results.
 //
+// A communicator is over when each of its members has let go of it, has died or has left: nobody
+// can ask after it any more. The root finds that out and says so, and all forget what they know of
+// it, so that a job may make and destroy communicators for ever.
+//
 // Handlers instead of coroutines: facts have no order, so there is nothing to await. The same code
 // runs on sockets, between threads, and in virtual time; it never waits and has no thread of its
 // own. Thread-safe; watchers are called by whoever calls turn(), without the lock.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -111,9 +116,10 @@ class ControlPlane final : public ControlEars {
   void on_hung_up(int rank) override;
 
   // `members`: ranks of the job, by rank of the communicator. A communicator that was revoked
-  // before hears of it in the next turn. After remove() the watcher is not called any more.
+  // before hears of it in the next turn. After remove() the watcher is not called any more. Every
+  // member removes it, also one that could not make it and has not added it.
   void add(CommKey comm, std::vector<int> members, CommWatcher& watcher);
-  void remove(CommKey comm);
+  void remove(CommKey comm, const std::vector<int>& members);
   // Here and at all members. The first cause counts.
   void revoke(CommKey comm, const Error& error);
   // A message showed that ranks disagree about this call: the root compares and revokes.
@@ -134,6 +140,8 @@ class ControlPlane final : public ControlEars {
   // Why, or empty.
   std::string cause_of(int rank) const;
   int parent() const;
+  // Communicators of which this rank still knows anything.
+  std::vector<CommKey> remembered() const;
 
  private:
   struct Member {
@@ -163,6 +171,11 @@ class ControlPlane final : public ControlEars {
     std::uint64_t asked_ns = 0;
   };
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
+  // Who has let go of a communicator; nobody yet, perhaps, of one that is revoked.
+  struct Gone {
+    std::vector<int> members;
+    std::set<int> ranks;
+  };
   enum class Kind : std::uint8_t;
 
   // Who leaves in order may look dead to those who have not heard of it yet.
@@ -190,8 +203,13 @@ class ControlPlane final : public ControlEars {
   void look_for_children();
   std::vector<int> expected_children() const;
   void announce_departure();
-  void note_gone(CommKey comm, int rank);
-  void note_revoked(CommKey comm, const Error& error, int from);
+  void note_gone(CommKey comm, const std::vector<int>& members, int rank, int from);
+  void look_at_all_gone();
+  bool is_over(const Gone& gone) const;
+  void find_over();
+  void note_over(CommKey comm, int from);
+  bool tell_if_over(CommKey comm, int from);
+  void note_revoked(CommKey comm, const std::vector<int>& members, const Error& error, int from);
   void tell_watchers();
 
   void hear(int from, std::string_view text);
@@ -233,7 +251,10 @@ class ControlPlane final : public ControlEars {
   std::map<int, std::string> dead_;  // rank of the job: why
   std::set<int> left_;
   std::map<CommKey, Error> revoked_;
-  std::map<CommKey, std::set<int>> gone_;  // ranks that let go of a communicator, for the root
+  std::map<CommKey, Gone> gone_;  // for the root
+  std::set<CommKey> over_;        // the last ones that are over: late news of them means nothing
+  std::deque<CommKey> over_order_;
+  std::set<CommKey> maybe_over_;  // of gone_, to be looked at in the next turn
 
   bool started_ = false;
   bool leaving_ = false;

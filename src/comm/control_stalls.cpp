@@ -82,7 +82,7 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   for (const auto& [comm, stall] : stalls) {
     const auto member = members_.find(comm);
     if (member == members_.end() || stall.seconds < limit) continue;
-    note_revoked(comm, cause(member->second.ranks, stall.waits_for), -1);
+    note_revoked(comm, member->second.ranks, cause(member->second.ranks, stall.waits_for), -1);
   }
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     const auto next = std::next(entry);
@@ -120,7 +120,7 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   stall.call = unpack_call(in);
   stall.seconds = in.value<double>();
   stall.waits_for = in.value<int>();
-  if (!in.whole() || revoked_.contains(comm)) return;
+  if (!in.whole() || revoked_.contains(comm) || over_.contains(comm)) return;
 
   const InquiryKey key{comm, stall.call.number};
   const auto [entry, fresh] = inquiries_.try_emplace(key);
@@ -128,7 +128,7 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   inquiry.members = members;
   inquiry.notes[rank] = stall.call;
   if (!fresh && options_.timeout_s > 0 && stall.seconds >= options_.timeout_s) {
-    return note_revoked(comm, blame(key, inquiry, place_of(members, rank), stall), -1);
+    return note_revoked(comm, members, blame(key, inquiry, place_of(members, rank), stall), -1);
   }
   const std::string question = message(Kind::question).value(comm).value(stall.call.number).take();
   inquiry.asked_ns = now_ns_;
@@ -169,7 +169,7 @@ void ControlPlane::compare(const InquiryKey& key, const Inquiry& inquiry) {
     if (call.digest == expected.digest) continue;
     const int one = place_of(inquiry.members, first);
     const int other = place_of(inquiry.members, rank);
-    note_revoked(key.first,
+    note_revoked(key.first, inquiry.members,
                  Error(Code::invalid_usage,
                        fmt::format("ranks disagree on call {} of this communicator: rank {} called "
                                    "{}, rank {} called {}",

@@ -5,6 +5,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/members.hpp"
+#include "comm/start_log.hpp"
 #include "core/mix.hpp"
 
 namespace pith {
@@ -24,12 +25,16 @@ constexpr std::uint64_t shrink_mark = 0x736872696e6b;
 Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
                                                                  const std::vector<int>& members) {
   const Expected<Settings> settings = settings_from_environment();
-  if (!settings) return settings.error();
+  if (!settings) {
+    control_->plane().remove(key, members);  // nobody need wait for us
+    return settings.error();
+  }
   std::unique_ptr<Communicator> child(
       new Communicator(*settings, control_, key, members, place_of(members, own_member())));
   ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout);
-  Error error = one_process_ ? child->connect_threads(gatherer, *settings)
-                             : child->connect(gatherer, *settings);
+  StartLog log("descendant", child->rank(), child->size(), LogLevel::debug);
+  Error error = one_process_ ? child->connect_threads(gatherer, *settings, log)
+                             : child->connect(gatherer, *settings, log);
   if (error) return error;
   return child;
 }

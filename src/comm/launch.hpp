@@ -26,6 +26,12 @@ struct Launch {
   std::uint16_t port = 0;
   std::string job;  // tells this job from another one at the same address
   int pmi_fd = -1;
+
+  // address: the variables that say where rank 0 listens, for messages.
+  std::string_view root_variable() const {
+    if (launcher == "PITH_RANK") return "PITH_ROOT";
+    return launcher == "torchrun" ? "MASTER_ADDR" : "SLURM_STEP_NODELIST";
+  }
 };
 
 // Every variable that read_launch looks at.

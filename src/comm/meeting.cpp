@@ -7,7 +7,9 @@
 
 #include "comm/blob.hpp"
 #include "comm/packing.hpp"
+#include "comm/start_log.hpp"
 #include "comm/topology.hpp"
+#include "core/log.hpp"
 
 namespace pith {
 
@@ -74,6 +76,7 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
       settings_(settings),
       rule_(settings.transport),
       links_(static_cast<std::size_t>(ranks), Link::none),
+      shares_(static_cast<std::size_t>(ranks), false),
       engine_(engine) {
   TcpOptions options;
   options.streams = settings.streams;
@@ -86,10 +89,15 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
                                        seat.secret(), options);
 }
 
-Error Meeting::hold() {
+Error Meeting::hold(StartLog& log) {
   if (Error error = introduce()) return error;
+  log.phase("introductions");
   if (Error error = attach()) return error;
-  return connect();
+  log.phase("shared memory");
+  if (logs(LogLevel::debug)) tell(log);
+  const Error error = connect();
+  log.phase("connections");
+  return error;
 }
 
 // Asked for by name it must be there; else it is worth its start-up only where there is RDMA.
@@ -174,12 +182,14 @@ Error Meeting::attach() {
     for (std::size_t b = 0; b < a; ++b) {
       const bool shared = attach_each_other(*matrix, a, b);
       const Link link = choose(a, b, shared);
+      ++pairs_[static_cast<std::size_t>(link)];
       all_share_memory = all_share_memory && link == Link::shm;
       any_share_memory = any_share_memory || link == Link::shm;
       if (shared || have_one_address(all_[a].tcp_address, all_[b].tcp_address)) groups.join(a, b);
       if (a != self && b != self) continue;
       const std::size_t other = a == self ? b : a;
       links_[other] = link;
+      shares_[other] = shared;
       local_ranks += shared;
       uses_shm = uses_shm || link == Link::shm;
       if (attached[other] && link != Link::shm) shm->drop(static_cast<int>(other));

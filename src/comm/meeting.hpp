@@ -2,6 +2,7 @@
 // attach over shared memory where that works, connect by UCX or TCP everywhere else.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,13 +18,17 @@
 
 namespace pith {
 
+class StartLog;
+
 class Meeting {
  public:
   Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
           const Settings& settings);
 
   // Collective; the deadline is the gatherer's. After an error the transports are of no use.
-  Error hold();
+  Error hold(StartLog& log);
+  // What came of it, in a few words, the same on all.
+  std::string summary() const;
 
   // What came of it. A transport that reaches nobody is null.
   std::unique_ptr<ShmTransport> shm;
@@ -44,6 +49,10 @@ class Meeting {
   // Two ranks choose the same, each by itself: the first transport in order that both have.
   enum class Link : std::uint8_t { none, shm, ucx, tcp };
 
+  static std::string_view name_of(Link link);
+  std::string reason(std::size_t peer) const;
+  void tell_places(const StartLog& log) const;
+  void tell(const StartLog& log) const;
   Error introduce();
   Error offer_ucx();
   Error attach();
@@ -75,8 +84,10 @@ class Meeting {
   static Error check_settings(const std::vector<Introduction>& all, int rank);
   std::vector<std::string> all_of(std::string Introduction::*field) const;
 
-  std::vector<Introduction> all_;  // by rank
-  std::vector<Link> links_;        // to each rank
+  std::vector<Introduction> all_;       // by rank
+  std::vector<Link> links_;             // to each rank
+  std::vector<bool> shares_;            // whether our memory and the rank's are shared
+  std::array<std::size_t, 4> pairs_{};  // of ranks, by Link
   Engine& engine_;
 };
 

@@ -29,6 +29,7 @@ constexpr std::uint64_t handshake_ns = 10 * second_ns;
 constexpr std::ptrdiff_t most_strangers = 256;
 constexpr std::uint64_t patience_ns = second_ns / 2;  // with the oldest of them, when all are there
 constexpr int tick_ms = 100;
+constexpr std::uint32_t name_bytes_max = 300;
 constexpr std::uint64_t late_ns = 10 * second_ns;  // for ranks that come after the start failed
 constexpr std::uint64_t deaf_ns = second_ns / 10;  // after a call that could not be taken
 
@@ -39,6 +40,7 @@ struct Guest {
   Descriptor fd;
   Handshake handshake;
   std::uint64_t deadline;
+  bool proved = false;  // it knows the secret, and says next who it is
   bool joined = false;
   bool gone = false;
   int rank = -1;
@@ -61,7 +63,9 @@ class Server {
   bool has_room();
   void welcome();
   void greet(Guest& guest);
-  void join(Guest& guest);
+  void hear_name(Guest& guest);
+  void join(Guest& guest, const std::string& name);
+  void refuse(Guest& guest, const std::string& why);
   void read(Guest& guest);
   void write(Guest& guest);
   void leave(Guest& guest);
@@ -70,7 +74,10 @@ class Server {
   void fail_all(const std::string& why);
   void close_door();
   bool has_blob(const Guest& guest) const;
+  bool complete() const { return !ranks_.empty() && joined_ == ranks_.size(); }
   std::string missing() const;
+  std::string turned_away() const;
+  std::string used_up(int rank) const;
 
   Descriptor listener_;
   UniqueId id_;
@@ -79,9 +86,14 @@ class Server {
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
   std::uint64_t deaf_until_ = 0;
   std::list<Guest> guests_;
-  std::vector<Guest*> ranks_;  // empty until the first rank says how many there are
+  std::vector<Guest*> ranks_;       // empty until the first rank says how many there are
+  std::vector<std::string> names_;  // of their processes, also when they have gone
   std::size_t joined_ = 0;
+  int first_rank_ = -1;  // of the one who said how many there are
+  std::string first_name_;
   int first_left_ = -1;
+  int other_secrets_ = 0;  // callers who held another one
+  std::string last_other_secret_;
   std::string failure_;  // why nobody can start any more; empty: they can
 };
 
@@ -108,41 +120,88 @@ void Server::welcome() {
 
 void Server::greet(Guest& guest) {
   const Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
-  if (!want || monotonic_ns() > guest.deadline) {
-    guest.gone = true;
-  } else if (*want == Handshake::Want::done) {
-    join(guest);
-  }
+  guest.proved = want && *want == Handshake::Want::done;
+  guest.gone = !want || monotonic_ns() > guest.deadline;
+  if (want || !guest.handshake.refused()) return;
+  ++other_secrets_;
+  last_other_secret_ = want.error().message();
+  log(LogLevel::debug, "bootstrap root: " + last_other_secret_);
 }
 
-void Server::join(Guest& guest) {
+void Server::hear_name(Guest& guest) {
+  if (monotonic_ns() > guest.deadline) guest.gone = true;
+  if (!guest.gone) read(guest);
+  if (!has_blob(guest)) return;
+  BlobHeader header;
+  std::memcpy(&header, guest.in.data(), sizeof header);
+  const std::string name = guest.in.substr(sizeof header, std::min(header.size, name_bytes_max));
+  guest.in.erase(0, sizeof header + header.size);
+  join(guest, name);
+  if (guest.gone) leave(guest);  // it came and went at once
+}
+
+void Server::refuse(Guest& guest, const std::string& why) {
+  append_blob(guest.out, why, BlobHeader::Kind::failure);
+}
+
+// Whoever proves to know the secret and does not fit shows that the ranks were started wrongly: all
+// who wait are told, for waiting will not help them.
+void Server::join(Guest& guest, const std::string& name) {
   const Greeting& greeting = guest.handshake.greeting();
+  const int rank = greeting.from;
   guest.joined = true;
-  guest.rank = greeting.from;
-  const auto refuse = [&](const std::string& why) {
-    append_blob(guest.out, why, BlobHeader::Kind::failure);
-    guest.rank = -1;
-  };
   if (ranks_.empty()) {
     if (greeting.ranks < 1 || greeting.ranks > most_ranks) {
-      return refuse(fmt::format("nranks is {}, expected 1 to {}", greeting.ranks, most_ranks));
+      return refuse(guest,
+                    fmt::format("nranks is {}, expected 1 to {}", greeting.ranks, most_ranks));
     }
     ranks_.resize(static_cast<std::size_t>(greeting.ranks));
+    names_.resize(ranks_.size());
     give_up_at_ = monotonic_ns() + timeout_ns_;
+    first_rank_ = rank;
+    first_name_ = name;
   }
   const auto n = static_cast<int>(ranks_.size());
+  if (!failure_.empty()) return refuse(guest, failure_);
+  if (complete()) return refuse(guest, used_up(rank));
   if (greeting.ranks != n) {
-    return refuse(
-        fmt::format("rank {} gives nranks {}, others give {}", greeting.from, greeting.ranks, n));
+    return fail_all(
+        fmt::format("rank {} gives nranks {}, others give {}: {} and {} (rank {}), expected "
+                    "the same of all",
+                    rank, greeting.ranks, n, name, first_name_, first_rank_));
   }
-  if (greeting.from < 0 || greeting.from >= n) {
-    return refuse(fmt::format("rank is {}, expected 0 to {}", greeting.from, n - 1));
+  if (rank < 0 || rank >= n) {
+    return refuse(guest, fmt::format("rank is {}, expected 0 to {}", rank, n - 1));
   }
-  if (!failure_.empty()) return refuse(failure_);
-  Guest*& seat = ranks_[static_cast<std::size_t>(greeting.from)];
-  if (seat) return refuse(fmt::format("rank {} joined twice", greeting.from));
-  seat = &guest;
+  const auto place = static_cast<std::size_t>(rank);
+  if (ranks_[place]) {
+    return fail_all(
+        fmt::format("rank {} joined twice: first {}, then {}; expected each rank from "
+                    "0 to {} once",
+                    rank, names_[place], name, n - 1));
+  }
+  guest.rank = rank;
+  ranks_[place] = &guest;
+  names_[place] = name;
   if (++joined_ == ranks_.size()) close_door();
+}
+
+std::string Server::used_up(int rank) const {
+  const std::size_t n = names_.size();
+  const auto place = static_cast<std::size_t>(rank);
+  const std::string by =
+      rank >= 0 && place < n ? fmt::format(", rank {} by {}", rank, names_[place]) : "";
+  return fmt::format(
+      "the id has been used already: all {} ranks of its communicator have joined{}; "
+      "expected a new id from pithGetUniqueId for each communicator",
+      n, by);
+}
+
+std::string Server::turned_away() const {
+  if (other_secrets_ == 0) return {};
+  return fmt::format("; {} call{} with another secret {} refused, the last: {}", other_secrets_,
+                     other_secrets_ == 1 ? "" : "s", other_secrets_ == 1 ? "was" : "were",
+                     last_other_secret_);
 }
 
 // Before any rank can know that the meeting is over, and ask for the port again.
@@ -246,13 +305,15 @@ void Server::serve(const std::atomic<bool>& stop) {
     }
     poll(waits.data(), waits.size(), tick_ms);
     for (Guest& guest : guests_) {
-      if (!guest.joined) greet(guest);
+      if (!guest.proved) greet(guest);
+      if (guest.proved && !guest.joined && !guest.gone) hear_name(guest);
       if (guest.joined && !guest.gone) read(guest);
     }
     finish_round();
     check_leavers();
     if (!ranks_.empty() && joined_ < ranks_.size() && monotonic_ns() > give_up_at_) {
-      fail_all(fmt::format("{} did not join within {} s", missing(), timeout_ns_ / second_ns));
+      fail_all(fmt::format("{} did not join within {} s{}", missing(), timeout_ns_ / second_ns,
+                           turned_away()));
     }
     for (Guest& guest : guests_) {
       if (guest.joined && !guest.gone) write(guest);
@@ -261,13 +322,13 @@ void Server::serve(const std::atomic<bool>& stop) {
     const auto seated = [](const Guest* guest) { return guest != nullptr; };
     // Who comes too late is told why.
     const bool failed = !failure_.empty() && (!listener_ || monotonic_ns() > give_up_at_);
-    const bool over = joined_ == ranks_.size() || failed;
+    const bool over = complete() || failed;
     if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
     welcome();
   }
 }
 
-// The servers of this process; they end with it.
+// The servers of this process; they end with it at the latest.
 class Servers {
  public:
   static Servers& instance() {
@@ -276,24 +337,50 @@ class Servers {
   }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
-    threads_.emplace_back([this, server = std::move(server)] { server->serve(stop_); });
+    bury();
+    Running& running = all_.emplace_back();
+    running.thread = std::thread([this, &running, server = std::move(server)] {
+      server->serve(stop_);
+      running.ended = true;
+    });
   }
   ~Servers() {
     stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
+    for (Running& running : all_) running.thread.join();
   }
 
  private:
+  struct Running {
+    std::thread thread;
+    std::atomic<bool> ended{false};
+  };
+
+  // A process may make ids for ever.
+  void bury() {
+    for (Running& running : all_) {
+      if (running.ended) running.thread.join();
+    }
+    all_.remove_if([](const Running& running) { return !running.thread.joinable(); });
+  }
+
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
+  std::list<Running> all_;
 };
+
+void tell_choice(const Settings& settings) {
+  const Expected<HostChoice> choice = explain_root_host(settings);
+  if (!choice) return;
+  log(LogLevel::debug, fmt::format("bootstrap root: interfaces are {}; listens at {} ({})",
+                                   fmt::join(choice->considered, ", "), choice->host, choice->why));
+}
 
 }  // namespace
 
 Expected<UniqueId> Rendezvous::open(const Settings& settings) {
   const Expected<std::string> host = root_host(settings);
   if (!host) return host.error();
+  if (logs(LogLevel::debug)) tell_choice(settings);
   return open(*host, settings.init_timeout, {settings.port_first, settings.port_last});
 }
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "comm/listen_host.hpp"
+#include "core/log.hpp"
 #include "transport/interfaces.hpp"
 #include "transport/socket.hpp"
 
@@ -43,11 +45,24 @@ Expected<std::string> resolve_name(const std::string& name, const std::string& f
   return format_host(address);
 }
 
-Expected<bool> is_ours(const std::string& host) {
-  const Expected<std::vector<Interface>> interfaces = list_interfaces();
-  if (!interfaces) return interfaces.error();
-  return std::any_of(interfaces->begin(), interfaces->end(),
+bool has_address(const std::vector<Interface>& interfaces, const std::string& host) {
+  return std::any_of(interfaces.begin(), interfaces.end(),
                      [&](const Interface& one) { return one.host == host; });
+}
+
+// May be right, or a mistake that else shows as ranks that do not come. `host`: in numbers. Of a
+// name that stands for loopback nothing is said: tables of hosts have their own name so.
+void say_not_ours(const Launch& launch, const std::string& host,
+                  const std::vector<Interface>& interfaces) {
+  if (is_loopback(host)) return;
+  std::string ours;
+  for (const Interface& one : interfaces) ours += (ours.empty() ? "" : ", ") + one.host;
+  const std::string also = launch.host == host ? "" : fmt::format(" ({})", host);
+  log(LogLevel::warn,
+      fmt::format("rank 0 is to listen at {}{} port {}, by {}, which is no address of this host "
+                  "({}): it is taken for that of a router that leads here, and rank 0 listens at "
+                  "all its addresses",
+                  launch.host, also, launch.port, launch.root_variable(), ours));
 }
 
 }  // namespace
@@ -69,9 +84,10 @@ Expected<RootPlace> find_root(const Launch& launch, const Settings& settings) {
   if (launch.rank != 0) return place;
   // A host's own name may stand for a loopback address in its own table, and an address may belong
   // to a router in front of it: then rank 0 listens everywhere, and begins at its own interface.
-  const Expected<bool> ours = is_ours(*host);
-  if (!ours) return ours.error();
-  if (*ours) return place;
+  const Expected<std::vector<Interface>> interfaces = list_interfaces();
+  if (!interfaces) return interfaces.error();
+  if (has_address(*interfaces, *host)) return place;
+  say_not_ours(launch, *host, *interfaces);
   const Expected<std::string> own = root_host(settings);
   if (!own) return own.error();
   place.listen = is_ip6(*own) ? "::" : "0.0.0.0";

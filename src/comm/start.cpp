@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "comm/bootstrap.hpp"
 #include "comm/job_secret.hpp"
 #include "comm/listen_host.hpp"
 #include "comm/pmi_wire.hpp"
@@ -146,12 +147,27 @@ Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
   return derive_secret(*text, launch.job);
 }
 
+// The port is taken. If another rank 0 of this job has it, its root tells both.
+Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) {
+  Expected<Bootstrap> joined = Bootstrap::join(id, 0, launch.size, 0);
+  if (joined) {
+    const Error said = joined->gather("").error();
+    return {Code::remote,
+            fmt::format("rank 0 is to listen at {}, by {}, and another rank 0 does so already: {}",
+                        id.address, launch.root_variable(), said.message())};
+  }
+  return {error.code(),
+          fmt::format("rank 0 is to listen at {}, by {}: {}; another job may be using that port",
+                      id.address, launch.root_variable(), error.message())};
+}
+
 Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id,
                 const Settings& settings) {
   const std::uint64_t until = monotonic_ns() + rebind_ns;
   while (true) {
-    Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
-    if (!error || monotonic_ns() > until) return error;
+    const Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
+    if (!error) return {};
+    if (monotonic_ns() > until) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
@@ -176,6 +192,12 @@ Expected<Start> start_from_environment(const Settings& settings) {
   const Expected<Launch> launch =
       read_launch(variables_from_environment(launch_variables()), settings);
   if (!launch) return launch.error();
+  log(LogLevel::debug,
+      fmt::format("rank {} of {}, by {}: {}", launch->rank, launch->size, launch->launcher,
+                  launch->way == Launch::Way::address
+                      ? fmt::format("rank 0 is at {} port {} ({})", launch->host, launch->port,
+                                    launch->root_variable())
+                      : "rank 0's address comes through the launcher"));
   Start start{launch->rank, launch->size, {}};
   const Expected<UniqueId> id = launch->way == Launch::Way::address
                                     ? meet_at_address(*launch, settings)

@@ -31,6 +31,12 @@ spdlog::logger& logger() {
 // Set once, before anything is logged so.
 std::atomic<spdlog::logger*> nccl_logger{nullptr};
 
+spdlog::level::level_enum level_of(LogLevel level) {
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::err, spdlog::level::warn,
+                                                  spdlog::level::info, spdlog::level::debug};
+  return levels[static_cast<int>(level)];
+}
+
 // Device 0: the library's own threads belong to none.
 std::string like_nccl(LogLevel level, const std::string& message) {
   constexpr const char* names[] = {"WARN", "WARN", "INFO", "TRACE"};
@@ -66,10 +72,10 @@ bool log_like_nccl(const std::string& path) {
   return true;
 }
 
+bool logs(LogLevel level) { return logger().should_log(level_of(level)); }
+
 void log(LogLevel level, const std::string& message) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::err, spdlog::level::warn,
-                                                  spdlog::level::info, spdlog::level::debug};
-  const spdlog::level::level_enum as = levels[static_cast<int>(level)];
+  const spdlog::level::level_enum as = level_of(level);
   spdlog::logger* const nccl = nccl_logger.load(std::memory_order_acquire);
   if (!nccl) return logger().log(as, "{}", message);
   if (logger().should_log(as)) nccl->log(as, "{}", like_nccl(level, message));

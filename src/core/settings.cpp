@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "core/settings_origin.hpp"
 #include "core/transport_rule.hpp"
 
 namespace pith {
@@ -119,7 +120,8 @@ Error set_root(const std::string& text, Settings& settings) {
 std::string veil(const std::string& secret) { return secret.empty() ? "" : "(set)"; }
 
 constexpr std::array table{
-    SettingInfo{"ALGO", Scope::agreed, "algorithms to use, as collective:name[,...]",
+    SettingInfo{"ALGO", Scope::agreed,
+                "algorithms to use: collective:name[,...], or a name alone for all that have it",
                 [](const Settings& s) { return s.algo; },
                 [](Settings& s, const std::string& text) {
                   s.algo = text;
@@ -302,8 +304,8 @@ Defaults& defaults() {
 
 // Empty where neither the environment nor a default says anything.
 std::string text_of(std::string_view name) {
-  const char* text = std::getenv(fmt::format("PITH_{}", name).c_str());
-  if (text && *text) return text;
+  const std::string variable = fmt::format("PITH_{}", name);
+  if (in_environment(variable)) return std::getenv(variable.c_str());
   const std::lock_guard lock(defaults().mutex);
   const auto found = defaults().values.find(std::string(name));
   return found == defaults().values.end() ? std::string() : found->second;
@@ -339,6 +341,11 @@ void set_defaults(std::map<std::string, std::string> values) {
 bool in_environment(const std::string& name) {
   const char* text = std::getenv(name.c_str());
   return text && *text;
+}
+
+std::string_view origin_of(std::string_view setting) {
+  if (in_environment(fmt::format("PITH_{}", setting))) return "environment";
+  return text_of(setting).empty() ? "default" : "library";
 }
 
 Variables variables_from_environment(std::span<const std::string_view> names) {

@@ -15,7 +15,7 @@
 namespace pith {
 
 struct Settings {
-  std::string algo;       // "allreduce:ring,broadcast:chain"; empty: the library chooses
+  std::string algo;       // "allreduce:ring,broadcast:chain", "ring"; empty: the library chooses
   std::string transport;  // see core/transport_rule.hpp; empty: the best that works
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;

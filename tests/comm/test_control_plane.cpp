@@ -56,6 +56,7 @@ class Story {
       if (world_.fate(rank) != Fate::lives) continue;
       wrong = check_facts(rank);
       if (wrong.empty()) wrong = check_comms(rank);
+      if (wrong.empty()) wrong = check_forgotten(rank);
     }
     if (wrong.empty()) wrong = check_gathers();
     if (wrong.empty() && deaths_ == 0 && world_.longest_leave_ns() >= 600'000'000) {
@@ -128,7 +129,7 @@ class Story {
   void remove(int c, int rank) {
     Comm& comm = comms_[static_cast<std::size_t>(c)];
     if (!comm.watchers.contains(rank) || !comm.removed.insert(rank).second) return;
-    world_.plane(rank).remove(key(c));
+    world_.plane(rank).remove(key(c), comm.members);
   }
 
   void leave(int rank) {
@@ -221,6 +222,20 @@ class Story {
       if (revoked.empty()) continue;
       const std::string text = revoked[0].message();
       if (!comm.causes.contains(text) && !lost) return where + "revoked for nothing: " + text;
+    }
+    return {};
+  }
+
+  // What nobody holds any more is forgotten, also by those who were no members.
+  std::string check_forgotten(int rank) {
+    const std::vector<CommKey> known = world_.plane(rank).remembered();
+    for (int c = 0; c < comms; ++c) {
+      const Comm& comm = comms_[static_cast<std::size_t>(c)];
+      const bool held = std::any_of(comm.members.begin(), comm.members.end(), [&](int member) {
+        return world_.fate(member) == Fate::lives && !comm.removed.contains(member);
+      });
+      if (held || !std::binary_search(known.begin(), known.end(), key(c))) continue;
+      return fmt::format("rank {} still remembers comm {}, which nobody holds", rank, c);
     }
     return {};
   }

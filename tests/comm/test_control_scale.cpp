@@ -1,6 +1,8 @@
 // The control plane in virtual time: how long things take, with a rank that stops and with a
 // thousand ranks.
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -82,6 +84,77 @@ class Round {
   std::size_t least_ = ~std::size_t{0};
 };
 
+// Communicators that come and go, one every few milliseconds: each is made by an agreement of some
+// ranks, now and then revoked, and let go by its members, each in its own time.
+class ComingAndGoing {
+ public:
+  ComingAndGoing(ControlWorld& world, int count) : world_(world), count_(count) { next(); }
+  static constexpr double apart_ms = 4;
+  std::size_t most_remembered() const { return most_; }
+  int agreed() const { return agreed_; }
+
+ private:
+  struct One {
+    CommKey key;
+    std::vector<int> members;
+    std::map<int, RecordingWatcher> watchers;
+  };
+  bool lives(int rank) const { return world_.fate(rank) == ControlWorld::Fate::lives; }
+  double now_ms() const { return static_cast<double>(world_.now_ns()) / 1e6; }
+  double soon(int most_ms) { return now_ms() + world_.pick(0, most_ms * 1000) / 1e3; }
+
+  void next() {
+    for (int rank = 0; rank < world_.ranks(); ++rank) {
+      if (!lives(rank)) continue;
+      most_ = std::max(most_, world_.plane(rank).remembered().size());
+    }
+    if (made_ == count_) return;
+    make(static_cast<CommKey>(1000 + made_++));
+    world_.at_ms(now_ms() + apart_ms, [this] { next(); });
+  }
+
+  void make(CommKey key) {
+    auto one = std::make_shared<One>();
+    one->key = key;
+    for (int rank = 0; rank < world_.ranks(); ++rank) {
+      if (lives(rank) && world_.pick(0, 3) > 0) one->members.push_back(rank);
+    }
+    if (one->members.empty()) return;
+    const bool revoked = world_.pick(0, 2) == 0;
+    const int by = one->members[at(world_.pick(0, static_cast<int>(one->members.size()) - 1))];
+    for (const int rank : one->members) {
+      world_.plane(rank).gather({key, 0}, Need::all, one->members, "x",
+                                [this, one, rank, revoked, by](const GatherResult& result) {
+                                  made(one, rank, revoked && rank == by, result);
+                                });
+    }
+  }
+
+  // As Communicator does: it is let go of also where it could not be made.
+  void made(const std::shared_ptr<One>& one, int rank, bool revokes, const GatherResult& result) {
+    if (!result.error) {
+      ++agreed_;
+      world_.plane(rank).add(one->key, one->members, one->watchers[rank]);
+      if (revokes) {
+        world_.at_ms(soon(10), [this, one, rank] {
+          if (lives(rank)) {
+            world_.plane(rank).revoke(one->key, Error(Code::remote, "gave up", 0));
+          }
+        });
+      }
+    }
+    world_.at_ms(soon(30) + (revokes ? 11 : 0), [this, one, rank] {
+      if (lives(rank)) world_.plane(rank).remove(one->key, one->members);
+    });
+  }
+
+  ControlWorld& world_;
+  const int count_;
+  int made_ = 0;
+  int agreed_ = 0;
+  std::size_t most_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a rank stops: the others say so and then give up, in time", "[control][scale]") {
@@ -138,4 +211,26 @@ TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "
   world.run_until_ms(4'000);
   CHECK(second.ended() >= ranks - 2);
   CHECK(second.least() >= ranks - 2);
+}
+
+TEST_CASE("ten thousand communicators come and go, and none is remembered", "[control][scale]") {
+  constexpr int count = 10'000;
+  ControlWorld world(7, 2, 1);
+  ComingAndGoing comms(world, count);
+  const double end_ms = count * ComingAndGoing::apart_ms;
+  world.run_until_ms(end_ms / 3);
+  world.kill(5);
+  world.run_until_ms(end_ms / 2);
+  world.kill(0);  // the root
+  world.run_until_ms(end_ms + 3'000);
+  CHECK(comms.agreed() > count * 3);
+  // Those of the tenths of a second that a death and its agreements take are there at a time.
+  CHECK(comms.most_remembered() < 500);
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    if (world.fate(rank) != ControlWorld::Fate::lives) continue;
+    const std::vector<CommKey> left = world.plane(rank).remembered();
+    INFO("rank " << rank << " remembers " << left.size() << ", the first "
+                 << (left.empty() ? 0 : left.front()));
+    CHECK(left.empty());
+  }
 }

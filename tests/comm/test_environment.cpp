@@ -111,11 +111,26 @@ TEST_CASE("another secret is refused", "[environment]") {
           set("PITH_SECRET", self.rank == 0 ? "open sesame" : "open barley");
           pithComm_t comm = nullptr;
           if (self.rank == 0) {
-            fails(pithCommInitEnv(&comm), pithRemoteError, {});
+            fails(pithCommInitEnv(&comm), pithRemoteError,
+                  {"rank 1 did not join", "1 call with another secret was refused"});
           } else {
             fails(pithCommInitEnv(&comm), pithRemoteError,
                   {"PITH_SECRET", "differs between rank 1 and rank 0"});
           }
+        }) == "");
+}
+
+TEST_CASE("two processes take themselves for rank 0: both hear of it", "[environment]") {
+  const int port = free_port();
+  CHECK(run(2, few_seconds("20"), [&](Rank& self) {
+          if (self.rank == 1) sleep_s(0.3);
+          const double start = now_s();
+          by_hand(self, "127.0.0.1:" + std::to_string(port));
+          set("PITH_RANK", "0");
+          pithComm_t comm = nullptr;
+          fails(pithCommInitEnv(&comm), pithRemoteError,
+                {"rank 0 joined twice", "process ", "expected each rank from 0 to 1 once"});
+          ensure(now_s() - start < 10, "waited for the timeout");
         }) == "");
 }
 

@@ -64,6 +64,9 @@ Descriptor enter(const UniqueId& id, int rank, int ranks) {
   Handshake handshake = Handshake::connector(id.secret, guest(rank, ranks));
   const Error error = shake_hands(handshake, socket.get(), monotonic_ns() + 5'000'000'000);
   ensure(!error, error.message());
+  std::string hello;
+  append_blob(hello, "a guest");
+  say(socket, hello);
   return socket;
 }
 
@@ -113,16 +116,29 @@ class Raid {
   std::thread thread_;
 };
 
-// Ranks that the job does not have are told so, and the job starts all the same.
+// One whose number of ranks is another shows that the start cannot succeed.
+void start_with_another_size(Rank&) {
+  const UniqueId id = open_root(20);
+  const Descriptor first = enter(id, 0, 2);
+  sleep_s(0.1);
+  const Descriptor other = enter(id, 1, 3);
+  for (const Descriptor* told : {&other, &first}) {
+    ensure(hear_some(*told, 400).find("gives nranks 3, others give 2") != std::string::npos,
+           "another size was not told of");
+  }
+  Expected<Bootstrap> late = Bootstrap::join(id, 1, 2, 20);
+  ensure(static_cast<bool>(late), "who comes later is not told");
+  ensure(std::string(late->gather("x").error().message()).find("nranks 3") != std::string::npos,
+         "who comes later is told something else");
+}
+
+// A rank that the job does not have is told so, and the job starts all the same.
 void start_beside_wrong_guests(Rank&) {
   const UniqueId id = open_root(20);
   const Descriptor first = enter(id, 0, 2);
   std::string hello;
   append_blob(hello, "from rank 0");
   say(first, hello);
-  const Descriptor other = enter(id, 1, 3);
-  ensure(hear_some(other, 200).find("gives nranks 3, others give 2") != std::string::npos,
-         "another size was not refused");
   const Descriptor beyond = enter(id, 2, 2);
   ensure(hear_some(beyond, 200).find("rank is 2, expected 0 to 1") != std::string::npos,
          "a rank too high was not refused");
@@ -174,6 +190,7 @@ TEST_CASE("a crowd at the bootstrap root keeps nobody out", "[hostile]") {
 }
 
 TEST_CASE("guests who know the secret and send nonsense", "[hostile]") {
+  CHECK(run(1, alone(), start_with_another_size) == "");
   CHECK(run(1, alone(), start_beside_wrong_guests) == "");
   CHECK(run(1, alone(), start_with_a_cut_member) == "");
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "../api/ranks.hpp"
@@ -15,6 +16,12 @@ using namespace pith;
 using namespace ranks;
 
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
 
 Setup alone() {
   Setup setup;
@@ -282,6 +289,132 @@ TEST_CASE("the root names who is missing, leaves, or is too many", "[startup]") 
           ensure(first && second, "the handshake failed");
           const std::string text = second->gather("x").error().message();
           ensure(text.find("rank 0 joined twice") != std::string::npos, text);
+        }) == "");
+}
+
+TEST_CASE("a rank that came twice is told of by both, and by all who wait", "[startup]") {
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
+  CHECK(run(3, setup, [](Rank& self) {
+          self.slot(self.rank) = static_cast<std::uint64_t>(getpid());
+          const pithUniqueId id = self.id();
+          self.meet();
+          if (self.rank == 2) sleep_s(0.3);
+          const double start = now_s();
+          pithComm_t comm = nullptr;
+          const std::string first = "first process " + std::to_string(self.slot(1).load()) + " on ";
+          const std::string then = "then process " + std::to_string(self.slot(2).load()) + " on ";
+          fails(pithCommInitRank(&comm, 3, id, self.rank == 2 ? 1 : self.rank), pithRemoteError,
+                {"rank 1 joined twice", first, then, "expected each rank from 0 to 2 once"});
+          ensure(now_s() - start < 10, "waited for the timeout");
+          self.meet();
+        }) == "");
+}
+
+TEST_CASE("all are told that nranks differ", "[startup]") {
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
+  CHECK(run(2, setup, [](Rank& self) {
+          self.slot(self.rank) = static_cast<std::uint64_t>(getpid());
+          const pithUniqueId id = self.id();
+          self.meet();
+          if (self.rank == 1) sleep_s(0.3);
+          const double start = now_s();
+          pithComm_t comm = nullptr;
+          const std::string one = "process " + std::to_string(self.slot(0).load()) + " on ";
+          const std::string other = "process " + std::to_string(self.slot(1).load()) + " on ";
+          fails(pithCommInitRank(&comm, 2 + self.rank, id, self.rank), pithRemoteError,
+                {"rank 1 gives nranks 3, others give 2", one, other, "(rank 0)",
+                 "expected the same of all"});
+          ensure(now_s() - start < 10, "waited for the timeout");
+          self.meet();
+        }) == "");
+}
+
+TEST_CASE("an id serves one communicator", "[startup]") {
+  // Once all ranks have started nobody listens any more.
+  CHECK(run(4, {}, [](Rank& self) {
+          const pithUniqueId id = self.id();
+          pithComm_t comm = nullptr;
+          if (self.rank < 2) ok(pithCommInitRank(&comm, 2, id, self.rank));
+          self.meet();
+          sleep_s(0.2);
+          pithComm_t second = nullptr;
+          if (self.rank >= 2) {
+            fails(pithCommInitRank(&second, 2, id, self.rank - 2), pithRemoteError,
+                  {"cannot reach the bootstrap root", "its ranks have all started",
+                   "an id serves one communicator"});
+          }
+          self.meet();
+          ok(pithCommDestroy(comm));
+        }) == "");
+  // While they start: the first job goes on.
+  CHECK(run(1, alone(), [](Rank&) {
+          const UniqueId id = open_root(10);
+          Expected<Bootstrap> zero = Bootstrap::join(id, 0, 2, 10);
+          Expected<Bootstrap> one = Bootstrap::join(id, 1, 2, 10);
+          ensure(zero && one, "the first job did not join");
+          sleep_s(0.2);
+          Expected<Bootstrap> late = Bootstrap::join(id, 1, 2, 10);
+          ensure(static_cast<bool>(late), "the handshake failed");
+          const std::string text = late->gather("x").error().message();
+          for (const std::string& word : {std::string("the id has been used already: all 2 ranks"),
+                                          "rank 1 by process " + std::to_string(getpid()),
+                                          std::string("expected a new id from pithGetUniqueId")}) {
+            ensure(text.find(word) != std::string::npos, text);
+          }
+          const auto results = in_threads(2, [&](int rank) -> std::string {
+            return (rank == 0 ? *zero : *one).gather("x").error().message();
+          });
+          for (const std::string& result : results) ensure(result.empty(), result);
+        }) == "");
+}
+
+TEST_CASE("the id of another job is said to be one, at once", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          const UniqueId ours = open_root(10);
+          UniqueId wrong = ours;
+          wrong.secret = open_root(10).secret;
+          const double start = now_s();
+          const Expected<Bootstrap> joined = Bootstrap::join(wrong, 1, 2, 10);
+          const std::string text = joined.error().message();
+          ensure(text.find("the id is of another job") != std::string::npos, text);
+          ensure(now_s() - start < 5, "tried for long");
+        }) == "");
+}
+
+TEST_CASE("a process may make ids for ever", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          const auto threads = [] {
+            std::ifstream status("/proc/self/status");
+            std::string line;
+            while (std::getline(status, line)) {
+              if (line.starts_with("Threads:")) return std::stoi(line.substr(8));
+            }
+            return -1;
+          };
+          const auto mapped = [] {
+            std::ifstream sizes("/proc/self/statm");
+            long pages = 0;
+            sizes >> pages;
+            return pages;
+          };
+          const auto make_some = [](int count) {
+            for (int i = 0; i < count; ++i) {
+              const UniqueId id = open_root(10);
+              Expected<Bootstrap> joined = Bootstrap::join(id, 0, 1, 10);
+              ensure(joined && joined->gather("x"), "did not join");
+            }
+            sleep_s(0.3);
+          };
+          make_some(5);
+          const long before = mapped();
+          make_some(60);
+          ensure(threads() < 10, "threads are left: " + std::to_string(threads()));
+          // A thread's stack takes 8 MiB of addresses until somebody joins it.
+          if (!sanitized) {
+            ensure(mapped() - before < 60 * 1024, "stacks of ended threads are left");
+          }
         }) == "");
 }
 

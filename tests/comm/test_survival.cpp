@@ -311,7 +311,7 @@ Comm& Story::add(int rank, CommKey key, const std::vector<int>& members) {
 }
 
 void Story::let_go(Comm& comm) {
-  control_.plane(comm.own).remove(comm.key);
+  control_.plane(comm.own).remove(comm.key, comm.members);
   if (!comm.state.revoked) comm.quiesce(Error(Code::remote, "the communicator was destroyed"));
 }
 

@@ -313,6 +313,18 @@ class Lists(unittest.TestCase):
                        PITH_ALGO=name)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_names_with_their_collective_and_without(self):
+        for name in ("ring", "allreduce:ring"):
+            for arguments, variables in ((("--algo", name), {}), ((), {"PITH_ALGO": name})):
+                done = run("all_reduce_perf", "--ranks", "2", "-b", "64", "-e", "64", "-n", "1",
+                           *arguments, **variables)
+                self.assertEqual(done.returncode, 0, done.stderr)
+        for arguments, variables in ((("--algo", "magic"), {}), ((), {"PITH_ALGO": "magic"})):
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "64", "-e", "64", "-n", "1",
+                       *arguments, **variables)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("allreduce:ring", done.stderr)
+
     def test_transports(self):
         done = run("broadcast_perf", "--transport", "list")
         self.assertEqual(done.returncode, 0)

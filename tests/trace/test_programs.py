@@ -159,12 +159,25 @@ class PithInfo(unittest.TestCase):
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_TRACE="/tmp/x")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for option in ("--topology", "--transports", "--settings"):
+        for option in ("--topology", "--interfaces", "--transports", "--settings"):
             part = run("pith-info", option, PITH_TRACE="/tmp/x").stdout
             for line in part.splitlines():
                 name = line.split()[0]
                 self.assertRegex(done.stdout, f"(?m)^{name}", option)
         self.assertRegex(done.stdout, r"(?m)^PITH_TRACE +/tmp/x +environment +local")
+
+    def test_where_a_setting_comes_from_and_what_is_none(self):
+        done = run("pith-info", "--settings", PITH_LANES="4", PITH_TRANSPROT="tcp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^PITH_LANES +4 +environment")
+        self.assertRegex(done.stdout, r"(?m)^PITH_CHUNK +0 +default")
+        self.assertRegex(done.stdout, r"(?m)^PITH_TRANSPROT is set, .*mean PITH_TRANSPORT\?$")
+
+    def test_interfaces(self):
+        done = run("pith-info", "--interfaces", PITH_IFNAME="lo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^interfaces .*lo \(127\.0\.0\.1, loopback\)")
+        self.assertRegex(done.stdout, r"(?m)^listens at +127\.0\.0\.1 \(PITH_IFNAME=lo\)$")
 
 
 if __name__ == "__main__":

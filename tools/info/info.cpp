@@ -6,6 +6,7 @@
 #include "collectives/algorithm.hpp"
 #include "comm/listen_host.hpp"
 #include "core/settings.hpp"
+#include "core/settings_origin.hpp"
 #include "core/transport_rule.hpp"
 #include "topology.hpp"
 #include "transport/shm.hpp"
@@ -14,21 +15,32 @@
 
 namespace {
 
+int say_error(const pith::Error& error) {
+  fmt::print(stderr, "pith-info: {}\n", error.message());
+  return 1;
+}
+
 int print_settings() {
   const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
-  if (!settings) {
-    fmt::print(stderr, "pith-info: {}\n", settings.error().message());
-    return 1;
-  }
-  const pith::Settings defaults;
+  if (!settings) return say_error(settings.error());
   fmt::print("{:<22} {:<12} {:<12} {:<7} {}\n", "setting", "value", "origin", "scope", "meaning");
   for (const pith::SettingInfo& info : pith::setting_table()) {
     const std::string value = info.value(*settings);
     const bool agreed = info.scope == pith::SettingInfo::Scope::agreed;
     fmt::print("PITH_{:<17} {:<12} {:<12} {:<7} {}\n", info.name, value.empty() ? "-" : value,
-               value == info.value(defaults) ? "default" : "environment",
-               agreed ? "agreed" : "local", info.meaning);
+               pith::origin_of(info.name), agreed ? "agreed" : "local", info.meaning);
   }
+  for (const std::string& line : pith::unknown_variables()) fmt::print("{}\n", line);
+  return 0;
+}
+
+int print_interfaces() {
+  const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
+  if (!settings) return say_error(settings.error());
+  const pith::Expected<pith::HostChoice> choice = pith::explain_root_host(*settings);
+  if (!choice) return say_error(choice.error());
+  fmt::print("interfaces     {}\n", fmt::join(choice->considered, ", "));
+  fmt::print("listens at     {} ({})\n", choice->host, choice->why);
   return 0;
 }
 
@@ -50,18 +62,12 @@ struct Trial {
                 : fmt::format("not usable: {}", name.error().message());
   }
   std::string tcp(const pith::Settings& settings) {
-    const pith::Expected<std::string> host = pith::root_host(settings);
-    if (!host) return fmt::format("not usable: {}", host.error().message());
+    const pith::Expected<pith::HostChoice> choice = pith::explain_root_host(settings);
+    if (!choice) return fmt::format("not usable: {}", choice.error().message());
     pith::TcpTransport transport(scheduler, mailbox, 0, 2, {});
-    const auto address = transport.listen(*host);
+    const auto address = transport.listen(choice->host);
     if (!address) return fmt::format("not usable: {}", address.error().message());
-    return fmt::format("usable: sockets at {} ({})", *host, why(settings));
-  }
-
- private:
-  static std::string why(const pith::Settings& settings) {
-    if (!settings.host.empty()) return "PITH_HOST";
-    return settings.ifname.empty() ? "the first that other hosts may reach" : "PITH_IFNAME";
+    return fmt::format("usable: sockets at {} ({})", choice->host, choice->why);
   }
 };
 
@@ -77,10 +83,7 @@ std::string describe_ucx(const pith::Settings& settings) {
 
 int print_transports() {
   const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
-  if (!settings) {
-    fmt::print(stderr, "pith-info: {}\n", settings.error().message());
-    return 1;
-  }
+  if (!settings) return say_error(settings.error());
   const pith::TransportRule rule(settings->transport);
   Trial trial;
   for (const std::string_view name : pith::TransportRule::known) {
@@ -100,20 +103,24 @@ int print_transports() {
 int main(int argc, char** argv) {
   CLI::App app(
       "What this machine offers, what this build of Pith can do with it, and how it is set.\n"
-      "Without options: topology, transports and settings.");
+      "Without options: topology, interfaces, transports and settings.");
   bool settings = false;
   bool algorithms = false;
   bool transports = false;
   bool topology = false;
+  bool interfaces = false;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
   app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
   app.add_flag("--topology", topology, "sockets, NUMA nodes, shared caches, CPUs to be used");
+  app.add_flag("--interfaces", interfaces, "network interfaces, and where a rank would listen");
   CLI11_PARSE(app, argc, argv);
-  const bool plain = !settings && !algorithms && !transports && !topology;
+  const bool plain = !settings && !algorithms && !transports && !topology && !interfaces;
   if (topology || plain) fmt::print("{}", pith_info::topology());
   if (plain) fmt::print("\n");
   if (algorithms) print_algorithms();
+  if ((interfaces || plain) && print_interfaces() != 0) return 1;
+  if (plain) fmt::print("\n");
   if ((transports || plain) && print_transports() != 0) return 1;
   if (plain) fmt::print("\n");
   return settings || plain ? print_settings() : 0;

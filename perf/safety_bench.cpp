@@ -1,0 +1,243 @@
+// What safety costs an allreduce of 8 bytes between two threads: the digest of the call, the flight
+// recorder, the look for messages that were left over, and the thread that watches for deaths.
+// Three kinds of the same call run in turns, and the medians are compared:
+//
+//   bare          the algorithm on engine, mailbox and transport alone; digests are constants
+//   guarded       the same, and what a communicator adds to every call for safety's sake
+//   communicator  pith::Communicator, with its checks of states and its choice of the algorithm
+//
+// The guards are timed alone as well, on one core: on a busy machine only that figure means much.
+// The header that every message carries, and the comparison of its digest, are in all of them: they
+// share the cache line of an 8-byte payload. Of the watching thread the program tells how much time
+// of a core it takes, for it takes nothing of a call. --bare, --guarded, --communicator and
+// --guards run one kind alone, for a profiler.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "comm/call_recorder.hpp"
+#include "comm/communicator.hpp"
+#include "core/clock.hpp"
+#include "core/engine.hpp"
+#include "core/mix.hpp"
+#include "kernels/host_compute.hpp"
+#include "transport/local.hpp"
+
+namespace pith {
+
+Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args);
+
+namespace {
+
+constexpr int ranks = 2;
+
+// As a communicator makes it of the arguments.
+std::uint64_t digest_of(const CollectiveArgs& args) {
+  std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
+  hash = mix(hash, args.count);
+  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
+  return mix(hash, static_cast<std::uint64_t>(args.root));
+}
+
+class Rank {
+ public:
+  Rank(int rank, const std::shared_ptr<LocalHub>& hub)
+      : engine_(ranks), transport_(engine_.scheduler(), engine_.mailbox(), rank, hub) {
+    engine_.add(transport_);
+    routes_[static_cast<std::size_t>(1 - rank)] = {&transport_, 1 - rank};
+    context_.scheduler = &engine_.scheduler();
+    context_.arena = &engine_.arena();
+    context_.mailbox = &engine_.mailbox();
+    context_.compute = context_.host = &compute_;
+    context_.comm = &comm_;
+    context_.routes = routes_;
+    context_.rank = rank;
+    context_.size = ranks;
+    context_.revoke = [](void*, const Error&) {};
+    engine_.own();
+  }
+
+  void bare(const CollectiveArgs& args) { run(args, ++calls_, 1); }
+  void guarded(const CollectiveArgs& args) {
+    guard(args, [&](std::uint32_t number, std::uint64_t digest) { run(args, number, digest); });
+  }
+  // What guarded() has beyond bare(), alone.
+  void guards(const CollectiveArgs& args) {
+    guard(args, [](std::uint32_t, std::uint64_t) {});
+  }
+
+ private:
+  template <class Body>
+  void guard(const CollectiveArgs& args, Body body) {
+    if (comm_.revoked) return;
+    const std::uint32_t number = ++calls_;
+    const std::uint64_t digest = digest_of(args);
+    recorder_.begin(number, digest, args);
+    body(number, digest);
+    recorder_.end(number, true);
+    if (engine_.mailbox().find_left_over(comm_.id, number).peer >= 0) std::terminate();
+  }
+  void run(const CollectiveArgs& args, std::uint32_t number, std::uint64_t digest) {
+    Call call(context_, number, digest);
+    Task<Error> task = allreduce_recursive_doubling(call, args);
+    task.handle().resume();
+    engine_.drive_until([&] { return task.done(); });
+  }
+
+  Engine engine_;
+  LocalTransport transport_;
+  HostCompute compute_;
+  CommState comm_;
+  CallRecorder recorder_;
+  std::array<Route, ranks> routes_{};
+  CallContext context_;
+  std::uint32_t calls_ = 0;
+};
+
+constexpr std::array<std::string_view, 3> kinds = {"bare", "guarded", "communicator"};
+
+struct Both {
+  std::array<Rank, ranks>& ranks_of_ours;
+  std::vector<std::unique_ptr<Communicator>>& communicators;
+
+  void call(std::size_t kind, int rank, CollectiveArgs& args) {
+    const auto place = static_cast<std::size_t>(rank);
+    if (kind == 0) return ranks_of_ours[place].bare(args);
+    if (kind == 1) return ranks_of_ours[place].guarded(args);
+    if (communicators[place]->run(args)) std::terminate();
+  }
+};
+
+void pin(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(core), &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+using Times = std::array<std::vector<double>, kinds.size()>;
+
+// Both ranks run the same batches in the same order, so no further synchronising is needed.
+Times measure(Both both, std::optional<std::size_t> only, int batches, int calls) {
+  Times times;
+  const auto body = [&](int rank) {
+    pin(rank);
+    std::array<float, 2> send{1, 2};
+    std::array<float, 2> recv{};
+    CollectiveArgs args;
+    args.collective = Collective::allreduce;
+    args.send = {reinterpret_cast<std::byte*>(send.data()), sizeof send};
+    args.recv = {reinterpret_cast<std::byte*>(recv.data()), sizeof recv};
+    args.count = send.size();
+    for (int batch = 0; batch < batches; ++batch) {
+      for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+        if (only && kind != *only) continue;
+        const std::uint64_t begin = monotonic_ns();
+        for (int i = 0; i < calls; ++i) both.call(kind, rank, args);
+        const double ns = static_cast<double>(monotonic_ns() - begin) / calls;
+        if (rank == 0) times[kind].push_back(ns);
+      }
+    }
+  };
+  std::thread other(body, 1);
+  body(0);
+  other.join();
+  return times;
+}
+
+// Nanoseconds.
+double guards_alone(Rank& rank) {
+  float send[2] = {};
+  CollectiveArgs args;
+  args.collective = Collective::allreduce;
+  args.send = args.recv = {reinterpret_cast<std::byte*>(send), sizeof send};
+  args.count = 2;
+  std::vector<double> times;
+  for (int batch = 0; batch < 101; ++batch) {
+    constexpr int calls = 10'000;
+    const std::uint64_t begin = monotonic_ns();
+    for (int i = 0; i < calls; ++i) rank.guards(args);
+    times.push_back(static_cast<double>(monotonic_ns() - begin) / calls);
+  }
+  return median(times);
+}
+
+// Of a core, by all threads of this process while its communicators lie idle.
+double idle_share() {
+  const auto cpu_s = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  constexpr double seconds = 3;
+  const double before = cpu_s();
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  return (cpu_s() - before) / seconds;
+}
+
+void report(const Times& times, double guards, double share) {
+  const double bare = median(times[0]);
+  fmt::print("{:<14} {:>10} {:>14}\n", "", "ns a call", "beyond bare");
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    // Of each batch and the one that ran just before it, so that a disturbance shows in one only.
+    std::vector<double> beyond;
+    for (std::size_t i = 0; i < times[0].size(); ++i) {
+      beyond.push_back(times[kind][i] - times[0][i]);
+    }
+    fmt::print("{:<14} {:>10.1f} {:>14.1f}\n", kinds[kind], median(times[kind]), median(beyond));
+  }
+  fmt::print("the guards alone take {:.1f} ns\n", guards);
+  fmt::print("the watching thread takes {:.4f} % of a core: {:.2f} ns of {:.0f}\n", 100 * share,
+             share * bare, bare);
+}
+
+}  // namespace
+}  // namespace pith
+
+int main(int argc, char** argv) {
+  using namespace pith;
+  std::optional<std::size_t> only;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (argc == 2 && std::string_view(argv[1]) == fmt::format("--{}", kinds[kind])) only = kind;
+  }
+  const bool guards_only = argc == 2 && std::string_view(argv[1]) == "--guards";
+  if (argc > 2 || (argc == 2 && !only && !guards_only)) {
+    fmt::print(stderr, "usage: safety_bench [--bare | --guarded | --communicator | --guards]\n");
+    return 2;
+  }
+  const auto hub = LocalHub::create(ranks);
+  auto made = Communicator::init_all(ranks);
+  if (!hub || !made) {
+    fmt::print(stderr, "safety_bench: {}{}\n", hub.error().message(), made.error().message());
+    return 1;
+  }
+  std::array<Rank, ranks> both{Rank(0, *hub), Rank(1, *hub)};
+  if (guards_only) {
+    fmt::print("the guards alone take {:.1f} ns\n", guards_alone(both[0]));
+    return 0;
+  }
+  constexpr int batches = 61;
+  constexpr int calls = 5'000;
+  const Times times = measure({both, *made}, only, batches, calls);
+  if (!only) {
+    report(times, guards_alone(both[0]), idle_share());
+  } else {
+    fmt::print("{}: {:.1f} ns a call\n", kinds[*only], median(times[*only]));
+  }
+  return 0;
+}

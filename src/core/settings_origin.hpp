@@ -1,0 +1,26 @@
+// Where settings come from: what changed them, and variables that look like settings and are none.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/settings.hpp"
+
+namespace pith {
+
+// "environment", "library" (one built from this one gave it, as libnccl.so.2 does) or "default".
+std::string_view origin_of(std::string_view setting);
+
+// What is not as it is by itself: "PITH_LANES=2 (environment)". Secrets are veiled.
+std::vector<std::string> changed_settings(const Settings& settings);
+
+// One line for each variable of the environment that begins with PITH_ and names no setting, with
+// the name that was probably meant. The library's tests and tools have variables of their own,
+// which are left out.
+std::vector<std::string> unknown_variables();
+
+// The setting whose name is nearest to `name`, without PITH_; empty: none is near.
+std::string_view nearest_setting(std::string_view name);
+
+}  // namespace pith

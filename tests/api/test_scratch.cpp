@@ -1,0 +1,189 @@
+// What Pith needs besides the caller's buffers: at most 8 MiB a rank and communicator, whatever was
+// called. Counted as memory of the process that is neither code nor file, pages of several
+// processes divided among them; hence the mean over the ranks is what counts.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+constexpr std::int64_t MiB = 1 << 20;
+constexpr std::int64_t most_bytes = 8 * MiB;
+constexpr std::size_t call_bytes = std::size_t{64} << 20;
+
+std::int64_t resident_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::int64_t kib = 0;
+  for (std::string line; std::getline(rollup, line);) {
+    if (!line.starts_with("Pss_Anon:") && !line.starts_with("Pss_Shmem:")) continue;
+    std::int64_t value = 0;
+    std::istringstream(line.substr(line.find(':') + 1)) >> value;
+    kib += value;
+  }
+  return kib * 1024;
+}
+
+// The buffers of one rank, 64 MiB each, their pages present.
+struct Buffers {
+  explicit Buffers(bool registered) : send(call_bytes, registered), recv(call_bytes, registered) {
+    std::fill_n(send.data(), call_bytes, char{1});
+    std::fill_n(recv.data(), call_bytes, char{0});
+  }
+  Buffer send;
+  Buffer recv;
+};
+
+using Call = pithResult_t (*)(pithComm_t comm, int rank, int size, const Buffers& on);
+
+// 64 MiB on one side at least.
+const std::pair<const char*, Call> calls[] = {
+    {"allreduce",
+     [](pithComm_t comm, int, int, const Buffers& on) {
+       return pithAllReduce(on.send.data(), on.recv.data(), call_bytes / 4, pithFloat32, pithSum,
+                            comm, nullptr);
+     }},
+    {"reduce",
+     [](pithComm_t comm, int, int, const Buffers& on) {
+       return pithReduce(on.send.data(), on.recv.data(), call_bytes / 4, pithFloat32, pithSum, 0,
+                         comm, nullptr);
+     }},
+    {"broadcast",
+     [](pithComm_t comm, int, int, const Buffers& on) {
+       return pithBroadcast(on.send.data(), on.recv.data(), call_bytes / 4, pithFloat32, 0, comm,
+                            nullptr);
+     }},
+    {"allgather",
+     [](pithComm_t comm, int, int size, const Buffers& on) {
+       return pithAllGather(on.send.data(), on.recv.data(),
+                            call_bytes / 4 / static_cast<std::size_t>(size), pithFloat32, comm,
+                            nullptr);
+     }},
+    {"reducescatter",
+     [](pithComm_t comm, int, int size, const Buffers& on) {
+       return pithReduceScatter(on.send.data(), on.recv.data(),
+                                call_bytes / 4 / static_cast<std::size_t>(size), pithFloat32,
+                                pithSum, comm, nullptr);
+     }},
+    {"alltoall",
+     [](pithComm_t comm, int, int size, const Buffers& on) {
+       return pithAlltoAll(on.send.data(), on.recv.data(),
+                           call_bytes / 4 / static_cast<std::size_t>(size), pithFloat32, comm,
+                           nullptr);
+     }},
+    {"gather",
+     [](pithComm_t comm, int, int size, const Buffers& on) {
+       return pithGather(on.send.data(), on.recv.data(),
+                         call_bytes / 4 / static_cast<std::size_t>(size), pithFloat32, 0, comm,
+                         nullptr);
+     }},
+    {"scatter",
+     [](pithComm_t comm, int, int size, const Buffers& on) {
+       return pithScatter(on.send.data(), on.recv.data(),
+                          call_bytes / 4 / static_cast<std::size_t>(size), pithFloat32, 0, comm,
+                          nullptr);
+     }},
+    {"send and recv",
+     [](pithComm_t comm, int rank, int size, const Buffers& on) {
+       pithResult_t result = pithGroupStart();
+       if (result == pithSuccess) {
+         result = pithSend(on.send.data(), call_bytes / 4, pithFloat32, (rank + 1) % size, comm,
+                           nullptr);
+       }
+       if (result == pithSuccess) {
+         result = pithRecv(on.recv.data(), call_bytes / 4, pithFloat32, (rank + size - 1) % size,
+                           comm, nullptr);
+       }
+       return result == pithSuccess ? pithGroupEnd() : result;
+     }},
+    {"barrier",
+     [](pithComm_t comm, int, int, const Buffers&) { return pithBarrier(comm, nullptr); }},
+};
+
+// The mean over all ranks of what each has taken since `before`.
+std::int64_t mean_taken(Rank& self, std::int64_t before) {
+  self.meet();
+  self.slot(self.rank) = static_cast<std::uint64_t>(resident_bytes() - before);
+  self.meet();
+  std::int64_t sum = 0;
+  for (int rank = 0; rank < self.size; ++rank) {
+    sum += static_cast<std::int64_t>(self.slot(rank).load());
+  }
+  return sum / self.size;
+}
+
+void check(const std::string& where, const char* name, std::int64_t taken) {
+  const double mib = static_cast<double>(taken) / double(MiB);
+  ensure(taken <= most_bytes, where + ": " + std::to_string(mib) + " MiB after " + name);
+}
+
+void count_between_processes(Rank& self, bool registered, const std::string& where) {
+  const Buffers buffers(registered);
+  self.meet();
+  const std::int64_t before = resident_bytes();
+  const Comm comm(self.join());
+  std::int64_t taken = 0;
+  for (const auto& [name, call] : calls) {
+    ok(call(comm, self.rank, self.size, buffers));
+    taken = mean_taken(self, before);
+    check(where, name, taken);
+  }
+  if (self.rank == 0) {
+    std::printf("%s: %.2f MiB a rank\n", where.c_str(), static_cast<double>(taken) / double(MiB));
+  }
+}
+
+void count_between_threads(bool registered) {
+  constexpr int size = 3;
+  std::vector<std::unique_ptr<Buffers>> buffers;
+  for (int rank = 0; rank < size; ++rank) buffers.push_back(std::make_unique<Buffers>(registered));
+  const std::int64_t before = resident_bytes();
+  pithComm_t comms[size];
+  ok(pithCommInitAll(comms, size, nullptr));
+  for (const auto& [name, call] : calls) {
+    pithResult_t results[size];
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank, call = call] {
+        results[rank] = call(comms[rank], rank, size, *buffers[static_cast<std::size_t>(rank)]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const pithResult_t result : results) ok(result);
+    check("threads", name, (resident_bytes() - before) / size);
+  }
+  std::printf("threads: %.2f MiB a rank\n",
+              static_cast<double>(resident_bytes() - before) / size / double(MiB));
+  for (pithComm_t comm : comms) ok(pithCommDestroy(comm));
+}
+
+}  // namespace
+
+TEST_CASE("scratch of one communicator stays below 8 MiB a rank", "[scratch]") {
+  for (const bool registered : {false, true}) {
+    for (const Setup& link : every_link()) {
+      if (link.way != Way::processes) continue;
+      Setup setup = link;
+      setup.limit_s = 120;
+      const std::string where =
+          name_of(setup) + (registered ? ", registered memory" : ", private memory");
+      INFO(where);
+      CHECK(run(3, setup, [&](Rank& self) { count_between_processes(self, registered, where); }) ==
+            "");
+    }
+    Setup alone;
+    alone.way = Way::alone;
+    alone.limit_s = 120;
+    CHECK(run(1, alone, [&](Rank&) { count_between_threads(registered); }) == "");
+  }
+}

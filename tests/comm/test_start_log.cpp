@@ -1,0 +1,193 @@
+// What PITH_LOG says of a start, and variables that are no settings.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "../api/ranks.hpp"
+#include "catch.hpp"
+#include "comm/start_log.hpp"
+#include "core/settings_origin.hpp"
+
+using namespace pith;
+using namespace ranks;
+
+namespace {
+
+// What this process writes to standard error from here on.
+class Overheard {
+ public:
+  Overheard() : file_(memfd_create("stderr", 0)) { dup2(file_, STDERR_FILENO); }
+  ~Overheard() { close(file_); }
+  Overheard(const Overheard&) = delete;
+  Overheard& operator=(const Overheard&) = delete;
+
+  std::string text() const {
+    std::string text(static_cast<std::size_t>(lseek(file_, 0, SEEK_END)), '\0');
+    const ssize_t got = pread(file_, text.data(), text.size(), 0);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return text;
+  }
+
+ private:
+  int file_;
+};
+
+void has(const std::string& text, std::initializer_list<std::string> words) {
+  for (const std::string& word : words) {
+    ensure(text.find(word) != std::string::npos, "no \"" + word + "\" in:\n" + text);
+  }
+}
+
+void lacks(const std::string& text, const std::string& word) {
+  ensure(text.find(word) == std::string::npos, "\"" + word + "\" in:\n" + text);
+}
+
+std::string start_and_hear(Rank& self) {
+  const Overheard overheard;
+  const Comm comm(self.join());
+  self.meet();
+  return overheard.text();
+}
+
+Setup with(const char* level, std::vector<std::pair<std::string, std::string>> more = {}) {
+  Setup setup;
+  setup.environment = std::move(more);
+  setup.environment.emplace_back("PITH_LOG", level);
+  return setup;
+}
+
+}  // namespace
+
+TEST_CASE("at debug a start tells all that it does", "[start-log]") {
+  Setup setup = with("debug", {{"PITH_LANES", "2"}, {"PITH_SECRET", "swordfish"}});
+  setup.transport = "shm,tcp";
+  CHECK(run(3, setup, [](Rank& self) {
+          const std::string text = start_and_hear(self);
+          const std::string own = "communicator, rank " + std::to_string(self.rank) + " of 3: ";
+          has(text,
+              {own + "settings: ", "PITH_TRANSPORT=shm,tcp (environment)",
+               "PITH_LANES=2 (environment)", "PITH_SECRET=(set)",
+               own + "met the others at 127.0.0.1:",
+               "listens at 127.0.0.1 (PITH_IFNAME=lo); interfaces are lo (", own + "reaches ranks ",
+               "by shm", own + "algorithms walk the ranks", own + "ready after ", "bootstrap root ",
+               "control plane ", "introductions ", "shared memory ", "connections ", "all ready "});
+          lacks(text, "swordfish");
+          if (self.rank == 0) {
+            has(text, {"bootstrap root: interfaces are ", "lo (127.0.0.1, loopback)",
+                       "ranks 0-2 share a host", "communicator of 3 ranks ready after ",
+                       "on 1 host, 3 pairs by shm"});
+          } else {
+            lacks(text, "share a host");
+          }
+        }) == "");
+}
+
+TEST_CASE("why a transport is not used", "[start-log]") {
+  Setup setup = with("debug");
+  setup.transport = "tcp";
+  CHECK(run(2, setup, [](Rank& self) {
+          const std::string other = std::to_string(1 - self.rank);
+          has(start_and_hear(self), {"reaches rank " + other +
+                                     " by tcp (no shm: PITH_TRANSPORT=tcp; no ucx: "
+                                     "PITH_TRANSPORT=tcp)"});
+        }) == "");
+}
+
+TEST_CASE("at info a start is one line of rank 0, at warn nothing", "[start-log]") {
+  for (const char* level : {"info", "warn"}) {
+    for (const Way way : {Way::processes, Way::all}) {
+      Setup setup = with(level);
+      setup.way = way == Way::all ? Way::alone : way;
+      const bool all = way == Way::all;
+      INFO(level << (all ? " threads" : ""));
+      CHECK(run(all ? 1 : 3, setup, [&](Rank& self) {
+              std::string text;
+              if (all) {
+                const Overheard overheard;
+                pithComm_t comms[2];
+                ok(pithCommInitAll(comms, 2, nullptr));
+                for (pithComm_t comm : comms) ok(pithCommDestroy(comm));
+                text = overheard.text();
+              } else {
+                text = start_and_hear(self);
+              }
+              const bool says = self.rank == 0 && std::string(level) == "info";
+              ensure(std::count(text.begin(), text.end(), '\n') == (says ? 1 : 0), text);
+              if (says) has(text, {"communicator of ", " ranks ready after "});
+              if (says && all) has(text, {"threads of one process"});
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("variables that look like settings are told of once", "[start-log]") {
+  const Setup setup = with("warn", {{"PITH_TRANSPROT", "tcp"}, {"PITH_XYZZY_PLUGH", "1"}});
+  CHECK(run(2, setup, [](Rank& self) {
+          const Overheard overheard;
+          for (int round = 0; round < 2; ++round) {
+            pithComm_t comm = nullptr;
+            ok(pithCommInitRank(&comm, 2, self.id(round), self.rank));
+            self.meet();
+            ok(pithCommDestroy(comm));
+          }
+          const std::string text = overheard.text();
+          if (self.rank != 0) return ensure(text.empty(), text);
+          has(text, {"PITH_TRANSPROT is set, and there is no such setting: did you mean "
+                     "PITH_TRANSPORT?",
+                     "PITH_XYZZY_PLUGH is set, and there is no such setting"});
+          ensure(std::count(text.begin(), text.end(), '\n') == 2, text);
+        }) == "");
+}
+
+TEST_CASE("a root that is no address of rank 0's host is said to be one", "[start-log]") {
+  CHECK(run(2, with("warn", {{"PITH_INSECURE", "1"}}), [](Rank& self) {
+          const Overheard overheard;
+          const std::string port = std::to_string(23'000 + getppid() % 5'000);
+          setenv("PITH_RANK", std::to_string(self.rank).c_str(), 1);
+          setenv("PITH_SIZE", "2", 1);
+          // Rank 0 is behind it, says its setting; the other one knows better.
+          setenv("PITH_ROOT", ((self.rank == 0 ? "192.0.2.1:" : "127.0.0.1:") + port).c_str(), 1);
+          pithComm_t made = nullptr;
+          ok(pithCommInitEnv(&made));
+          const Comm comm(made);
+          self.meet();
+          const std::string text = overheard.text();
+          if (self.rank != 0) return lacks(text, "router");
+          has(text, {"rank 0 is to listen at 192.0.2.1 port " + port + ", by PITH_ROOT",
+                     "no address of this host (", "127.0.0.1", "router"});
+        }) == "");
+}
+
+TEST_CASE("settings: names that were probably meant", "[settings]") {
+  CHECK(nearest_setting("TRANSPROT") == "TRANSPORT");
+  CHECK(nearest_setting("transport") == "TRANSPORT");
+  CHECK(nearest_setting("IF_NAME") == "IFNAME");
+  CHECK(nearest_setting("ALG") == "ALGO");
+  CHECK(nearest_setting("INITTIMEOUT") == "INIT_TIMEOUT");
+  CHECK(nearest_setting("XYZZY_PLUGH").empty());
+}
+
+TEST_CASE("settings: where they come from", "[settings]") {
+  setenv("PITH_LANES", "4", 1);  // as by default, and yet from there
+  set_defaults({{"TIMEOUT", "0"}});
+  CHECK(origin_of("LANES") == "environment");
+  CHECK(origin_of("TIMEOUT") == "library");
+  CHECK(origin_of("CHUNK") == "default");
+  const Expected<Settings> settings = settings_from_environment();
+  REQUIRE(settings);
+  const std::vector<std::string> changed = changed_settings(*settings);
+  CHECK(std::find(changed.begin(), changed.end(), "PITH_LANES=4 (environment)") != changed.end());
+  CHECK(std::find(changed.begin(), changed.end(), "PITH_TIMEOUT=0 (library)") != changed.end());
+  set_defaults({});
+  unsetenv("PITH_LANES");
+}
+
+TEST_CASE("ranges of ranks", "[start-log]") {
+  const auto text = [](const std::vector<int>& numbers) { return ranges(numbers); };
+  CHECK(text({}).empty());
+  CHECK(text({3}) == "3");
+  CHECK(text({0, 1, 2, 5, 7, 8}) == "0-2,5,7-8");
+}
