@@ -67,6 +67,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
+  reaches_devices_ = settings.cuda_ipc;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
@@ -306,6 +307,7 @@ void Communicator::drain() {
     engine_->disown();
     if (!moved) sched_yield();  // without the token: the call's own thread may be waiting for it
   }
+  if (streams_ && streams_->unsettled()) wait_until_settled();
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {
