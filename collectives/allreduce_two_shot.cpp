@@ -131,6 +131,24 @@ Task<Error> reduce_on_device(Call& call, const TwoShot& shot) {
   co_return Error();
 }
 
+// A rank's part of a chunk, copied into `room` where kernels cannot read it in place; null where it
+// comes by a message.
+Expected<const std::byte*> reached_input(const Call& call, const TwoShot& shot, int rank,
+                                         Range range, Bytes room, std::size_t offset) {
+  const Offer& offer = shot.offers[rank];
+  const std::byte* vector = rank == call.rank() ? shot.args.send.data : offer.send;
+  if (vector && !offer.apart) return vector + range.begin * size_of(shot.args.type);
+  if (!vector && offer.far_send == 0) return static_cast<const std::byte*>(nullptr);
+  const Bytes here = room.part(offset, range.size * size_of(shot.args.type));
+  if (vector) {
+    const std::byte* from = vector + range.begin * size_of(shot.args.type);
+    call.compute().run<CopyKernel>({here.data, from, here.size});
+  } else if (Error error = call.copy_from(rank, shot.far(offer.far_send, range), here)) {
+    return error;
+  }
+  return static_cast<const std::byte*>(here.data);
+}
+
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
   Task<Error> answers = shot.offers.hear();
@@ -157,21 +175,11 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
     const Bytes out = part(args.recv, args.type, range);
     for (int r = 0; r < p; ++r) {
       const auto i = static_cast<std::size_t>(r);
-      std::byte* vector = r == call.rank() ? args.send.data : shot.offers[r].send;
-      inputs[i] = vector ? shot.at(vector, range) : nullptr;
-      if (vector && shot.offers[r].apart) {
-        const Bytes here = fetched.bytes().part(i * chunk_bytes, out.size);
-        copy(call, here, {shot.at(vector, range), out.size});
-        inputs[i] = here.data;
-      }
-      if (vector) continue;
-      if (shot.offers[r].far_send != 0) {
-        const Bytes copy = fetched.bytes().part(i * chunk_bytes, out.size);
-        Error error = call.copy_from(r, shot.far(shot.offers[r].far_send, range), copy);
-        if (error) co_return error;
-        inputs[i] = copy.data;
-        continue;
-      }
+      const Expected<const std::byte*> here =
+          reached_input(call, shot, r, range, fetched.bytes(), i * chunk_bytes);
+      if (!here) co_return here.error();
+      inputs[i] = *here;
+      if (inputs[i]) continue;
       Expected<Borrowed> theirs = co_await call.borrow(r, input_lane, k, out.size);
       if (!theirs) co_return theirs.error();
       inputs[i] = loans.add(std::move(*theirs));

@@ -25,7 +25,6 @@
 namespace pith {
 
 class Hosts;
-class PeerMemory;
 
 // How one rank reaches another. The own rank has no transport.
 struct Route {
@@ -47,7 +46,6 @@ struct CallContext {
   int size = 1;
   const Hosts* hosts = nullptr;  // null: every rank has one of its own
   bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
-  PeerMemory* peer_memory = nullptr;  // for calls on device memory; null: nobody reaches it
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;
   void* revoke_context = nullptr;
@@ -129,7 +127,7 @@ class Call {
   // The message is not read after the fence any more: its slot goes back to the transport then.
   void give_back(Borrowed& borrowed, Fence fence = {});
 
-  // Load/store reach to `peer`'s host memory and back; see Transport. For device memory, Offers.
+  // Load/store reach to `peer`'s memory and back; see Transport.
   Ticket expose(int peer, Bytes memory) const {
     if (memory.kind != MemoryKind::host) return {};
     const Ticket ticket = route(peer).transport->expose(route(peer).peer, memory);

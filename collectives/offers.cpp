@@ -23,6 +23,11 @@ Bytes bytes_of(void* message, std::size_t size) { return {static_cast<std::byte*
 
 }  // namespace
 
+PeerMemory* Offers::find_peer_memory(Compute& compute) {
+  const auto* reached = dynamic_cast<const ReachedByPeers*>(&compute);
+  return reached ? reached->peer_memory() : nullptr;
+}
+
 std::uint64_t Offers::describe(int rank, Bytes memory) {
   const Ticket ticket = call_.expose(rank, memory);
   return ticket.reach == Ticket::Reach::copy && !copies_ ? 0 : pack(ticket);

@@ -47,7 +47,7 @@ class Offers {
         recv_(recv),
         copies_(copies),
         on_device_(send.kind != MemoryKind::host || recv.kind != MemoryKind::host),
-        peer_memory_(on_device_ ? call.context().peer_memory : nullptr) {
+        peer_memory_(on_device_ ? find_peer_memory(call.compute()) : nullptr) {
     std::fill_n(offers_.begin(), call.size(), Offer{});
   }
   FrameArena& frame_arena() const { return call_.frame_arena(); }
@@ -98,6 +98,7 @@ class Offers {
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
   // As its communicator counts it.
   int number_of(int rank) const { return call_.route(rank).peer; }
+  static PeerMemory* find_peer_memory(Compute& compute);
   std::uint64_t describe(int rank, Bytes memory);
   Message describe(int rank);
   std::uint64_t expose(int rank, std::uint64_t mine);

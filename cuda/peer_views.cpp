@@ -236,8 +236,6 @@ void PeerViews::read_note(int rank, const Note& note) {
     if (same_process(peer)) {
       const auto other = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(content.context));
       peer.its_context = reach_context(device_, other);
-      // One device: it needs to ask nobody.
-      if (other == device_.context()) peer.our_context = Reach::open;
     }
   }
   peer.reply |= content.heard == 0 || content.asks != 0;

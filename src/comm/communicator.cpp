@@ -67,7 +67,6 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       members_(std::move(members)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
-  reaches_devices_ = settings.cuda_ipc;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();

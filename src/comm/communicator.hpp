@@ -214,8 +214,7 @@ class Communicator : private CommWatcher {
   CommState state_;
   CallContext context_;
   Tuning tuning_;
-  std::size_t chunk_ = 0;        // as set; 0: by transport
-  bool reaches_devices_ = true;  // kernels may touch device memory of other ranks
+  std::size_t chunk_ = 0;  // as set; 0: by transport
   bool all_views_ = false;
   bool crowded_ = false;  // a host has more ranks than cores
   ForcedAlgorithms forced_{};

@@ -120,7 +120,7 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
 }
 
 StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
-                         std::unique_ptr<cuda::CudaCompute> compute)
+                         std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers)
     : communicator_(communicator),
       device_(device),
       pinned_(device, communicator.compute_),
@@ -131,8 +131,8 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
-  if (context_.views && communicator.reaches_devices_) {
-    context_.peer_memory = &views_.emplace(device, ranks_nearby(context_));
+  if (context_.views && reached_by_peers) {
+    compute_->set_peer_memory(&views_.emplace(device, ranks_nearby(context_)));
   }
   Engine& engine = communicator.engine();
   engine.own();
@@ -149,7 +149,11 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   if (!device) return device.error();
   Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
   if (!compute) return compute.error();
-  return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute)));
+  constexpr std::string_view names[] = {"PITH_CUDA_IPC"};
+  const Variables set = variables_from_environment(names);
+  const auto ipc = set.find("PITH_CUDA_IPC");
+  return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute),
+                                                      ipc == set.end() || ipc->second != "0"));
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.

@@ -71,7 +71,7 @@ class StreamCalls {
     std::atomic<std::size_t> count_{0};
   };
   StreamCalls(Communicator& communicator, cuda::Device& device,
-              std::unique_ptr<cuda::CudaCompute> compute);
+              std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);

@@ -36,4 +36,14 @@ class PeerMemory {
   ~PeerMemory() = default;
 };
 
+// What a Compute also is where the memory it works on can be reached by peers.
+class ReachedByPeers {
+ public:
+  // Null: nobody is to reach it.
+  virtual PeerMemory* peer_memory() const = 0;
+
+ protected:
+  ~ReachedByPeers() = default;
+};
+
 }  // namespace pith

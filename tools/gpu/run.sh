@@ -148,12 +148,13 @@ part_sanitize() {
 part_perf() {
   local nvcc code
   nvcc=$(find_nvcc) || { say "perf: no nvcc: skipped" && return 0; }
-  has_gpu || { say "perf: no GPU: skipped" && return 0; }
   code=$(gpu_code)
+  [[ $code != ptx ]] || code=sm_90
   if [[ ! -x $tree/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/cuda_perf ]]; then
     "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-arch=$code" "-I$root" \
       "-I$root/src" -o "$tree/cuda_perf" "$root/perf/cuda_perf.cu"
   fi
+  has_gpu || { say "perf: compiled for $code; no GPU: not run" && return 0; }
   "$tree/cuda_perf" --json "$results/perf.json"
   python3 -c 'import torch' 2>/dev/null || { say "perf: no PyTorch: its step skipped" && return 0; }
   python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json"
@@ -165,8 +166,9 @@ part_calls() {
   local library nvcc
   library=$(find_library) || { say "calls: no libnccl.so.2 in build-gpu: skipped" && return 0; }
   nvcc=$(find_nvcc) || { say "calls: no nvcc: skipped" && return 0; }
-  if [[ ! -x $tree/calls || $root/tools/gpu/calls.cu -nt $tree/calls ]]; then
-    "$nvcc" -std=c++20 -O2 "-I$root/src" -o "$tree/calls" "$root/tools/gpu/calls.cu" "$library"
+  if [[ ! -x $tree/gpu_calls || $root/tests/nccl/gpu_calls.cu -nt $tree/gpu_calls ]]; then
+    "$nvcc" -std=c++20 -O2 "-I$root/src" -o "$tree/gpu_calls" "$root/tests/nccl/gpu_calls.cu" \
+      "$library"
   fi
   has_gpu || { say "calls: compiled; no GPU: not run" && return 0; }
   use_pack
@@ -175,7 +177,7 @@ part_calls() {
   for way in threads processes; do
     for ranks in 2 4; do
       LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-        "$tree/calls" "$way" "$ranks" "$results/calls.json"
+        "$tree/gpu_calls" "$way" "$ranks" "$results/calls.json"
     done
   done
 }
@@ -201,9 +203,10 @@ part_nccltests() {
   library=$(find_library) || { say "nccltests: no libnccl.so.2 in build-gpu: skipped" && return 0; }
   has_gpu || { say "nccltests: no GPU: skipped" && return 0; }
   command -v mpirun >/dev/null || { say "nccltests: no mpirun: skipped" && return 0; }
-  [[ -x ${NCCL_TESTS:-}/all_reduce_perf ]] ||
-    { say "nccltests: no all_reduce_perf in \$NCCL_TESTS, expected nccl-tests' build/ made with MPI=1: skipped" &&
-      return 0; }
+  if [[ ! -x ${NCCL_TESTS:-}/all_reduce_perf ]]; then
+    say "nccltests: \$NCCL_TESTS has no all_reduce_perf (built with MPI=1): skipped"
+    return 0
+  fi
   use_pack
   for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv; do
     [[ -x $NCCL_TESTS/${program}_perf ]] || continue

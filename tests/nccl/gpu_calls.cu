@@ -1,8 +1,8 @@
 // All-reduces on one GPU by NCCL's symbols, whoever answers them: ranks in threads or in processes.
-//   calls threads|processes RANKS FILE
+//   gpu_calls threads|processes RANKS FILE
 // appends a line of JSON a size. Times are medians, by events on rank 0's stream, all ranks calling
-// at once; "of copy": N copies of the vector by the device in the time of the call of N ranks, which
-// is what reading each vector and writing each result costs at least.
+// at once. "of copy": N copies of the vector by the device in the time of the call of N ranks, for
+// each vector is read and each result written at least once. Run by tools/gpu/run.sh.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ constexpr std::size_t sizes[] = {8, 64 << 10, 1 << 20, 64 << 20, 256 << 20};
 
 void check(bool good, const char* what) {
   if (good) return;
-  std::fprintf(stderr, "calls: %s: %s; %s\n", what, cudaGetErrorString(cudaGetLastError()),
+  std::fprintf(stderr, "gpu_calls: %s: %s; %s\n", what, cudaGetErrorString(cudaGetLastError()),
                ncclGetLastError(nullptr));
   std::_Exit(1);
 }
@@ -82,7 +82,8 @@ void measure(ncclComm_t comm, int rank, int ranks, std::size_t bytes, cudaStream
   CUDA(cudaMemcpyAsync(host.data(), recv, bytes, cudaMemcpyDeviceToHost, stream));
   CUDA(cudaStreamSynchronize(stream));
   for (std::size_t i = 0; i < count; ++i) {
-    const auto sum = static_cast<float>(ranks * static_cast<int>(i % 1000) + ranks * (ranks - 1) / 2);
+    const int inputs = ranks * static_cast<int>(i % 1000) + ranks * (ranks - 1) / 2;
+    const auto sum = static_cast<float>(inputs);
     check(host[i] == sum, "a sum is wrong");
   }
   // The others wait in this call until rank 0 has measured its copies alone.
@@ -140,7 +141,7 @@ int main(int argc, char** argv) {
   const bool threads = argc == 4 && std::strcmp(argv[1], "threads") == 0;
   const int ranks = argc == 4 ? std::atoi(argv[2]) : 0;
   if (ranks < 1 || (!threads && std::strcmp(argv[1], "processes") != 0)) {
-    std::fprintf(stderr, "usage: calls threads|processes RANKS FILE\n");
+    std::fprintf(stderr, "usage: gpu_calls threads|processes RANKS FILE\n");
     return 2;
   }
   void* memory =
