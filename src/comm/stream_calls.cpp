@@ -149,11 +149,10 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   if (!device) return device.error();
   Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
   if (!compute) return compute.error();
-  constexpr std::string_view names[] = {"PITH_CUDA_IPC"};
-  const Variables set = variables_from_environment(names);
-  const auto ipc = set.find("PITH_CUDA_IPC");
-  return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute),
-                                                      ipc == set.end() || ipc->second != "0"));
+  const Expected<Settings> settings = settings_from_environment();
+  if (!settings) return settings.error();
+  return std::unique_ptr<StreamCalls>(
+      new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.
