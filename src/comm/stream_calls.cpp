@@ -56,10 +56,6 @@ bool uses_device(const CollectiveArgs& args) {
   return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
 }
 
-}  // namespace
-
-namespace {
-
 // By rank: who runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
   std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
