@@ -5,7 +5,9 @@
 // Where memory can be reached, blocks are read in place and results are stored straight into the
 // peers' buffers; where it can be copied, owners fetch the blocks chunk by chunk and put the
 // results back, which wakes nobody; else they go by messages, chunk by chunk, so that reducing
-// overlaps the wire. Each pair of ranks does as its own two buffers allow. Operands in rank order:
+// overlaps the wire. Kernels of a device take large pieces, and are not waited for between them,
+// where they reach all buffers. Each pair of ranks does as its own two buffers allow. Operands in
+// rank order:
 // same bits for all. Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
 // (P-1)(2 beta + gamma) n/P. Wins from some KiB on among few ranks. Needs: P <= 32.
 #include <cmath>
@@ -39,7 +41,7 @@ struct TwoShot {
   bool fetches(int rank) const {
     bool any = false;
     for (int r = 0; r < ranks; ++r) any |= r != rank && offers[r].far_send != 0;
-    return any;
+    return any || offers.any_apart();
   }
 };
 
@@ -94,14 +96,72 @@ Fence reduce_inputs(Call& call, const TwoShot& shot, Bytes out, std::byte* parti
   return reduced;
 }
 
+// Both shots of our own block by kernels that follow each other in one queue. Operands beyond two
+// need room for what is half done where the result lies in the input.
+Task<Error> reduce_on_device(Call& call, const TwoShot& shot) {
+  constexpr std::size_t chunks_at_once = 16;
+  const CollectiveArgs& args = shot.args;
+  const int p = shot.ranks;
+  const Range own = shot.blocks[call.rank()];
+  const bool in_place = args.send.data == args.recv.data && p > 2;
+  const std::size_t piece =
+      in_place ? chunks_at_once * shot.chunk : std::max<std::size_t>(1, own.size);
+  const bool direct = p == 2 && args.op != Op::avg;
+  const Scratch partial(call.compute(), in_place ? piece * size_of(args.type) : 1);
+  std::array<const std::byte*, most_view_ranks> inputs;
+  Fence done;
+  for (std::size_t k = 0; k < chunks_in(own.size, piece); ++k) {
+    const Range range = chunk_of(own, piece, k);
+    const Bytes out = part(args.recv, args.type, range);
+    for (int r = 0; r < p; ++r) {
+      std::byte* vector = r == call.rank() ? args.send.data : shot.offers[r].send;
+      inputs[static_cast<std::size_t>(r)] = shot.at(vector, range);
+    }
+    std::byte* also = direct ? shot.at(shot.offers[1 - call.rank()].recv, range) : nullptr;
+    done = reduce_inputs(call, shot, out, in_place ? partial.bytes().data : out.data,
+                         std::span(inputs).first(static_cast<std::size_t>(p)), also);
+    if (direct) continue;
+    done = finish(call, args, out, done);
+    for (int d = 1; d < p; ++d) {
+      std::byte* theirs = shot.offers[wrap(call.rank() + d, p)].recv;
+      done = call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, done);
+    }
+  }
+  co_await call.until(done);
+  co_return Error();
+}
+
+// A rank's part of a chunk, copied into `room` where kernels cannot read it in place; null where it
+// comes by a message.
+Expected<const std::byte*> reached_input(const Call& call, const TwoShot& shot, int rank,
+                                         Range range, Bytes room, std::size_t offset) {
+  const Offer& offer = shot.offers[rank];
+  const std::byte* vector = rank == call.rank() ? shot.args.send.data : offer.send;
+  if (vector && !offer.apart) return vector + range.begin * size_of(shot.args.type);
+  if (!vector && offer.far_send == 0) return static_cast<const std::byte*>(nullptr);
+  const Bytes here = room.part(offset, range.size * size_of(shot.args.type));
+  if (vector) {
+    const std::byte* from = vector + range.begin * size_of(shot.args.type);
+    call.compute().run<CopyKernel>({here.data, from, here.size});
+  } else if (Error error = call.copy_from(rank, shot.far(offer.far_send, range), here)) {
+    return error;
+  }
+  return static_cast<const std::byte*>(here.data);
+}
+
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
   Task<Error> answers = shot.offers.hear();
   Error heard = co_await std::move(answers);
   if (heard) co_return heard;
+  if (shot.offers.all_on_device()) {
+    Task<Error> at_once = reduce_on_device(call, shot);
+    co_return co_await std::move(at_once);
+  }
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
-  const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv;
+  const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv &&
+                      !shot.offers[1 - call.rank()].apart;
   const std::size_t chunk_bytes = shot.chunk * size_of(args.type);
   const Scratch partial(call.compute(), chunk_bytes);
   const Scratch fetched =
@@ -115,16 +175,11 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
     const Bytes out = part(args.recv, args.type, range);
     for (int r = 0; r < p; ++r) {
       const auto i = static_cast<std::size_t>(r);
-      std::byte* vector = r == call.rank() ? args.send.data : shot.offers[r].send;
-      inputs[i] = vector ? shot.at(vector, range) : nullptr;
-      if (vector) continue;
-      if (shot.offers[r].far_send != 0) {
-        const Bytes copy = fetched.bytes().part(i * chunk_bytes, out.size);
-        Error error = call.copy_from(r, shot.far(shot.offers[r].far_send, range), copy);
-        if (error) co_return error;
-        inputs[i] = copy.data;
-        continue;
-      }
+      const Expected<const std::byte*> here =
+          reached_input(call, shot, r, range, fetched.bytes(), i * chunk_bytes);
+      if (!here) co_return here.error();
+      inputs[i] = *here;
+      if (inputs[i]) continue;
       Expected<Borrowed> theirs = co_await call.borrow(r, input_lane, k, out.size);
       if (!theirs) co_return theirs.error();
       inputs[i] = loans.add(std::move(*theirs));
@@ -142,8 +197,13 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
         continue;
       }
       if (shot.offers[to].far_recv != 0) {
+        Bytes result = out;
+        if (shot.offers[to].apart) {
+          result = fetched.bytes().part(static_cast<std::size_t>(to) * chunk_bytes, out.size);
+          reduced = copy(call, result, out);
+        }
         co_await call.until(reduced);
-        Error error = call.copy_to(to, shot.far(shot.offers[to].far_recv, range), out);
+        Error error = call.copy_to(to, shot.far(shot.offers[to].far_recv, range), result);
         if (error) co_return error;
         continue;
       }

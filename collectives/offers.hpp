@@ -1,5 +1,9 @@
 // The opening of an allreduce over views: every rank tells every other how it can reach the two
 // buffers, in one small message each way; the closing: that it will not touch them any more.
+//
+// On device memory a rank waits for the answers before it decides who reads what, since a peer's
+// call may be on host memory, where its kernels cannot follow; and the closing goes behind all
+// kernels. Host memory of a peer is copied before kernels of a device may read it.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +12,7 @@
 #include <utility>
 
 #include "collectives/typed_span.hpp"
+#include "core/peer_memory.hpp"
 
 namespace pith {
 
@@ -22,6 +27,7 @@ struct Offer {
   std::uint64_t far_recv;
   bool sees_send;  // whether the peer reaches ours
   bool sees_recv;
+  bool apart;  // its buffers are host memory and ours a device's: only copies lead there
 
   bool any() const {
     return send || recv || far_send != 0 || far_recv != 0 || sees_send || sees_recv;
@@ -36,7 +42,12 @@ class Offers {
 
   // `copies`: the algorithm also knows what to do with memory that can only be copied.
   Offers(Call& call, Bytes send, Bytes recv, bool copies = false)
-      : call_(call), send_(send), recv_(recv), copies_(copies) {
+      : call_(call),
+        send_(send),
+        recv_(recv),
+        copies_(copies),
+        on_device_(send.kind != MemoryKind::host || recv.kind != MemoryKind::host),
+        peer_memory_(on_device_ ? find_peer_memory(call.compute()) : nullptr) {
     std::fill_n(offers_.begin(), call.size(), Offer{});
   }
   FrameArena& frame_arena() const { return call_.frame_arena(); }
@@ -54,6 +65,16 @@ class Offers {
   }
   bool hides_recv() const {
     return any_peer([](const Offer& offer) { return !offer.sees_recv; });
+  }
+  // After hear(): whether kernels of a device reach all buffers of all ranks, both ways.
+  bool all_on_device() const {
+    return on_device_ && !any_peer([](const Offer& offer) {
+             return offer.apart || !offer.send || !offer.recv || !offer.sees_send ||
+                    !offer.sees_recv;
+           });
+  }
+  bool any_apart() const {
+    return on_device_ && any_peer([](const Offer& offer) { return offer.apart; });
   }
   // After hear(): whether there is anything to close.
   bool any() const {
@@ -75,13 +96,24 @@ class Offers {
     return false;
   }
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
+  // As its communicator counts it.
+  int number_of(int rank) const { return call_.route(rank).peer; }
+  static PeerMemory* find_peer_memory(Compute& compute);
   std::uint64_t describe(int rank, Bytes memory);
   Message describe(int rank);
+  std::uint64_t expose(int rank, std::uint64_t mine);
+  Task<Error> tell_on_device();
+  Error take(int from, Message message);
+  void take_host(int from, Message message);
+  Error take_device(int from, Message message);
 
   Call& call_;
   Bytes send_;
   Bytes recv_;
   bool copies_;
+  bool on_device_;
+  bool heard_ = false;
+  PeerMemory* peer_memory_;
   // One entry a rank; the others are left alone, for clearing all of them would cost a short call
   // as much as its messages.
   std::array<Offer, most_view_ranks> offers_;

@@ -7,13 +7,14 @@
 #include <memory>
 
 #include "core/compute.hpp"
+#include "core/peer_memory.hpp"
 #include "core/pollable.hpp"
 #include "cuda/launch_queue.hpp"
 #include "cuda/scratch_pool.hpp"
 
 namespace pith::cuda {
 
-class CudaCompute final : public Compute, public Pollable {
+class CudaCompute final : public Compute, public Pollable, public ReachedByPeers {
  public:
   // Loads the device's kernels where nobody has done so; fails where this build has none.
   static Expected<std::unique_ptr<CudaCompute>> create(Device& device);
@@ -37,6 +38,8 @@ class CudaCompute final : public Compute, public Pollable {
   // What the driver refused, if anything; nothing runs and every fence counts as reached then.
   const Error& error() const { return error_; }
   ScratchPool& scratch() { return scratch_; }
+  PeerMemory* peer_memory() const override { return peers_; }
+  void set_peer_memory(PeerMemory* peers) { peers_ = peers; }
 
  protected:
   Fence submit(Implementation implementation, const void* args, std::size_t args_bytes,
@@ -49,6 +52,7 @@ class CudaCompute final : public Compute, public Pollable {
 
   Device& device_;
   const Driver& driver_;
+  PeerMemory* peers_ = nullptr;
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed
   std::uint64_t last_ticket_ = 0;

@@ -37,6 +37,10 @@ using CUstreamCaptureMode = int;
 using CUstreamCaptureStatus = int;
 using CUjit_option = int;
 using CUlibraryOption = int;
+// Names device memory to another process; the driver takes it by value.
+struct CUipcMemHandle {
+  char reserved[64];
+};
 
 // Results.
 inline constexpr CUresult kSuccess = 0;
@@ -46,10 +50,13 @@ inline constexpr CUresult kErrorNotInitialized = 3;
 inline constexpr CUresult kErrorNoDevice = 100;
 inline constexpr CUresult kErrorInvalidDevice = 101;
 inline constexpr CUresult kErrorInvalidContext = 201;
+inline constexpr CUresult kErrorMapFailed = 205;
+inline constexpr CUresult kErrorPeerAccessUnsupported = 217;
 inline constexpr CUresult kErrorInvalidHandle = 400;
 inline constexpr CUresult kErrorIllegalState = 401;
 inline constexpr CUresult kErrorNotFound = 500;
 inline constexpr CUresult kErrorNotReady = 600;
+inline constexpr CUresult kErrorPeerAccessAlreadyEnabled = 704;
 inline constexpr CUresult kErrorHostMemoryAlreadyRegistered = 712;
 inline constexpr CUresult kErrorHostMemoryNotRegistered = 713;
 inline constexpr CUresult kErrorLaunchFailed = 719;
@@ -98,6 +105,7 @@ inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kMemoryTypeHost = 1;
 inline constexpr unsigned kMemoryTypeDevice = 2;
+inline constexpr unsigned kIpcLazyPeerAccess = 1;
 inline constexpr CUpointer_attribute kPointerContext = 1;
 inline constexpr CUpointer_attribute kPointerMemoryType = 2;
 inline constexpr CUpointer_attribute kPointerDevicePointer = 3;
@@ -215,16 +223,23 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
      void** extra))
 
 // May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), cuFuncLoad came
-// with 12.4, and stub_launch, which runs a host function, exists only in the stub.
-#define PITH_CUDA_OPTIONAL(X)                                                              \
-  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                            \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph, \
-     const CUgraphNode** dependencies, std::size_t* count))                                \
-  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                            \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph, \
-     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count)) \
-  X(function_load, cuFuncLoad, (CUfunction function))                                      \
-  X(stub_launch, pithStubLaunch,                                                           \
+// with 12.4, not every platform shares device memory between processes, and stub_launch, which runs
+// a host function, exists only in the stub.
+#define PITH_CUDA_OPTIONAL(X)                                                                  \
+  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
+     const CUgraphNode** dependencies, std::size_t* count))                                    \
+  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
+     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))     \
+  X(function_load, cuFuncLoad, (CUfunction function))                                          \
+  X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))         \
+  X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                    \
+    (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                            \
+  X(ipc_close_handle, cuIpcCloseMemHandle, (CUdeviceptr address))                              \
+  X(device_can_access_peer, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer)) \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))           \
+  X(stub_launch, pithStubLaunch,                                                               \
     (CUstream stream, void (*function)(void*), const void* args, std::size_t bytes))
 
 struct Driver {

@@ -332,6 +332,7 @@ void Communicator::drain() {
     engine_->disown();
     if (!moved) sched_yield();  // without the token: the call's own thread may be waiting for it
   }
+  if (streams_ && streams_->unsettled()) wait_until_settled();
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {

@@ -7,6 +7,7 @@
 
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
+#include "comm/stream_calls.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
@@ -186,7 +187,9 @@ void Communicator::look_at_dispute(std::uint64_t now_ns) {
 
 // Precondition: the token is held.
 void Communicator::settle() {
-  if (!state_.revoked || inside_ || active_.load(std::memory_order_relaxed) > 0) return;
+  const int running =
+      active_.load(std::memory_order_relaxed) - (streams_ ? streams_->unreached() : 0);
+  if (!state_.revoked || inside_ || running > 0) return;
   if (settling_.exchange(true)) return;
   settling_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   if (!context_.views || !control_) {

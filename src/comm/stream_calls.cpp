@@ -1,10 +1,12 @@
 #include "comm/stream_calls.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 
 #include "collectives/premultiply.hpp"
+#include "core/clock.hpp"
 
 namespace pith {
 
@@ -55,6 +57,17 @@ bool uses_device(const CollectiveArgs& args) {
   return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
 }
 
+// By rank: who runs on this rank's host.
+std::vector<bool> ranks_nearby(const CallContext& context) {
+  std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
+  const Hosts* hosts = context.hosts;
+  for (int place = 0; hosts && place < context.size; ++place) {
+    const auto rank = static_cast<std::size_t>(context.order->rank_at(place));
+    nearby[rank] = hosts->host_of(place) == hosts->host_of(context.rank);
+  }
+  return nearby;
+}
+
 }  // namespace
 
 struct StreamCalls::StreamCall : cuda::Passage, Work {
@@ -65,6 +78,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   StreamCalls& owner;
   CollectiveArgs args;
   bool on_device = false;
+  bool held = false;  // the stream may go on only when no peer touches its memory
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
   std::uint32_t running = 0;      // the number of the call that runs
@@ -78,7 +92,10 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   Error error = co_await std::move(collective);
   // Verbs revoke on their errors; what else ends a call must not leave other ranks waiting either.
   if (error) error = call->fail(error);
-  if (on_device) {
+  held = error && on_device && owner.communicator_.state_.exposed;
+  if (held) {
+    co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
+  } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
     const Fence last = owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value);
@@ -100,20 +117,25 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
 }
 
 StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
-                         std::unique_ptr<cuda::CudaCompute> compute)
+                         std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers)
     : communicator_(communicator),
       device_(device),
       pinned_(device, communicator.compute_),
       compute_(std::move(compute)),
       context_(communicator.context_),
       gate_(device),
+      unsettled_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
+  if (context_.views && reached_by_peers) {
+    compute_->set_peer_memory(&views_.emplace(device, ranks_nearby(context_)));
+  }
   Engine& engine = communicator.engine();
   engine.own();
   engine.add(*compute_);
   engine.add(gate_);
+  engine.add(unsettled_);
   engine.disown();
 }
 
@@ -124,11 +146,15 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   if (!device) return device.error();
   Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
   if (!compute) return compute.error();
-  return std::unique_ptr<StreamCalls>(new StreamCalls(communicator, **device, std::move(*compute)));
+  const Expected<Settings> settings = settings_from_environment();
+  if (!settings) return settings.error();
+  return std::unique_ptr<StreamCalls>(
+      new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.
 StreamCalls::~StreamCalls() {
+  unsettled_.open_all();
   if (captured_ > 0) communicator_.engine_->background_ends();
 }
 
@@ -203,6 +229,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
     return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
   }
   if (Error error = reserve(args, stream)) return error;
+  if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
   call.args = args;
   call.messages.assign(args.messages.begin(), args.messages.end());
@@ -229,6 +256,7 @@ Error StreamCalls::admit(StreamCall& call) {
   } else {
     call.number = communicator_.number(call.args);
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
+    unreached_.fetch_add(1, std::memory_order_relaxed);
     engine.background_begins();
   }
   gate_.publish(call);
@@ -257,6 +285,7 @@ Error StreamCalls::admit_captured(StreamCall& call) {
 
 void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
+  if (!call.captured) unreached_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
@@ -283,14 +312,46 @@ void StreamCalls::end(StreamCall& call) {
   if (call.call) communicator_.call_ends(call.running, !communicator_.state_.revoked);
   call.task = Task<Error>();
   call.call.reset();
-  gate_.close(call);
-  if (!call.captured) {
-    const std::lock_guard lock(mutex_);
-    spare_.push_back(&call);
-    communicator_.engine_->background_ends();
+  if (call.held) {
+    unsettled_.add(call);
+  } else {
+    release(call);
   }
   communicator_.active_.fetch_sub(1, std::memory_order_release);
   communicator_.settle();
+}
+
+void StreamCalls::release(StreamCall& call) {
+  call.held = false;
+  gate_.close(call);
+  if (call.captured) return;
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(&call);
+  communicator_.engine_->background_ends();
+}
+
+void StreamCalls::Unsettled::open_all() {
+  std::vector<StreamCall*> ended;
+  ended.swap(calls_);
+  for (StreamCall* call : ended) {
+    cuda::StreamGate::open(*call);
+    owner_.release(*call);
+  }
+  count_.store(0, std::memory_order_release);
+}
+
+bool StreamCalls::Unsettled::progress() {
+  if (calls_.empty()) return false;
+  owner_.communicator_.settle();  // what kept it from settling may have been a call just enqueued
+  if (!owner_.communicator_.settled(monotonic_ns())) return false;
+  open_all();
+  return true;
+}
+
+bool StreamCalls::Unsettled::arm() {
+  if (!busy()) return true;
+  sched_yield();
+  return false;
 }
 
 void StreamCalls::abandon() {
@@ -300,6 +361,7 @@ void StreamCalls::abandon() {
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();
+    owner.unreached_.fetch_sub(1, std::memory_order_relaxed);
     owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
   });
 }

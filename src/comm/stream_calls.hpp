@@ -7,14 +7,19 @@
 // call has numbers of its own, k and a replay counter: ranks capture in the same order, each
 // replays its calls in order, and how replays and eager calls interleave may differ between ranks.
 // After an error every stream goes on all the same; Communicator::error() keeps what happened.
+// Where peers reach device memory of ours it goes on only when they have let go of it, or after a
+// limit.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "cuda/cuda_compute.hpp"
+#include "cuda/peer_views.hpp"
 #include "cuda/stream_gate.hpp"
 
 namespace pith {
@@ -34,13 +39,39 @@ class StreamCalls {
     return compute_->scratch().late_blocks() + pinned_.scratch().late_blocks();
   }
 
+  // Whether streams still wait for peers to let go of their memory.
+  bool unsettled() const { return unsettled_.busy(); }
+
+  // Calls that no stream has reached yet: they touch nothing, and nobody's memory.
+  int unreached() const { return unreached_.load(std::memory_order_relaxed); }
+
   // Numbers from here on belong to captured calls.
   static constexpr std::uint32_t captured_numbers = 1u << 31;
 
  private:
   struct StreamCall;
+  // Failed calls whose memory peers may still touch; polled by the engine.
+  class Unsettled final : public Pollable {
+   public:
+    explicit Unsettled(StreamCalls& owner) : owner_(owner) {}
+    void add(StreamCall& call) {
+      calls_.push_back(&call);
+      count_.store(calls_.size(), std::memory_order_release);
+    }
+    void open_all();
+    bool progress() override;
+    bool busy() const override { return count_.load(std::memory_order_acquire) > 0; }
+    int descriptor() const override { return -1; }
+    bool arm() override;
+    void disarm() override {}
+
+   private:
+    StreamCalls& owner_;
+    std::vector<StreamCall*> calls_;
+    std::atomic<std::size_t> count_{0};
+  };
   StreamCalls(Communicator& communicator, cuda::Device& device,
-              std::unique_ptr<cuda::CudaCompute> compute);
+              std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
@@ -49,13 +80,17 @@ class StreamCalls {
   Error admit_captured(StreamCall& call);
   void start(StreamCall& call);
   void end(StreamCall& call);
+  void release(StreamCall& call);
 
   Communicator& communicator_;
   cuda::Device& device_;
   cuda::PinnedCompute pinned_;  // what the other one retires goes back here
   std::unique_ptr<cuda::CudaCompute> compute_;
   CallContext context_;
+  std::optional<cuda::PeerViews> views_;  // none: not wanted, or no two ranks share memory
   cuda::StreamGate gate_;
+  Unsettled unsettled_;
+  std::atomic<int> unreached_{0};
   std::uint32_t captured_ = 0;
   PairNumbers captured_pairs_;
   std::vector<cuda::CUstream> streams_;  // that have been used: how many calls may run at once

@@ -164,6 +164,14 @@ constexpr std::array table{
                   return set_integer<std::size_t>("COPY_BYTES", text, 0, std::size_t{1} << 40,
                                                   s.copy_bytes);
                 }},
+    SettingInfo{"CUDA_IPC", Scope::local,
+                "0: kernels touch no device memory of other ranks; it goes by way of the host",
+                [](const Settings& s) { return std::string(s.cuda_ipc ? "1" : "0"); },
+                [](Settings& s, const std::string& text) {
+                  if (text != "0" && text != "1") return bad_value("CUDA_IPC", text, "0 or 1");
+                  s.cuda_ipc = text == "1";
+                  return Error();
+                }},
     SettingInfo{"HOST", Scope::local,
                 "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },

@@ -21,6 +21,7 @@ struct Settings {
   int lanes = 4;
   int streams = 4;
   std::size_t copy_bytes = 0;
+  bool cuda_ipc = true;
   std::string order = "topology";
   std::string host;              // empty: by ifname and socket_family
   std::string ifname;            // NCCL's syntax; empty: no wish

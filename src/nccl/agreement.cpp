@@ -1,5 +1,7 @@
 #include "nccl/agreement.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -82,12 +84,23 @@ void add_vote(Poll& poll, Group& group) {
   group.add(poll.first->communicator, args, nullptr);
 }
 
+// Ranks that have grouped their calls in other ways make votes of other lengths, or other calls at
+// their time, which the digests tell: in words that mean nothing to the program.
+Error explained(const Error& error, const std::string& here) {
+  if (error.code() != Code::invalid_usage) return error;
+  return {error.code(),
+          fmt::format("{}. Under PITH_COMPRESS ranks vote before such sums, and must group the "
+                      "calls of one communicator alike; {}",
+                      error.message(), here),
+          error.rank()};
+}
+
 // What follows the vote. A rank that cannot make what was agreed must not leave the others waiting.
 Error count(Poll& poll, const Error& of_vote, Group& group) {
   poll.counted = true;
   if (of_vote) {
     poll.compression().give_up();
-    return of_vote;
+    return explained(of_vote, fmt::format("this rank has voted on {} at once", poll.calls.size()));
   }
   poll.compression().settle(poll.ballot);
   for (std::size_t i = 0; i < poll.calls.size(); ++i) {
@@ -212,7 +225,10 @@ Error run_waiting(std::span<const Waiting> calls, Group* group) {
   }
   if (there) outcome.keep(issue_there(calls));
   finish(polls, outcome);
-  if (rest) outcome.keep(rest->wait());
+  if (rest) {
+    const Error error = rest->wait();
+    outcome.keep(polls.empty() ? error : explained(error, "this rank has others in its group"));
+  }
   return outcome.error();
 }
 

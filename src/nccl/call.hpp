@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/error.hpp"
 #include "nccl/abi.h"
 #include "pith/pith.h"
 
@@ -46,5 +47,8 @@ inline pithComm_t* ours(ncclComm_t* comm) { return reinterpret_cast<pithComm_t*>
 pithResult_t issue(const NcclCall& call);
 // Wherever it belongs, at once or when the group ends.
 ncclResult_t submit(const NcclCall& call);
+// To be asked before a communicator takes part in this thread's group, if one is open: those of a
+// group are all blocking, or none is.
+Error join_group(std::string_view function, bool blocking);
 
 }  // namespace pith::nccl

@@ -68,6 +68,7 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
   Expected<std::optional<pithConfig_t>> config =
       read_config(function, asked, environment->blocking);
   if (!config) return config.error();
+  if (Error error = join_group(function, !*config || (*config)->blocking != 0)) return error;
   pithUniqueId id;
   std::copy(std::begin(given.internal), std::end(given.internal), id.internal);
   const Expected<UniqueId> read = UniqueId::load(id.internal);
@@ -127,6 +128,7 @@ void note_descendant(pithComm_t comm, Extension& extension) {
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const ncclConfig_t* asked) {
   Expected<std::optional<pithConfig_t>> config = read_config("ncclCommSplit", asked, {});
   if (!config) return config.error();
+  if (Error error = comm ? join_group("ncclCommSplit", comm->blocking) : Error()) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
   if (extension && extension->revoked) {
     note_descendant(comm, *extension);
@@ -149,6 +151,7 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
   }
   Expected<std::optional<pithConfig_t>> config = read_config(function, asked, {});
   if (!config) return config.error();
+  if (Error error = comm ? join_group(function, comm->blocking) : Error()) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
   if (extension && extension->revoked) note_descendant(comm, *extension);
   const pithResult_t result =

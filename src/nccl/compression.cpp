@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
@@ -123,13 +124,54 @@ bool CompressionRules::covers(const NcclCall& call) const {
   return call.count >= (bytes_min + size - 1) / size && call.count > 0;
 }
 
+std::string CompressionRules::objection(const NcclCall& call) const {
+  if (call.stream) return "its sums are on streams: compressed ones run on host memory only";
+  if (call.op != ncclSum && call.op != ncclAvg) return "it makes no sums or averages";
+  if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) {
+    return fmt::format("its sums are of type {}, which types= does not name",
+                       static_cast<int>(call.type));
+  }
+  const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
+  return fmt::format("its sums are short: {} bytes, min= is {}", call.count * size, bytes_min);
+}
+
 bool CompressionRules::selects(const std::string& name, bool spans_job) const {
   return comms == "world" ? spans_job : fnmatch(comms.c_str(), name.c_str(), 0) == 0;
+}
+
+Compression::Compression(const CompressionRules& rules, bool selected, std::string who)
+    : rules_(rules), on_(selected), who_(std::move(who)) {
+  if (selected) return;
+  object(fmt::format("PITH_COMPRESS_COMM is {}, which does not select it", rules_.comms));
+  say_not_begun();
+}
+
+void Compression::object(std::string why) {
+  if (objection_.empty()) objection_ = std::move(why);
+}
+
+void Compression::say_begun(std::size_t vectors) {
+  if (std::exchange(has_said_, true)) return;
+  log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is compressed from now on, by {}, in steps of "
+                                  "{} vectors",
+                                  who_, rules_.spec, vectors));
+}
+
+void Compression::say_not_begun() {
+  if (std::exchange(has_said_, true)) return;
+  log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is not compressed: {}", who_, objection_));
+}
+
+void Compression::give_up() {
+  decided_off_ = true;
+  object("its ranks could not agree");
+  say_not_begun();
 }
 
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;
 // what the others have left goes with the communicator at the end of any training.
 Compression::~Compression() {
+  if (!objection_.empty()) say_not_begun();
   drop(cycle_.waiting());
   const bool is_loss = lost_vectors_ > 0;
   for (const auto& [place, compressor] : compressors_) {
@@ -164,9 +206,20 @@ void Compression::drop(std::span<const std::uint32_t> places) {
   }
 }
 
-bool Compression::covers(const NcclCall& call) const {
-  if (decided_off_ || !rules_.covers(call)) return false;
-  return !is_device_memory(call.send) && !is_device_memory(call.recv);
+bool Compression::covers(const NcclCall& call) {
+  if (decided_off_) return false;
+  if (rules_.covers(call) && !is_device_memory(call.send) && !is_device_memory(call.recv)) {
+    return true;
+  }
+  if (call.kind == Kind::allreduce && !has_said_) object_to(call);
+  return false;
+}
+
+void Compression::object_to(const NcclCall& call) {
+  if (objection_.empty()) {
+    object(rules_.covers(call) ? "its sums are of device memory" : rules_.objection(call));
+  }
+  if (++dense_sums_ == patience) say_not_begun();
 }
 
 void Compression::Ballot::close() {
@@ -190,12 +243,22 @@ void Compression::settle(Ballot& ballot) {
     const std::int64_t least = ballot.least(i);
     const std::int64_t greatest = ballot.greatest(i);
     if (least == greatest && least != 0) continue;
-    if (least == 0) decided_off_ = true;
+    if (least == 0) {
+      object("another rank does not select it");
+      give_up();
+    }
     cycle_.disagree(PointerCycle::without_return(least) == PointerCycle::without_return(greatest));
     for (std::size_t j = i; j < places.size(); ++j) places[j].reset();
     break;
   }
   drop(cycle_.take_dropped());
+  if (has_said_) return;
+  for (const std::optional<std::uint32_t>& place : places) {
+    if (place) return say_begun(cycle_.period());
+  }
+  object("its sums do not come from the same addresses in every step");
+  dense_sums_ += static_cast<int>(places.size());
+  if (dense_sums_ >= patience) say_not_begun();
 }
 
 Expected<pithCompressor_t> Compression::compressor_of(std::uint32_t place) {

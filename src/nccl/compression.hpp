@@ -27,19 +27,22 @@ struct CompressionRules {
   static Expected<CompressionRules> parse(const std::string& text, const std::string& comms);
   std::string describe() const;
   bool covers(const NcclCall& call) const;
+  // Why an allreduce is not covered.
+  std::string objection(const NcclCall& call) const;
   bool selects(const std::string& name, bool spans_job) const;
 };
 
 class Compression {
  public:
-  Compression(const CompressionRules& rules, bool selected) : rules_(rules), on_(selected) {}
+  // `who`: the communicator, as the log names it.
+  Compression(const CompressionRules& rules, bool selected, std::string who);
   // Says what is lost, and frees the residuals.
   ~Compression();
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
   // Whether ranks have to compare votes before the call. Not of memory that only a device reaches.
-  bool covers(const NcclCall& call) const;
+  bool covers(const NcclCall& call);
   // The votes on the calls of one moment, and which vector each of them carries.
   struct Ballot {
     std::vector<std::int64_t> votes;
@@ -54,18 +57,30 @@ class Compression {
   // Once the minimum is taken: places are left where the ranks agree.
   void settle(Ballot& ballot);
   // The votes could not be compared.
-  void give_up() { decided_off_ = true; }
+  void give_up();
   // To the group, compressed where there is a place.
   Error add(const NcclCall& call, std::optional<std::uint32_t> place,
             const std::shared_ptr<Communicator>& communicator, api::Group& group);
 
  private:
+  // Why a sum was not compressed, kept for say_not_begun().
+  void object(std::string why);
+  void object_to(const NcclCall& call);
+  void say_begun(std::size_t vectors);
+  void say_not_begun();
   double residual_squares(pithCompressor_t compressor) const;
   void drop(std::span<const std::uint32_t> places);
   Expected<pithCompressor_t> compressor_of(std::uint32_t place);
 
+  // Sums without compression after which the log tells why: a run may be long.
+  static constexpr int patience = 256;
+
   const CompressionRules& rules_;
   const bool on_;
+  const std::string who_;
+  std::string objection_;  // the first
+  int dense_sums_ = 0;
+  bool has_said_ = false;     // whether it has begun, or why not
   bool decided_off_ = false;  // by all ranks
   PointerCycle cycle_;
   std::map<std::uint32_t, pithCompressor_t> compressors_;  // by place

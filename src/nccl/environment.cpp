@@ -18,10 +18,10 @@ namespace pith::nccl {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> names = {
-    "NCCL_DEBUG",         "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME",
-    "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID",    "NCCL_COMM_BLOCKING",
-    "NCCL_SHM_DISABLE",   "NCCL_ALGO",       "NCCL_PROTO"};
+constexpr std::array<std::string_view, 10> names = {
+    "NCCL_DEBUG",   "NCCL_DEBUG_FILE",    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY",
+    "NCCL_COMM_ID", "NCCL_COMM_BLOCKING", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
+    "NCCL_PROTO",   "NCCL_P2P_DISABLE"};
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -169,6 +169,7 @@ Expected<Environment> read_environment() {
   const std::string family = value_of(variables, "NCCL_SOCKET_FAMILY");
   if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
   if (value_of(variables, "NCCL_SHM_DISABLE") == "1") defaults.emplace("TRANSPORT", "^shm");
+  if (value_of(variables, "NCCL_P2P_DISABLE") == "1") defaults.emplace("CUDA_IPC", "0");
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (!debug.empty()) {
     defaults["LOG"] = log_level(debug);

@@ -46,6 +46,9 @@ class PointerCycle {
   // Votes without what they say about a return.
   static std::int64_t without_return(std::int64_t vote) { return vote >> return_bits; }
 
+  // Calls of the cycle that goes on; 0: none does.
+  std::size_t period() const { return cycle_.calls.size(); }
+
   // Places that will not come again.
   std::vector<std::uint32_t> take_dropped();
   // Places of cycles that wait.

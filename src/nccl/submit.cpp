@@ -24,6 +24,15 @@ namespace {
 
 using api::Group;
 
+enum class GroupKind : unsigned char { none, undecided, blocking, background };
+constinit thread_local GroupKind group_kind = GroupKind::none;
+
+ncclResult_t refuse_mixed(const NcclCall& call) {
+  return fail_group(guarded([&] {
+    return join_group(fmt::format("nccl{}", name_of(call.kind)), ours(call.comm)->blocking);
+  }));
+}
+
 std::vector<Waiting>& waiting_of_this_thread() {
   static thread_local std::vector<Waiting> waiting;
   return waiting;
@@ -34,8 +43,10 @@ void prepare(Extension& extension, pithComm_t comm) {
   const CompressionRules& rules = *extras()->compression;
   const int size = comm->communicator->size();
   if (size == 1) return;
-  extension.compression =
-      std::make_unique<Compression>(rules, rules.selects(comm->name, spans_job(size)));
+  const std::string name = comm->name.empty() ? "" : fmt::format(" \"{}\"", comm->name);
+  extension.compression = std::make_unique<Compression>(
+      rules, rules.selects(comm->name, spans_job(size)),
+      fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank()));
 }
 
 void say_host_only() {
@@ -84,7 +95,7 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   const bool alone = !Group::of_this_thread().open();
   Waiting one{call, comm->communicator, extension_of(comm), nullptr, {}, alone && !comm->blocking};
   prepare(*one.extension, comm);
-  const Compression* const compression = one.extension->compression.get();
+  Compression* const compression = one.extension->compression.get();
   const bool compressed = compression && compression->covers(call);
   if (extras()->compression && call.kind == Kind::allreduce && call.stream) say_host_only();
   if (const Fallback* const library = extras()->fallback.get()) {
@@ -108,6 +119,12 @@ Error end_group() {
   const Expected<bool> outermost = group.end();
   if (!outermost) return outermost.error();
   return group.error() ? group.run() : run_waiting(calls, &group);
+}
+
+// A group remains open when the innermost one ends.
+bool nested() {
+  const Group& group = Group::of_this_thread();
+  return group.open() && !group.outermost();
 }
 
 // As a guess, where nothing is measured: a message, a byte sent, a byte reduced.
@@ -150,8 +167,22 @@ Error simulate(ncclSimInfo_t* info) {
 
 }  // namespace
 
+Error join_group(std::string_view function, bool blocking) {
+  if (group_kind == GroupKind::none) return {};
+  const GroupKind own = blocking ? GroupKind::blocking : GroupKind::background;
+  if (group_kind == GroupKind::undecided) group_kind = own;
+  if (group_kind == own) return {};
+  return {Code::invalid_argument,
+          fmt::format("{}: comm has blocking = {}, expected that of the group's first "
+                      "communicator, {}",
+                      function, blocking ? 1 : 0, blocking ? 0 : 1)};
+}
+
 ncclResult_t submit(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
+  if (group_kind != GroupKind::none && comm) [[unlikely]] {
+    if (const ncclResult_t refused = refuse_mixed(call)) return refused;
+  }
   if (!comm || (!extras() && !comm->has_attached.load(std::memory_order_acquire))) [[likely]]
     return answer(issue(call));
   return without_throwing([&] { return submit_with_extras(call); });
@@ -161,14 +192,19 @@ ncclResult_t submit(const NcclCall& call) {
 
 using namespace pith::nccl;
 
-NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) { return answer(pithGroupStart()); }
+NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) {
+  if (group_kind == GroupKind::none) group_kind = GroupKind::undecided;
+  return answer(pithGroupStart());
+}
 
 NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
+  if (!nested()) group_kind = GroupKind::none;
   const bool waits =
       pith::api::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
   return waits ? guarded([] { return end_group(); }) : answer(pithGroupEnd());
 }
 
 NCCL_EXPORT(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+  if (!nested()) group_kind = GroupKind::none;
   return guarded([&] { return simulate(info); });
 }

@@ -13,6 +13,8 @@ namespace ours = pith::cuda;
 // Two arguments are passed alike when both are pointers, or both integers of one size.
 template <class A, class B>
 constexpr bool same_argument = (std::is_pointer_v<A> && std::is_pointer_v<B>) ||
+                               (std::is_class_v<A> && std::is_class_v<B> &&
+                                sizeof(A) == sizeof(B) && alignof(A) == alignof(B)) ||
                                ((std::is_integral_v<A> ||
                                  std::is_enum_v<A>)&&(std::is_integral_v<B> ||
                                                       std::is_enum_v<B>)&&sizeof(A) == sizeof(B));
@@ -32,6 +34,14 @@ static_assert(
     SameAbi<decltype(ours::Driver::capture_info_v3), decltype(&::cuStreamGetCaptureInfo)>::value ||
     CUDA_VERSION < 13000);
 
+#define CHECK_OPTIONAL(field, symbol) \
+  static_assert(SameAbi<decltype(ours::Driver::field), decltype(&::symbol)>::value, #symbol)
+CHECK_OPTIONAL(ipc_get_handle, cuIpcGetMemHandle);
+CHECK_OPTIONAL(ipc_open_handle, cuIpcOpenMemHandle_v2);
+CHECK_OPTIONAL(ipc_close_handle, cuIpcCloseMemHandle);
+CHECK_OPTIONAL(device_can_access_peer, cuDeviceCanAccessPeer);
+CHECK_OPTIONAL(ctx_enable_peer_access, cuCtxEnablePeerAccess);
+
 #define CHECK_VALUE(mine, theirs) \
   static_assert(static_cast<long long>(ours::mine) == static_cast<long long>(theirs), #theirs)
 CHECK_VALUE(kSuccess, CUDA_SUCCESS);
@@ -41,6 +51,9 @@ CHECK_VALUE(kErrorNotInitialized, CUDA_ERROR_NOT_INITIALIZED);
 CHECK_VALUE(kErrorNoDevice, CUDA_ERROR_NO_DEVICE);
 CHECK_VALUE(kErrorInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
 CHECK_VALUE(kErrorInvalidContext, CUDA_ERROR_INVALID_CONTEXT);
+CHECK_VALUE(kErrorMapFailed, CUDA_ERROR_MAP_FAILED);
+CHECK_VALUE(kErrorPeerAccessUnsupported, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+CHECK_VALUE(kErrorPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 CHECK_VALUE(kErrorInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
 CHECK_VALUE(kErrorIllegalState, CUDA_ERROR_ILLEGAL_STATE);
 CHECK_VALUE(kErrorNotFound, CUDA_ERROR_NOT_FOUND);
@@ -85,6 +98,7 @@ CHECK_VALUE(kHostRegisterPortable, CU_MEMHOSTREGISTER_PORTABLE);
 CHECK_VALUE(kHostRegisterDeviceMap, CU_MEMHOSTREGISTER_DEVICEMAP);
 CHECK_VALUE(kMemoryTypeHost, CU_MEMORYTYPE_HOST);
 CHECK_VALUE(kMemoryTypeDevice, CU_MEMORYTYPE_DEVICE);
+CHECK_VALUE(kIpcLazyPeerAccess, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 CHECK_VALUE(kPointerContext, CU_POINTER_ATTRIBUTE_CONTEXT);
 CHECK_VALUE(kPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 CHECK_VALUE(kPointerDevicePointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER);

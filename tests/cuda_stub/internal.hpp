@@ -111,6 +111,7 @@ struct CUctx_st {
   std::atomic<CUresult> fault{kSuccess};
   CUstream legacy = nullptr;
   std::map<std::thread::id, CUstream> per_thread;
+  std::set<CUcontext> peers;  // whose memory it may touch
 };
 
 struct CUstream_st {
@@ -144,13 +145,15 @@ struct Range {
   std::size_t bytes = 0;
   unsigned type = 0;  // kMemoryTypeHost or kMemoryTypeDevice
   bool registered = false;
+  bool imported = false;  // another process's
   CUcontext context = nullptr;
   std::uint64_t id = 0;
 };
 
 struct AtomicCounters {
   std::atomic<std::uint64_t> allocs, frees, syncs, queries, launches, graph_launches,
-      pageable_copies, host_functions, from_host_functions, blocked;
+      pageable_copies, host_functions, from_host_functions, blocked, host_copies, ipc_opens,
+      ipc_closes;
 };
 
 struct State {
@@ -164,6 +167,7 @@ struct State {
   AtomicCounters counters{};
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
+  bool peers_reach = true;  // devices reach each other's memory
   std::map<std::thread::id, Clock::time_point> running_host_functions;
 };
 
@@ -199,6 +203,9 @@ void abandon(Capture& capture);  // ends it without a graph
 // kSuccess when [address, address + bytes) lies in one known range.
 CUresult check_range(CUdeviceptr address, std::size_t bytes);
 bool is_pageable(CUdeviceptr address);
+// The range that holds `address`, and where it begins; State::mutex held. Null where there is none.
+Range* range_at(CUdeviceptr address, std::uintptr_t& base);
+bool is_device(CUdeviceptr address);
 
 // Runs work that must not call CUDA: kernels and host functions.
 void run_callback(void (*function)(void*), void* argument);

@@ -1,7 +1,9 @@
-// Device memory is malloc; a map of ranges tells device, pinned and unknown addresses apart.
+// Device memory comes from a memory file (arena), pinned memory from malloc; a map of ranges tells
+// device, pinned and unknown addresses apart.
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/cuda_stub/arena.hpp"
 #include "tests/cuda_stub/internal.hpp"
 
 namespace pith::cuda {
@@ -24,13 +26,20 @@ RangeEntry find(std::uintptr_t address) {
 
 void* allocate(std::size_t bytes, unsigned type) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
-  if (memory == nullptr) return nullptr;
-  std::memset(memory, uninitialised, rounded);
+  if (rounded < bytes) return nullptr;
   State& s = state();
+  std::uint64_t id = 0;
+  {
+    std::lock_guard lock(s.mutex);
+    id = s.next_id++;
+  }
+  void* memory = type == kMemoryTypeDevice ? Arena::process().take(bytes, id)
+                                           : std::aligned_alloc(alignment, rounded);
+  if (memory == nullptr) return nullptr;
+  std::memset(memory, uninitialised, bytes);
   std::lock_guard lock(s.mutex);
   s.ranges[reinterpret_cast<std::uintptr_t>(memory)] =
-      Range{bytes, type, false, current_context(), s.next_id++};
+      Range{bytes, type, false, false, current_context(), id};
   return memory;
 }
 
@@ -40,7 +49,7 @@ CUcontext forget(std::uintptr_t address, unsigned type, bool registered) {
   std::lock_guard lock(s.mutex);
   auto entry = s.ranges.find(address);
   if (entry == s.ranges.end() || entry->second.type != type) return nullptr;
-  if (entry->second.registered != registered) return nullptr;
+  if (entry->second.registered != registered || entry->second.imported) return nullptr;
   CUcontext context = entry->second.context;
   s.ranges.erase(entry);
   return context;
@@ -120,6 +129,19 @@ CUresult check_range(CUdeviceptr address, std::size_t bytes) {
   return bytes <= entry->second.bytes - offset ? kSuccess : kErrorInvalidValue;
 }
 
+Range* range_at(CUdeviceptr address, std::uintptr_t& base) {
+  auto entry = find(static_cast<std::uintptr_t>(address));
+  if (entry == state().ranges.end()) return nullptr;
+  base = entry->first;
+  return &entry->second;
+}
+
+bool is_device(CUdeviceptr address) {
+  std::lock_guard lock(state().mutex);
+  auto entry = find(static_cast<std::uintptr_t>(address));
+  return entry != state().ranges.end() && entry->second.type == kMemoryTypeDevice;
+}
+
 bool is_pageable(CUdeviceptr address) {
   std::lock_guard lock(state().mutex);
   return find(static_cast<std::uintptr_t>(address)) == state().ranges.end();
@@ -143,7 +165,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   CUcontext context = forget(base, kMemoryTypeDevice, false);
   if (context == nullptr) return kErrorInvalidValue;
   drain(context);  // as the driver does
-  std::free(reinterpret_cast<void*>(base));
+  Arena::process().give(reinterpret_cast<void*>(base));
   return kSuccess;
 }
 
@@ -185,7 +207,7 @@ CUresult cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   const bool overlaps =
       find(base) != s.ranges.end() || (next != s.ranges.end() && next->first - base < bytes);
   if (overlaps) return kErrorHostMemoryAlreadyRegistered;
-  s.ranges[base] = Range{bytes, kMemoryTypeHost, true, current_context(), s.next_id++};
+  s.ranges[base] = Range{bytes, kMemoryTypeHost, true, false, current_context(), s.next_id++};
   return kSuccess;
 }
 

@@ -16,6 +16,7 @@ CUresult submit_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstre
   if (bytes == 0) return submit(stream, [] {});
   if (to == 0 || from == 0) return kErrorInvalidValue;
   if (is_pageable(to) || is_pageable(from)) ++state().counters.pageable_copies;
+  if (is_device(to) != is_device(from)) ++state().counters.host_copies;
   return submit(stream, [to, from, bytes] {
     std::memmove(reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)),
                  reinterpret_cast<const void*>(static_cast<std::uintptr_t>(from)), bytes);

@@ -60,6 +60,11 @@ constexpr ErrorText error_texts[] = {
     {kErrorNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {kErrorInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {kErrorMapFailed, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
+    {kErrorPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
+    {kErrorPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+     "peer access is already enabled"},
     {kErrorInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {kErrorIllegalState, "CUDA_ERROR_ILLEGAL_STATE", "not permitted in the current state"},
     {kErrorNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -161,6 +166,7 @@ CUresult cuInit(unsigned flags) {
   const long strict = number_from_environment("PITH_CUDA_STUB_STRICT", 0);
   s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
+  s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) s.contexts.emplace_back().device = static_cast<int>(i);
   s.initialised = true;
   return kSuccess;
@@ -334,7 +340,8 @@ void pithStubCounters(StubCounters* out) {
   *out = StubCounters{c.allocs,          c.frees,          c.syncs,
                       c.queries,         c.launches,       c.graph_launches,
                       c.pageable_copies, c.host_functions, c.from_host_functions,
-                      c.blocked};
+                      c.blocked,         c.host_copies,    c.ipc_opens,
+                      c.ipc_closes};
   std::lock_guard lock(s.mutex);
   const auto limit = std::chrono::milliseconds(s.host_limit_ms);
   for (const auto& [thread, start] : s.running_host_functions) {
@@ -346,7 +353,8 @@ void pithStubReset() {
   State& s = state();
   AtomicCounters& c = s.counters;
   for (auto* counter : {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
-                        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked})
+                        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked,
+                        &c.host_copies, &c.ipc_opens, &c.ipc_closes})
     *counter = 0;
   std::lock_guard lock(s.mutex);
   for (CUctx_st& context : s.contexts) context.fault = kSuccess;

@@ -20,6 +20,9 @@ struct StubCounters {
   std::uint64_t host_functions = 0;             // run to their end
   std::uint64_t calls_from_host_functions = 0;  // forbidden by CUDA
   std::uint64_t blocked_host_functions = 0;     // longer than the limit, running ones included
+  std::uint64_t host_copies = 0;                // between a device and pinned or pageable memory
+  std::uint64_t ipc_opens = 0;                  // memory of other processes
+  std::uint64_t ipc_closes = 0;
 };
 
 enum class Strict : int {

@@ -89,6 +89,46 @@ static void errors_in_groups(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* A group's communicators are all blocking, or none is. */
+static void mixed_in_a_group(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t waits = client_join(me), polls = NULL, other = NULL;
+  ncclResult_t begun =
+      ncclCommInitRankConfig(&polls, me->size, client_id(me, 1), me->rank, &config);
+  CHECK(begun == ncclInProgress || begun == ncclSuccess);
+  CHECK(settle(polls) == ncclSuccess);
+  float value = 1, sums[2] = {0, 0};
+  ncclComm_t order[2][2] = {{waits, polls}, {polls, waits}};
+  for (int first = 0; first < 2; ++first) {
+    OK(ncclGroupStart());
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&value, sums, 1, ncclFloat32, ncclSum, order[first][0], NULL));
+    OK(ncclGroupEnd());
+    FAILS(ncclInvalidArgument,
+          ncclAllReduce(&value, sums, 1, ncclFloat32, ncclSum, order[first][1], NULL));
+    CHECK(strstr(ncclGetLastError(NULL), "blocking = ") != NULL);
+    FAILS(ncclInvalidArgument, ncclGroupEnd());
+  }
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&value, sums, 1, ncclFloat32, ncclSum, waits, NULL));
+  FAILS(ncclInvalidArgument,
+        ncclCommInitRankConfig(&other, me->size, client_id(me, 2), me->rank, &config));
+  FAILS(ncclInvalidArgument, ncclCommSplit(polls, 0, 0, &other, NULL));
+  FAILS(ncclInvalidArgument, ncclGroupEnd());
+  CHECK(other == NULL);
+  /* Nothing of it has begun: both go on, each in its own group. */
+  for (int i = 0; i < 2; ++i) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&value, &sums[i], 1, ncclFloat32, ncclSum, order[0][i], NULL));
+    const ncclResult_t ended = ncclGroupEnd();
+    CHECK(ended == ncclSuccess || ended == ncclInProgress);
+    CHECK(settle(order[0][i]) == ncclSuccess && sums[i] == (float)me->size);
+  }
+  OK(ncclCommDestroy(polls));
+  OK(ncclCommDestroy(waits));
+}
+
 static void configured(struct client* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t comm = NULL;
@@ -322,6 +362,7 @@ int main(void) {
   client_run("grouped InitRank", 3, NULL, grouped);
   client_run("errors in groups", 1, NULL, errors_in_groups);
   client_run("errors in groups", 2, NULL, errors_in_groups);
+  client_run("blocking and not in one group", 2, NULL, mixed_in_a_group);
   client_run("config", 2, NULL, configured);
   client_run("blocking = 0", 4, NULL, in_the_background);
   client_run("watchdog", 2, NULL, watchdog);

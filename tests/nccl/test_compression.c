@@ -239,8 +239,61 @@ static void logged(struct client* me) {
   read_log(me, path, text, sizeof text);
   unlink(path);
   CHECK(count_of(text, "NCCL INFO PITH_COMPRESS: topk") == 1);
+  CHECK(count_of(text, "is compressed from now on, by topk") == 1);
+  CHECK(count_of(text, "is not compressed") == 0);
+  CHECK(strstr(text, "in steps of 3 vectors") != NULL);
   CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: residuals of ") == 1);
   CHECK(strstr(text, "their norm was ") != NULL);
+}
+
+static int logged_reason(struct client* me, const char* reason) {
+  char path[64], text[65536];
+  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
+  read_log(me, path, text, sizeof text);
+  unlink(path);
+  CHECK(count_of(text, "is compressed from now on") == 0);
+  CHECK(count_of(text, "is not compressed: ") == 1);
+  return strstr(text, reason) != NULL;
+}
+
+/* The log: one INFO line with the first reason why it does not begin. */
+static void logged_why_not(struct client* me, int which) {
+  static float vectors[8][n], sum[n];
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  if (which == 3) setenv("PITH_COMPRESS_COMM", "gradients", 1);
+  ncclComm_t comm = client_join(me);
+  for (int i = 0; i < 8; ++i) {
+    const size_t count = which == 0 ? 100 : n;
+    const ncclRedOp_t op = which == 1 ? ncclMax : ncclSum;
+    const float* send = vectors[which == 2 ? i * (i + 1) / 2 % 8 : 0];
+    OK(ncclAllReduce(send, sum, count, ncclFloat32, op, comm, NULL));
+  }
+  OK(ncclCommDestroy(comm));
+  const char* reasons[] = {"its sums are short: 400 bytes, min= is 16384",
+                           "it makes no sums or averages", "same addresses in every step",
+                           "PITH_COMPRESS_COMM is gradients, which does not select it"};
+  CHECK(logged_reason(me, reasons[which]));
+}
+static void logged_short(struct client* me) { logged_why_not(me, 0); }
+static void logged_maxima(struct client* me) { logged_why_not(me, 1); }
+static void logged_moving(struct client* me) { logged_why_not(me, 2); }
+static void logged_others(struct client* me) { logged_why_not(me, 3); }
+
+/* Ranks that group the calls of one communicator in other ways hear why that ends it. */
+static void grouped_otherwise(struct client* me) {
+  static float send[2][n], recv[2][n];
+  ncclComm_t comm = client_join(me);
+  ncclResult_t result = ncclSuccess;
+  if (me->rank == 0) OK(ncclGroupStart());
+  for (int i = 0; i < 2 && result == ncclSuccess; ++i) {
+    result = ncclAllReduce(send[i], recv[i], n, ncclFloat32, ncclSum, comm, NULL);
+  }
+  if (me->rank == 0) result = ncclGroupEnd();
+  CHECK(result == ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "group the calls of one communicator alike") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), me->rank == 0 ? "on 2 at once" : "on 1 at once") != NULL);
+  OK(ncclCommAbort(comm));
 }
 
 /* One communicator's vote waits for nothing else: a rank groups what the others call in turn. */
@@ -404,6 +457,11 @@ int main(void) {
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("log", 2, world, logged);
+  client_run("log of short sums", 2, world, logged_short);
+  client_run("log of maxima", 2, world, logged_maxima);
+  client_run("log of vectors that move", 2, world, logged_moving);
+  client_run("log of other communicators", 2, world, logged_others);
+  client_run("grouped otherwise", 2, world, grouped_otherwise);
   client_run("differing", 2, NULL, differing);
   const char* bad[] = {"PITH_COMPRESS=nonsense:density=1",  "PITH_COMPRESS=topk:min=1XB",
                        "PITH_COMPRESS=topk:types=f32|f64",  "PITH_COMPRESS=topk:density=2",

@@ -10,9 +10,9 @@ using namespace pith;
 
 namespace {
 
-constexpr const char* names[] = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE",
-                                 "NCCL_ALGO",          "NCCL_PROTO",         "NCCL_COMM_ID",
-                                 "NCCL_COMM_BLOCKING", "PITH_IFNAME",        "PITH_TIMEOUT"};
+constexpr const char* names[] = {
+    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE", "NCCL_ALGO",   "NCCL_PROTO",
+    "NCCL_COMM_ID",       "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE", "PITH_IFNAME", "PITH_TIMEOUT"};
 
 // Variables for the length of a test.
 class Environment {
@@ -49,11 +49,13 @@ TEST_CASE("NCCL's variables are defaults of ours", "[nccl]") {
   const Environment variables({{"NCCL_SOCKET_IFNAME", "=lo"},
                                {"NCCL_SOCKET_FAMILY", "AF_INET6"},
                                {"NCCL_SHM_DISABLE", "1"},
+                               {"NCCL_P2P_DISABLE", "1"},
                                {"NCCL_COMM_BLOCKING", "0"}});
   const Settings settings = settings_now();
   CHECK(settings.ifname == "=lo");
   CHECK(settings.socket_family == "AF_INET6");
   CHECK(settings.transport == "^shm");
+  CHECK_FALSE(settings.cuda_ipc);
   CHECK(nccl::read_environment()->blocking == 0);
   setenv("PITH_IFNAME", "eth", 1);
   CHECK(settings_now().ifname == "eth");

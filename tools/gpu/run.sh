@@ -27,8 +27,10 @@ Parts, each under eight minutes; without one: kernels build tests perf
   build      the library, its tests and programs, into build-gpu
   tests      every kernel through the compute seam, against the host's, bit for bit
   sanitize   the same under compute-sanitizer (memcheck)
-  perf       cuda_perf: kernels against device copies and CUB
+  perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
+  calls      all-reduces of two and four ranks on the GPU, in threads and in processes
   clients    PyTorch through LD_PRELOAD of libnccl.so.2
+  nccltests  nccl-tests, from $NCCL_TESTS (its build folder), through LD_PRELOAD under mpirun
   table      what the parts have left, as one table and one JSON file
 
 Results go to $OUT, or build-gpu/results.
@@ -146,23 +148,74 @@ part_sanitize() {
 part_perf() {
   local nvcc code
   nvcc=$(find_nvcc) || { say "perf: no nvcc: skipped" && return 0; }
-  has_gpu || { say "perf: no GPU: skipped" && return 0; }
   code=$(gpu_code)
+  [[ $code != ptx ]] || code=sm_90
   if [[ ! -x $tree/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/cuda_perf ]]; then
     "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-arch=$code" "-I$root" \
       "-I$root/src" -o "$tree/cuda_perf" "$root/perf/cuda_perf.cu"
   fi
+  has_gpu || { say "perf: compiled for $code; no GPU: not run" && return 0; }
   "$tree/cuda_perf" --json "$results/perf.json"
+  python3 -c 'import torch' 2>/dev/null || { say "perf: no PyTorch: its step skipped" && return 0; }
+  python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json"
+}
+
+# A client of NCCL's symbols that takes device memory, with Pith's library: threads in one process,
+# then processes, whose buffers are mapped by CUDA's IPC.
+part_calls() {
+  local library nvcc
+  library=$(find_library) || { say "calls: no libnccl.so.2 in build-gpu: skipped" && return 0; }
+  nvcc=$(find_nvcc) || { say "calls: no nvcc: skipped" && return 0; }
+  if [[ ! -x $tree/gpu_calls || $root/tests/nccl/gpu_calls.cu -nt $tree/gpu_calls ]]; then
+    "$nvcc" -std=c++20 -O2 "-I$root/src" -o "$tree/gpu_calls" "$root/tests/nccl/gpu_calls.cu" \
+      "$library"
+  fi
+  has_gpu || { say "calls: compiled; no GPU: not run" && return 0; }
+  use_pack
+  local way ranks
+  rm -f -- "$results/calls.json"
+  for way in threads processes; do
+    for ranks in 2 4; do
+      LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        "$tree/gpu_calls" "$way" "$ranks" "$results/calls.json"
+    done
+  done
+}
+
+find_library() {
+  local library
+  library=$(find "$tree/lib" -maxdepth 1 -name 'libnccl.so.2' -print -quit 2>/dev/null) || true
+  [[ -n $library ]] && printf '%s' "$library"
 }
 
 part_clients() {
   local library
-  library=$(find "$tree" -name 'libnccl.so.2' -print -quit 2>/dev/null) || true
-  [[ -n $library ]] || { say "clients: no libnccl.so.2 in build-gpu: skipped" && return 0; }
+  library=$(find_library) || { say "clients: no libnccl.so.2 in build-gpu: skipped" && return 0; }
   has_gpu || { say "clients: no GPU: skipped" && return 0; }
   python3 -c 'import torch' 2>/dev/null || { say "clients: no PyTorch: skipped" && return 0; }
   use_pack
   LD_PRELOAD=$library python3 "$root/tools/gpu/torch_client.py" --json "$results/clients.json"
+}
+
+# Unmodified: its programs look for libnccl.so.2, and check what they get.
+part_nccltests() {
+  local library program failed=0
+  library=$(find_library) || { say "nccltests: no libnccl.so.2 in build-gpu: skipped" && return 0; }
+  has_gpu || { say "nccltests: no GPU: skipped" && return 0; }
+  command -v mpirun >/dev/null || { say "nccltests: no mpirun: skipped" && return 0; }
+  if [[ ! -x ${NCCL_TESTS:-}/all_reduce_perf ]]; then
+    say "nccltests: \$NCCL_TESTS has no all_reduce_perf (built with MPI=1): skipped"
+    return 0
+  fi
+  use_pack
+  for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv; do
+    [[ -x $NCCL_TESTS/${program}_perf ]] || continue
+    say "nccltests: $program"
+    mpirun --allow-run-as-root --oversubscribe -n 2 -x NCCL_TESTS_DEVICE=0 \
+      -x "LD_PRELOAD=$library" "$NCCL_TESTS/${program}_perf" -b 8 -e 64M -f 8 -g 1 -c 1 \
+      -w 2 -n 5 | tee -a "$results/nccltests.txt" || failed=1
+  done
+  return "$failed"
 }
 
 part_table() { python3 "$root/tools/gpu/table.py" "$results"; }
@@ -173,7 +226,9 @@ main() {
     case $argument in
       -h | --help) usage && return ;;
       --pack) make_pack && return ;;
-      kernels | build | tests | sanitize | perf | clients | table) parts+=("$argument") ;;
+      kernels | build | tests | sanitize | perf | calls | clients | nccltests | table)
+        parts+=("$argument")
+        ;;
       *)
         usage >&2
         say "unknown part '$argument'" >&2
