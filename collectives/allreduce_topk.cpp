@@ -90,12 +90,14 @@ Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint3
 
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
-  Selectors selectors(call, args.tensors, gathering.streams());
+  Selectors selectors(call, args, gathering.streams());
   Pieces parcel = gathering.pieces();
   std::uint32_t number = 0;
   for (Pieces pieces = parcel; !pieces.done();) {
     const Piece piece = pieces.next();
-    selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
+    Task<Error> passing = selectors[piece.tensor].passing(piece.range.begin, piece.range.size);
+    Error passed = co_await std::move(passing);
+    if (passed) co_return passed;
     if (!piece.ends_parcel || !gathering.streams()) continue;
     Error error = co_await send_own(call, gathering, {parcel}, number++, 0);
     if (error) co_return error;
@@ -103,7 +105,11 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
     parcel = pieces;
   }
   const Parcel tails = gathering.tails();
-  for (Pieces all = tails.pieces; !all.done();) selectors[all.next().tensor].finish();
+  for (Pieces all = tails.pieces; !all.done();) {
+    Task<Error> finishing = selectors[all.next().tensor].finishing();
+    Error finished = co_await std::move(finishing);
+    if (finished) co_return finished;
+  }
   const std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   gathering.nonfinite |= flags != 0;
   co_return co_await send_own(call, gathering, tails, number, flags);

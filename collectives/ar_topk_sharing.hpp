@@ -29,7 +29,7 @@ struct Sharing {
       : args(sparse),
         notes(spec().values, call.size(), lagged()),
         score(call, args),
-        selectors(call, args.tensors, Rounds(args).streams() && !selects_first()),
+        selectors(call, args, Rounds(args).streams() && !selects_first()),
         values(call, args, most_pairs(), notes.count()),
         messages(call.scheduler()),
         sums{Summands(call.scheduler()), Summands(call.scheduler())},

@@ -11,13 +11,14 @@ namespace pith {
 // In scratch memory. `streams`: certain elements are taken before the end.
 class Selectors {
  public:
-  Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : Selectors(call, tensors.size()) {
-    for (const CompressedTensor& tensor : tensors) {
+  Selectors(Call& call, const SparseCall& args, bool streams)
+      : Selectors(call, args.tensors.size()) {
+    const VectorQueue queue = args.queue(call);
+    for (const CompressedTensor& tensor : args.tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
       tensor.compressor->taken().reserve(k);
-      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(), k, streams);
+      new (begin() + size_) TopkSelector(*tensor.compressor, queue, k, streams);
       ++size_;
     }
   }
