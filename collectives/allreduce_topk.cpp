@@ -91,25 +91,23 @@ Task<Error> send_own(Call& call, Gathering& gathering, Parcel parcel, std::uint3
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
   Selectors selectors(call, args, gathering.streams());
-  Pieces parcel = gathering.pieces();
   std::uint32_t number = 0;
-  for (Pieces pieces = parcel; !pieces.done();) {
-    const Piece piece = pieces.next();
-    Task<Error> passing = selectors[piece.tensor].passing(piece.range.begin, piece.range.size);
-    Error passed = co_await std::move(passing);
-    if (passed) co_return passed;
-    if (!piece.ends_parcel || !gathering.streams()) continue;
-    Error error = co_await send_own(call, gathering, {parcel}, number++, 0);
+  for (Pieces pieces = gathering.pieces(); !pieces.done();) {
+    const Pieces parcel = pieces;
+    Task<Error> selecting = select_pieces(call, selectors, parcel, [](const Piece&) {});
+    Error error = co_await std::move(selecting);
+    if (error) co_return error;
+    while (!pieces.next().ends_parcel) {
+    }
+    if (!gathering.streams()) continue;
+    error = co_await send_own(call, gathering, {parcel}, number++, 0);
     if (error) co_return error;
     co_await call.turn();
-    parcel = pieces;
   }
   const Parcel tails = gathering.tails();
-  for (Pieces all = tails.pieces; !all.done();) {
-    Task<Error> finishing = selectors[all.next().tensor].finishing();
-    Error finished = co_await std::move(finishing);
-    if (finished) co_return finished;
-  }
+  Task<Error> finishing = finish_pieces(call, selectors, tails.pieces);
+  Error error = co_await std::move(finishing);
+  if (error) co_return error;
   const std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   gathering.nonfinite |= flags != 0;
   co_return co_await send_own(call, gathering, tails, number, flags);

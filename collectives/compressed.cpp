@@ -173,11 +173,16 @@ void deliver_nan(Call& call, const SparseCall& args) {
 }
 
 Error check_device(const Spec& spec) {
-  const bool ready = spec.scheme == Scheme::topk || spec.scheme == Scheme::none;
-  if (ready && !spec.by_host) return {};
-  return {Code::invalid_usage,
-          fmt::format("{}{} runs on host memory only, expected topk or none on device memory",
-                      name_of(spec.scheme), spec.by_host ? " with hierarchy=host" : "")};
+  const bool of_gradients = spec.election != Election::staleness && spec.score == Score::raw;
+  const bool ready = spec.scheme != Scheme::deft && spec.scheme != Scheme::bf16;
+  if (ready && !of_gradients && !spec.by_host) return {};
+  const char* with =
+      spec.by_host ? " with hierarchy=host" : (of_gradients ? " with score=raw" : "");
+  return {
+      Code::invalid_usage,
+      fmt::format("{}{} runs on host memory only, expected topk, ar-topk, exdyna, micro or none "
+                  "on device memory",
+                  name_of(spec.scheme), with)};
 }
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "collectives/compressed.hpp"
+#include "collectives/parcels.hpp"
 #include "compress/topk_selector.hpp"
 
 namespace pith {
@@ -38,5 +38,33 @@ class Selectors {
   Scratch memory_;
   std::size_t size_ = 0;
 };
+
+// Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
+// each(piece) after each.
+template <class Each>
+Task<Error> select_pieces(Call&, Selectors& selectors, Pieces pieces, Each each) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    Task<Error> passing = selectors[piece.tensor].passing(piece.range.begin, piece.range.size);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+    each(piece);
+    more = !piece.ends_parcel;
+  }
+  co_return Error();
+}
+
+// After all passes: of those tensors whose first piece is among these.
+inline Task<Error> finish_pieces(Call&, Selectors& selectors, Pieces pieces) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    if (piece.number != 0) continue;
+    Task<Error> finishing = selectors[piece.tensor].finishing();
+    Error error = co_await std::move(finishing);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
 
 }  // namespace pith

@@ -4,36 +4,13 @@
 
 namespace pith {
 
-namespace {
-
-// What a kernel tells: on a device it writes to memory that both sides reach.
-template <class Told>
-class Answer {
- public:
-  explicit Answer(const VectorQueue& queue) {
-    if (!queue.on_device()) return;
-    memory_ = Scratch(queue.host(), sizeof(Told));
-    told_ = new (memory_.bytes().data) Told();
-  }
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
-  Told& operator*() const { return *told_; }
-
- private:
-  Told own_{};
-  Scratch memory_;
-  Told* told_ = &own_;
-};
-
-}  // namespace
-
 Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
                          std::size_t begin, std::size_t count) {
   const VectorQueue queue = args.queue(call);
   const Answer<PassResult> found(queue);
   co_await queue.until(queue.run<AccumulateKernel>(compressor.pass(begin, count, *found)));
-  compressor.stats.nonfinite += (*found).nonfinite;
-  compressor.stats.squares_all += (*found).squares;
+  compressor.stats.nonfinite += found->nonfinite;
+  compressor.stats.squares_all += found->squares;
   co_return Error();
 }
 

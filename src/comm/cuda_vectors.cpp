@@ -12,11 +12,9 @@ namespace {
 constexpr std::size_t granule = std::size_t{64} << 10;
 std::size_t rounded(std::size_t bytes) { return (bytes + granule - 1) / granule * granule; }
 
-}  // namespace
-
 // Kernels wait for nobody, so this waits for little; on a stream of its own, for whatever else
 // waits on a device might wait for who calls.
-class CudaVectors::Waiting final : public Compute {
+class Waiting final : public Compute {
  public:
   explicit Waiting(std::unique_ptr<cuda::CudaCompute> queue) : queue_(std::move(queue)) {
     adopt_kernels(*queue_);
@@ -43,6 +41,8 @@ class CudaVectors::Waiting final : public Compute {
   std::mutex mutex_;
   std::unique_ptr<cuda::CudaCompute> queue_;
 };
+
+}  // namespace
 
 CudaVectors::CudaVectors(cuda::Device& device, std::unique_ptr<cuda::CudaCompute> queue)
     : device_(device),

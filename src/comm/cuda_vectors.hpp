@@ -21,14 +21,13 @@ class CudaVectors final : public DeviceVectors {
   Compute& pinned() override { return pinned_; }
 
  private:
-  class Waiting;
   CudaVectors(cuda::Device& device, std::unique_ptr<cuda::CudaCompute> queue);
   ~CudaVectors() override;
 
   cuda::Device& device_;
   HostCompute host_;
   cuda::PinnedCompute pinned_;
-  std::unique_ptr<Waiting> waiting_;
+  std::unique_ptr<Compute> waiting_;
 };
 
 }  // namespace pith

@@ -85,7 +85,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   bool on_device = false;
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
-  std::uint32_t running = 0;      // the number of the call that runs
+  std::uint32_t running = 0;              // the number of the call that runs
   std::vector<Message> messages;          // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
@@ -101,9 +101,9 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
-    const Fence last =
-        tensors.empty() ? owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value)
-                        : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
+    const Fence last = tensors.empty()
+                           ? owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value)
+                           : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
@@ -197,12 +197,11 @@ Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
   if (!reached) return {};
   if (plain) {
     return {Code::invalid_argument,
-            fmt::format("a compressed call has pageable host memory (send {}, recv {}) and other "
-                        "memory (send {}, recv {}), expected one kind in all of a group",
-                        static_cast<const void*>(plain->send),
-                        static_cast<const void*>(plain->recv),
-                        static_cast<const void*>(reached->send),
-                        static_cast<const void*>(reached->recv))};
+            fmt::format(
+                "a compressed call has pageable host memory (send {}, recv {}) and other "
+                "memory (send {}, recv {}), expected one kind in all of a group",
+                static_cast<const void*>(plain->send), static_cast<const void*>(plain->recv),
+                static_cast<const void*>(reached->send), static_cast<const void*>(reached->recv))};
   }
   for (CompressedTensor& tensor : tensors) {
     if (tensor.sparse.count) {
@@ -232,9 +231,10 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
     if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
-    const bool whole = !spec.sparse() || (spec.may_bypass && is_faster_dense(
-                           spec, all, communicator_.size(), context_.views));
-    if (on_device && whole) compressor.make_room_for_whole();
+    const bool dense =
+        !spec.sparse() ||
+        (spec.may_bypass && is_faster_dense(spec, all, communicator_.size(), context_.views));
+    if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};
 }

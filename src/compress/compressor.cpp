@@ -226,9 +226,9 @@ void Compressor::add_pairs(Compute& host, const SparseList& list, DType type) {
   std::byte* at = copied.bytes().data;
   std::memcpy(at, list.indices, index_bytes);
   std::memcpy(at + index_bytes, list.values, value_bytes);
-  const Fence added = work.run<ReturnKernel>(
-      {accumulator(), reinterpret_cast<const std::uint32_t*>(at), at + index_bytes, list.count,
-       type});
+  const Fence added =
+      work.run<ReturnKernel>({accumulator(), reinterpret_cast<const std::uint32_t*>(at),
+                              at + index_bytes, list.count, type});
   work.retire(Lease(), std::move(copied), added);
 }
 

@@ -15,8 +15,7 @@ class HeldCompressors {
   // All of them are claimed.
   explicit HeldCompressors(std::vector<std::shared_ptr<Compressor>> claimed)
       : claimed_(std::move(claimed)) {}
-  HeldCompressors(HeldCompressors&& other) noexcept
-      : claimed_(std::exchange(other.claimed_, {})) {}
+  HeldCompressors(HeldCompressors&& other) noexcept : claimed_(std::exchange(other.claimed_, {})) {}
   HeldCompressors& operator=(HeldCompressors&& other) noexcept {
     std::swap(claimed_, other.claimed_);
     return *this;

@@ -8,7 +8,8 @@
 // were wrong all goes back and is selected so from the accumulator: the one run that finish()
 // leaves then replaces those before.
 //
-// Ties go to the lowest index. What waits lies where the accumulator does, what is taken on the host.
+// Ties go to the lowest index. What waits lies where the accumulator does, what is taken on the
+// host.
 #pragma once
 
 #include "compress/compressor.hpp"

@@ -45,7 +45,8 @@ bool select(Compressor& compressor, HostCompute& host, const Case& c,
   bool anew = true;
   {
     FrameArena frames;
-    TopkSelector selector(compressor, VectorQueue(host, frames), elected_of(c.density, c.count), c.early);
+    TopkSelector selector(compressor, VectorQueue(host, frames), elected_of(c.density, c.count),
+                          c.early);
     for (std::size_t done = 0; done < c.count;) {
       const std::size_t at = (c.rotate + done) % c.count;
       const std::size_t n = std::min({c.range, c.count - at, c.count - done});

@@ -213,8 +213,7 @@ inline std::string step(const Comms& on_device, const Comms& on_host,
     REQUIRE(state == pithSuccess);
   }
   for (const Twins* twins : tensors) {
-    const std::string found =
-        differences(twins->device, twins->buffers, twins->host, twins->got);
+    const std::string found = differences(twins->device, twins->buffers, twins->host, twins->got);
     if (!found.empty()) return "step " + std::to_string(number) + ": " + found;
   }
   return {};

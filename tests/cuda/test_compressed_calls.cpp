@@ -14,9 +14,7 @@ std::string run_steps(std::size_t ranks, const std::string& spec, std::size_t co
   Twins twins(ranks, spec, count, type);
   for (unsigned number = 0; number < 8; ++number) {
     const float size = number == 4 ? 64.0f : number == 5 ? 1.0f / 64 : 1.0f;
-    const Input input = number == 3   ? Input::in_place
-                        : number == 6 ? Input::nothing
-                                      : Input::apart;
+    const Input input = number == 3 ? Input::in_place : number == 6 ? Input::nothing : Input::apart;
     const pithRedOp_t op = number == 2 ? pithAvg : pithSum;
     const std::string found = step(on_device, on_host, {&twins}, number, size, input, op);
     if (!found.empty()) return found;
@@ -38,10 +36,10 @@ bool says(std::initializer_list<const char*> words) {
 TEST_CASE("compressed calls on device memory give the host's bits") {
   const test::Device device;
   const std::size_t ranks = GENERATE(2, 3, 4);
-  const char* spec = GENERATE("topk:density=0.01,bypass=never",
-                              "topk:density=0.05,exchange=ring,bypass=never",
-                              "topk:density=0.01,exchange=recursive-doubling,bypass=never",
-                              "topk:density=0.02,exchange=split,bypass=never", "none");
+  const char* spec =
+      GENERATE("topk:density=0.01,bypass=never", "topk:density=0.05,exchange=ring,bypass=never",
+               "topk:density=0.01,exchange=recursive-doubling,bypass=never",
+               "topk:density=0.02,exchange=split,bypass=never", "none");
   const std::size_t count = GENERATE(1, 5003, 300000);
   INFO(spec << " of " << count << " on " << ranks << " ranks");
   CHECK(run_steps(ranks, spec, count) == "");
@@ -68,12 +66,40 @@ TEST_CASE("compressed calls on device memory take gradients of 16 bits") {
   CHECK(run_steps(4, spec, 150000, type) == "");
 }
 
+TEST_CASE("ar-topk on device memory gives the host's bits") {
+  const test::Device device;
+  const std::size_t ranks = GENERATE(2, 3, 4);
+  const char* spec =
+      GENERATE("ar-topk:density=0.01,bypass=never", "ar-topk:density=0.02,values=bf16,bypass=never",
+               "ar-topk:density=0.01,reduction=ring,bypass=never",
+               "ar-topk:density=0.01,election=variance,bypass=never",
+               "ar-topk:density=0.01,election=variance-lagged,bypass=never");
+  const std::size_t count = GENERATE(1, 5003, 300000);
+  INFO(spec << " of " << count << " on " << ranks << " ranks");
+  CHECK(run_steps(ranks, spec, count) == "");
+}
+
+TEST_CASE("exdyna and micro on device memory give the host's bits") {
+  const test::Device device;
+  const std::size_t ranks = GENERATE(2, 3, 4);
+  const char* spec =
+      GENERATE("exdyna:density=0.01,bypass=never", "exdyna:density=0.02,values=bf16,bypass=never",
+               "exdyna:density=0.01,rule=released,bypass=never",
+               "exdyna:density=0.01,reduction=tree,bypass=never",
+               "micro:density=0.01,values=f16,bypass=never");
+  const std::size_t count = GENERATE(1, 5003, 600000);
+  INFO(spec << " of " << count << " on " << ranks << " ranks");
+  CHECK(run_steps(ranks, spec, count) == "");
+}
+
 TEST_CASE("compressed calls of a group on device memory are one call") {
   const test::Device device;
   const std::size_t ranks = GENERATE(2, 3);
   const Comms on_device(ranks);
   const Comms on_host(ranks);
-  const char* spec = GENERATE("topk:density=0.02,bypass=never", "none");
+  const char* spec =
+      GENERATE("topk:density=0.02,bypass=never", "ar-topk:density=0.02,values=f16,bypass=never",
+               "exdyna:density=0.02,values=bf16,bypass=never", "none");
   Twins first(ranks, spec, 100);
   Twins second(ranks, spec, 170000);
   Twins third(ranks, spec, 0);
@@ -121,7 +147,8 @@ TEST_CASE("a compressed call starts when its stream reaches it, and does not blo
 TEST_CASE("what is not finite is told to all ranks, on device memory too") {
   const test::Device device;
   const char* spec = GENERATE("topk:density=0.01,bypass=never", "topk:nonfinite=drop,bypass=never",
-                              "topk:density=0.9", "none");
+                              "ar-topk:density=0.01,bypass=never",
+                              "exdyna:density=0.01,bypass=never", "topk:density=0.9", "none");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);
@@ -141,7 +168,8 @@ TEST_CASE("what is not finite is told to all ranks, on device memory too") {
 
 TEST_CASE("a compressor's state is saved and loaded, and goes between host and device") {
   const test::Device device;
-  const char* spec = GENERATE("topk:density=0.01,values=bf16,bypass=never", "topk:density=0.9");
+  const char* spec = GENERATE("topk:density=0.01,values=bf16,bypass=never",
+                              "exdyna:density=0.01,values=bf16,bypass=never", "topk:density=0.9");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);
@@ -191,8 +219,10 @@ TEST_CASE("a compressor's state is saved and loaded, and goes between host and d
 
 TEST_CASE("a compressed call on device memory that fails keeps the gradient") {
   const test::Device device;
-  const char* spec = GENERATE("topk:density=0.01,bypass=never", "topk:density=0.01,values=bf16,"
-                              "exchange=ring,bypass=never", "topk:density=0.9", "none");
+  const char* spec = GENERATE("topk:density=0.01,bypass=never",
+                              "topk:density=0.01,values=bf16,"
+                              "exchange=ring,bypass=never",
+                              "topk:density=0.9", "none");
   INFO(spec);
   Comms comms(2);
   const Comms on_host(2);
@@ -246,12 +276,14 @@ TEST_CASE("compressed calls on device memory are refused for reasons that are to
   const Stream& stream = *comms.streams[0];
   const void* from = send.as<void>();
   void* to = recv.as<void>();
-  for (const char* spec : {"ar-topk", "exdyna", "micro", "deft", "bf16"}) {
+  for (const char* spec : {"deft", "bf16"}) {
     CHECK(call(spec, from, to, stream) == pithInvalidUsage);
     CHECK(says({spec, "device memory", "topk"}));
   }
   CHECK(call("topk:hierarchy=host", from, to, stream) == pithInvalidUsage);
   CHECK(says({"hierarchy=host"}));
+  CHECK(call("ar-topk:election=variance,score=raw", from, to, stream) == pithInvalidUsage);
+  CHECK(says({"score=raw"}));
   CHECK(call("topk", from, to, nullptr) == pithInvalidArgument);
   CHECK(says({"stream is NULL"}));
   std::vector<float> plain(1000);
