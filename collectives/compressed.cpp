@@ -174,15 +174,12 @@ void deliver_nan(Call& call, const SparseCall& args) {
 
 Error check_device(const Spec& spec) {
   const bool of_gradients = spec.election != Election::staleness && spec.score == Score::raw;
-  const bool ready = spec.scheme != Scheme::deft && spec.scheme != Scheme::bf16;
-  if (ready && !of_gradients && !spec.by_host) return {};
-  const char* with =
-      spec.by_host ? " with hierarchy=host" : (of_gradients ? " with score=raw" : "");
-  return {
-      Code::invalid_usage,
-      fmt::format("{}{} runs on host memory only, expected topk, ar-topk, exdyna, micro or none "
-                  "on device memory",
-                  name_of(spec.scheme), with)};
+  if (spec.scheme != Scheme::deft && !of_gradients && !spec.by_host) return {};
+  const char* with = spec.by_host ? " with hierarchy=host" : of_gradients ? " with score=raw" : "";
+  return {Code::invalid_usage,
+          fmt::format("{}{} runs on host memory only, expected on device memory another scheme, "
+                      "such as topk",
+                      name_of(spec.scheme), with)};
 }
 
 namespace {
