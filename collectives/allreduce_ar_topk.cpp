@@ -20,6 +20,7 @@
 #include "collectives/ar_topk_sharing.hpp"
 #include "collectives/dense_sum.hpp"
 #include "collectives/strands.hpp"
+#include "collectives/take_values.hpp"
 
 namespace pith {
 
@@ -122,7 +123,7 @@ IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
   IndexWriter writer(call, message.memory.bytes().data);
   for_each_piece(round.lists, [&](const Piece& piece) {
     const bool ends = round.tail && piece.number == 0 && !sharing.selects_first();
-    const bool replaces = ends && sharing.selectors[piece.tensor].finish();
+    const bool replaces = ends && sharing.selectors[piece.tensor].replaces();
     if (replaces) sharing.values.replace(piece.tensor);
     const SparseList list = elected(sharing, piece, round.tail);
     sharing.values.append(list);
@@ -133,43 +134,61 @@ IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
   return message;
 }
 
-// A follower's values at the leader's indices. False: they cannot be read.
-bool take_lists(Call& call, Sharing& sharing, const Round& round, const IndexMessage& message) {
+Error unreadable(const Call& call, const Sharing& sharing) {
+  return malformed(call, predecessor(call, sharing), "indices that cannot be read");
+}
+
+// A follower's values at the leader's indices.
+Task<Error> take_lists(Call& call, Sharing& sharing, Round round, const IndexMessage& message) {
   IndexReader reader(call, {message.bytes().data, message.size});
-  bool good = true;
-  for_each_piece(round.lists, [&](const Piece& piece) {
+  Pieces pieces = round.lists;
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
     Compressor& compressor = sharing.compressor(piece);
     PairList& taken = compressor.taken();
     if (reader.replaces()) {  // by the first of its tails
-      good = good && round.tail && piece.number == 0;
-      if (!good) return;
+      if (!round.tail || piece.number != 0) co_return unreadable(call, sharing);
       compressor.return_taken(call.host_compute());
       sharing.values.replace(piece.tensor);
     }
     const std::size_t room = std::min(sharing.values.room(), piece.range.size);
     const std::size_t at = taken.count();
     taken.reserve(room);
-    const Decoded list = good ? reader.get(piece.range, taken.indices(at), room) : Decoded();
-    good = list.valid;
-    if (!good) return;
+    const Decoded list = reader.get(piece.range, taken.indices(at), room);
+    if (!list.valid) co_return unreadable(call, sharing);
     double squares = 0;
-    call.run<TakeKernel>({compressor.accumulator(), taken.indices(at), list.count, taken.values(at),
-                          taken.type(), &squares});
-    taken.end_run(list.count);
+    Task<Error> taking = take_values(call, sharing.args, compressor, list.count, squares);
+    Error error = co_await std::move(taking);
+    if (error) co_return error;
     sharing.values.append(taken.run(taken.runs() - 1));
-  });
-  return good && reader.done();
+  }
+  co_return reader.done() ? Error() : unreadable(call, sharing);
 }
 
-void add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
-  for_each_piece(pieces, [&](const Piece& piece) {
-    Compressor& compressor = sharing.compressor(piece);
-    PassResult result;
-    call.run<AccumulateKernel>(compressor.pass(piece.range.begin, piece.range.size, result));
-    compressor.stats.nonfinite += result.nonfinite;
-    compressor.stats.squares_all += result.squares;
+Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    Task<Error> adding = add_gradient(call, sharing.args, sharing.compressor(piece),
+                                      piece.range.begin, piece.range.size);
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
     sharing.score.see_pass(piece);
-  });
+  }
+  co_return Error();
+}
+
+// What a round's lists are chosen from.
+Task<Error> look_at_gradients(Call& call, Sharing& sharing, Round round) {
+  const bool leads = sharing.leader == call.rank();
+  const Pieces passes = sharing.selects_first() ? Pieces({}, 0) : round.passes;
+  Task<Error> looking = leads ? pass(call, sharing, passes) : add_gradients(call, sharing, passes);
+  Error error = co_await std::move(looking);
+  if (error || !leads || !round.tail || sharing.selects_first()) co_return error;
+  Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
+  error = co_await std::move(finishing);
+  co_return error;
 }
 
 // --- the strands ---
@@ -183,19 +202,19 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
     Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
-    const Pieces passes = sharing.selects_first() ? Pieces({}, 0) : round.passes;
+    Task<Error> looking = look_at_gradients(call, sharing, round);
+    Error error = co_await std::move(looking);
+    if (error) co_return error;
     if (leads) {
-      pass(sharing, passes);
       IndexMessage message = write_lists(call, sharing, round);
       const bool open = co_await sharing.messages.push(std::move(message));
       if (!open) break;
     } else {
-      add_gradients(call, sharing, passes);
       const std::optional<IndexMessage> message = co_await sharing.messages.pop();
       if (!message) break;
-      if (!take_lists(call, sharing, round, *message)) {
-        co_return malformed(call, predecessor(call, sharing), "indices that cannot be read");
-      }
+      Task<Error> taking = take_lists(call, sharing, round, *message);
+      error = co_await std::move(taking);
+      if (error) co_return error;
     }
     if (round.last) append_notes(call, sharing);
     summand.end = sharing.values.count();

@@ -17,19 +17,21 @@ namespace {
 
 constexpr std::size_t parcel_size = std::size_t{1} << 20;
 
-// The values of one parcel, beginning where `pieces` stands. Returns how many.
-std::size_t round_parcel(Call& call, const SparseCall& args, Pieces pieces, std::byte* values) {
-  std::size_t n = 0;
+// The values of one parcel, beginning where `pieces` stands; `n` are how many.
+Fence round_parcel(const VectorQueue& queue, const SparseCall& args, Pieces pieces,
+                   std::byte* values, std::size_t& n) {
+  Fence last;
+  n = 0;
   while (!pieces.done()) {
     const Piece piece = pieces.next();
     const float* from = args.tensors[piece.tensor].compressor->accumulator() + piece.range.begin;
-    call.run<ConvertKernel>({values + n * size_of(DType::bf16), DType::bf16,
-                             reinterpret_cast<const std::byte*>(from), DType::f32, piece.range.size,
-                             1});
+    last = queue.run<ConvertKernel>({values + n * size_of(DType::bf16), DType::bf16,
+                                     reinterpret_cast<const std::byte*>(from), DType::f32,
+                                     piece.range.size, 1});
     n += piece.range.size;
     if (piece.ends_parcel) break;
   }
-  return n;
+  return last;
 }
 
 // The results, tensor by tensor.
@@ -65,16 +67,14 @@ class Results {
   std::optional<ResultWriter> writer_;
 };
 
-}  // namespace
-
-Task<Error> allreduce_bf16(Call& call, SparseCall args) {
-  const bool poisoned = add_all(call, args);
-  const Scratch memory(call.host_compute(), parcel_size * size_of(DType::bf16));
-  std::byte* values = memory.bytes().data;
+// On a device, the rounding of a parcel comes behind what was written from the one before.
+Task<Error> sum_parcels(Call& call, const SparseCall& args, bool poisoned, std::byte* values) {
+  const VectorQueue queue = args.queue(call);
   Results results(call, args);
   std::uint32_t step = 0;
   for (Pieces pieces(args.tensors, parcel_size); !pieces.done(); ++step) {
-    const ValuePart part{nullptr, nullptr, round_parcel(call, args, pieces, values)};
+    ValuePart part;
+    co_await queue.until(round_parcel(queue, args, pieces, values, part.count));
     if (poisoned) call.run<FillNanKernel>({values, DType::bf16, part.count});
     Error error = co_await sum_values(
         call, {values, part.count, DType::bf16, std::span(&part, 1), 0, step}, *args.traffic);
@@ -87,6 +87,20 @@ Task<Error> allreduce_bf16(Call& call, SparseCall args) {
   }
   results.finish();
   co_return Error();
+}
+
+}  // namespace
+
+Task<Error> allreduce_bf16(Call& call, SparseCall args) {
+  const VectorQueue queue = args.queue(call);
+  co_await queue.until(start_adding(call, args));
+  const bool poisoned = finish_adding(args);
+  const Scratch memory(call.host_compute(), parcel_size * size_of(DType::bf16));
+  Task<Error> summing = sum_parcels(call, args, poisoned, memory.bytes().data);
+  Error error = co_await std::move(summing);
+  // A device may still read the memory.
+  if (queue.on_device()) co_await queue.until(queue.run<CopyKernel>({nullptr, nullptr, 0}));
+  co_return error;
 }
 
 }  // namespace pith

@@ -32,6 +32,9 @@ void add_slice(Call& call, const CompressedTensor& tensor, std::byte* given) {
                           DType::f32, Op::sum, false});
 }
 
+// The call that works on the vectors: that of the device where they lie on one.
+Call& vectors_of(Call& call, const SparseCall& args) { return args.device ? *args.device : call; }
+
 // What this rank gives, in one piece.
 const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::size_t all,
                         Scratch& memory) {
@@ -39,16 +42,17 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
   if (args.tensors.size() == 1 && !poisoned && !has_slice) {
     return reinterpret_cast<const std::byte*>(args.tensors[0].compressor->accumulator());
   }
-  memory = Scratch(call.host_compute(), all * sizeof(float));
+  memory = Scratch(args.queue(call).vectors(), std::max<std::size_t>(all * sizeof(float), 1));
   std::byte* at = memory.bytes().data;
+  Call& vectors = vectors_of(call, args);
   if (poisoned) {
-    call.run<FillNanKernel>({at, DType::f32, all});
+    vectors.run<FillNanKernel>({at, DType::f32, all});
     return at;
   }
   for (const CompressedTensor& tensor : args.tensors) {
     const auto* from = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
     const std::size_t bytes = tensor.count * sizeof(float);
-    if (bytes > 0) call.run<CopyKernel>({at, from, bytes});
+    if (bytes > 0) vectors.run<CopyKernel>({at, from, bytes});
     add_slice(call, tensor, at);
     at += bytes;
   }
@@ -65,7 +69,7 @@ std::byte* direct_output(const SparseCall& args) {
 Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
   const std::size_t bytes = dense.count * sizeof(float);
   if (call.size() == 1) {
-    if (bytes > 0) std::memcpy(dense.recv.data, dense.send.data, bytes);
+    if (bytes > 0) call.run<CopyKernel>({dense.recv.data, dense.send.data, bytes});
     co_return Error();
   }
   const Shape shape{call.size(), bytes, *args.tuning, call.views()};
@@ -75,31 +79,46 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
   co_return co_await default_algorithm(shape, Collective::allreduce).run(call, dense);
 }
 
+// The first sum comes to where the host can look at it.
+Task<Error> look_for_nan(Call& call, const SparseCall& args, const std::byte* sums, bool& nan) {
+  const VectorQueue queue = args.queue(call);
+  const Scratch first(queue.host(), sizeof(float));
+  co_await queue.until(queue.run<CopyKernel>({first.bytes().data, sums, sizeof(float)}));
+  nan = is_nan(first.bytes().data, DType::f32);
+  co_return Error();
+}
+
 }  // namespace
 
 Task<Error> allreduce_dense(Call& call, SparseCall args) {
-  const bool poisoned = add_all(call, args);
+  const VectorQueue queue = args.queue(call);
+  co_await queue.until(start_adding(call, args));
+  const bool poisoned = finish_adding(args);
   const std::size_t all = elements_of(args);
+  const MemoryKind kind = queue.vectors().kind();
   Scratch given;
   Scratch taken;
   CollectiveArgs dense;
   dense.count = all;
   dense.tuning = *args.tuning;
   const std::byte* send = joined(call, args, poisoned, all, given);
-  dense.send = {const_cast<std::byte*>(send), all * sizeof(float)};
+  dense.send = {const_cast<std::byte*>(send), all * sizeof(float), kind};
   std::byte* recv = direct_output(args);
   if (!recv) {
-    taken = Scratch(call.host_compute(), all * sizeof(float));
+    taken = Scratch(queue.vectors(), std::max<std::size_t>(all * sizeof(float), 1));
     recv = taken.bytes().data;
   }
-  dense.recv = {recv, all * sizeof(float)};
-  Error error = co_await sum_all(call, args, dense);
+  dense.recv = {recv, all * sizeof(float), kind};
+  Error error = co_await sum_all(vectors_of(call, args), args, dense);
   if (error) co_return error;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->stats.bypassed = args.spec().sparse();
     if (args.spec().sparse()) tensor.compressor->stats.algorithm = "dense";
   }
-  if (all > 0 && is_nan(recv, DType::f32)) {
+  bool nan = all > 0 && !args.device && is_nan(recv, DType::f32);
+  if (all > 0 && args.device) error = co_await look_for_nan(call, args, recv, nan);
+  if (error) co_return error;
+  if (nan) {
     deliver_nan(call, args);
     co_return error;
   }

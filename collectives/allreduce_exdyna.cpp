@@ -23,6 +23,7 @@
 #include "collectives/election_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/strands.hpp"
+#include "collectives/take_values.hpp"
 #include "collectives/value_sum.hpp"
 
 namespace pith {
@@ -52,7 +53,10 @@ Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t rou
     co_await call.turn();
   }
   for (const CompressedTensor& tensor : election.args.tensors) {
-    if (tensor.count > 0) elect(call, election, *tensor.compressor, round);
+    if (tensor.count == 0) continue;
+    Task<Error> electing = elect(call, election, *tensor.compressor, round);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
   }
   ++election.selected;
   co_return co_await send_elected(call, election, round);
@@ -60,19 +64,25 @@ Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t rou
 
 // --- adding elsewhere ---
 
-// Adds the gradient in a part of a range; what is left of it.
-Range add_some(Call& call, Compressor& compressor, Range range) {
+// Adds the gradient in a range; on the host in parts.
+Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
   // Zeros, or the caller has added already; what counts as zero has to become it first.
   const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
-  const std::size_t count = in_place ? range.size : std::min(range.size, add_at_once);
-  PassResult result;
-  const AccumulateKernel::Args pass = compressor.pass(range.begin, count, result);
-  if (!in_place) {
-    call.run<AccumulateKernel>(pass);
-    compressor.stats.nonfinite += result.nonfinite;
-    compressor.stats.squares_all += result.squares;
+  const std::size_t at_once = in_place || args.device ? range.size : add_at_once;
+  while (range.size > 0) {
+    const std::size_t count = std::min(range.size, at_once);
+    if (in_place) {
+      PassResult unused;
+      compressor.pass(range.begin, count, unused);
+    } else {
+      Task<Error> adding = add_gradient(call, args, compressor, range.begin, count);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+    }
+    range = {range.begin + count, range.size - count};
+    co_await call.turn();
   }
-  return {range.begin + count, range.size - count};
+  co_return Error();
 }
 
 Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
@@ -86,11 +96,10 @@ Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
     const std::size_t partition = own_partition(call, compressor);
     const ExdynaPartition& cut = compressor.exdyna.partition();
     const std::size_t end = cut.begin(partition) + cut.size(partition);
-    for (Range range : {Range{end, tensor.count - end}, Range{0, cut.begin(partition)}}) {
-      while (range.size > 0) {
-        range = add_some(call, compressor, range);
-        co_await call.turn();
-      }
+    for (const Range range : {Range{end, tensor.count - end}, Range{0, cut.begin(partition)}}) {
+      Task<Error> adding = add_range(call, election.args, compressor, range);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
     }
   }
   election.added = true;
@@ -99,10 +108,38 @@ Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
 
 // --- summing ---
 
-// Takes a round's elements out of one accumulator: their values, as they are sent. False where
-// one was not finite, which only a caller's own additions can bring about; it counts as zero.
-bool take(Call& call, const ExclusiveElection& election, Compressor& compressor,
-          std::size_t round) {
+// What is not finite, or left something that is not, becomes zero: in the accumulator, and among
+// the pairs from `begin` on.
+Task<Error> drop_nonfinite(Call& call, const SparseCall& args, Compressor& compressor,
+                           std::size_t begin) {
+  const VectorQueue queue = args.queue(call);
+  PairList& taken = compressor.taken();
+  const std::size_t count = taken.count() - begin;
+  const std::size_t index_bytes = count * sizeof(std::uint32_t);
+  const Scratch memory(queue.host(), index_bytes + count * sizeof(float));
+  auto* indices = reinterpret_cast<std::uint32_t*>(memory.bytes().data);
+  std::byte* left = memory.bytes().data + index_bytes;
+  std::copy_n(taken.indices(begin), count, indices);
+  const Answer<double> unused(queue);
+  float* accumulator = compressor.accumulator();
+  co_await queue.until(
+      queue.run<TakeKernel>({accumulator, indices, count, left, DType::f32, &*unused}));
+  for (std::size_t i = 0; i < count; ++i) {
+    float one = 0;
+    std::memcpy(&one, left + i * sizeof one, sizeof one);
+    if (std::isfinite(one)) continue;
+    std::memset(left + i * sizeof one, 0, sizeof one);
+    std::memset(taken.values(begin + i), 0, size_of(taken.type()));
+    ++compressor.stats.nonfinite;
+  }
+  co_await queue.until(queue.run<ReturnKernel>({accumulator, indices, left, count, DType::f32}));
+  co_return Error();
+}
+
+// Takes a round's elements out of one accumulator: their values, as they are sent. Not `finite`
+// where one was not, which only a caller's own additions can bring about; it counts as zero.
+Task<Error> take(Call& call, const ExclusiveElection& election, Compressor& compressor,
+                 std::size_t round, bool& finite) {
   PairList& taken = compressor.taken();
   const std::size_t n = ranks_of(call);
   const std::size_t begin = taken.count();
@@ -118,19 +155,13 @@ bool take(Call& call, const ExclusiveElection& election, Compressor& compressor,
     count += list.count;
   }
   double squares = 0;
-  float* accumulator = compressor.accumulator();
-  call.run<TakeKernel>(
-      {accumulator, taken.indices(begin), count, taken.values(begin), taken.type(), &squares});
-  taken.end_run(count);
-  if (std::isfinite(squares)) return true;
-  for (std::size_t i = begin; i < begin + count; ++i) {
-    float& left = accumulator[*taken.indices(i)];
-    if (std::isfinite(left)) continue;
-    left = 0;
-    std::memset(taken.values(i), 0, size_of(taken.type()));
-    ++compressor.stats.nonfinite;
-  }
-  return false;
+  Task<Error> taking = take_values(call, election.args, compressor, count, squares);
+  Error error = co_await std::move(taking);
+  if (error || std::isfinite(squares)) co_return error;
+  finite = false;
+  Task<Error> dropping = drop_nonfinite(call, election.args, compressor, begin);
+  error = co_await std::move(dropping);
+  co_return error;
 }
 
 // The last value of a round is no element's: it is one where a rank has found something that is
@@ -148,16 +179,32 @@ bool get_flag(const std::byte* value, DType type) {
   return !std::all_of(value, value + size_of(type), is_zero);
 }
 
+// One round after another, for a list grows at one end.
+Task<Error> take_all(Call& call, ExclusiveElection& election, std::size_t round, bool& finite) {
+  while (election.taking) {
+    if (call.comm().revoked) co_return call.comm().revoked;
+    co_await call.turn();
+  }
+  election.taking = true;
+  Error error;
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Task<Error> taking = take(call, election, *tensor.compressor, round, finite);
+    error = co_await std::move(taking);
+    if (error) break;
+    election.sums[round].taken_run = tensor.compressor->taken().runs() - 1;
+  }
+  election.taking = false;
+  co_return error;
+}
+
 // This rank's values of a round, all tensors' behind each other, and the flag.
-std::size_t gather(Call& call, ExclusiveElection& election, std::size_t round) {
+std::size_t gather(Call& call, ExclusiveElection& election, std::size_t round, bool finite) {
   const SparseCall& args = election.args;
-  bool finite = true;
+  const std::size_t run_number = election.sums[round].taken_run;
   std::size_t count = 1;
   for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.count == 0) continue;
-    PairList& taken = tensor.compressor->taken();
-    finite &= take(call, election, *tensor.compressor, round);
-    count += taken.run(taken.runs() - 1).count;
+    if (tensor.count > 0) count += tensor.compressor->taken().run(run_number).count;
   }
   const DType type = args.spec().values;
   const std::size_t unit = size_of(type);
@@ -167,7 +214,7 @@ std::size_t gather(Call& call, ExclusiveElection& election, std::size_t round) {
   for (const CompressedTensor& tensor : args.tensors) {
     if (tensor.count == 0) continue;
     const PairList& taken = tensor.compressor->taken();
-    const SparseList run = taken.run(taken.runs() - 1);
+    const SparseList run = taken.run(run_number);
     if (run.count > 0) std::memcpy(out, run.values, run.count * unit);
     out += run.count * unit;
   }
@@ -254,7 +301,11 @@ Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t ro
     co_await call.turn();
   }
   const DType type = election.args.spec().values;
-  const std::size_t bytes = gather(call, election, round) * size_of(type);
+  bool finite = true;
+  Task<Error> taking = take_all(call, election, round, finite);
+  Error taken = co_await std::move(taking);
+  if (taken) co_return taken;
+  const std::size_t bytes = gather(call, election, round, finite) * size_of(type);
   const Bytes values = election.sums[round].values.bytes().part(0, bytes);
   const bool directly = reduction_of(election.args.spec()) == Reduction::direct;
   const auto lanes = static_cast<std::uint16_t>(dense_lanes * (round + 1));

@@ -95,16 +95,18 @@ Task<Error> send_own(Call& call, Gathering& gathering, Round round) {
 Task<Error> select_and_send(Call& call, Gathering& gathering) {
   const SparseCall& args = gathering.args;
   Rounds rounds(args);
-  Selectors selectors(call, args.tensors, rounds.streams());
+  Selectors selectors(call, args, rounds.streams());
   while (!rounds.done()) {
     const Round round = rounds.next();
-    for_each_piece(round.passes, [&](const Piece& piece) {
-      selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
-    });
-    for_each_piece(round.lists, [&](const Piece& piece) {
-      if (round.tail && piece.number == 0) selectors[piece.tensor].finish();
-    });
-    Error error = co_await send_own(call, gathering, round);
+    Task<Error> selecting = select_pieces(call, selectors, round.passes, [](const Piece&) {});
+    Error error = co_await std::move(selecting);
+    if (error) co_return error;
+    if (round.tail) {
+      Task<Error> finishing = finish_pieces(call, selectors, round.lists);
+      error = co_await std::move(finishing);
+      if (error) co_return error;
+    }
+    error = co_await send_own(call, gathering, round);
     if (error) co_return error;
     co_await call.turn();
   }

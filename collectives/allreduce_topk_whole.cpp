@@ -12,13 +12,17 @@ namespace {
 constexpr std::uint16_t lane = 0;
 
 // What a rank elects of one tensor; everything is one run.
-void elect(Call& call, const CompressedTensor& tensor) {
+Task<Error> elect(Call& call, const SparseCall& args, const CompressedTensor& tensor) {
   Compressor& compressor = *tensor.compressor;
   const std::size_t k = elected_of(compressor.spec().density, tensor.count);
   compressor.taken().reserve(k);  // what is on its way there would be lost without
-  TopkSelector selector(compressor, call.host_compute(), k, false);
-  selector.pass(0, tensor.count);
-  selector.finish();
+  TopkSelector selector(compressor, args.queue(call), k, false);
+  Task<Error> passing = selector.passing(0, tensor.count);
+  Error error = co_await std::move(passing);
+  if (error) co_return error;
+  Task<Error> finishing = selector.finishing();
+  error = co_await std::move(finishing);
+  co_return error;
 }
 
 SparseList elected(Compressor& compressor) {
@@ -34,7 +38,10 @@ Task<Error> sum_one(Call& call, bool split, SparseSum sum, Traffic& traffic) {
 
 Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.count > 0) elect(call, tensor);
+    if (tensor.count == 0) continue;
+    Task<Error> electing = elect(call, args, tensor);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
   }
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   const auto ranks = static_cast<std::size_t>(call.size());

@@ -32,15 +32,18 @@ Task<Error> allgather_scores(Call& call, std::span<float> scores) {
       call, [&call, scores](int distance) { return trade_score(call, distance, scores); });
 }
 
-void select_all(Sharing& sharing) {
+Task<Error> select_all(Call& call, Sharing& sharing) {
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    pass(sharing, round.passes);
+    Task<Error> passing = pass(call, sharing, round.passes);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
     if (!round.tail) continue;
-    for_each_piece(round.lists, [&](const Piece& piece) {
-      if (piece.number == 0) sharing.selectors[piece.tensor].finish();
-    });
+    Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
+    error = co_await std::move(finishing);
+    if (error) co_return error;
   }
+  co_return Error();
 }
 
 // What this rank has selected goes back: another one leads.
@@ -53,7 +56,9 @@ void step_down(Call& call, const SparseCall& args) {
 
 Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
   if (sharing.selects_first()) {
-    select_all(sharing);
+    Task<Error> selecting = select_all(call, sharing);
+    Error selected = co_await std::move(selecting);
+    if (selected) co_return selected;
     sharing.score.see_selected();
   } else {
     sharing.score.see_gradients();

@@ -30,7 +30,7 @@ struct Sharing {
       : args(sparse),
         notes(spec().values, call.size(), lagged()),
         score(call, args),
-        selectors(call, args.tensors, Rounds(args).streams() && !selects_first()),
+        selectors(call, args, Rounds(args).streams() && !selects_first()),
         values(call, args, most_pairs(), notes.count()),
         messages(call.scheduler()),
         sums{Summands(call.scheduler()), Summands(call.scheduler())},
@@ -72,11 +72,9 @@ struct Sharing {
 };
 
 // Adds the pieces' gradients and selects from them.
-inline void pass(Sharing& sharing, Pieces pieces) {
-  for_each_piece(pieces, [&](const Piece& piece) {
-    sharing.selectors[piece.tensor].pass(piece.range.begin, piece.range.size);
-    sharing.score.see_pass(piece);
-  });
+inline Task<Error> pass(Call& call, Sharing& sharing, Pieces pieces) {
+  return select_pieces(call, sharing.selectors, pieces,
+                       [&sharing](const Piece& piece) { sharing.score.see_pass(piece); });
 }
 
 // Finds out who leads. Where that needs every rank's selection, all gradients are added then, and

@@ -81,7 +81,8 @@ void CommonValues::keep_losses(Compressor& compressor, const Segment& segment) {
 
 void CommonValues::write_early(std::size_t number, const Piece& piece) {
   const CompressedTensor& tensor = args_.tensors[piece.tensor];
-  if (tensor.sparse.count || replaced(piece.tensor)) return;
+  // A device's vector is written in one kernel at the end.
+  if (tensor.sparse.count || tensor.device || replaced(piece.tensor)) return;
   Segment& segment = segments()[number];
   ResultWriter(call_, tensor).put(piece.range, list(segment), type_);
   segment.written = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <optional>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/by_host_cost.hpp"
@@ -46,6 +47,19 @@ Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, int ran
   }
   return error;
 }
+
+// Its lists and messages are those of a call on the host, in memory that the device reaches.
+struct DeviceCall {
+  explicit DeviceCall(Call& call) : whole(call), context(call.context()) {
+    context.compute = context.host;
+    lists.emplace(context, call.number(), call.digest());
+  }
+  DeviceCall(const DeviceCall&) = delete;
+
+  Call& whole;
+  CallContext context;
+  std::optional<Call> lists;
+};
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
@@ -109,7 +123,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
 void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks) {
   Compressor& compressor = *tensor.compressor;
   compressor.shape(tensor.count, tensor.type);
-  compressor.begin(call, {tensor.send, tensor.type});
+  compressor.begin(call, {tensor.send, tensor.type}, tensor.device);
   compressor.stats.algorithm = name_of(compressor.spec().scheme);
   for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
     list.begin(compressor.spec().values);
@@ -149,7 +163,20 @@ void deliver_nan(Call& call, const SparseCall& args) {
   }
 }
 
-Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
+Error check_device(const Spec& spec) {
+  const bool of_gradients = spec.election != Election::staleness && spec.score == Score::raw;
+  if (spec.scheme != Scheme::deft && !of_gradients && !spec.by_host) return {};
+  const char* with = spec.by_host ? " with hierarchy=host" : of_gradients ? " with score=raw" : "";
+  return {Code::invalid_usage,
+          fmt::format("{}{} runs on host memory only, expected on device memory another scheme, "
+                      "such as topk",
+                      name_of(spec.scheme), with)};
+}
+
+namespace {
+
+Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
+                           Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
   std::size_t all = 0;
   for (const CompressedTensor& tensor : tensors) all += tensor.count;
@@ -160,7 +187,7 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;
   Error refused;
-  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr};
+  SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr, device};
   if (args.spec().sparse()) {
     args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
   }
@@ -184,6 +211,20 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
   share_traffic(traffic, tensors, all);
   share_times(double(monotonic_ns() - begun_ns) * 1e-9, tensors);
   co_return error ? error : refused;
+}
+
+Task<Error> run_on_device(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
+  DeviceCall both(call);
+  Task<Error> running = run_compressed(*both.lists, tensors, tuning, &both.whole);
+  Error error = co_await std::move(running);
+  co_return error;
+}
+
+}  // namespace
+
+Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
+  if (tensors[0].device) return run_on_device(call, tensors, tuning);
+  return run_compressed(call, tensors, tuning, nullptr);
 }
 
 // A pass over the vector costs what memory takes; a pair costs on every rank that adds it up. The

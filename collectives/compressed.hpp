@@ -7,6 +7,7 @@
 
 #include "collectives/call.hpp"
 #include "compress/compressor.hpp"
+#include "compress/vector_queue.hpp"
 #include "core/operation.hpp"
 
 namespace pith {
@@ -23,7 +24,7 @@ struct SparseOutput {
   PairList* list = nullptr;  // not null: of float32, takes all pairs instead
 };
 
-// One vector of a compressed call. Host memory.
+// One vector of a compressed call.
 struct CompressedTensor {
   Compressor* compressor = nullptr;
   const std::byte* send = nullptr;  // null: zeros; the compressor's accumulator: added to in place
@@ -32,10 +33,13 @@ struct CompressedTensor {
   std::size_t count = 0;
   DType type = DType::f32;
   bool average = false;
+  // Where send, recv and the accumulator lie, a device's; null: host memory, as all of a call.
+  Compute* device = nullptr;
 };
 
 // The tensors of one call: all have the same spec, and their compressors the same step. Whatever
-// the error, their accumulators hold old residual plus gradient then.
+// the error, their accumulators hold old residual plus gradient then. On a device: those of the
+// call's compute.
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning);
 // What a call is refused for, which then changes nothing: lists that are too long for a message.
 // The same on all ranks.
@@ -70,14 +74,24 @@ struct SparseCall {
   Traffic* traffic = nullptr;
   Error* refused = nullptr;  // by this rank's own output: the call counts all the same
   bool* nan = nullptr;       // set where NaN is delivered, if not null
+  Call* device = nullptr;    // whose verbs take device memory; null: the vectors are the host's
 
   const Spec& spec() const { return tensors[0].compressor->spec(); }
+  // What works on the vectors. Lists are the host's in any case, and `call` is.
+  VectorQueue queue(Call& call) const {
+    if (!device) return VectorQueue(call.host_compute(), call.frame_arena());
+    return VectorQueue(device->compute(), call.host_compute(), call.scheduler(),
+                       call.frame_arena());
+  }
   // After a tensor's last piece: its statistics, and what its output has no room for.
   void conclude(const CompressedTensor& tensor, ResultWriter& writer) const;
 };
 
 // Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
 void deliver_nan(Call& call, const SparseCall& args);
+
+// Whether a call on device memory can be of this spec; else why not.
+Error check_device(const Spec& spec);
 
 // Of this rank's gradients.
 bool found_nonfinite(const SparseCall& args);

@@ -34,7 +34,8 @@ void put_all(Call& call, const CompressedTensor& tensor, ResultWriter& writer, R
   if (!tensor.sparse.count) {
     std::byte* out = tensor.recv + range.begin * size_of(tensor.type);
     if (out == sums && divisor == 1) return;
-    call.run<ConvertKernel>({out, tensor.type, sums, type, range.size, divisor});
+    Compute& writer_of = tensor.device ? *tensor.device : call.compute();
+    writer_of.run<ConvertKernel>({out, tensor.type, sums, type, range.size, divisor});
     return;
   }
   for (std::size_t done = 0; done < range.size; done += block) {

@@ -6,14 +6,23 @@
 
 namespace pith {
 
-// Adds what is left of all gradients. True: some was not finite, and nothing may be delivered.
-inline bool add_all(Call& call, const SparseCall& args) {
-  bool poisoned = false;
+// Adds what is left of all gradients, once the fence has been reached.
+inline Fence start_adding(Call& call, const SparseCall& args) {
+  Fence last;
   for (const CompressedTensor& tensor : args.tensors) {
-    tensor.compressor->add_rest(call.host_compute());
-    poisoned |= tensor.compressor->stats.nonfinite > 0;
+    last = tensor.compressor->start_rest(call.host_compute());
   }
-  return poisoned && !args.spec().drops_nonfinite;
+  return last;
+}
+// True: some was not finite, and nothing may be delivered.
+inline bool finish_adding(const SparseCall& args) {
+  for (const CompressedTensor& tensor : args.tensors) tensor.compressor->count_rest();
+  return found_nonfinite(args) && !args.spec().drops_nonfinite;
+}
+// Both at once, on host memory.
+inline bool add_all(Call& call, const SparseCall& args) {
+  start_adding(call, args);
+  return finish_adding(args);
 }
 
 // Sums of a range, at any address, dense or as pairs of what is not zero.

@@ -5,6 +5,7 @@
 #include "collectives/index_message.hpp"
 #include "collectives/list_message.hpp"
 #include "collectives/strands.hpp"
+#include "collectives/take_values.hpp"
 
 namespace pith {
 
@@ -147,9 +148,10 @@ class Measurement {
     std::memset(pooled_.bytes().data, 0, tensors() * histogram_bytes);
   }
 
+  FrameArena& frame_arena() const { return call_.frame_arena(); }
+
   // Adds the gradient in the own partitions. The message for all others.
-  ListMessage write() {
-    ListMessage message;
+  Task<Error> write(ListMessage& message) {
     message.head = Scratch(call_.compute(), tensors() * most_bin_bytes);
     IndexWriter writer(call_, message.head.bytes().data);
     const Scratch memory(call_.host_compute(), sizeof(MagnitudeHistogram));
@@ -158,14 +160,16 @@ class Measurement {
     for (const CompressedTensor& tensor : args_.tensors) {
       if (!asked(tensor)) continue;
       *histogram = {};
-      add_own(*tensor.compressor, *histogram);
+      Task<Error> adding = add_own(*tensor.compressor, *histogram);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
       write_bins(writer, histogram->counts, tensor.compressor->exdyna.k());
       for (std::size_t i = 0; i < bins; ++i) pooled[i] += histogram->counts[i];
       pooled += bins;
     }
     message.head_bytes = writer.size();
     args_.traffic->sent += static_cast<std::uint64_t>(call_.size() - 1) * message.head_bytes;
-    return message;
+    co_return Error();
   }
   std::size_t most_bytes() const { return tensors() * most_bin_bytes; }
   bool read(ConstBytes bytes) {
@@ -204,19 +208,18 @@ class Measurement {
   std::uint64_t* bins_of(std::size_t t) const {
     return reinterpret_cast<std::uint64_t*>(pooled_.bytes().data) + t * bins;
   }
-  void add_own(Compressor& compressor, MagnitudeHistogram& histogram) const {
+  Task<Error> add_own(Compressor& compressor, MagnitudeHistogram& histogram) const {
     ExdynaControl& control = compressor.exdyna;
     const std::size_t own =
         ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call_.rank()),
                              static_cast<std::size_t>(call_.size()));
-    PassResult result;
-    AccumulateKernel::Args pass =
-        compressor.pass(control.partition().begin(own), control.partition().size(own), result);
-    pass.histogram = &histogram;
-    call_.run<AccumulateKernel>(pass);
-    compressor.stats.nonfinite += result.nonfinite;
-    compressor.stats.squares_all += result.squares;
+    compressor.histogram = &histogram;
+    Task<Error> adding = add_gradient(call_, args_, compressor, control.partition().begin(own),
+                                      control.partition().size(own));
+    Error error = co_await std::move(adding);
+    compressor.histogram = nullptr;
     control.own_is_added = true;
+    co_return error;
   }
   // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one.
   static void write_bins(IndexWriter& writer, const std::array<std::uint64_t, bins>& counts,
@@ -255,11 +258,14 @@ Task<Error> measure_thresholds(Call& call, const SparseCall& args) {
     co_return Error();
   }
   Measurement measurement(call, args);
-  const ListMessage message = measurement.write();
+  ListMessage message;
+  Task<Error> writing = measurement.write(message);
+  Error error = co_await std::move(writing);
+  if (error) co_return error;
   std::array<Task<Error>, 2> strands{
       strand(call, send_lists_to_all(call, {0, measure_lane, 0}, message)),
       strand(call, receive_measured(call, measurement))};
-  Error error = co_await when_all(strands);
+  error = co_await when_all(strands);
   if (!error) measurement.conclude();
   co_return error;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collectives/take_values.hpp"
+
 namespace pith {
 
 namespace {
@@ -10,30 +12,43 @@ namespace {
 // Elements of one range above the threshold.
 class Survivors {
  public:
-  Survivors(Call& call, Compressor& compressor, Range range)
-      : call_(call), compressor_(compressor) {
-    const ExdynaControl& control = compressor.exdyna;
-    const std::size_t expected = 4 * control.k() / ranks_of(call) + 1024;
-    make_room(std::min(range.size, expected));
-    PassResult result;
-    const AccumulateKernel::Args added{
-        compressor.accumulator() + range.begin, nullptr, DType::f32, range.size, false, &result};
-    const bool is_added = control.own_is_added;
-    select(is_added ? added : compressor.pass(range.begin, range.size, result), range);
-    if (!is_added) {
-      compressor.stats.nonfinite += result.nonfinite;
-      compressor.stats.squares_all += result.squares;
-    }
-    if (count_ == result.selected) return;
-    const std::size_t all = result.selected;
-    put_back();
-    make_room(all);
-    select(added, range);
-  }
+  Survivors(Call& call, const SparseCall& args, Compressor& compressor, Range range)
+      : call_(call),
+        compressor_(compressor),
+        range_(range),
+        queue_(args.queue(call)),
+        found_(queue_) {}
+  Survivors(const Survivors&) = delete;
+  Survivors& operator=(const Survivors&) = delete;
+  FrameArena& frame_arena() const { return call_.frame_arena(); }
+
   // All of them stay in the accumulator: they are taken when everybody's are known.
-  void put_back() {
-    call_.run<ReturnKernel>(
-        {compressor_.accumulator(), indices(), values_.bytes().data, count_, DType::f32});
+  Task<Error> find() {
+    const ExdynaControl& control = compressor_.exdyna;
+    const std::size_t expected = 4 * control.k() / ranks_of(call_) + 1024;
+    make_room(std::min(range_.size, expected));
+    const AccumulateKernel::Args added{.accumulator = compressor_.accumulator() + range_.begin,
+                                       .gradient = nullptr,
+                                       .type = DType::f32,
+                                       .count = range_.size,
+                                       .fresh = false,
+                                       .result = &*found_};
+    const bool is_added = control.own_is_added;
+    co_await queue_.until(
+        select(is_added ? added : compressor_.pass(range_.begin, range_.size, *found_)));
+    if (!is_added) {
+      compressor_.stats.nonfinite += found_->nonfinite;
+      compressor_.stats.squares_all += found_->squares;
+    }
+    const std::size_t all = found_->selected;
+    count_ = std::min(all, room_);
+    co_await queue_.until(put_back());
+    if (count_ == all) co_return Error();
+    make_room(all);
+    co_await queue_.until(select(added));
+    count_ = std::min(found_->selected, room_);
+    co_await queue_.until(put_back());
+    co_return Error();
   }
   std::span<const float> values() const { return {floats(), count_}; }
   // Drops what is below the threshold, and all but the `most` largest.
@@ -62,16 +77,23 @@ class Survivors {
     indices_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(std::uint32_t));
     values_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(float));
   }
-  void select(const AccumulateKernel::Args& pass, Range range) {
-    call_.run<SelectKernel>({pass, compressor_.exdyna.threshold().counts(),
-                             static_cast<std::uint32_t>(range.begin), indices(), floats(), room_});
-    count_ = std::min(pass.result->selected, room_);
+  Fence select(const AccumulateKernel::Args& pass) const {
+    return queue_.run<SelectKernel>({pass, compressor_.exdyna.threshold().counts(),
+                                     static_cast<std::uint32_t>(range_.begin), indices(), floats(),
+                                     room_});
+  }
+  Fence put_back() const {
+    return queue_.run<ReturnKernel>(
+        {compressor_.accumulator(), indices(), values_.bytes().data, count_, DType::f32});
   }
   std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.bytes().data); }
   float* floats() const { return reinterpret_cast<float*>(values_.bytes().data); }
 
   Call& call_;
   Compressor& compressor_;
+  const Range range_;
+  const VectorQueue queue_;
+  const Answer<PassResult> found_;
   Scratch indices_;
   Scratch values_;
   std::size_t room_ = 0;
@@ -94,12 +116,15 @@ std::size_t allowance(Call& call, const ExclusiveElection& election, Compressor&
 
 }  // namespace
 
-void elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
-           std::size_t round) {
+Task<Error> elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
+                  std::size_t round) {
   ExdynaControl& control = compressor.exdyna;
   const std::size_t partition = own_partition(call, compressor);
-  Survivors survivors(call, compressor, election.range(compressor, partition, round));
-  survivors.put_back();
+  Survivors survivors(call, election.args, compressor,
+                      election.range(compressor, partition, round));
+  Task<Error> finding = survivors.find();
+  Error error = co_await std::move(finding);
+  if (error) co_return error;
   if (control.threshold().rule() == Rule::quantile) {
     control.own_levels.add(survivors.values(), control.threshold().elects());
   }
@@ -109,12 +134,13 @@ void elect(Call& call, const ExclusiveElection& election, Compressor& compressor
       election.list(compressor, round, static_cast<std::size_t>(call.rank()), ranks_of(call));
   const std::size_t size = control.partition().size(partition);
   survivors.move_to(list);
-  if (!control.has_dummy() || size == 0 || list.count() > 0) return;
+  if (!control.has_dummy() || size == 0 || list.count() > 0) co_return error;
   list.begin(list.type());
   list.reserve(1);
   *list.indices() =
       static_cast<std::uint32_t>(control.partition().begin(partition) + compressor.step % size);
   list.end_run(1);
+  co_return error;
 }
 
 }  // namespace pith

@@ -26,13 +26,15 @@ struct ExclusiveElection {
   // that has elements, as the lists of the round.
   struct Sums {
     Scratch values;
-    Scratch losses;  // float32, what rounding the sums lost here; only of 16-bit values
+    Scratch losses;             // float32, what rounding the sums lost here; only of 16-bit values
+    std::size_t taken_run = 0;  // this rank's, of every tensor's taken pairs
   };
 
   SparseCall args;
   std::size_t rounds = 1;    // each partition is elected from in so many pieces
   std::size_t selected = 0;  // rounds that this rank has elected
   bool added = false;        // this rank's whole gradient
+  bool taking = false;       // a round's values: one at a time
   bool nonfinite = false;    // somebody's gradient was not finite
   std::array<Sums, most_rounds> sums;
 
@@ -52,7 +54,7 @@ struct ExclusiveElection {
 
 // Adds the gradient in this rank's part of a round and elects from it, into the round's own list.
 // All stays in the accumulator: it is taken when everybody's elections are known.
-void elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
-           std::size_t round);
+Task<Error> elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
+                  std::size_t round);
 
 }  // namespace pith

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace pith {
 
@@ -11,11 +12,15 @@ namespace {
 
 // Results from this size on leave the caches before anybody reads them.
 constexpr std::size_t streamed_bytes = std::size_t{8} << 20;
+// Pairs that are worth a device's kernel.
+constexpr std::size_t pairs_at_once = std::size_t{1} << 18;
 
 }  // namespace
 
 void ResultWriter::put(Range range, const SparseList& sums, DType type) {
-  if (!tensor_.sparse.count) {
+  if (tensor_.device) {
+    put_on_device(range, sums, type);
+  } else if (!tensor_.sparse.count) {
     call_.run<ScatterKernel>({tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
                               static_cast<std::uint32_t>(range.begin), range.size, sums.indices,
                               sums.values, type, sums.count, divisor_,
@@ -50,9 +55,45 @@ void ResultWriter::add(std::size_t before, const SparseList& sums, DType type) {
   }
 }
 
+// Whoever puts them uses their memory again at once.
+void ResultWriter::put_on_device(Range range, const SparseList& sums, DType type) {
+  Waiting& waiting = waiting_;
+  const bool goes_on = waiting.range.begin + waiting.range.size == range.begin &&
+                       waiting.type == type && waiting.count + sums.count <= waiting.room;
+  if (!goes_on) {
+    write_waiting();
+    waiting.range = {range.begin, 0};
+    waiting.type = type;
+    waiting.room = std::max(sums.count, std::min(tensor_.count, pairs_at_once));
+    waiting.indices = Scratch(call_.host_compute(), waiting.room * sizeof(std::uint32_t));
+    waiting.values = Scratch(call_.host_compute(), waiting.room * size_of(type));
+  }
+  waiting.range.size += range.size;
+  if (sums.count == 0) return;
+  const std::size_t unit = size_of(type);
+  auto* indices = reinterpret_cast<std::uint32_t*>(waiting.indices.bytes().data);
+  std::copy_n(sums.indices, sums.count, indices + waiting.count);
+  std::memcpy(waiting.values.bytes().data + waiting.count * unit, sums.values, sums.count * unit);
+  waiting.count += sums.count;
+}
+
+void ResultWriter::write_waiting() {
+  const Range range = waiting_.range;
+  if (range.size == 0) return;
+  const Fence written = output().run<ScatterKernel>(
+      {tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
+       static_cast<std::uint32_t>(range.begin), range.size,
+       reinterpret_cast<const std::uint32_t*>(waiting_.indices.bytes().data),
+       waiting_.values.bytes().data, waiting_.type, waiting_.count, divisor_, true});
+  output().retire(Lease(), std::exchange(waiting_.indices, Scratch()), written);
+  output().retire(Lease(), std::exchange(waiting_.values, Scratch()), written);
+  waiting_.range = {};
+  waiting_.room = waiting_.count = 0;
+}
+
 void ResultWriter::put_nan() {
   if (!tensor_.sparse.count) {
-    call_.run<FillNanKernel>({tensor_.recv, tensor_.type, tensor_.count});
+    output().run<FillNanKernel>({tensor_.recv, tensor_.type, tensor_.count});
     return;
   }
   if (tensor_.sparse.list) return;  // whoever keeps lists is told otherwise
@@ -65,6 +106,7 @@ void ResultWriter::put_nan() {
 }
 
 Error ResultWriter::finish() {
+  write_waiting();
   if (!tensor_.sparse.count) return {};
   *tensor_.sparse.count = count_;
   if (tensor_.sparse.list) return {};

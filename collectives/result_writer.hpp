@@ -12,6 +12,9 @@ class ResultWriter {
       : call_(call),
         tensor_(tensor),
         divisor_(tensor.average ? static_cast<float>(call.size()) : 1.0f) {}
+  ResultWriter(const ResultWriter&) = delete;
+  ResultWriter& operator=(const ResultWriter&) = delete;
+  ~ResultWriter() { write_waiting(); }
 
   // The sums at indices that lie in the range; the rest of the range is zero.
   void put(Range range, const SparseList& sums, DType type);
@@ -26,10 +29,26 @@ class ResultWriter {
   std::size_t count() const { return count_; }
 
  private:
+  void put_on_device(Range range, const SparseList& sums, DType type);
+  void write_waiting();
+  Compute& output() const { return tensor_.device ? *tensor_.device : call_.compute(); }
+
   Call& call_;
   const CompressedTensor& tensor_;
   float divisor_;
   std::size_t count_ = 0;
+
+  // Of a device's vector: pieces one behind another, for one kernel, with their pairs in memory
+  // that it reaches.
+  struct Waiting {
+    Range range;
+    DType type = DType::f32;
+    std::size_t room = 0;
+    std::size_t count = 0;
+    Scratch indices;
+    Scratch values;
+  };
+  Waiting waiting_;
 };
 
 }  // namespace pith

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "collectives/compressed.hpp"
+#include "collectives/parcels.hpp"
 #include "compress/topk_selector.hpp"
 
 namespace pith {
@@ -11,13 +11,14 @@ namespace pith {
 // In scratch memory. `streams`: certain elements are taken before the end.
 class Selectors {
  public:
-  Selectors(Call& call, std::span<CompressedTensor> tensors, bool streams)
-      : Selectors(call, tensors.size()) {
-    for (const CompressedTensor& tensor : tensors) {
+  Selectors(Call& call, const SparseCall& args, bool streams)
+      : Selectors(call, args.tensors.size()) {
+    const VectorQueue queue = args.queue(call);
+    for (const CompressedTensor& tensor : args.tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
       tensor.compressor->taken().reserve(k);
-      new (begin() + size_) TopkSelector(*tensor.compressor, call.host_compute(), k, streams);
+      new (begin() + size_) TopkSelector(*tensor.compressor, queue, k, streams);
       ++size_;
     }
   }
@@ -37,5 +38,33 @@ class Selectors {
   Scratch memory_;
   std::size_t size_ = 0;
 };
+
+// Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
+// each(piece) after each.
+template <class Each>
+Task<Error> select_pieces(Call&, Selectors& selectors, Pieces pieces, Each each) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    Task<Error> passing = selectors[piece.tensor].passing(piece.range.begin, piece.range.size);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+    each(piece);
+    more = !piece.ends_parcel;
+  }
+  co_return Error();
+}
+
+// After all passes: of those tensors whose first piece is among these.
+inline Task<Error> finish_pieces(Call&, Selectors& selectors, Pieces pieces) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    if (piece.number != 0) continue;
+    Task<Error> finishing = selectors[piece.tensor].finishing();
+    Error error = co_await std::move(finishing);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
 
 }  // namespace pith

@@ -38,6 +38,12 @@ Expected<StreamGate::CaptureInfo> StreamGate::capture_of(CUstream stream) const 
   return info;
 }
 
+Expected<bool> StreamGate::captures(CUstream stream) const {
+  const Expected<CaptureInfo> info = capture_of(stream);
+  if (!info) return info.error();
+  return info->active;
+}
+
 Error StreamGate::operations(CUstream stream, const Passage& passage) const {
   const Driver& driver = device_.driver();
   const CUdeviceptr start = address_of(&passage.slot->start);

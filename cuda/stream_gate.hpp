@@ -33,6 +33,8 @@ class StreamGate final : public Pollable {
   explicit StreamGate(Device& device) : device_(device) {}
   ~StreamGate() override;
 
+  // Whether what is enqueued on the stream is captured now.
+  Expected<bool> captures(CUstream stream) const;
   // Calling thread. Enqueues the operations on the stream, or captures them; sets
   // passage.captured. Nothing is started before publish().
   Error enqueue(CUstream stream, Passage& passage);

@@ -286,6 +286,13 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  * values return to the residual, and the step is that before. One compressor has one call at a
  * time, also in a group; while a call is in flight all functions below refuse it with
  * pithInvalidUsage. Calls of one group with the same spec and step become one exchange.
+ *
+ * On device memory the call is one of its stream, and the residual lies on the device: it follows
+ * the buffers from call to call, unless pithCompressorGetAccumulator gave its memory away. All
+ * buffers of a group's compressed calls are of one kind. Results are dense, schemes that are not
+ * ready for it say so, and streams that are captured refuse. A call is over for its compressor when
+ * the stream has passed it. A gradient that no stream has reached when the communicator is
+ * destroyed or shrunk is not added.
  */
 
 /* Local. The spec is copied. */

@@ -31,7 +31,7 @@ void PithStep::load(const Step& step) {
 void PithStep::run(const Step& step) {
   compressor_.begin(++calls_, {reinterpret_cast<const std::byte*>(step.gradient), DType::f32});
   compressor_.taken().begin(DType::f32);
-  TopkSelector selector(compressor_, host_, step.k, false);
+  TopkSelector selector(compressor_, VectorQueue(host_, frames_), step.k, false);
   selector.pass(0, step.count);
   selector.finish();
   compressor_.end(host_);

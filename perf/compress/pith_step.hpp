@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compress/compressor.hpp"
+#include "core/frame_arena.hpp"
 #include "kernels/host_compute.hpp"
 #include "perf/compress/step.hpp"
 
@@ -18,6 +19,7 @@ class PithStep {
 
  private:
   pith::HostCompute host_;
+  pith::FrameArena frames_;
   pith::Compressor compressor_;
   std::uint32_t calls_ = 0;
 };

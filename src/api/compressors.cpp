@@ -26,21 +26,13 @@ Error check_sum(const char* function, pithRedOp_t op) {
                 fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", static_cast<int>(op)));
 }
 
-Error check_host(const char* function, pithStream_t stream) {
-  if (!stream) return {};
-  return refuse(function, fmt::format("stream is {}, expected NULL: compressed calls run on host "
-                                      "memory only",
-                                      stream));
-}
-
 // Everything but the buffers.
 Error check_call(const char* function, size_t count, pithDataType_t type, pithRedOp_t op,
-                 pithCompressor_t compressor, pithComm_t comm, pithStream_t stream) {
+                 pithCompressor_t compressor, pithComm_t comm) {
   Error error = check_communicator(function, comm);
   if (!error) error = check_compressor(function, compressor);
   if (!error) error = check_type(function, type);
   if (!error) error = check_sum(function, op);
-  if (!error) error = check_host(function, stream);
   if (!error) error = check_count(function, "count", count, type, 1);
   if (error) return error;
   error = check_free(function, *compressor->state);
@@ -106,7 +98,8 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
   return guarded([&] {
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressed";
-      Error error = check_call(function, count, type, op, compressor, comm, stream);
+      Error error = check_call(function, count, type, op, compressor, comm);
+      if (!error) error = check_stream(function, stream, send, recv);
       if (!error) error = check_memory(function, "recv", recv, count);
       if (!error) {
         const std::size_t bytes = count * size_of(static_cast<DType>(type));
@@ -115,7 +108,7 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.recv = static_cast<std::byte*>(recv);
-      return submit(function, comm, compressor->state, tensor);
+      return submit(function, comm, compressor->state, tensor, stream);
     }());
   });
 }
@@ -128,14 +121,15 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
   return guarded([&] {
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressedSparse";
-      Error error = check_call(function, count, type, op, compressor, comm, stream);
+      Error error = check_call(function, count, type, op, compressor, comm);
+      if (!error) error = check_stream(function, stream, send, values);
       if (!error) error = check_memory(function, "indices", indices, capacity);
       if (!error) error = check_memory(function, "values", values, capacity);
       if (!error) error = check_pointer(function, "n", n);
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.sparse = {indices, static_cast<std::byte*>(values), capacity, n};
-      return submit(function, comm, compressor->state, tensor);
+      return submit(function, comm, compressor->state, tensor, stream);
     }());
   });
 }

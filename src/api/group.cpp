@@ -31,16 +31,16 @@ void Group::add(std::shared_ptr<Communicator> communicator, const Message& messa
 
 // Calls of one step are one call with several tensors: many small ones cost one exchange.
 void Group::add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
-                const CompressedTensor& tensor) {
+                const CompressedTensor& tensor, void* stream) {
   const auto same = [&](const CompressedBatch& batch) {
     const Compressor& first = *batch.compressors[0];
-    return batch.communicator == communicator && first.step == compressor->step &&
-           first.spec() == compressor->spec();
+    return batch.communicator == communicator && batch.stream == stream &&
+           first.step == compressor->step && first.spec() == compressor->spec();
   };
   auto batch = std::find_if(compressed_.begin(), compressed_.end(), same);
   if (batch == compressed_.end()) {
-    batch = compressed_.insert(batch, {communicator, collectives_.size(), {}, {}});
-    add(std::move(communicator), CollectiveArgs(), nullptr);
+    batch = compressed_.insert(batch, {communicator, stream, collectives_.size(), {}, {}});
+    add(std::move(communicator), CollectiveArgs(), stream);
   }
   batch->tensors.push_back(tensor);
   batch->compressors.push_back(std::move(compressor));
@@ -53,11 +53,14 @@ bool Group::has(const Compressor& compressor) const {
   });
 }
 
-// While the group can still be refused: accumulators take most of the memory.
+// While the group can still be refused: accumulators take most of the memory. Those of calls on
+// streams are shaped where these find out which memory they are for.
 Error Group::shape_compressed() {
   return without_throwing([this]() -> Error {
     for (CompressedBatch& batch : compressed_) {
+      if (batch.stream) continue;
       for (const CompressedTensor& tensor : batch.tensors) {
+        if (Error error = tensor.compressor->move_to(nullptr)) return error;
         tensor.compressor->shape(tensor.count, tensor.type);
       }
     }
@@ -69,15 +72,19 @@ Error Group::shape_compressed() {
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
     collectives_[batch.place].args.tensors = batch.tensors;
+    collectives_[batch.place].compressed = &batch;
     for (const auto& compressor : batch.compressors) {
       bind_to_communicator(compressor, batch.communicator);
     }
   }
 }
 
-// They are not, for want of what the group should have made first.
+// They are not, for want of what the group should have made first. What a stream has not reached
+// may not be there yet.
 void Group::absorb_compressed() {
-  for (CompressedBatch& batch : compressed_) batch.communicator->absorb(batch.tensors);
+  for (CompressedBatch& batch : compressed_) {
+    if (!batch.stream) batch.communicator->absorb(batch.tensors);
+  }
 }
 
 Error Group::check_messages() const {
@@ -170,8 +177,11 @@ void Group::issue_all(pithRequest& request, bool driven) {
   for (const Collected& one : collectives_) {
     if (!one.stream) {
       one.communicator->issue(*call++, driven);
-    } else if (Error error = one.communicator->enqueue_on_stream(one.args, one.stream)) {
-      fail(error);
+    } else {
+      HeldCompressors held;
+      if (one.compressed) held = HeldCompressors(std::move(one.compressed->compressors));
+      Error error = one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held));
+      if (error) fail(error);
     }
   }
 }

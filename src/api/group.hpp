@@ -42,6 +42,7 @@ namespace pith::api {
 // Compressed tensors that become one call: of one communicator, with the same spec and step.
 struct CompressedBatch {
   std::shared_ptr<Communicator> communicator;
+  void* stream;       // null: host memory
   std::size_t place;  // of the call among the group's collectives
   std::vector<CompressedTensor> tensors;
   std::vector<std::shared_ptr<Compressor>> compressors;  // of the tensors; claimed
@@ -73,12 +74,12 @@ class Group {
   Expected<bool> end();
 
   void add(std::shared_ptr<Communicator> communicator, const CollectiveArgs& args, void* stream) {
-    collectives_.push_back({std::move(communicator), args, stream});
+    collectives_.push_back({std::move(communicator), args, stream, nullptr});
   }
   void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
   // The compressor is claimed; it is let go when the call has ended, or is never begun.
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
-           const CompressedTensor& tensor);
+           const CompressedTensor& tensor, void* stream);
   bool has(const Compressor& compressor) const;
   // Collective set-up that blocks; the outermost end runs all of the group at once.
   void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
@@ -106,6 +107,7 @@ class Group {
     std::shared_ptr<Communicator> communicator;
     CollectiveArgs args;
     void* stream;  // null: the group's end waits for it
+    CompressedBatch* compressed;
   };
   // The messages between one communicator's ranks on one stream; they all move at once.
   struct Batch {

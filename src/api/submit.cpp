@@ -53,26 +53,34 @@ Error submit(pithComm_t comm, Message message, pithStream_t stream) {
 }
 
 Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compressor>& compressor,
-             const CompressedTensor& given) {
+             const CompressedTensor& given, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   Claim claim(function, *compressor);
   if (claim.error()) return claim.error();
   if (group.open()) {
-    group.add(comm->communicator, compressor, given);
+    group.add(comm->communicator, compressor, given, stream);
     claim.keep();
     return {};
   }
-  if (!comm->blocking) {
+  if (!comm->blocking && !stream) {
     Group alone;
-    alone.add(comm->communicator, compressor, given);
+    alone.add(comm->communicator, compressor, given, nullptr);
     claim.keep();
     return begin(comm, alone);
   }
-  compressor->shape(given.count, given.type);  // where there is no memory, nothing has begun
-  bind_to_communicator(compressor, comm->communicator);
   CompressedTensor tensor = given;
   CollectiveArgs args;
   args.tensors = std::span(&tensor, 1);
+  if (stream) {
+    std::vector claimed{compressor};
+    claim.keep();
+    HeldCompressors held(std::move(claimed));
+    bind_to_communicator(compressor, comm->communicator);
+    return comm->communicator->enqueue_on_stream(args, stream, std::move(held));
+  }
+  if (Error error = compressor->move_to(nullptr)) return error;
+  compressor->shape(given.count, given.type);  // where there is no memory, nothing has begun
+  bind_to_communicator(compressor, comm->communicator);
   // An abort by another thread may have freed `comm` when this returns.
   return comm->communicator->run(args);
 }

@@ -18,7 +18,7 @@ Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream);
 Error submit(pithComm_t comm, Message message, pithStream_t stream);
 // The compressor must be free.
 Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compressor>& compressor,
-             const CompressedTensor& tensor);
+             const CompressedTensor& tensor, pithStream_t stream);
 // A refused call inside a group is the group's result too.
 Error conclude(Error error);
 

@@ -269,7 +269,8 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
   engine_->post(call);
 }
 
-Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) {
+Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
+                                      HeldCompressors held) {
   if (is_revoked_.load(std::memory_order_acquire)) return error();
   if (!streams_) {
     Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, stream);
@@ -278,7 +279,7 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream) 
     streams_ = std::move(*made);
     engine_->disown();
   }
-  return streams_->enqueue(args, stream);
+  return streams_->enqueue(args, stream, std::move(held));
 }
 
 // Messages of pairs start at once: what they wait for may be behind any number of calls.

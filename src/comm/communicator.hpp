@@ -22,6 +22,7 @@
 #include "comm/pair_numbers.hpp"
 #include "comm/survivors.hpp"
 #include "comm/unique_id.hpp"
+#include "compress/held_compressors.hpp"
 #include "core/call_number.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -92,7 +93,8 @@ class Communicator : private CommWatcher {
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
   void issue(BackgroundCall& call, bool driven);
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
-  Error enqueue_on_stream(const CollectiveArgs& args, void* stream);
+  // `held`: the compressors of its tensors, if it has any; let go before the stream goes on.
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {});
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
   static constexpr int no_color = -1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "collectives/premultiply.hpp"
+#include "comm/cuda_vectors.hpp"
 #include "core/clock.hpp"
 
 namespace pith {
@@ -32,8 +33,25 @@ Need need_of_messages(const CollectiveArgs& args) {
   return need;
 }
 
+// Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
+Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
+  constexpr std::size_t pair_bytes = 12;
+  constexpr std::size_t least = std::size_t{1} << 20;
+  Need need{2 * least, 4 * least};
+  for (const CompressedTensor& tensor : args.tensors) {
+    const Spec& spec = tensor.compressor->spec();
+    const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
+    need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
+    need.pinned += pair_bytes * (4 + ranks) * k;
+    if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+  }
+  const std::size_t chunks = 32 * args.tuning.chunk_bytes;
+  return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
+}
+
 Need need_of(const CollectiveArgs& args, int ranks) {
   if (args.collective == Collective::point_to_point) return need_of_messages(args);
+  if (!args.tensors.empty()) return need_of_tensors(args, static_cast<std::size_t>(ranks));
   constexpr std::size_t short_bytes = std::size_t{1} << 20;
   constexpr std::size_t strands = 16;
   const auto p = static_cast<std::size_t>(ranks);
@@ -54,6 +72,7 @@ bool uses_device(const CollectiveArgs& args) {
   for (const Message& message : args.messages) {
     if (message.data.kind == MemoryKind::cuda) return true;
   }
+  if (!args.tensors.empty()) return args.tensors[0].device != nullptr;
   return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
 }
 
@@ -78,11 +97,13 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   StreamCalls& owner;
   CollectiveArgs args;
   bool on_device = false;
-  bool held = false;  // the stream may go on only when no peer touches its memory
+  bool unsettled = false;  // the stream may go on only when no peer touches its memory
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
-  std::uint32_t running = 0;      // the number of the call that runs
-  std::vector<Message> messages;  // what args.messages points to
+  std::uint32_t running = 0;              // the number of the call that runs
+  std::vector<Message> messages;          // what args.messages points to
+  std::vector<CompressedTensor> tensors;  // what args.tensors points to
+  HeldCompressors held;
   std::optional<Call> call;
   Task<Error> task;
 };
@@ -92,21 +113,21 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   Error error = co_await std::move(collective);
   // Verbs revoke on their errors; what else ends a call must not leave other ranks waiting either.
   if (error) error = call->fail(error);
-  held = error && on_device && owner.communicator_.state_.exposed;
-  if (held) {
+  unsettled = error && on_device && owner.communicator_.state_.exposed;
+  if (unsettled) {
     co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
-    const Fence last = owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value);
+    const Fence last = tensors.empty()
+                           ? owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value)
+                           : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
     co_await call->until(last);
-    if (owner.compute_->error()) {
-      error = call->fail(owner.compute_->error());
-      cuda::StreamGate::open(*this);
-    }
-  } else {
-    cuda::StreamGate::open(*this);
+    if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
+  held.let_go();
+  const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
+  if (opens && !unsettled) cuda::StreamGate::open(*this);
   // The frame is still running; the next turn of the engine takes it apart.
   run = [](Work& self) {
     auto& ended = static_cast<StreamCall&>(self);
@@ -177,6 +198,7 @@ Error StreamCalls::place(CollectiveArgs& args) const {
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
   }
+  if (!args.tensors.empty()) return place_tensors(args.tensors);
   if (plain && args.factor.where && is_device_memory(args.factor.where)) {
     return {Code::invalid_argument,
             fmt::format("op has its scalar in device memory ({}), expected device buffers too",
@@ -187,6 +209,73 @@ Error StreamCalls::place(CollectiveArgs& args) const {
           fmt::format("send is {} and recv is {}: one is pageable host memory, the other is not",
                       static_cast<const void*>(args.send.data),
                       static_cast<const void*>(args.recv.data))};
+}
+
+// All of a group's, which are one call, alike.
+Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
+  const CompressedTensor* reached = nullptr;
+  const CompressedTensor* plain = nullptr;
+  for (const CompressedTensor& tensor : tensors) {
+    for (const std::byte* memory : {tensor.send, static_cast<const std::byte*>(tensor.recv)}) {
+      if (!memory || tensor.count == 0) continue;
+      const Bytes bytes{const_cast<std::byte*>(memory), tensor.count};
+      (is_pageable(bytes) ? plain : reached) = &tensor;
+    }
+  }
+  if (!reached) return {};
+  if (plain) {
+    return {Code::invalid_argument,
+            fmt::format(
+                "a compressed call has pageable host memory (send {}, recv {}) and other "
+                "memory (send {}, recv {}), expected one kind in all of a group",
+                static_cast<const void*>(plain->send), static_cast<const void*>(plain->recv),
+                static_cast<const void*>(reached->send), static_cast<const void*>(reached->recv))};
+  }
+  for (CompressedTensor& tensor : tensors) {
+    if (tensor.sparse.count) {
+      return {Code::invalid_argument,
+              fmt::format("send is {}, device memory, expected host memory where the result is "
+                          "sparse",
+                          static_cast<const void*>(tensor.send))};
+    }
+    if (Error error = check_device(tensor.compressor->spec())) return error;
+    tensor.device = compute_.get();
+  }
+  return {};
+}
+
+// Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
+Error StreamCalls::place_compressors(const CollectiveArgs& args) {
+  const bool on_device = uses_device(args);
+  if (on_device && !vectors_) {
+    const Expected<CudaVectors*> found = CudaVectors::of(device_);
+    if (!found) return found.error();
+    vectors_ = *found;
+  }
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  for (const CompressedTensor& tensor : args.tensors) {
+    Compressor& compressor = *tensor.compressor;
+    if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
+    compressor.shape(tensor.count, tensor.type);
+    const Spec& spec = compressor.spec();
+    const bool dense =
+        !spec.sparse() ||
+        (spec.may_bypass && is_faster_dense(spec, all, communicator_.size(), context_.views));
+    if (on_device && dense) compressor.make_room_for_whole();
+  }
+  return {};
+}
+
+Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
+  if (args.tensors.empty()) return {};
+  const Expected<bool> captures = gate_.captures(stream);
+  if (!captures) return captures.error();
+  if (!*captures) return {};
+  return {Code::invalid_usage,
+          fmt::format("stream {} is being captured, expected one that is not: compressed calls are "
+                      "not captured",
+                      static_cast<const void*>(stream))};
 }
 
 // Outside of any call, so that none asks the driver for memory while streams wait for it.
@@ -212,14 +301,16 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
-Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
+Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   if (!device_.owns(stream)) {
     return {Code::invalid_usage,
             fmt::format("stream {} belongs to another context than this communicator's first one",
                         raw_stream)};
   }
+  if (Error error = check_not_captured(args, stream)) return error;
   if (Error error = place(args)) return error;
+  if (Error error = place_compressors(args)) return error;
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
@@ -234,6 +325,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
   call.args = args;
   call.messages.assign(args.messages.begin(), args.messages.end());
   call.args.messages = call.messages;
+  call.tensors.assign(args.tensors.begin(), args.tensors.end());
+  call.args.tensors = call.tensors;
+  call.held = std::move(held);
   call.on_device = uses_device(args);
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
@@ -242,6 +336,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream) {
   Error error = gate_.enqueue(stream, call);
   if (!error) error = admit(call);
   if (error && !call.captured) {
+    call.held.let_go();
     const std::lock_guard lock(mutex_);
     spare_.push_back(&call);
   }
@@ -295,7 +390,8 @@ void StreamCalls::start(StreamCall& call) {
       message.number = (message.number & ~replay_mask) | replay;
     }
   }
-  if (communicator_.state_.revoked) {
+  // A compressed call runs all the same: its gradients go to the accumulators.
+  if (communicator_.state_.revoked && call.tensors.empty()) {
     cuda::StreamGate::open(call);
     end(call);
     return;
@@ -312,7 +408,7 @@ void StreamCalls::end(StreamCall& call) {
   if (call.call) communicator_.call_ends(call.running, !communicator_.state_.revoked);
   call.task = Task<Error>();
   call.call.reset();
-  if (call.held) {
+  if (call.unsettled) {
     unsettled_.add(call);
   } else {
     release(call);
@@ -322,7 +418,7 @@ void StreamCalls::end(StreamCall& call) {
 }
 
 void StreamCalls::release(StreamCall& call) {
-  call.held = false;
+  call.unsettled = false;
   gate_.close(call);
   if (call.captured) return;
   const std::lock_guard lock(mutex_);
@@ -358,6 +454,7 @@ void StreamCalls::abandon() {
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
+    call.held.let_go();
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();

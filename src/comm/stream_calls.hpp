@@ -6,6 +6,8 @@
 // Messages: eager calls are numbered when they are enqueued, like all others. The k-th captured
 // call has numbers of its own, k and a replay counter: ranks capture in the same order, each
 // replays its calls in order, and how replays and eager calls interleave may differ between ranks.
+// Compressed calls are not captured: each one is another step. Their compressors are let go before
+// their streams go on, so that who has waited for a stream may use them.
 // After an error every stream goes on all the same; Communicator::error() keeps what happened.
 // Where peers reach device memory of ours it goes on only when they have let go of it, or after a
 // limit.
@@ -30,7 +32,7 @@ class StreamCalls {
   ~StreamCalls();
 
   // Calling thread; never waits for the call.
-  Error enqueue(CollectiveArgs args, void* stream);
+  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held);
   // Driver of the engine: calls that no stream has reached end now. For revoked communicators.
   void abandon();
 
@@ -74,6 +76,9 @@ class StreamCalls {
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;
+  Error place_tensors(std::span<CompressedTensor> tensors) const;
+  Error place_compressors(const CollectiveArgs& args);
+  Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   StreamCall& take_call();
   Error admit(StreamCall& call);
@@ -91,6 +96,7 @@ class StreamCalls {
   cuda::StreamGate gate_;
   Unsettled unsettled_;
   std::atomic<int> unreached_{0};
+  DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
   std::uint32_t captured_ = 0;
   PairNumbers captured_pairs_;
   std::vector<cuda::CUstream> streams_;  // that have been used: how many calls may run at once

@@ -3,13 +3,15 @@
 
 #include <cstddef>
 
+#include "compress/device_vectors.hpp"
+
 namespace pith {
 
-// Zero at first; on huge pages where it is large. Throws bad_alloc.
+// Zero at first; on huge pages where it is large, or on a device. Throws bad_alloc.
 class Accumulator {
  public:
   Accumulator() = default;
-  explicit Accumulator(std::size_t count);
+  explicit Accumulator(std::size_t count, DeviceVectors* device = nullptr);
   ~Accumulator();
   Accumulator(Accumulator&& other) noexcept;
   Accumulator& operator=(Accumulator&& other) noexcept;
@@ -20,6 +22,7 @@ class Accumulator {
  private:
   float* data_ = nullptr;
   std::size_t count_ = 0;
+  DeviceVectors* device_ = nullptr;
 };
 
 }  // namespace pith

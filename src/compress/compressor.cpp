@@ -41,7 +41,7 @@ Error Compressor::check(std::size_t count, DType type) const {
 
 void Compressor::shape(std::size_t count, DType type) {
   if (shaped_) return;
-  accumulator_ = Accumulator(count);
+  accumulator_ = Accumulator(count, device_);
   count_ = count;
   type_ = type;
   shaped_ = true;
@@ -53,13 +53,36 @@ float* Compressor::lend_accumulator(Compute& host) {
   return accumulator();
 }
 
+Error Compressor::move_to(DeviceVectors* device) {
+  if (device == device_) return {};
+  if (lent_) {
+    return {Code::invalid_usage,
+            fmt::format("compressor's accumulator was lent on {}, expected memory of the same kind",
+                        device_ ? "a device" : "the host")};
+  }
+  const DeviceVectors* either = device ? device : device_;
+  Compute& copies = const_cast<DeviceVectors*>(either)->compute();
+  for (Accumulator* memory : {&accumulator_, &delivered_}) {
+    if (!memory->data()) continue;
+    Accumulator moved(memory->count(), device);
+    copies.run<CopyKernel>({reinterpret_cast<std::byte*>(moved.data()),
+                            reinterpret_cast<const std::byte*>(memory->data()),
+                            memory->count() * sizeof(float)});
+    *memory = std::move(moved);
+  }
+  device_ = device;
+  return {};
+}
+
 double Compressor::residual_squares(Compute& host) const {
-  double squares = 0;
   if (slice_) return slice_->residual_squares(host, spent_ ? nullptr : accumulator(), count_);
-  if (spent_) return squares;
+  if (spent_) return 0;
   const auto* data = reinterpret_cast<const std::byte*>(accumulator());
-  host.run<SquaresKernel>({data, count_, DType::f32, &squares});
-  return squares;
+  const Scratch found(reachable(host), sizeof(double));
+  auto* squares = reinterpret_cast<double*>(found.bytes().data);
+  *squares = 0;
+  vectors(host).run<SquaresKernel>({data, count_, DType::f32, squares});
+  return *squares;
 }
 
 void Compressor::copy_residual(std::byte* out) const {
@@ -67,6 +90,9 @@ void Compressor::copy_residual(std::byte* out) const {
   if (bytes == 0) return;
   if (spent_) {
     std::memset(out, 0, bytes);
+  } else if (device_) {
+    device_->compute().run<CopyKernel>(
+        {out, reinterpret_cast<const std::byte*>(accumulator()), bytes});
   } else {
     std::memmove(out, accumulator(), bytes);
   }
@@ -100,7 +126,8 @@ void Compressor::drop_slice(Compute& host) {
 
 void Compressor::clear_spent(Compute& host) {
   if (!std::exchange(spent_, false) || count_ == 0) return;
-  host.run<ZeroKernel>({reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
+  vectors(host).run<ZeroKernel>(
+      {reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
 }
 
 void Compressor::forget_delivered() {
@@ -110,7 +137,8 @@ void Compressor::forget_delivered() {
 }
 
 // What the last call took stays, in case that others have not completed it, until this one ends.
-void Compressor::begin(std::uint32_t call, const Gradient& gradient) {
+void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* device) {
+  queue_ = device;
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
   added_ = {};
@@ -151,15 +179,58 @@ AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, Pa
   return args;
 }
 
-void Compressor::add_rest(Compute& host) {
-  while (added_.count < count_) {
+// Ranges are circular, so that two parts at most are left.
+Fence Compressor::start_rest(Compute& host) {
+  PassResult* results = rest_.data();
+  if (queue_) {
+    rest_memory_ = Scratch(host, sizeof rest_);
+    results = reinterpret_cast<PassResult*>(rest_memory_.bytes().data);
+  }
+  Fence last;
+  for (rest_parts_ = 0; added_.count < count_; ++rest_parts_) {
     const std::size_t at = (added_.begin + added_.count) % count_;
     const std::size_t count = std::min(count_ - at, count_ - added_.count);
-    PassResult result;
-    host.run<AccumulateKernel>(pass(at, count, result));
-    stats.nonfinite += result.nonfinite;
-    stats.squares_all += result.squares;
+    results[rest_parts_] = {};
+    last = vectors(host).run<AccumulateKernel>(pass(at, count, results[rest_parts_]));
   }
+  return last;
+}
+
+void Compressor::count_rest() {
+  const PassResult* results = rest_.data();
+  if (queue_) results = reinterpret_cast<const PassResult*>(rest_memory_.bytes().data);
+  for (std::size_t part = 0; part < rest_parts_; ++part) {
+    stats.nonfinite += results[part].nonfinite;
+    stats.squares_all += results[part].squares;
+  }
+  rest_parts_ = 0;
+  rest_memory_ = Scratch();
+}
+
+void Compressor::add_rest(Compute& host) {
+  const Fence last = start_rest(host);
+  if (!queue_) return count_rest();
+  rest_parts_ = 0;
+  queue_->retire(Lease(), std::exchange(rest_memory_, Scratch()), last);
+}
+
+// A device adds from a copy that it reaches, since lists of the host may be needed elsewhere.
+void Compressor::add_pairs(Compute& host, const SparseList& list, DType type) {
+  Compute& work = vectors(host);
+  if (work.kind() == MemoryKind::host || list.count == 0) {
+    work.run<ReturnKernel>({accumulator(), list.indices, list.values, list.count, type});
+    return;
+  }
+  const std::size_t index_bytes = list.count * sizeof(std::uint32_t);
+  const std::size_t value_bytes = list.count * size_of(type);
+  Scratch copied(reachable(host), index_bytes + value_bytes);
+  std::byte* at = copied.bytes().data;
+  std::memcpy(at, list.indices, index_bytes);
+  std::memcpy(at + index_bytes, list.values, value_bytes);
+  const Fence added =
+      work.run<ReturnKernel>({accumulator(), reinterpret_cast<const std::uint32_t*>(at),
+                              at + index_bytes, list.count, type});
+  work.retire(Lease(), std::move(copied), added);
 }
 
 void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
@@ -173,7 +244,7 @@ void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
     values = scaled.bytes().data;
     type = DType::f32;
   }
-  host.run<ReturnKernel>({accumulator(), pairs.indices(), values, pairs.count(), type});
+  add_pairs(host, {pairs.indices(), values, pairs.count()}, type);
   pairs.begin(pairs.type());
 }
 
@@ -190,7 +261,7 @@ void Compressor::keep_losses(Compute& host, const SparseList& losses) {
   const bool stay = spec_.feedback;  // else nothing of the accumulator does
   const auto n = stay ? std::count_if(lost, lost + losses.count, is_lost) : 0;
   kept.reserve(static_cast<std::size_t>(n));
-  host.run<ReturnKernel>({accumulator(), losses.indices, losses.values, losses.count, DType::f32});
+  add_pairs(host, losses, DType::f32);
   if (n == 0) return;
   std::uint32_t* indices = kept.indices(kept.count());
   auto* values = reinterpret_cast<float*>(kept.values(kept.count()));
@@ -204,8 +275,12 @@ void Compressor::keep_losses(Compute& host, const SparseList& losses) {
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
 
+void Compressor::make_room_for_whole() {
+  if (delivered_.count() != count_) delivered_ = Accumulator(count_, device_);
+}
+
 void Compressor::take_all() {
-  if (delivered_.count() != count_) delivered_ = Accumulator(count_);
+  make_room_for_whole();
   taken_[0].whole = true;
 }
 
@@ -216,6 +291,7 @@ void Compressor::fail(Compute& host) {
   if (slice_) slice_->restore();
   spent_ = false;
   if (taken_[0].knows_before) state() = taken_[0].before;
+  queue_ = nullptr;
 }
 
 void Compressor::end(Compute& host) {
@@ -228,10 +304,14 @@ void Compressor::end(Compute& host) {
   stats.selected_local = elected != all ? elected : (taken.whole ? count_ : sent.count());
   stats.squares_sent = stats.squares_all;
   if (slice_) taken.whole ? slice_->end(stats) : slice_->restore();
-  if (taken.whole) return deliver_whole(host);
-  host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
-  spent_ = !spec_.feedback;
-  if (lent_) clear_spent(host);
+  if (taken.whole) {
+    deliver_whole(host);
+  } else {
+    host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
+    spent_ = !spec_.feedback;
+    if (lent_) clear_spent(host);
+  }
+  queue_ = nullptr;
 }
 
 // The accumulator that was delivered is kept until the next call has ended.
@@ -239,7 +319,9 @@ void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
   spent_ = true;
   if (!lent_) return std::swap(accumulator_, delivered_);
-  std::copy_n(accumulator(), count_, delivered_.data());
+  const auto* from = reinterpret_cast<const std::byte*>(accumulator());
+  auto* to = reinterpret_cast<std::byte*>(delivered_.data());
+  vectors(host).run<CopyKernel>({to, from, count_ * sizeof(float)});
   clear_spent(host);
 }
 
@@ -249,7 +331,7 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     taken.delivered = false;
     clear_spent(host);
     if (taken.whole) {
-      add_residual(host, reinterpret_cast<const std::byte*>(delivered_.data()));
+      add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
       give_back(host, taken);
     }
@@ -262,6 +344,7 @@ void Compressor::reset() {
   slice_.reset();
   accumulator_ = Accumulator();
   delivered_ = Accumulator();
+  device_ = nullptr;
   binding.reset();
   shaped_ = spent_ = lent_ = false;
   is_new_ = true;
@@ -289,7 +372,7 @@ void Compressor::scale(Compute& host, float factor) {
   std::memcpy(&bits, &factor, sizeof factor);
   for (Accumulator* memory : {&accumulator_, &delivered_}) {
     auto* data = reinterpret_cast<std::byte*>(memory->data());
-    if (data) host.run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
+    if (data) vectors(host).run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
   }
 }
 
@@ -299,15 +382,29 @@ void Compressor::adopt(const SchemeState& state, double scale) {
   is_new_ = false;
 }
 
+// Between calls; the values lie where the accumulator does, or where its device reaches them.
+void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh) {
+  const Scratch found(reachable(host), sizeof(PassResult));
+  vectors(host).run<AccumulateKernel>(
+      {.accumulator = accumulator() + range.begin,
+       .gradient = values,
+       .type = DType::f32,
+       .count = range.count,
+       .fresh = fresh,
+       .result = reinterpret_cast<PassResult*>(found.bytes().data)});
+}
+
 void Compressor::add_residual(Compute& host, const std::byte* residual) {
   is_new_ = false;
-  PassResult result;
-  host.run<AccumulateKernel>({.accumulator = accumulator(),
-                              .gradient = residual,
-                              .type = DType::f32,
-                              .count = count_,
-                              .fresh = std::exchange(spent_, false),
-                              .result = &result});
+  const bool fresh = std::exchange(spent_, false);
+  if (!device_) return add_range(host, {0, count_}, residual, fresh);
+  constexpr std::size_t at_once = std::size_t{1} << 20;
+  const Scratch copied(device_->pinned(), std::min(count_ + 1, at_once) * sizeof(float));
+  for (std::size_t done = 0; done < count_; done += at_once) {
+    const std::size_t count = std::min(at_once, count_ - done);
+    std::memcpy(copied.bytes().data, residual + done * sizeof(float), count * sizeof(float));
+    add_range(host, {done, count}, copied.bytes().data, fresh);
+  }
 }
 
 std::uint64_t Compressor::digest() const {

@@ -46,6 +46,11 @@ class Compressor : public SchemeState {
   float* accumulator() const { return accumulator_.data(); }
   // The accumulator for a caller that adds to it in place: it stays where it is from now on.
   float* lend_accumulator(Compute& host);
+  // Between calls: accumulators lie there from now on, with what they hold; null: on the host. An
+  // error where one was lent.
+  Error move_to(DeviceVectors* device);
+  // So that a call that delivers all of the accumulator allocates nothing. Precondition: shaped.
+  void make_room_for_whole();
   // Nothing is left over: the accumulator's content counts as zero.
   bool residual_is_zero() const { return spent_; }
   // Precondition: shaped.
@@ -78,8 +83,9 @@ class Compressor : public SchemeState {
   // --- a call ---
 
   // Numbers the call; nothing of the gradient has been added yet. Where memory runs out it throws,
-  // and fail() is right all the same.
-  void begin(std::uint32_t call, const Gradient& gradient);
+  // and fail() is right all the same. `device`: the queue of the call's kernels, where the
+  // accumulator lies on a device; null: the host's.
+  void begin(std::uint32_t call, const Gradient& gradient, Compute* device = nullptr);
   const Gradient& gradient() const { return gradient_; }
   // The arguments of a pass over a range that adds this call's gradient to the accumulator. Ranges
   // come in circular order, each once: what is left is known after a failure.
@@ -88,6 +94,9 @@ class Compressor : public SchemeState {
   AccumulateKernel::Args whole_pass() const { return args_of(0, count_); }
   // All that has not been added yet.
   void add_rest(Compute& host);
+  // The same in two steps: what it has found counts once the fence has been reached.
+  Fence start_rest(Compute& host);
+  void count_rest();
   // The pairs taken by this call go back to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // This call delivers all of the accumulator, and no pairs.
@@ -153,10 +162,17 @@ class Compressor : public SchemeState {
   };
   void give_back(Compute& host, Taken& taken);
   void give_back(Compute& host, PairList& pairs, float factor);
+  void add_pairs(Compute& host, const SparseList& list, DType type);
+  void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   SchemeState& state() { return *this; }
+  // Who works on accumulators, and memory that both sides reach; `host` is the caller's.
+  Compute& vectors(Compute& host) const {
+    return queue_ ? *queue_ : (device_ ? device_->compute() : host);
+  }
+  Compute& reachable(Compute& host) const { return device_ && !queue_ ? device_->pinned() : host; }
 
   const Spec spec_;
   const std::uint64_t spec_digest_;  // takes a text to find
@@ -164,6 +180,11 @@ class Compressor : public SchemeState {
   std::size_t count_ = 0;
   DType type_ = DType::f32;
   Accumulator accumulator_;
+  DeviceVectors* device_ = nullptr;  // where accumulators lie; null: on the host
+  Compute* queue_ = nullptr;         // of a call that runs on that device
+  std::array<PassResult, 2> rest_;   // of start_rest()
+  Scratch rest_memory_;              // the same where a device writes it
+  std::size_t rest_parts_ = 0;
   double scale_ = 1;
   Gradient gradient_;
   Part added_;  // of this call's gradient, circular

@@ -1,9 +1,12 @@
 #include "compress/topk_selector.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/kernel_args.hpp"
 
 namespace pith {
 
@@ -22,31 +25,37 @@ std::size_t room_for(std::size_t k, std::size_t count) {
 
 }  // namespace
 
-TopkSelector::TopkSelector(Compressor& compressor, Compute& host, std::size_t k, bool early)
+TopkSelector::TopkSelector(Compressor& compressor, const VectorQueue& queue, std::size_t k,
+                           bool early)
     : compressor_(compressor),
-      host_(host),
+      queue_(queue),
       k_(k),
       early_(early),
       room_(room_for(k, compressor.count())),
-      indices_(host, room_ * sizeof(std::uint32_t)),
-      values_(host, room_ * sizeof(float)) {}
+      indices_(queue.vectors(), room_ * sizeof(std::uint32_t)),
+      values_(queue.vectors(), room_ * sizeof(float)) {
+  if (!queue.on_device()) return;
+  reached_ = Scratch(queue.host(), sizeof(Found));
+  found_ = new (reached_.bytes().data) Found;
+}
 
+// A device's sample would need a kernel of its own; the forecast is all there is of one.
 void TopkSelector::foresee() {
   const std::size_t count = compressor_.count();
   if (compressor_.forecast.known()) {
     bounds_ = {compressor_.forecast.low(), compressor_.forecast.high()};
   }
   const std::size_t lines = sample_elements(count) / SampleKernel::line;
-  if (lines > 0) {
+  if (lines > 0 && !queue_.on_device()) {
     const std::size_t sampled = lines * SampleKernel::line;
-    const Scratch sample(host_, sampled * sizeof(float));
-    host_.run<SampleKernel>({compressor_.whole_pass(), lines, count / lines, floats_of(sample)});
+    const Scratch sample(queue_.host(), sampled * sizeof(float));
+    queue_.run<SampleKernel>({compressor_.whole_pass(), lines, count / lines, floats_of(sample)});
     const double expected = double(sampled) * double(k_) / double(count);
     bounds_ = narrow({floats_of(sample), sampled}, expected, bounds_);
   }
   if (!foreseen() || !early_) return;
-  lower_indices_ = Scratch(host_, room_ * sizeof(std::uint32_t));
-  lower_values_ = Scratch(host_, room_ * sizeof(float));
+  lower_indices_ = Scratch(queue_.vectors(), room_ * sizeof(std::uint32_t));
+  lower_values_ = Scratch(queue_.vectors(), room_ * sizeof(float));
 }
 
 bool TopkSelector::on_course() const {
@@ -58,122 +67,189 @@ void TopkSelector::count_in(const PassResult& result) {
   compressor_.stats.squares_all += result.squares;
 }
 
-void TopkSelector::pass(std::size_t begin, std::size_t count) {
+Task<Error> TopkSelector::passing(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   if (!std::exchange(begun_, true)) foresee();
-  PassResult result;
-  const AccumulateKernel::Args args = compressor_.pass(begin, count, result);
+  found_->pass = {};
+  const AccumulateKernel::Args args = compressor_.pass(begin, count, found_->pass);
   if (!foreseen()) {
-    pass_running(args, begin);
-    return compressor_.taken().end_run(0);
+    Task<Error> running = pass_running(args, begin);
+    Error error = co_await std::move(running);
+    if (!error) compressor_.taken().end_run(0);
+    co_return error;
   }
-  if (on_course()) return pass_foreseen(args, begin);
-  host_.run<AccumulateKernel>(args);
-  count_in(result);
-  compressor_.taken().end_run(0);
-}
-
-void TopkSelector::pass_foreseen(const AccumulateKernel::Args& args, std::size_t begin) {
-  const std::size_t room = room_ - waiting_;
-  host_.run<SelectKernel>({args, bounds_.low, static_cast<std::uint32_t>(begin),
-                           waiting_indices() + waiting_, waiting_values() + waiting_, room});
-  count_in(*args.result);
-  overflowed_ = args.result->selected > room;
-  part(std::min(args.result->selected, room));
-}
-
-// Of `count` survivors behind those that wait, the certain ones are taken.
-void TopkSelector::part(std::size_t count) {
+  if (!on_course()) {
+    co_await queue_.until(queue_.run<AccumulateKernel>(args));
+    count_in(found_->pass);
+    compressor_.taken().end_run(0);
+    co_return Error();
+  }
+  co_await queue_.until(select(args, bounds_.low, begin));
+  const std::size_t count_above = survivors();
   if (!early_) {
-    waiting_ += count;
-    return compressor_.taken().end_run(0);
+    waiting_ += count_above;
+    compressor_.taken().end_run(0);
+    co_return Error();
   }
-  std::uint32_t* indices = waiting_indices() + waiting_;
-  float* values = waiting_values() + waiting_;
-  std::size_t certain = 0;
-  std::size_t lower = 0;
-  host_.run<SplitKernel>({indices, values, count, bounds_.high, indices_of(lower_indices_),
-                          floats_of(lower_values_), &certain, &lower});
-  // More than k of them: none is certain, and finish() will begin anew.
-  overflowed_ = overflowed_ || compressor_.taken().count() + certain > k_;
-  const std::size_t stay = overflowed_ ? certain : 0;
-  take(indices, values, certain - stay);
-  std::copy_n(indices_of(lower_indices_), lower, indices + stay);
-  std::copy_n(floats_of(lower_values_), lower, values + stay);
-  waiting_ += stay + lower;
+  co_await queue_.until(split(count_above));
+  const std::size_t sure = certain();
+  co_await queue_.until(take(waiting_indices() + waiting_, waiting_values() + waiting_, sure));
+  taken(sure);
+  let_wait(found_->certain - sure);
+  co_return Error();
+}
+
+// Behind those that wait.
+Fence TopkSelector::select(const AccumulateKernel::Args& args, float threshold, std::size_t begin) {
+  return queue_.run<SelectKernel>({args, threshold, static_cast<std::uint32_t>(begin),
+                                   waiting_indices() + waiting_, waiting_values() + waiting_,
+                                   room_ - waiting_});
+}
+
+std::size_t TopkSelector::survivors() {
+  count_in(found_->pass);
+  const std::size_t room = room_ - waiting_;
+  overflowed_ = found_->pass.selected > room;
+  return std::min(found_->pass.selected, room);
+}
+
+// Parts that many survivors behind those that wait.
+Fence TopkSelector::split(std::size_t count) {
+  found_->certain = found_->lower = 0;
+  if (count == 0) return {};
+  return queue_.run<SplitKernel>({waiting_indices() + waiting_, waiting_values() + waiting_, count,
+                                  bounds_.high, indices_of(lower_indices_),
+                                  floats_of(lower_values_), &found_->certain, &found_->lower});
+}
+
+// How many of them are. More than k: none is, and finishing() will begin anew.
+std::size_t TopkSelector::certain() {
+  overflowed_ = overflowed_ || compressor_.taken().count() + found_->certain > k_;
+  return overflowed_ ? 0 : found_->certain;
+}
+
+// What is not certain, and `more` in front of it.
+void TopkSelector::let_wait(std::size_t more) {
+  waiting_ += more;
+  const std::size_t lower = found_->lower;
+  copy(waiting_indices() + waiting_, indices_of(lower_indices_), lower * sizeof(std::uint32_t));
+  copy(waiting_values() + waiting_, floats_of(lower_values_), lower * sizeof(float));
+  waiting_ += lower;
 }
 
 // In steps that the list has room for, whatever they hold.
-void TopkSelector::pass_running(AccumulateKernel::Args args, std::size_t begin) {
+Task<Error> TopkSelector::pass_running(AccumulateKernel::Args args, std::size_t begin) {
+  args.result = &found_->pass;
   for (std::size_t left = args.count; left > 0; left -= args.count) {
-    if (waiting_ > k_ && room_ - waiting_ < std::min(left, room_ / 2)) keep(k_);
+    if (waiting_ > k_ && room_ - waiting_ < std::min(left, room_ / 2)) {
+      co_await queue_.until(keep(k_));
+      kept(k_);
+    }
     args.count = std::min(left, room_ - waiting_);
-    PassResult result;
-    args.result = &result;
-    host_.run<SelectKernel>({args, floor_, static_cast<std::uint32_t>(begin),
-                             waiting_indices() + waiting_, waiting_values() + waiting_,
-                             room_ - waiting_});
-    count_in(result);
-    waiting_ += result.selected;
+    found_->pass = {};
+    co_await queue_.until(select(args, floor_, begin));
+    count_in(found_->pass);
+    waiting_ += found_->pass.selected;
     begin += args.count;
     args.accumulator += args.count;
     if (args.gradient) args.gradient += args.count * size_of(args.type);
   }
+  co_return Error();
 }
 
 // The n largest of what waits; the others return to the accumulator.
-void TopkSelector::keep(std::size_t n) {
-  double squares = 0;
-  host_.run<KeepLargestKernel>({waiting_indices(), waiting_values(), waiting_, n,
-                                compressor_.accumulator(), &floor_, &squares});
+Fence TopkSelector::keep(std::size_t n) {
+  return queue_.run<KeepLargestKernel>({waiting_indices(), waiting_values(), waiting_, n,
+                                        compressor_.accumulator(), &found_->smallest,
+                                        &found_->squares});
+}
+
+void TopkSelector::kept(std::size_t n) {
+  floor_ = found_->smallest;
   waiting_ = n;
 }
 
-void TopkSelector::take(const std::uint32_t* indices, const float* values, std::size_t count) {
-  PairList& taken = compressor_.taken();
-  taken.reserve(count);
-  const std::size_t at = taken.count();
-  std::copy_n(indices, count, taken.indices(at));
-  host_.run<RoundKernel>(
-      {compressor_.accumulator(), indices, values, count, taken.values(at), taken.type()});
-  taken.end_run(count);
+// On their way from a device pairs are copied once more, for a list's memory is not pinned.
+Fence TopkSelector::take(const std::uint32_t* indices, const float* values, std::size_t count) {
+  PairList& list = compressor_.taken();
+  list.reserve(count);
+  if (count == 0) return {};
+  const std::size_t index_bytes = count * sizeof(std::uint32_t);
+  auto* to_indices = reinterpret_cast<std::byte*>(list.indices(list.count()));
+  std::byte* to_values = list.values(list.count());
+  if (queue_.on_device()) {
+    copied_ = Scratch(queue_.host(), index_bytes + count * size_of(list.type()));
+    to_indices = copied_.bytes().data;
+    to_values = to_indices + index_bytes;
+  }
+  copy(to_indices, indices, index_bytes);
+  return queue_.run<RoundKernel>(
+      {compressor_.accumulator(), indices, values, count, to_values, list.type()});
+}
+
+void TopkSelector::taken(std::size_t count) {
+  PairList& list = compressor_.taken();
+  if (queue_.on_device() && count > 0) {
+    const std::size_t index_bytes = count * sizeof(std::uint32_t);
+    const std::byte* from = copied_.bytes().data;
+    std::memcpy(list.indices(list.count()), from, index_bytes);
+    std::memcpy(list.values(list.count()), from + index_bytes, count * size_of(list.type()));
+    copied_ = Scratch();
+  }
+  list.end_run(count);
+}
+
+void TopkSelector::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (!queue_.on_device()) return void(std::memcpy(to, from, bytes));
+  queue_.run<CopyKernel>({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
 }
 
 void TopkSelector::return_waiting() {
   if (waiting_ == 0) return;
-  host_.run<ReturnKernel>(
+  queue_.run<ReturnKernel>(
       {compressor_.accumulator(), waiting_indices(), values_.bytes().data, waiting_, DType::f32});
   waiting_ = 0;
 }
 
 // Selects from the accumulator, to which everything has been added.
-void TopkSelector::start_anew() {
+Task<Error> TopkSelector::start_anew() {
   const bool enough = compressor_.taken().count() + waiting_ >= k_;
   return_waiting();
-  compressor_.return_taken(host_);
+  compressor_.return_taken(queue_.host());
   floor_ = enough ? bounds_.low : 0;
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;
   const double squares = compressor_.stats.squares_all;
-  PassResult unused;
-  pass_running(
-      {compressor_.accumulator(), nullptr, DType::f32, compressor_.count(), false, &unused}, 0);
+  Task<Error> running = pass_running(
+      {compressor_.accumulator(), nullptr, DType::f32, compressor_.count(), false, nullptr}, 0);
+  Error error = co_await std::move(running);
   compressor_.stats.nonfinite = nonfinite;
   compressor_.stats.squares_all = squares;
+  co_return error;
 }
 
-bool TopkSelector::finish() {
+Task<Error> TopkSelector::finishing() {
   const Stopwatch watch(compressor_.stats.select_seconds);
-  const std::size_t certain = compressor_.taken().count();
-  const bool exact = on_course() && certain + waiting_ >= k_;
-  if (foreseen() && !exact) start_anew();
-  const std::size_t missing = std::min(exact ? k_ - certain : k_, waiting_);
+  const std::size_t sure = compressor_.taken().count();
+  const bool exact = on_course() && sure + waiting_ >= k_;
+  replaces_ = foreseen() && !exact;
+  if (replaces_) {
+    Task<Error> again = start_anew();
+    Error error = co_await std::move(again);
+    if (error) co_return error;
+  }
+  const std::size_t missing = std::min(exact ? k_ - sure : k_, waiting_);
   floor_ = 0;
-  if (missing > 0) keep(missing);
-  take(waiting_indices(), waiting_values(), missing);
+  if (missing > 0) {
+    co_await queue_.until(keep(missing));
+    kept(missing);
+  }
+  co_await queue_.until(take(waiting_indices(), waiting_values(), missing));
+  taken(missing);
   waiting_ = 0;
   compressor_.stats.threshold = floor_;
   compressor_.forecast.saw(floor_);
-  return foreseen() && !exact;
+  co_return Error();
 }
 
 }  // namespace pith

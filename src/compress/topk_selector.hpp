@@ -8,39 +8,65 @@
 // were wrong all goes back and is selected so from the accumulator: the one run that finish()
 // leaves then replaces those before.
 //
-// Ties go to the lowest index. Host memory.
+// Ties go to the lowest index. What waits lies where the accumulator does, what is taken on the
+// host.
 #pragma once
 
 #include "compress/compressor.hpp"
 #include "compress/threshold_bounds.hpp"
+#include "compress/vector_queue.hpp"
 
 namespace pith {
 
 class TopkSelector {
  public:
   // `early`: certain elements are taken before finish().
-  TopkSelector(Compressor& compressor, Compute& host, std::size_t k, bool early);
+  TopkSelector(Compressor& compressor, const VectorQueue& queue, std::size_t k, bool early);
   TopkSelector(const TopkSelector&) = delete;
   TopkSelector& operator=(const TopkSelector&) = delete;
   // What still waits goes back to the accumulator: the call has failed.
   ~TopkSelector() { return_waiting(); }
+  FrameArena& frame_arena() const { return queue_.frame_arena(); }
 
   // Adds the gradient in [begin, begin + count). Its certain elements are a new run of taken().
-  void pass(std::size_t begin, std::size_t count);
-  // After all ranges: the rest, as one more run. True: it replaces all runs before.
-  bool finish();
+  Task<Error> passing(std::size_t begin, std::size_t count);
+  // After all ranges: the rest, as one more run.
+  Task<Error> finishing();
+  // That run replaces all runs before.
+  bool replaces() const { return replaces_; }
+
+  // The same on host memory, where nothing is waited for.
+  void pass(std::size_t begin, std::size_t count) { run_at_once(passing(begin, count)); }
+  bool finish() {
+    run_at_once(finishing());
+    return replaces_;
+  }
 
  private:
+  // What kernels tell. Where a device writes it, memory that it reaches.
+  struct Found {
+    PassResult pass;
+    std::size_t certain = 0;
+    std::size_t lower = 0;
+    float smallest = 0;
+    double squares = 0;
+  };
   void foresee();
   bool foreseen() const { return bounds_.low > 0; }
   bool on_course() const;
-  void pass_foreseen(const AccumulateKernel::Args& args, std::size_t begin);
-  void pass_running(AccumulateKernel::Args args, std::size_t begin);
-  void start_anew();
+  Task<Error> pass_running(AccumulateKernel::Args args, std::size_t begin);
+  Task<Error> start_anew();
   void return_waiting();
-  void keep(std::size_t n);
-  void part(std::size_t count);
-  void take(const std::uint32_t* indices, const float* values, std::size_t count);
+  Fence select(const AccumulateKernel::Args& args, float threshold, std::size_t begin);
+  std::size_t survivors();
+  Fence split(std::size_t count);
+  std::size_t certain();
+  void let_wait(std::size_t more);
+  Fence keep(std::size_t n);
+  void kept(std::size_t n);
+  Fence take(const std::uint32_t* indices, const float* values, std::size_t count);
+  void taken(std::size_t count);
+  void copy(void* to, const void* from, std::size_t bytes);
   void count_in(const PassResult& result);
   std::uint32_t* waiting_indices() const {
     return reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
@@ -48,11 +74,12 @@ class TopkSelector {
   float* waiting_values() const { return reinterpret_cast<float*>(values_.bytes().data); }
 
   Compressor& compressor_;
-  Compute& host_;
+  const VectorQueue queue_;
   const std::size_t k_;
   const bool early_;
   const std::size_t room_;  // for what waits
   bool begun_ = false;
+  bool replaces_ = false;
   ThresholdBounds bounds_;
   bool overflowed_ = false;
   float floor_ = 0;  // what is smaller is not among the k largest
@@ -61,6 +88,10 @@ class TopkSelector {
   Scratch values_;
   Scratch lower_indices_;
   Scratch lower_values_;
+  Scratch copied_;  // what a device gives of what is taken
+  Found own_;
+  Scratch reached_;  // the same where a device writes it
+  Found* found_ = &own_;
 };
 
 }  // namespace pith

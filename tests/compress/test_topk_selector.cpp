@@ -44,7 +44,9 @@ bool select(Compressor& compressor, HostCompute& host, const Case& c,
   compressor.begin(call, {reinterpret_cast<const std::byte*>(gradient.data()), DType::f32});
   bool anew = true;
   {
-    TopkSelector selector(compressor, host, elected_of(c.density, c.count), c.early);
+    FrameArena frames;
+    TopkSelector selector(compressor, VectorQueue(host, frames), elected_of(c.density, c.count),
+                          c.early);
     for (std::size_t done = 0; done < c.count;) {
       const std::size_t at = (c.rotate + done) % c.count;
       const std::size_t n = std::min({c.range, c.count - at, c.count - done});

@@ -1,0 +1,34 @@
+// Compressors that a call on a stream holds: they are claimed, and stay, until it lets go of them.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "compress/compressor.hpp"
+
+namespace pith {
+
+class HeldCompressors {
+ public:
+  HeldCompressors() = default;
+  // All of them are claimed.
+  explicit HeldCompressors(std::vector<std::shared_ptr<Compressor>> claimed)
+      : claimed_(std::move(claimed)) {}
+  HeldCompressors(HeldCompressors&& other) noexcept : claimed_(std::exchange(other.claimed_, {})) {}
+  HeldCompressors& operator=(HeldCompressors&& other) noexcept {
+    std::swap(claimed_, other.claimed_);
+    return *this;
+  }
+  ~HeldCompressors() { let_go(); }
+
+  void let_go() {
+    for (const std::shared_ptr<Compressor>& compressor : claimed_) compressor->release();
+    claimed_.clear();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Compressor>> claimed_;
+};
+
+}  // namespace pith
