@@ -98,12 +98,13 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
     return {};
   }
   handle->being_made = true;
-  pithComm* const raw = *comm = handle.release();
-  raw->background = std::make_unique<Background>([raw, make = std::move(make), complete] {
-    Error error = fill(*raw, make(), complete);
-    raw->being_made.store(false, std::memory_order_release);
-    return error;
-  });
+  handle->background =
+      std::make_unique<Background>([raw = handle.get(), make = std::move(make), complete] {
+        Error error = without_throwing([&] { return fill(*raw, make(), complete); });
+        raw->being_made.store(false, std::memory_order_release);
+        return error;
+      });
+  *comm = handle.release();
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -143,7 +144,7 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
   *newcomm = nullptr;
   Group& group = Group::of_this_thread();
   if (group.open()) {
-    group.add(run);
+    group.add(run, comm->communicator.get());
     return {};
   }
   if (comm->blocking) return run();

@@ -80,8 +80,9 @@ class Group {
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
            const CompressedTensor& tensor);
   bool has(const Compressor& compressor) const;
-  // Collective set-up that blocks; the outermost end runs all of the group at once.
-  void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
+  // Collective set-up that blocks; the outermost end runs all of the group at once, but those of
+  // one parent one after the other: all its ranks must agree on their order.
+  void add(std::function<Error()> setup, const Communicator* parent = nullptr);
   // The group's result will be this error; nothing of it is started.
   void fail(const Error& error) {
     if (!error_) error_ = error;
@@ -113,6 +114,11 @@ class Group {
     void* stream;
     std::vector<Message> messages;
   };
+  // What is set up in this order. The setups hold the parent; null: none.
+  struct Chain {
+    const Communicator* parent;
+    std::vector<std::function<Error()>> setups;
+  };
   void clear();
   Error check_messages() const;
   Error shape_compressed();
@@ -127,7 +133,7 @@ class Group {
   std::vector<Collected> collectives_;
   std::vector<Batch> batches_;
   std::vector<CompressedBatch> compressed_;
-  std::vector<std::function<Error()>> setups_;
+  std::vector<Chain> setups_;
   Error error_;
 };
 

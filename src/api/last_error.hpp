@@ -1,6 +1,8 @@
 // The message of this thread's last error.
 #pragma once
 
+#include <system_error>
+
 #include "core/error.hpp"
 #include "pith/pith.h"
 
@@ -18,6 +20,8 @@ pithResult_t guarded(Body body) noexcept {
     return report(body());
   } catch (const std::bad_alloc&) {
     return report(Code::system, "out of memory");
+  } catch (const std::system_error& error) {
+    return report(Code::system, error.what());
   } catch (const std::exception& exception) {
     return report(Code::internal, exception.what());
   }

@@ -12,6 +12,7 @@
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
 #include "transport/local.hpp"
 
@@ -211,22 +212,15 @@ Communicator::All Communicator::init_by_meeting(int ranks, const Settings& setti
   const Expected<UniqueId> id = Rendezvous::open(settings);
   if (!id) return id.error();
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
-  std::vector<Error> errors(made.size());
-  std::vector<std::thread> threads;
+  std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < made.size(); ++r) {
-    threads.emplace_back([&, r] {
+    jobs.emplace_back([&id, &place = made[r], r, ranks] {
       Expected<std::unique_ptr<Communicator>> one = init_rank(*id, static_cast<int>(r), ranks);
-      if (one) {
-        made[r] = std::move(*one);
-      } else {
-        errors[r] = one.error();
-      }
+      if (one) place = std::move(*one);
+      return one.error();
     });
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const Error& error : errors) {
-    if (error) return error;
-  }
+  if (Error error = first_failure(run_together(jobs))) return error;
   return made;
 }
 

@@ -276,17 +276,24 @@ class Servers {
   }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
-    threads_.emplace_back([this, server = std::move(server)] { server->serve(stop_); });
+    running_.remove_if([](const Running& one) { return one.over.load(); });
+    running_.emplace_back(std::move(server), stop_);
   }
-  ~Servers() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~Servers() { stop_ = true; }
 
  private:
+  struct Running {
+    Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop)
+        : thread([this, server = std::move(server), &stop] {
+            server->serve(stop);
+            over = true;
+          }) {}
+    std::atomic<bool> over{false};
+    std::jthread thread;
+  };
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
+  std::list<Running> running_;  // joins those it lets go of
 };
 
 }  // namespace
