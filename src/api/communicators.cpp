@@ -144,13 +144,12 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
   *newcomm = nullptr;
   Group& group = Group::of_this_thread();
   if (group.open()) {
+    if (!comm->blocking) comm->forget_failure();
     group.add(run, comm->communicator.get());
     return {};
   }
   if (comm->blocking) return run();
-  auto begun = std::make_unique<Background>(run);
-  const std::lock_guard lock(comm->guard);
-  comm->background = std::move(begun);
+  comm->begin(std::make_unique<Background>(run));
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -233,7 +232,7 @@ Error background_error(pithComm& comm) {
 }
 
 Error async_error(pithComm_t comm) {
-  const Error error = comm->blocking ? comm->failure : background_error(*comm);
+  const Error error = background_error(*comm);
   if (error) return error;
   return comm->communicator ? comm->communicator->error() : Error();
 }
@@ -260,9 +259,13 @@ Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
 
 const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
-  // Handle and communicator keep their errors, so the text outlives this copy.
-  if (comm->failure) return comm->failure.message();
-  return comm->made() ? comm->made()->error().message() : "";
+  Error error;
+  {
+    const std::lock_guard lock(comm->guard);
+    error = comm->failure;
+  }
+  if (!error && comm->made()) error = comm->made()->error();
+  return keep_for_this_thread(error);
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {

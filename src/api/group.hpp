@@ -25,11 +25,22 @@ struct pithComm {
   // blocking = 0: GetAsyncError may come from any thread while another one issues calls.
   mutable std::mutex guard;
   std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
-  pith::Error failure;                                // of what was begun so
+  pith::Error failure;                                // of the last that was begun so
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
   std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
   std::atomic<bool> has_attached{false};
+
+  // A call is accepted, so what came of the last one is over. `work`: what it has begun.
+  void begin(std::unique_ptr<pith::api::Background> work) {
+    const std::lock_guard lock(guard);
+    failure = pith::Error();
+    background = std::move(work);
+  }
+  void forget_failure() {
+    const std::lock_guard lock(guard);
+    failure = pith::Error();
+  }
 
   // Null where there is none, or not yet.
   pith::Communicator* made() const {

@@ -12,6 +12,9 @@ namespace pith::api {
 pithResult_t report(const Error& error);
 pithResult_t report(Code code, std::string message);
 const char* last_error();
+// The error's message, in this thread's keeping: it stays until this thread has asked for several
+// other ones, whatever other threads do to whom the error belongs.
+const char* keep_for_this_thread(const Error& error);
 
 // Runs a body that returns Error; what it throws becomes one.
 template <class Body>
