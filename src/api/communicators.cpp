@@ -72,12 +72,22 @@ Completion completion_of_this_thread() {
   return begin ? begin() : Completion();
 }
 
+// An abort by another thread is either seen here, or sees the communicator.
 Error fill(pithComm& handle, Made made, const Completion& complete) {
   if (!made) return made.error();
-  handle.communicator = std::move(*made);
-  if (!complete) return {};
-  Error error = without_throwing([&] { return complete(handle); });
-  if (error) handle.communicator.reset();
+  Error error;
+  {
+    const std::lock_guard lock(handle.guard);
+    if (handle.making) error = handle.making->error();
+    if (!error) handle.communicator = std::move(*made);
+  }
+  if (error) (*made)->abort();  // the other ranks may have it already
+  if (error || !complete) return error;
+  error = without_throwing([&] { return complete(handle); });
+  if (!error) return {};
+  std::shared_ptr<Communicator> unwanted;  // its end may take a while: not under the lock
+  const std::lock_guard lock(handle.guard);
+  unwanted.swap(handle.communicator);
   return error;
 }
 
@@ -88,9 +98,9 @@ std::unique_ptr<pithComm> new_handle(const Options& options) {
   return handle;
 }
 
-// With blocking = 0 the handle is there at once, and the rest follows.
+// With blocking = 0 the handle is there at once, and the rest follows. `make` looks at `making`.
 Error create(pithComm_t* comm, const Options& options, std::function<Made()> make,
-             const Completion& complete) {
+             std::shared_ptr<Cancellation> making, const Completion& complete) {
   std::unique_ptr<pithComm> handle = new_handle(options);
   if (options.blocking) {
     if (Error error = fill(*handle, make(), complete)) return error;
@@ -98,6 +108,7 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
     return {};
   }
   handle->being_made = true;
+  handle->making = std::move(making);
   handle->background =
       std::make_unique<Background>([raw = handle.get(), make = std::move(make), complete] {
         Error error = without_throwing([&] { return fill(*raw, make(), complete); });
@@ -109,11 +120,16 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
 }
 
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
-  const auto make = [id, rank, nranks] { return Communicator::init_rank(id, rank, nranks); };
+  const auto making = std::make_shared<Cancellation>(rank);
+  const auto make = [id, rank, nranks, making] {
+    return Communicator::init_rank(id, rank, nranks, making);
+  };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
-  if (!group.open()) return create(comm, options, make, complete);
-  group.add([comm, options, make, complete] { return create(comm, options, make, complete); });
+  if (!group.open()) return create(comm, options, make, making, complete);
+  group.add([comm, options, make, making, complete] {
+    return create(comm, options, make, making, complete);
+  });
   return {};
 }
 
@@ -160,6 +176,22 @@ Error destroy(pithComm_t comm) {
   if (comm->communicator) comm->communicator->drain();
   delete comm;
   return {};
+}
+
+// What still makes the communicator, or a descendant of it, ends first.
+Error abort(pithComm_t comm) {
+  if (!comm) return {};
+  std::shared_ptr<Communicator> communicator;
+  {
+    const std::lock_guard lock(comm->guard);
+    if (comm->making) comm->making->cancel();
+    communicator = comm->communicator;
+  }
+  if (communicator) {
+    communicator->cancel_descent();
+    communicator->abort();
+  }
+  return destroy(comm);
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pithConfig_t* config,
@@ -393,10 +425,7 @@ pithResult_t pithCommDestroy(pithComm_t comm) {
 }
 
 pithResult_t pithCommAbort(pithComm_t comm) {
-  return guarded([&] {
-    if (comm && comm->made()) comm->made()->abort();
-    return destroy(comm);
-  });
+  return guarded([&] { return abort(comm); });
 }
 
 pithResult_t pithCommCount(pithComm_t comm, int* count) {

@@ -26,6 +26,7 @@ struct pithComm {
   mutable std::mutex guard;
   std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
   pith::Error failure;                                // of the last that was begun so
+  std::shared_ptr<pith::Cancellation> making;         // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
   std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first

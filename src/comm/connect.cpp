@@ -75,20 +75,26 @@ void Communicator::add_transport(std::unique_ptr<Transport> transport) {
   transports_.push_back(std::move(transport));
 }
 
-Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& id, int rank,
-                                                                int ranks) {
+Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
+    const UniqueId& id, int rank, int ranks,
+    const std::shared_ptr<const Cancellation>& cancellation) {
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
-  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, settings->init_timeout);
+  Expected<Bootstrap> bootstrap =
+      Bootstrap::join(id, rank, ranks, settings->init_timeout, cancellation);
   if (!bootstrap) return bootstrap.error();
   Expected<std::shared_ptr<ControlSeat>> control =
       ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, *settings);
   if (!control) return control.error();
   std::unique_ptr<Communicator> made(
       new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
-  if (Error error = made->connect(*bootstrap, *settings)) return error;
-  return made;
+  const Error error = made->connect(*bootstrap, *settings);
+  if (!error) return made;
+  const Error cancelled = cancellation ? cancellation->error() : Error();
+  if (!cancelled) return error;
+  made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
+  return cancelled;
 }
 
 // Descendants carry their key in the file's name, for their ranks count from 0 again.
@@ -116,8 +122,9 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings) {
   set_hosts(meeting.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
-  const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,
-                                                  named.empty() ? members_ : named, "");
+  const GatherResult connected =
+      control_->gather({key_, connected_round}, ControlPlane::Need::all,
+                       named.empty() ? members_ : named, "", gatherer.cancellation());
   if (connected.error) return connected.error;
   const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
   if (meeting.shm) {
@@ -215,7 +222,8 @@ Communicator::All Communicator::init_by_meeting(int ranks, const Settings& setti
   std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < made.size(); ++r) {
     jobs.emplace_back([&id, &place = made[r], r, ranks] {
-      Expected<std::unique_ptr<Communicator>> one = init_rank(*id, static_cast<int>(r), ranks);
+      Expected<std::unique_ptr<Communicator>> one =
+          init_rank(*id, static_cast<int>(r), ranks, nullptr);
       if (one) place = std::move(*one);
       return one.error();
     });
