@@ -230,13 +230,13 @@ void Handshake::will_read(std::size_t size) {
   in_done_ = 0;
 }
 
-Error shake_hands(Handshake& handshake, int fd, std::uint64_t deadline_ns) {
+Error shake_hands(Handshake& handshake, int fd, const Patience& patience) {
   for (;;) {
     Expected<Handshake::Want> want = handshake.step(fd);
     if (!want) return want.error();
     if (*want == Handshake::Want::done) return {};
     const short events = *want == Handshake::Want::read ? POLLIN : POLLOUT;
-    if (!wait_for(fd, events, deadline_ns)) {
+    if (!wait_for(fd, events, patience)) {
       return Error(Code::remote,
                    fmt::format("greet {}: no answer within the time allowed", peer_name(fd)));
     }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace pith {
@@ -85,7 +86,7 @@ class Handshake {
   std::size_t in_done_ = 0;
 };
 
-// Runs one side to its end or to the deadline.
-Error shake_hands(Handshake& handshake, int fd, std::uint64_t deadline_ns);
+// Runs one side to its end, or until patience is over.
+Error shake_hands(Handshake& handshake, int fd, const Patience& patience);
 
 }  // namespace pith

@@ -171,10 +171,10 @@ Error connect_result(int fd, const Address& address) {
   return system_error(fmt::format("connect to {}", format_address(address)), status);
 }
 
-Expected<Descriptor> connect_to(const Address& address, std::uint64_t deadline_ns) {
+Expected<Descriptor> connect_to(const Address& address, const Patience& patience) {
   Expected<Descriptor> socket = begin_connect(address);
   if (!socket) return socket.error();
-  if (!wait_for(socket->get(), POLLOUT, deadline_ns)) {
+  if (!wait_for(socket->get(), POLLOUT, patience)) {
     return deadline_error(fmt::format("connect to {}", format_address(address)));
   }
   if (Error error = connect_result(socket->get(), address)) return error;
@@ -188,23 +188,23 @@ int timeout_ms(std::uint64_t deadline_ns) {
       std::min<std::uint64_t>((deadline_ns - now + 999'999) / 1'000'000, 3'600'000));
 }
 
-bool wait_for(int fd, short events, std::uint64_t deadline_ns) {
+bool wait_for(int fd, short events, const Patience& patience) {
   for (;;) {
     pollfd entry{fd, events, 0};
-    const int ready = ::poll(&entry, 1, timeout_ms(deadline_ns));
+    const int ready = ::poll(&entry, 1, patience.nap_ms());
     if (ready > 0) return true;
-    if (ready == 0 && monotonic_ns() >= deadline_ns) return false;
+    if (ready == 0 && patience.over()) return false;
     if (ready < 0 && errno != EINTR) return true;  // the transfer that follows finds the cause
   }
 }
 
-Error send_all(int fd, std::span<const std::byte> data, std::uint64_t deadline_ns) {
+Error send_all(int fd, std::span<const std::byte> data, const Patience& patience) {
   while (!data.empty()) {
     const ssize_t sent = ::send(fd, data.data(), data.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
       data = data.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd, POLLOUT, deadline_ns)) {
+      if (!wait_for(fd, POLLOUT, patience)) {
         return deadline_error(fmt::format("send to {}", peer_name(fd)));
       }
     } else if (errno != EINTR) {
@@ -214,7 +214,7 @@ Error send_all(int fd, std::span<const std::byte> data, std::uint64_t deadline_n
   return {};
 }
 
-Error recv_all(int fd, std::span<std::byte> data, std::uint64_t deadline_ns) {
+Error recv_all(int fd, std::span<std::byte> data, const Patience& patience) {
   while (!data.empty()) {
     const ssize_t got = ::recv(fd, data.data(), data.size(), MSG_DONTWAIT);
     if (got > 0) {
@@ -223,7 +223,7 @@ Error recv_all(int fd, std::span<std::byte> data, std::uint64_t deadline_ns) {
       return Error(Code::remote,
                    fmt::format("receive from {}: the connection was closed", peer_name(fd)));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd, POLLIN, deadline_ns)) {
+      if (!wait_for(fd, POLLIN, patience)) {
         return deadline_error(fmt::format("receive from {}", peer_name(fd)));
       }
     } else if (errno != EINTR) {

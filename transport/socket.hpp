@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace pith {
@@ -65,14 +66,14 @@ Expected<Descriptor> accept_one(int listener);
 // Begins to connect; once the socket is writable `connect_result` says what came of it.
 Expected<Descriptor> begin_connect(const Address& address);
 Error connect_result(int fd, const Address& address);
-Expected<Descriptor> connect_to(const Address& address, std::uint64_t deadline_ns);
+Expected<Descriptor> connect_to(const Address& address, const Patience& patience);
 
-// Whole transfers, for start-up: wait until all bytes are through or the deadline has passed.
-Error send_all(int fd, std::span<const std::byte> data, std::uint64_t deadline_ns);
-Error recv_all(int fd, std::span<std::byte> data, std::uint64_t deadline_ns);
+// Whole transfers, for start-up: wait until all bytes are through or patience is over.
+Error send_all(int fd, std::span<const std::byte> data, const Patience& patience);
+Error recv_all(int fd, std::span<std::byte> data, const Patience& patience);
 
-// Waits until one of POLLIN, POLLOUT holds; false once the deadline has passed.
-bool wait_for(int fd, short events, std::uint64_t deadline_ns);
+// Waits until one of POLLIN, POLLOUT holds; false once patience is over.
+bool wait_for(int fd, short events, const Patience& patience);
 // What is left, for poll(): rounded up, so that a loop around it does not spin.
 int timeout_ms(std::uint64_t deadline_ns);
 

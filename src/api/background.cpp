@@ -1,24 +1,22 @@
 #include "api/background.hpp"
 
+#include <system_error>
+
 #include "api/group.hpp"
 
 namespace pith::api {
 
-Error without_throwing(const std::function<Error()>& job) {
+Background::Background(std::function<Error()> job) {
+  auto run = [this, job = std::move(job)] {
+    error_ = without_throwing(job);
+    done_.store(true, std::memory_order_release);
+  };
   try {
-    return job();
-  } catch (const std::bad_alloc&) {
-    return {Code::system, "out of memory"};
-  } catch (const std::exception& exception) {
-    return {Code::internal, exception.what()};
+    thread_ = std::thread(std::move(run));
+  } catch (const std::system_error& error) {
+    throw std::system_error(error.code(), "a thread cannot be started");
   }
 }
-
-Background::Background(std::function<Error()> job)
-    : thread_([this, job = std::move(job)] {
-        error_ = without_throwing(job);
-        done_.store(true, std::memory_order_release);
-      }) {}
 
 Background::Background(std::unique_ptr<pithRequest> calls) : calls_(std::move(calls)) {}
 

@@ -7,18 +7,17 @@
 #include <memory>
 #include <thread>
 
-#include "core/error.hpp"
+#include "core/run_together.hpp"
 
 struct pithRequest;
 
 namespace pith::api {
 
-// For threads of ours: what the job throws becomes an error.
-Error without_throwing(const std::function<Error()>& job);
+using pith::without_throwing;
 
 class Background {
  public:
-  // `job` runs on a thread of its own.
+  // `job` runs on a thread of its own. Throws where none can be made.
   explicit Background(std::function<Error()> job);
   // Calls that run in the background already.
   explicit Background(std::unique_ptr<pithRequest> calls);

@@ -72,12 +72,22 @@ Completion completion_of_this_thread() {
   return begin ? begin() : Completion();
 }
 
+// An abort by another thread is either seen here, or sees the communicator.
 Error fill(pithComm& handle, Made made, const Completion& complete) {
   if (!made) return made.error();
-  handle.communicator = std::move(*made);
-  if (!complete) return {};
-  Error error = without_throwing([&] { return complete(handle); });
-  if (error) handle.communicator.reset();
+  Error error;
+  {
+    const std::lock_guard lock(handle.guard);
+    if (handle.making) error = handle.making->error();
+    if (!error) handle.communicator = std::move(*made);
+  }
+  if (error) (*made)->abort();  // the other ranks may have it already
+  if (error || !complete) return error;
+  error = without_throwing([&] { return complete(handle); });
+  if (!error) return {};
+  std::shared_ptr<Communicator> unwanted;  // its end may take a while: not under the lock
+  const std::lock_guard lock(handle.guard);
+  unwanted.swap(handle.communicator);
   return error;
 }
 
@@ -88,9 +98,9 @@ std::unique_ptr<pithComm> new_handle(const Options& options) {
   return handle;
 }
 
-// With blocking = 0 the handle is there at once, and the rest follows.
+// With blocking = 0 the handle is there at once, and the rest follows. `make` looks at `making`.
 Error create(pithComm_t* comm, const Options& options, std::function<Made()> make,
-             const Completion& complete) {
+             std::shared_ptr<Cancellation> making, const Completion& complete) {
   std::unique_ptr<pithComm> handle = new_handle(options);
   if (options.blocking) {
     if (Error error = fill(*handle, make(), complete)) return error;
@@ -98,21 +108,28 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
     return {};
   }
   handle->being_made = true;
-  pithComm* const raw = *comm = handle.release();
-  raw->background = std::make_unique<Background>([raw, make = std::move(make), complete] {
-    Error error = fill(*raw, make(), complete);
-    raw->being_made.store(false, std::memory_order_release);
-    return error;
-  });
+  handle->making = std::move(making);
+  handle->background =
+      std::make_unique<Background>([raw = handle.get(), make = std::move(make), complete] {
+        Error error = without_throwing([&] { return fill(*raw, make(), complete); });
+        raw->being_made.store(false, std::memory_order_release);
+        return error;
+      });
+  *comm = handle.release();
   return {Code::in_progress, "the communicator is being made"};
 }
 
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
-  const auto make = [id, rank, nranks] { return Communicator::init_rank(id, rank, nranks); };
+  const auto making = std::make_shared<Cancellation>(rank);
+  const auto make = [id, rank, nranks, making] {
+    return Communicator::init_rank(id, rank, nranks, making);
+  };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
-  if (!group.open()) return create(comm, options, make, complete);
-  group.add([comm, options, make, complete] { return create(comm, options, make, complete); });
+  if (!group.open()) return create(comm, options, make, making, complete);
+  group.add([comm, options, make, making, complete] {
+    return create(comm, options, make, making, complete);
+  });
   return {};
 }
 
@@ -143,13 +160,12 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
   *newcomm = nullptr;
   Group& group = Group::of_this_thread();
   if (group.open()) {
-    group.add(run);
+    if (!comm->blocking) comm->forget_failure();
+    group.add(run, comm->communicator.get());
     return {};
   }
   if (comm->blocking) return run();
-  auto begun = std::make_unique<Background>(run);
-  const std::lock_guard lock(comm->guard);
-  comm->background = std::move(begun);
+  comm->begin(std::make_unique<Background>(run));
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -160,6 +176,22 @@ Error destroy(pithComm_t comm) {
   if (comm->communicator) comm->communicator->drain();
   delete comm;
   return {};
+}
+
+// What still makes the communicator, or a descendant of it, ends first.
+Error abort(pithComm_t comm) {
+  if (!comm) return {};
+  std::shared_ptr<Communicator> communicator;
+  {
+    const std::lock_guard lock(comm->guard);
+    if (comm->making) comm->making->cancel();
+    communicator = comm->communicator;
+  }
+  if (communicator) {
+    communicator->cancel_descent();
+    communicator->abort();
+  }
+  return destroy(comm);
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pithConfig_t* config,
@@ -232,7 +264,7 @@ Error background_error(pithComm& comm) {
 }
 
 Error async_error(pithComm_t comm) {
-  const Error error = comm->blocking ? comm->failure : background_error(*comm);
+  const Error error = background_error(*comm);
   if (error) return error;
   return comm->communicator ? comm->communicator->error() : Error();
 }
@@ -259,9 +291,13 @@ Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
 
 const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
-  // Handle and communicator keep their errors, so the text outlives this copy.
-  if (comm->failure) return comm->failure.message();
-  return comm->made() ? comm->made()->error().message() : "";
+  Error error;
+  {
+    const std::lock_guard lock(comm->guard);
+    error = comm->failure;
+  }
+  if (!error && comm->made()) error = comm->made()->error();
+  return keep_for_this_thread(error);
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {
@@ -390,10 +426,7 @@ pithResult_t pithCommDestroy(pithComm_t comm) {
 }
 
 pithResult_t pithCommAbort(pithComm_t comm) {
-  return guarded([&] {
-    if (comm && comm->made()) comm->made()->abort();
-    return destroy(comm);
-  });
+  return guarded([&] { return abort(comm); });
 }
 
 pithResult_t pithCommCount(pithComm_t comm, int* count) {

@@ -1,7 +1,6 @@
 #include "api/group.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "api/compressor_handle.hpp"
@@ -131,20 +130,25 @@ Expected<std::vector<Group::Planned>> Group::discard() {
   return planned;
 }
 
-// Ranks of one thread wait for each other while they are set up, so each gets a thread.
+void Group::add(std::function<Error()> setup, const Communicator* parent) {
+  const auto same = [&](const Chain& chain) { return parent && chain.parent == parent; };
+  auto chain = std::find_if(setups_.begin(), setups_.end(), same);
+  if (chain == setups_.end()) chain = setups_.insert(chain, {parent, {}});
+  chain->setups.push_back(std::move(setup));
+}
+
+// Ranks of one thread wait for each other while they are set up, so each gets a thread. A setup
+// that fails does not end its chain: other ranks count on the next.
 Error Group::run_setups() {
-  std::vector<Error> errors(setups_.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < setups_.size(); ++i) {
-    threads.emplace_back([&, i] { errors[i] = without_throwing(setups_[i]); });
+  std::vector<std::function<Error()>> jobs;
+  for (const Chain& chain : setups_) {
+    jobs.emplace_back([&chain] {
+      std::vector<Error> errors;
+      for (const auto& setup : chain.setups) errors.push_back(without_throwing(setup));
+      return first_failure(errors);
+    });
   }
-  for (std::thread& thread : threads) thread.join();
-  Error begun;  // blocking = 0: no failure
-  for (const Error& error : errors) {
-    if (error && error.code() != Code::in_progress) return error;
-    if (error) begun = error;
-  }
-  return begun;
+  return first_failure(run_together(jobs));
 }
 
 std::unique_ptr<pithRequest> Group::issue(bool driven) {

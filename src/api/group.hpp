@@ -25,11 +25,23 @@ struct pithComm {
   // blocking = 0: GetAsyncError may come from any thread while another one issues calls.
   mutable std::mutex guard;
   std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
-  pith::Error failure;                                // of what was begun so
+  pith::Error failure;                                // of the last that was begun so
+  std::shared_ptr<pith::Cancellation> making;         // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
   std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
   std::atomic<bool> has_attached{false};
+
+  // A call is accepted, so what came of the last one is over. `work`: what it has begun.
+  void begin(std::unique_ptr<pith::api::Background> work) {
+    const std::lock_guard lock(guard);
+    failure = pith::Error();
+    background = std::move(work);
+  }
+  void forget_failure() {
+    const std::lock_guard lock(guard);
+    failure = pith::Error();
+  }
 
   // Null where there is none, or not yet.
   pith::Communicator* made() const {
@@ -81,8 +93,9 @@ class Group {
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
            const CompressedTensor& tensor, void* stream);
   bool has(const Compressor& compressor) const;
-  // Collective set-up that blocks; the outermost end runs all of the group at once.
-  void add(std::function<Error()> setup) { setups_.push_back(std::move(setup)); }
+  // Collective set-up that blocks; the outermost end runs all of the group at once, but those of
+  // one parent one after the other: all its ranks must agree on their order.
+  void add(std::function<Error()> setup, const Communicator* parent = nullptr);
   // The group's result will be this error; nothing of it is started.
   void fail(const Error& error) {
     if (!error_) error_ = error;
@@ -115,6 +128,11 @@ class Group {
     void* stream;
     std::vector<Message> messages;
   };
+  // What is set up in this order. The setups hold the parent; null: none.
+  struct Chain {
+    const Communicator* parent;
+    std::vector<std::function<Error()>> setups;
+  };
   void clear();
   Error check_messages() const;
   Error shape_compressed();
@@ -129,7 +147,7 @@ class Group {
   std::vector<Collected> collectives_;
   std::vector<Batch> batches_;
   std::vector<CompressedBatch> compressed_;
-  std::vector<std::function<Error()>> setups_;
+  std::vector<Chain> setups_;
   Error error_;
 };
 

@@ -1,10 +1,17 @@
 #include "api/last_error.hpp"
 
+#include <algorithm>
+#include <array>
+
 namespace pith::api {
 
 namespace {
 
 thread_local std::string message;
+
+constexpr std::size_t errors_kept = 8;
+thread_local std::array<Error, errors_kept> kept;
+thread_local std::size_t keep_next = 0;
 
 }  // namespace
 
@@ -20,5 +27,14 @@ pithResult_t report(const Error& error) {
 }
 
 const char* last_error() { return message.c_str(); }
+
+const char* keep_for_this_thread(const Error& error) {
+  if (!error) return "";
+  const auto same = [&](const Error& one) { return one.message() == error.message(); };
+  if (std::any_of(kept.begin(), kept.end(), same)) return error.message();
+  kept[keep_next] = error;
+  keep_next = (keep_next + 1) % errors_kept;
+  return error.message();
+}
 
 }  // namespace pith::api

@@ -11,8 +11,7 @@ Error begin(pithComm_t comm, Group& alone) {
   Expected<std::unique_ptr<pithRequest>> calls = alone.run_in_background();
   if (!calls) return calls.error();
   auto begun = std::make_unique<Background>(std::move(*calls));
-  const std::lock_guard lock(comm->guard);
-  comm->background = std::move(begun);
+  comm->begin(std::move(begun));
   return {Code::in_progress, "the call has begun"};
 }
 
@@ -28,6 +27,7 @@ Error begin(pithComm_t comm, const Call& call) {
 Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
+    if (!comm->blocking) comm->forget_failure();
     group.add(comm->communicator, args, stream);
     return {};
   }
@@ -40,6 +40,7 @@ Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
 Error submit(pithComm_t comm, Message message, pithStream_t stream) {
   Group& group = Group::of_this_thread();
   if (group.open()) {
+    if (!comm->blocking) comm->forget_failure();
     group.add(comm->communicator, message, stream);
     return {};
   }
@@ -58,6 +59,7 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
   Claim claim(function, *compressor);
   if (claim.error()) return claim.error();
   if (group.open()) {
+    if (!comm->blocking) comm->forget_failure();
     group.add(comm->communicator, compressor, given, stream);
     claim.keep();
     return {};

@@ -63,14 +63,22 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 }  // namespace
 
-Gatherer::Gatherer(double timeout_s)
-    : deadline_ns_(monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9)) {}
+Gatherer::Gatherer(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
+    : cancellation_(std::move(cancellation)),
+      deadline_ns_(monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9)) {}
+
+Patience Bootstrap::with_silence() const {
+  if (!cancellation_) return {deadline_ns_};
+  return {deadline_ns_, [cancellation = cancellation_.get()] {
+            return static_cast<bool>(cancellation->error());
+          }};
+}
 
 Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   const Expected<Address> root = parse_address(id.address);
   refused = !root;
   if (!root) return root.error();
-  Expected<Descriptor> connection = connect_to(*root, deadline_ns_);
+  Expected<Descriptor> connection = connect_to(*root, with_silence());
   if (!connection) {
     return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
                                            connection.error().message(), nobody_there(id)));
@@ -82,7 +90,7 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   }
   connection_ = std::move(*connection);
   Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
-  const Error error = shake_hands(handshake, connection_.get(), deadline_ns_);
+  const Error error = shake_hands(handshake, connection_.get(), with_silence());
   refused = handshake.refused();
   if (refused) return another_job(id, rank, error);
   if (error) return error;
@@ -91,12 +99,14 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   return send_all(connection_.get(), bytes_of(hello), deadline_ns_);
 }
 
-Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s) {
-  Bootstrap bootstrap(timeout_s);
+Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s,
+                                    std::shared_ptr<const Cancellation> cancellation) {
+  Bootstrap bootstrap(timeout_s, std::move(cancellation));
   std::chrono::milliseconds pause = least_pause;
   while (true) {
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
+    if (Error cancelled = bootstrap.cancelled()) return cancelled;
     if (!error) return bootstrap;
     if (!id.known_before || refused || monotonic_ns() > bootstrap.deadline_ns_) return error;
     std::this_thread::sleep_for(pause);
@@ -106,6 +116,7 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
 
 // Outside of a gather the root says nothing, unless the start-up has failed.
 Error Bootstrap::failure() const {
+  if (Error error = cancelled()) return error;
   struct {
     BlobHeader header;
     char text[512];
@@ -125,19 +136,27 @@ Expected<std::string> Bootstrap::host() const {
 }
 
 Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
+  const Expected<std::string> all = exchange(mine);
+  if (Error error = cancelled()) return error;
+  if (!all) return all.error();
+  return split_strings(*all);
+}
+
+Expected<std::string> Bootstrap::exchange(const std::string& mine) {
+  const Patience patience = with_silence();
   std::string message;
   append_blob(message, mine);
-  if (Error error = send_all(connection_.get(), bytes_of(message), deadline_ns_)) return error;
+  if (Error error = send_all(connection_.get(), bytes_of(message), patience)) return error;
   BlobHeader header;
   std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(&header, 1));
-  if (Error error = recv_all(connection_.get(), header_bytes, deadline_ns_)) return error;
+  if (Error error = recv_all(connection_.get(), header_bytes, patience)) return error;
   if (header.size > blob_bytes_max) {
     return Error(Code::internal, "the bootstrap root sent a message that is too long");
   }
   std::string text(header.size, '\0');
-  if (Error error = recv_all(connection_.get(), bytes_of(text), deadline_ns_)) return error;
+  if (Error error = recv_all(connection_.get(), bytes_of(text), patience)) return error;
   if (header.kind == BlobHeader::Kind::failure) return Error(Code::remote, text);
-  return split_strings(text);
+  return text;
 }
 
 }  // namespace pith

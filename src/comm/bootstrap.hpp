@@ -1,9 +1,12 @@
 // One rank's side of the start-up: all ranks exchange what they need to know of each other.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/cancellation.hpp"
 #include "comm/unique_id.hpp"
 #include "core/clock.hpp"
 #include "transport/socket.hpp"
@@ -13,7 +16,7 @@ namespace pith {
 // What a start-up needs: all ranks tell each other a blob, several times over.
 class Gatherer {
  public:
-  explicit Gatherer(double timeout_s = 0);
+  explicit Gatherer(double timeout_s = 0, std::shared_ptr<const Cancellation> cancellation = {});
   virtual ~Gatherer() = default;
   // Collective: every rank's blob, by rank. Fails on all ranks where one is missing.
   virtual Expected<std::vector<std::string>> gather(const std::string& mine) = 0;
@@ -25,8 +28,13 @@ class Gatherer {
   virtual Error failure() const = 0;
   // The ranks of the job that take part, by the numbers by which errors call them; empty: by rank.
   virtual std::vector<int> named() const { return {}; }
+  // By whom this rank's part is cancelled; null: by nobody.
+  const Cancellation* cancellation() const { return cancellation_.get(); }
 
  protected:
+  Error cancelled() const { return cancellation_ ? cancellation_->error() : Error(); }
+
+  std::shared_ptr<const Cancellation> cancellation_;
   std::uint64_t deadline_ns_ = 0;
 };
 
@@ -34,11 +42,13 @@ class Gatherer {
 class Bootstrap final : public Gatherer {
  public:
   Bootstrap() = default;
-  explicit Bootstrap(double timeout_s) : Gatherer(timeout_s) {}
+  Bootstrap(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
+      : Gatherer(timeout_s, std::move(cancellation)) {}
 
   // Waits for the root; `timeout_s` is also what the root waits for the last rank. Tells it who
   // this process is, so that others can be told.
-  static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, double timeout_s);
+  static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, double timeout_s,
+                                  std::shared_ptr<const Cancellation> cancellation = {});
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
@@ -49,6 +59,9 @@ class Bootstrap final : public Gatherer {
  private:
   // One call at the root. `refused` is set where another call would have the same end.
   Error call(const UniqueId& id, int rank, int ranks, bool& refused);
+  Expected<std::string> exchange(const std::string& mine);
+  // While the root may be silent for good reasons: until the deadline, or until cancelled.
+  Patience with_silence() const;
 
   Descriptor connection_;
 };

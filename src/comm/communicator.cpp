@@ -74,7 +74,8 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       control_(std::move(control)),
       key_(key),
       rank_(rank),
-      members_(std::move(members)) {
+      members_(std::move(members)),
+      cancellation_(std::make_shared<Cancellation>(rank)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   trace_prefix_ = settings.trace;

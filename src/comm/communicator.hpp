@@ -18,6 +18,7 @@
 #include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
+#include "comm/cancellation.hpp"
 #include "comm/control_seat.hpp"
 #include "comm/pair_numbers.hpp"
 #include "comm/survivors.hpp"
@@ -76,8 +77,10 @@ class BackgroundCall : public Work {
 
 class Communicator : private CommWatcher {
  public:
-  // Collective over the holders of `id`.
-  static Expected<std::unique_ptr<Communicator>> init_rank(const UniqueId& id, int rank, int ranks);
+  // Collective over the holders of `id`. `cancellation`: may be null.
+  static Expected<std::unique_ptr<Communicator>> init_rank(
+      const UniqueId& id, int rank, int ranks,
+      const std::shared_ptr<const Cancellation>& cancellation);
   // All ranks in this process.
   static Expected<std::vector<std::unique_ptr<Communicator>>> init_all(int ranks);
   ~Communicator();
@@ -121,6 +124,8 @@ class Communicator : private CommWatcher {
 
   // Every running and later call ends with an error, here and at the other ranks.
   void abort();
+  // Before an abort that frees the handle: what makes a descendant on any thread ends as well.
+  void cancel_descent() { cancellation_->cancel(); }
   // What revoked the communicator, if anything did.
   Error error();
   // Waits until no call runs any more.
@@ -145,6 +150,7 @@ class Communicator : private CommWatcher {
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
   // Those of our members, by rank here; -1 for the others.
   std::vector<int> named(const std::vector<int>& members) const;
+  Error end_descent(CommKey child, const Error& error);
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
   // From then on algorithms walk the ranks in this order. Once all routes are known.
@@ -241,8 +247,9 @@ class Communicator : private CommWatcher {
   const std::shared_ptr<ControlSeat> control_;
   const CommKey key_;
   const int rank_;
-  const std::vector<int> members_;  // ranks of the job, by rank here
-  bool one_process_ = false;        // all ranks are threads of this process
+  const std::vector<int> members_;                    // ranks of the job, by rank here
+  bool one_process_ = false;                          // all ranks are threads of this process
+  const std::shared_ptr<Cancellation> cancellation_;  // of descents
   CallRecorder recorder_;
   std::uint32_t splits_ = 0;
   std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far

@@ -14,6 +14,7 @@
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
 #include "transport/local.hpp"
 
@@ -85,14 +86,16 @@ void Communicator::add_transport(std::unique_ptr<Transport> transport) {
   transports_.push_back(std::move(transport));
 }
 
-Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& id, int rank,
-                                                                int ranks) {
+Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
+    const UniqueId& id, int rank, int ranks,
+    const std::shared_ptr<const Cancellation>& cancellation) {
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
   StartLog log("communicator", rank, ranks);
   log.begins(*settings);
-  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, settings->init_timeout);
+  Expected<Bootstrap> bootstrap =
+      Bootstrap::join(id, rank, ranks, settings->init_timeout, cancellation);
   if (!bootstrap) return bootstrap.error();
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlSeat>> control =
@@ -102,8 +105,12 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(const UniqueId& 
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), *settings);
   std::unique_ptr<Communicator> made(
       new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
-  if (Error error = made->connect(*bootstrap, *settings, log)) return error;
-  return made;
+  const Error error = made->connect(*bootstrap, *settings, log);
+  if (!error) return made;
+  const Error cancelled = cancellation ? cancellation->error() : Error();
+  if (!cancelled) return error;
+  made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
+  return cancelled;
 }
 
 // Descendants carry their key in the file's name, for their ranks count from 0 again.
@@ -132,8 +139,9 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   set_hosts(meeting.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
-  const GatherResult connected = control_->gather({key_, connected_round}, ControlPlane::Need::all,
-                                                  named.empty() ? members_ : named, "");
+  const GatherResult connected =
+      control_->gather({key_, connected_round}, ControlPlane::Need::all,
+                       named.empty() ? members_ : named, "", gatherer.cancellation());
   if (connected.error) return connected.error;
   const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
   if (meeting.shm) {
@@ -234,22 +242,16 @@ Communicator::All Communicator::init_by_meeting(int ranks, const Settings& setti
   const Expected<UniqueId> id = Rendezvous::open(settings);
   if (!id) return id.error();
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
-  std::vector<Error> errors(made.size());
-  std::vector<std::thread> threads;
+  std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < made.size(); ++r) {
-    threads.emplace_back([&, r] {
-      Expected<std::unique_ptr<Communicator>> one = init_rank(*id, static_cast<int>(r), ranks);
-      if (one) {
-        made[r] = std::move(*one);
-      } else {
-        errors[r] = one.error();
-      }
+    jobs.emplace_back([&id, &place = made[r], r, ranks] {
+      Expected<std::unique_ptr<Communicator>> one =
+          init_rank(*id, static_cast<int>(r), ranks, nullptr);
+      if (one) place = std::move(*one);
+      return one.error();
     });
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const Error& error : errors) {
-    if (error) return error;
-  }
+  if (Error error = first_failure(run_together(jobs))) return error;
   return made;
 }
 

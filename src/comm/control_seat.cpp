@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
 constexpr std::chrono::microseconds most_nap{20'000};
+constexpr std::chrono::milliseconds cancelled_look{20};
 
 ControlOptions options_of(int rank, int ranks, const Settings& settings) {
   ControlOptions options;
@@ -181,23 +182,31 @@ void ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
 }
 
 GatherResult ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
-                                 const std::vector<int>& participants, std::string blob) {
+                                 const std::vector<int>& participants, std::string blob,
+                                 const Cancellation* cancellation) {
+  const auto cancelled = [&] { return cancellation ? cancellation->error() : Error(); };
+  if (const Error error = cancelled()) return {error, {}, {}};
   auto promise = std::make_shared<std::promise<GatherResult>>();
   std::future<GatherResult> result = promise->get_future();
   gather(key, need, participants, std::move(blob),
          [promise](const GatherResult& decided) { promise->set_value(decided); });
+  while (cancellation && result.wait_for(cancelled_look) != std::future_status::ready) {
+    if (const Error error = cancelled()) return {error, {}, {}};
+  }
   return result.get();
 }
 
 ControlGatherer::ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members,
-                                 std::vector<int> named, double timeout_s)
-    : Gatherer(timeout_s),
+                                 std::vector<int> named, double timeout_s,
+                                 std::shared_ptr<const Cancellation> cancellation)
+    : Gatherer(timeout_s, std::move(cancellation)),
       seat_(seat),
       comm_(comm),
       members_(std::move(members)),
       named_(std::move(named)) {}
 
 Error ControlGatherer::failure() const {
+  if (Error error = cancelled()) return error;
   for (const int rank : seat_.plane().dead()) {
     const int place = place_of(named_, rank);
     if (place < 0) continue;
@@ -208,7 +217,7 @@ Error ControlGatherer::failure() const {
 
 Expected<std::vector<std::string>> ControlGatherer::gather(const std::string& mine) {
   const GatherResult result =
-      seat_.gather({comm_, round_++}, ControlPlane::Need::all, named_, mine);
+      seat_.gather({comm_, round_++}, ControlPlane::Need::all, named_, mine, cancellation());
   if (result.error) return result.error;
   std::vector<std::string> blobs;
   for (const int member : members_) {

@@ -38,9 +38,10 @@ class ControlSeat : public Controlled {
   void suspect(CommKey comm, const CallNote& call);
   void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
               std::string blob, ControlPlane::Done done);
-  // Waits for the result. Not from a watcher.
+  // Waits for the result, or until this rank's part is cancelled. Not from a watcher.
   GatherResult gather(const GatherKey& key, ControlPlane::Need need,
-                      const std::vector<int>& participants, std::string blob);
+                      const std::vector<int>& participants, std::string blob,
+                      const Cancellation* cancellation = nullptr);
 
  protected:
   ControlSeat(const ControlOptions& options, ControlWire& wire, const Secret& secret,
@@ -58,7 +59,7 @@ class ControlGatherer final : public Gatherer {
   // `members`: ranks of the job, by rank of the communicator that is made; `named`: the same ranks
   // by those numbers by which errors call them, -1 where there is none.
   ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<int> members, std::vector<int> named,
-                  double timeout_s);
+                  double timeout_s, std::shared_ptr<const Cancellation> cancellation);
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
   std::vector<int> named() const override { return named_; }

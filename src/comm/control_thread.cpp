@@ -35,8 +35,9 @@ ControlThread::~ControlThread() {
 
 void ControlThread::add(Controlled& controlled) {
   const std::lock_guard lock(mutex_);
-  all_.push_back(&controlled);
+  // First: where it cannot be made, nobody is in the list.
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  all_.push_back(&controlled);
   wake();
 }
 

@@ -31,7 +31,9 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
   }
   std::unique_ptr<Communicator> child(
       new Communicator(*settings, control_, key, members, place_of(members, own_member())));
-  ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout);
+  // Threads look at a variable of the first one; whoever is cancelled before revokes the child.
+  ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout,
+                           one_process_ ? nullptr : cancellation_);
   StartLog log("descendant", child->rank(), child->size(), LogLevel::debug);
   Error error = one_process_ ? child->connect_threads(gatherer, *settings, log)
                              : child->connect(gatherer, *settings, log);
@@ -52,25 +54,37 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   recorder_.begin(number, digest_of(args), args);
   engine_->disown();
   const std::uint32_t round = split_base + splits_++;
-  const GatherResult result = control_->gather({key_, round}, ControlPlane::Need::all, members_,
-                                               Packer().value(color).value(key).take());
+  const GatherResult result =
+      control_->gather({key_, round}, ControlPlane::Need::all, members_,
+                       Packer().value(color).value(key).take(), cancellation_.get());
   engine_->own();
   recorder_.end(number, !result.error);
   engine_->disown();
-  if (result.error) return result.error;
+  const CommKey child = mix(mix(mix(key_, split_mark), round), static_cast<std::uint64_t>(color));
+  if (result.error) return end_descent(child, result.error);
   if (color == no_color) return std::unique_ptr<Communicator>();
 
   const std::vector<int> members = members_of_color(result, members_, color);
   if (!contains(members, own_member())) return Error(Code::internal, "a split without its caller");
-  const CommKey child = mix(mix(mix(key_, split_mark), round), static_cast<std::uint64_t>(color));
-  return make_child(child, members);
+  Expected<std::unique_ptr<Communicator>> made = make_child(child, members);
+  if (!made) return end_descent(child, made.error());
+  return made;
+}
+
+// Of a descendant that was not made. Where that is because this rank was cancelled, others may have
+// begun to make it, and counted on us.
+Error Communicator::end_descent(CommKey child, const Error& error) {
+  const Error cancelled = cancellation_->error();
+  if (!cancelled) return error;
+  control_->revoke(child, Error(Code::remote, cancelled.message()));
+  return cancelled;
 }
 
 // All that live and take part contribute the last call they have completed.
 Expected<Survivors> Communicator::agree_on_survivors(const std::vector<int>& candidates) {
-  const GatherResult result =
-      control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
-                       named(candidates), Packer().value(recorder_.last_completed()).take());
+  const GatherResult result = control_->gather(
+      {key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live, named(candidates),
+      Packer().value(recorder_.last_completed()).take(), cancellation_.get());
   if (result.error) return result.error;
   return survivors_of(result, candidates, recorder_.last_completed());
 }
@@ -79,7 +93,7 @@ Expected<Survivors> Communicator::agree_on_survivors(const std::vector<int>& can
 Expected<Outcome> Communicator::agree_on_outcome(const std::vector<int>& members, bool here) {
   const GatherResult result =
       control_->gather({key_, shrink_base + shrink_rounds_++}, ControlPlane::Need::live,
-                       named(members), here ? "built" : "");
+                       named(members), here ? "built" : "", cancellation_.get());
   if (result.error) return result.error;
   return outcome_of(result, members);
 }
@@ -94,13 +108,13 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int
   // A death in between makes all try again, without the dead: at most so often.
   for (int attempt = 0; attempt < size(); ++attempt) {
     const Expected<Survivors> survivors = agree_on_survivors(candidates);
-    if (!survivors) return survivors.error();
-    completed_by_all_ = survivors->completed;
     const CommKey key = mix(mix(key_, shrink_mark), shrink_rounds_);
+    if (!survivors) return end_descent(key, survivors.error());
+    completed_by_all_ = survivors->completed;
     Expected<std::unique_ptr<Communicator>> child = make_child(key, survivors->members);
     const Expected<Outcome> outcome =
         agree_on_outcome(survivors->members, static_cast<bool>(child));
-    if (!outcome) return outcome.error();
+    if (!outcome) return end_descent(key, outcome.error());
     if (*outcome == Outcome::built) {
       (*child)->completed_by_all_ = survivors->completed;
       return_to_compressors(survivors->completed);

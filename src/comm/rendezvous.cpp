@@ -337,35 +337,24 @@ class Servers {
   }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
-    bury();
-    Running& running = all_.emplace_back();
-    running.thread = std::thread([this, &running, server = std::move(server)] {
-      server->serve(stop_);
-      running.ended = true;
-    });
+    running_.remove_if([](const Running& one) { return one.over.load(); });
+    running_.emplace_back(std::move(server), stop_);
   }
-  ~Servers() {
-    stop_ = true;
-    for (Running& running : all_) running.thread.join();
-  }
+  ~Servers() { stop_ = true; }
 
  private:
   struct Running {
-    std::thread thread;
-    std::atomic<bool> ended{false};
+    Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop)
+        : thread([this, server = std::move(server), &stop] {
+            server->serve(stop);
+            over = true;
+          }) {}
+    std::atomic<bool> over{false};
+    std::jthread thread;
   };
-
-  // A process may make ids for ever.
-  void bury() {
-    for (Running& running : all_) {
-      if (running.ended) running.thread.join();
-    }
-    all_.remove_if([](const Running& running) { return !running.thread.joinable(); });
-  }
-
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
-  std::list<Running> all_;
+  std::list<Running> running_;  // joins those it lets go of
 };
 
 void tell_choice(const Settings& settings) {

@@ -121,9 +121,7 @@ Error begin(const Waiting& one, Group& group) {
   auto begun = std::make_unique<Background>(std::move(*calls));
   const std::lock_guard lock(one.extension->guard);
   if (one.extension->closed) return {Code::remote, "the communicator was aborted meanwhile"};
-  pithComm& comm = *ours(one.call.comm);
-  const std::lock_guard own(comm.guard);
-  comm.background = std::move(begun);
+  ours(one.call.comm)->begin(std::move(begun));
   return {Code::in_progress, "the call has begun"};
 }
 

@@ -1,11 +1,13 @@
 // Handles with blocking = 0 and handles that another thread ends: nobody waits for ever, and
 // nothing is used after its end.
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "compressed.hpp"
 
 using namespace ranks;
 
@@ -121,6 +123,75 @@ void end_before_it_is_made(Rank& self) {
   ok(pithCommAbort(comm));
 }
 
+pithResult_t sum_in_background(pithComm_t comm) {
+  std::int64_t one = 1;
+  const pithResult_t begun = pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr);
+  ensure(begun == pithInProgress, "not in progress");
+  return await(comm);
+}
+
+// An output without room: the call's error, while the communicator is well.
+pithResult_t fail_in_background(pithComm_t comm, pithCompressor_t compressor) {
+  const float send[4] = {1, 2, 3, 4};
+  std::uint64_t index = 0;
+  float value = 0;
+  std::size_t n = 0;
+  const pithResult_t begun = pithAllReduceCompressedSparse(
+      send, &index, &value, 1, &n, 4, pithFloat32, pithSum, compressor, comm, nullptr);
+  ensure(begun == pithInProgress, "not in progress");
+  return await(comm);
+}
+
+// An error of a call that leaves the communicator well is over with the next call.
+void harmless_errors(Rank& self) {
+  const Comm comm(join_in_background(self, 0));
+  const Compressor compressor("topk:density=0.9,bypass=never");
+  ensure(fail_in_background(comm, compressor) == pithInvalidArgument, "it had room");
+  const std::string text = pithGetLastError(comm);
+  ensure(text.find("capacity is 1") != std::string::npos, text);
+  ensure(await(comm) == pithInvalidArgument, "the error is forgotten too early");
+  ensure(sum_in_background(comm) == pithSuccess, "the error stays");
+  ensure(std::string(pithGetLastError(comm)).empty(), "the message stays");
+
+  setenv("PITH_CHUNK", "nonsense", 1);
+  pithComm_t child = nullptr;
+  ensure(pithCommSplit(comm, 0, 0, &child, nullptr) == pithInProgress, "not in progress");
+  ensure(await(comm) == pithInvalidArgument && !child, "a split with a nonsensical setting");
+  unsetenv("PITH_CHUNK");
+  ensure(pithCommSplit(comm, 0, 0, &child, nullptr) == pithInProgress, "not in progress");
+  ensure(await(comm) == pithSuccess && child, "no child after a split that failed");
+  ok(pithCommDestroy(child));
+
+  ensure(fail_in_background(comm, compressor) == pithInvalidArgument, "it had room");
+  ok(pithGroupStart());
+  ok(pithBarrier(comm, nullptr));
+  ok(pithGroupEnd());
+  ensure(await(comm) == pithSuccess, "the error stays after a group");
+}
+
+// What a thread has been told stays, whatever becomes of the error meanwhile.
+void last_error_from_another_thread(Rank& self) {
+  const Comm comm(join_in_background(self, 0));
+  const Compressor compressor("topk:density=0.9,bypass=never");
+  std::atomic<bool> stop{false};
+  std::atomic<int> seen{0};
+  std::thread asker([&] {
+    while (!stop) {
+      const char* text = pithGetLastError(comm);
+      if (*text == '\0') continue;
+      seen += std::string(text).find("capacity is 1") != std::string::npos ? 1 : 1'000'000;
+    }
+  });
+  for (int i = 0; i < 200 || seen == 0; ++i) {
+    ensure(fail_in_background(comm, compressor) == pithInvalidArgument, "it had room");
+    ensure(sum_in_background(comm) == pithSuccess, "the error stays");
+    if (i > 20'000) break;
+  }
+  stop = true;
+  asker.join();
+  ensure(seen < 1'000'000, "a broken message");
+}
+
 }  // namespace
 
 TEST_CASE("abort while a call waits for its memory", "[failure][threads]") {
@@ -144,6 +215,21 @@ TEST_CASE("a handle with blocking = 0 is aborted before it is ready", "[failure]
     INFO(name_of(setup));
     CHECK(run(2, setup, end_before_it_is_made) == "");
   }
+}
+
+TEST_CASE("an error that is over with blocking = 0", "[failure]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, setup, harmless_errors) == "");
+  }
+}
+
+TEST_CASE("the last error is asked for by another thread", "[failure][threads]") {
+  Setup setup;
+  setup.way = Way::threads;
+  setup.transport = "shm";
+  CHECK(run(1, setup, last_error_from_another_thread) == "");
 }
 
 TEST_CASE("a handle with blocking = 0 is aborted", "[failure]") {

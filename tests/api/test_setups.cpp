@@ -1,0 +1,200 @@
+// Communicators that are made in groups: several of one parent, and where threads are short.
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+int size_of(pithComm_t comm) {
+  int size = 0;
+  ok(pithCommCount(comm, &size));
+  return size;
+}
+
+std::int64_t sum_of_ones(pithComm_t comm) {
+  std::int64_t one = 1;
+  ok(pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr));
+  return one;
+}
+
+// Split i puts the ranks up to i together, and the others.
+void several_splits_of_one(Rank& self) {
+  const Comm comm(self.join());
+  for (int turn = 0; turn < 8; ++turn) {
+    std::vector<pithComm_t> made(static_cast<std::size_t>(self.size), nullptr);
+    ok(pithGroupStart());
+    for (int i = 0; i < self.size; ++i) {
+      ok(pithCommSplit(comm, self.rank <= i ? 0 : 1, 0, &made[static_cast<std::size_t>(i)],
+                       nullptr));
+    }
+    ok(pithGroupEnd());
+    for (int i = 0; i < self.size; ++i) {
+      const Comm child(made[static_cast<std::size_t>(i)]);
+      const int expected = self.rank <= i ? i + 1 : self.size - i - 1;
+      ensure(size_of(child) == expected,
+             "split " + std::to_string(i) + " has the ranks of another");
+      ensure(sum_of_ones(child) == expected, "a wrong sum");
+    }
+  }
+  ensure(sum_of_ones(comm) == self.size, "the parent is not well");
+}
+
+// One thread is all ranks: those of one split wait for each other, the splits of a rank do not.
+void several_splits_by_one_thread(Rank&) {
+  constexpr int size = 3;
+  std::vector<pithComm_t> comms(size, nullptr);
+  ok(pithCommInitAll(comms.data(), size, nullptr));
+  pithComm_t made[2][size] = {};
+  ok(pithGroupStart());
+  for (int split = 0; split < 2; ++split) {
+    for (int r = 0; r < size; ++r) {
+      ok(pithCommSplit(comms[static_cast<std::size_t>(r)], split == 0 ? 0 : r, 0, &made[split][r],
+                       nullptr));
+    }
+  }
+  ok(pithGroupEnd());
+  for (int r = 0; r < size; ++r) {
+    ensure(size_of(made[0][r]) == size, "the first split");
+    ensure(size_of(made[1][r]) == 1, "the second split");
+    ok(pithCommDestroy(made[0][r]));
+    ok(pithCommDestroy(made[1][r]));
+    ok(pithCommDestroy(comms[static_cast<std::size_t>(r)]));
+  }
+}
+
+std::size_t address_space() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// While it lives this process can start so many threads more.
+class FewThreads {
+ public:
+  explicit FewThreads(std::size_t threads) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, stack);
+    ensure(pthread_setattr_default_np(&attributes) == 0, "no larger stacks");
+    pthread_attr_destroy(&attributes);
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit less = before_;
+    less.rlim_cur = address_space() + threads * stack + stack / 2;
+    ensure(setrlimit(RLIMIT_AS, &less) == 0, "no limit");
+  }
+  ~FewThreads() {
+    setrlimit(RLIMIT_AS, &before_);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+  }
+  FewThreads(const FewThreads&) = delete;
+  FewThreads& operator=(const FewThreads&) = delete;
+
+ private:
+  static constexpr std::size_t stack = std::size_t{1} << 30;
+  rlimit before_{};
+};
+
+void too_few_threads(Rank& self) {
+  constexpr int size = 3;
+  std::vector<pithComm_t> comms(size, nullptr);
+  ok(pithCommInitAll(comms.data(), size, nullptr));
+  std::vector<pithComm_t> made(size, nullptr);
+  const auto split = [&] {
+    ok(pithGroupStart());
+    for (std::size_t r = 0; r < size; ++r) ok(pithCommSplit(comms[r], 0, 0, &made[r], nullptr));
+    return pithGroupEnd();
+  };
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const pithUniqueId id = self.id();
+  pithComm_t other = nullptr;
+  for (const std::size_t threads : {0u, 1u, 2u}) {
+    const FewThreads few(threads);
+    fails(split(), pithSystemError, {"a thread cannot be started"});
+    ensure(!made[0] && !made[1] && !made[2], "a communicator came of a group that failed");
+    if (threads > 0) continue;
+    fails(pithCommInitRankConfig(&other, 1, id, 0, &config), pithSystemError,
+          {"a thread cannot be started"});
+    ensure(other == nullptr, "a handle without a communicator");
+  }
+  ok(split());
+  for (const pithComm_t comm : made) ok(pithCommDestroy(comm));
+  for (const pithComm_t comm : comms) ok(pithCommDestroy(comm));
+}
+
+// The ranks of one process, each of which is started by a thread.
+void too_few_threads_to_begin(Rank&) {
+  std::vector<pithComm_t> comms(3, nullptr);
+  ok(pithCommInitAll(comms.data(), 3, nullptr));  // the library's own threads are there
+  std::vector<pithComm_t> more(3, nullptr);
+  {
+    const FewThreads few(2);  // the root of the bootstrap, and one rank
+    fails(pithCommInitAll(more.data(), 3, nullptr), pithSystemError,
+          {"a thread cannot be started"});
+  }
+  ok(pithCommInitAll(more.data(), 3, nullptr));
+  for (const pithComm_t comm : more) ok(pithCommDestroy(comm));
+  for (const pithComm_t comm : comms) ok(pithCommDestroy(comm));
+}
+
+// The root of an id has a thread, whose stack must not stay.
+void many_ids(Rank&) {
+  const auto make_one = [] {
+    pithUniqueId id;
+    pithComm_t comm = nullptr;
+    ok(pithGetUniqueId(&id));
+    ok(pithCommInitRank(&comm, 1, id, 0));
+    ok(pithCommDestroy(comm));
+  };
+  for (int i = 0; i < 5; ++i) make_one();
+  const std::size_t before = address_space();
+  constexpr std::size_t more = 40;
+  for (std::size_t i = 0; i < more; ++i) make_one();
+  const std::size_t grown = address_space() - std::min(before, address_space());
+  ensure(grown < more * (std::size_t{4} << 20), "grew by " + std::to_string(grown >> 20) + " MiB");
+}
+
+Setup alone(const char* transport) {
+  Setup setup;
+  setup.way = Way::alone;
+  setup.transport = transport;
+  return setup;
+}
+
+}  // namespace
+
+TEST_CASE("several splits of one communicator in a group", "[groups][threads]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(4, setup, several_splits_of_one) == "");
+  }
+}
+
+TEST_CASE("several splits of all ranks of a thread in a group", "[groups][threads]") {
+  CHECK(run(1, alone("local"), several_splits_by_one_thread) == "");
+}
+
+TEST_CASE("no threads are left for the communicators of a group", "[groups]") {
+  CHECK(run(1, alone("local"), too_few_threads) == "");
+}
+
+TEST_CASE("no threads are left for the ranks of InitAll", "[groups]") {
+  CHECK(run(1, alone("shm"), too_few_threads_to_begin) == "");
+}
+
+TEST_CASE("ids whose communicators are gone leave nothing", "[groups]") {
+  CHECK(run(1, alone("shm"), many_ids) == "");
+}
