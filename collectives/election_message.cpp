@@ -213,9 +213,9 @@ class Measurement {
     const std::size_t own =
         ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call_.rank()),
                              static_cast<std::size_t>(call_.size()));
-    compressor.histogram = &histogram;
     Task<Error> adding = add_gradient(call_, args_, compressor, control.partition().begin(own),
                                       control.partition().size(own));
+    compressor.histogram = &histogram;  // for as long as this task: nothing here may throw
     Error error = co_await std::move(adding);
     compressor.histogram = nullptr;
     control.own_is_added = true;

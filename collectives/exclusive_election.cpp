@@ -34,8 +34,9 @@ class Survivors {
                                        .fresh = false,
                                        .result = &*found_};
     const bool is_added = control.own_is_added;
-    co_await queue_.until(
-        select(is_added ? added : compressor_.pass(range_.begin, range_.size, *found_)));
+    AccumulateKernel::Args pass = added;  // not chosen inside the co_await, see task.hpp
+    if (!is_added) pass = compressor_.pass(range_.begin, range_.size, *found_);
+    co_await queue_.until(select(pass));
     if (!is_added) {
       compressor_.stats.nonfinite += found_->nonfinite;
       compressor_.stats.squares_all += found_->squares;
