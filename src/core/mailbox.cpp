@@ -32,8 +32,7 @@ class Mailbox::HeapSlots final : public SlotOwner {
   }
   std::byte* take(std::size_t bytes) {
     ++out_;
-    const std::size_t last = std::max<std::size_t>(bytes, 1) - 1;
-    const auto size_class = static_cast<std::uint64_t>(std::bit_width(last | 63));
+    const auto size_class = static_cast<std::uint64_t>(std::bit_width(bytes | 63));
     auto& list = free_[size_class];
     if (!list.empty()) {
       std::byte* buffer = list.back();
