@@ -76,7 +76,6 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
       settings_(settings),
       rule_(settings.transport),
       links_(static_cast<std::size_t>(ranks), Link::none),
-      shares_(static_cast<std::size_t>(ranks), false),
       engine_(engine) {
   TcpOptions options;
   options.streams = settings.streams;
@@ -189,7 +188,6 @@ Error Meeting::attach() {
       if (a != self && b != self) continue;
       const std::size_t other = a == self ? b : a;
       links_[other] = link;
-      shares_[other] = shared;
       local_ranks += shared;
       uses_shm = uses_shm || link == Link::shm;
       if (attached[other] && link != Link::shm) shm->drop(static_cast<int>(other));

@@ -86,7 +86,6 @@ class Meeting {
 
   std::vector<Introduction> all_;       // by rank
   std::vector<Link> links_;             // to each rank
-  std::vector<bool> shares_;            // whether our memory and the rank's are shared
   std::array<std::size_t, 4> pairs_{};  // of ranks, by Link
   Engine& engine_;
 };

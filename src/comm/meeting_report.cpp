@@ -29,32 +29,31 @@ std::string_view Meeting::name_of(Link link) {
   return names[static_cast<std::size_t>(link)];
 }
 
-// Why the transports before the one that joins us are not it.
+// Why it is none of the transports that would have come first.
 std::string Meeting::reason(std::size_t peer) const {
   const auto self = static_cast<std::size_t>(rank_);
+  const std::string_view used = name_of(links_[peer]);
   const auto lacking = [&](std::string Introduction::*field) {
-    return (all_[self].*field).empty() ? fmt::format("rank {} has none", rank_)
-                                       : fmt::format("rank {} has none", peer);
-  };
-  const auto have = [&](std::string Introduction::*field) {
-    return !(all_[self].*field).empty() && !(all_[peer].*field).empty();
+    if (!(all_[self].*field).empty() && !(all_[peer].*field).empty()) return std::string();
+    return fmt::format("rank {} has none", (all_[self].*field).empty() ? self : peer);
   };
   std::string text;
-  for (const std::string_view name : {"shm", "ucx", "tcp"}) {
-    if (name == name_of(links_[peer])) continue;
-    std::string why;
-    if (!rule_.allows(name)) {
-      why = fmt::format("PITH_TRANSPORT={}", settings_.transport);
-    } else if (name == "shm" && have(&Introduction::shm_name)) {
-      why = shares_[peer] ? "PITH_TRANSPORT puts another first" : "their memory is apart";
-    } else if (name == "shm") {
-      why = lacking(&Introduction::shm_name);
-    } else if (name == "ucx" && !have(&Introduction::ucx_address)) {
-      why = lacking(&Introduction::ucx_address);
-    } else {
-      continue;  // it comes after the one that is used
-    }
+  const auto add = [&](std::string_view name, const std::string& why) {
     text += fmt::format("{}no {}: {}", text.empty() ? "" : "; ", name, why);
+  };
+  for (const std::string_view name : TransportRule::known) {
+    if (name == used) break;
+    if (name != "local" && !rule_.allows(name)) {
+      add(name, fmt::format("PITH_TRANSPORT={}", settings_.transport));
+    }
+  }
+  for (const std::string_view name : rule_.order()) {
+    if (name == used) break;
+    if (name == "local") continue;
+    const bool by_memory = name == "shm";
+    const std::string why =
+        lacking(by_memory ? &Introduction::shm_name : &Introduction::ucx_address);
+    add(name, why.empty() ? "their memory is apart" : why);
   }
   return text;
 }
