@@ -168,7 +168,7 @@ part_calls() {
   nvcc=$(find_nvcc) || { say "calls: no nvcc: skipped" && return 0; }
   if [[ ! -x $tree/gpu_calls || $root/tests/nccl/gpu_calls.cu -nt $tree/gpu_calls ]]; then
     "$nvcc" -std=c++20 -O2 "-I$root/src" -o "$tree/gpu_calls" "$root/tests/nccl/gpu_calls.cu" \
-      "$library"
+      -Xlinker "$library"
   fi
   has_gpu || { say "calls: compiled; no GPU: not run" && return 0; }
   use_pack
