@@ -150,6 +150,7 @@ class Communicator : private CommWatcher {
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
   // Those of our members, by rank here; -1 for the others.
   std::vector<int> named(const std::vector<int>& members) const;
+  Error leave_descent(CommKey child, const Error& error);
   Error end_descent(CommKey child, const Error& error);
   Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
   Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);

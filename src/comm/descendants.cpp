@@ -61,7 +61,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   recorder_.end(number, !result.error);
   engine_->disown();
   const CommKey child = mix(mix(mix(key_, split_mark), round), static_cast<std::uint64_t>(color));
-  if (result.error) return end_descent(child, result.error);
+  if (result.error) return leave_descent(child, result.error);
   if (color == no_color) return std::unique_ptr<Communicator>();
 
   const std::vector<int> members = members_of_color(result, members_, color);
@@ -71,8 +71,14 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
   return made;
 }
 
-// Of a descendant that was not made. Where that is because this rank was cancelled, others may have
-// begun to make it, and counted on us.
+// Before a descendant is made. Where that is because this rank was cancelled, others may make it:
+// with us, who are gone then, or without us.
+Error Communicator::leave_descent(CommKey child, const Error& error) {
+  if (cancellation_->error()) control_->plane().remove(child);
+  return error;
+}
+
+// We were to be one of the members, and were cancelled: it may be made elsewhere already.
 Error Communicator::end_descent(CommKey child, const Error& error) {
   const Error cancelled = cancellation_->error();
   if (!cancelled) return error;
@@ -109,7 +115,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int
   for (int attempt = 0; attempt < size(); ++attempt) {
     const Expected<Survivors> survivors = agree_on_survivors(candidates);
     const CommKey key = mix(mix(key_, shrink_mark), shrink_rounds_);
-    if (!survivors) return end_descent(key, survivors.error());
+    if (!survivors) return leave_descent(key, survivors.error());
     completed_by_all_ = survivors->completed;
     Expected<std::unique_ptr<Communicator>> child = make_child(key, survivors->members);
     const Expected<Outcome> outcome =
