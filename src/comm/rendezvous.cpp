@@ -270,17 +270,16 @@ void Server::serve(const std::atomic<bool>& stop) {
 // The servers of this process; they end with it.
 class Servers {
  public:
-  static Servers& instance() {
-    static PerProcess<Servers> servers;
-    return servers.get();
-  }
+  static Servers& instance() { return PerProcess<Servers>::get(); }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
     threads_.emplace_back([this, server = std::move(server)] { server->serve(stop_); });
   }
-  ~Servers() {
+  void stop() {
     stop_ = true;
+    const std::lock_guard lock(mutex_);
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
  private:
