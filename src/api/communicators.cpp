@@ -156,6 +156,8 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
 // The memory behind a handle goes with it; calls in flight end first.
 Error destroy(pithComm_t comm) {
   if (!comm) return {};
+  // Threads that it would wait for and locks that they held are the parent's; so is the rank.
+  if (comm->process != fork_generation()) return {};
   comm->background.reset();
   if (comm->communicator) comm->communicator->drain();
   delete comm;
@@ -390,7 +392,7 @@ pithResult_t pithCommDestroy(pithComm_t comm) {
 
 pithResult_t pithCommAbort(pithComm_t comm) {
   return guarded([&] {
-    if (comm && comm->made()) comm->made()->abort();
+    if (comm && comm->process == fork_generation() && comm->made()) comm->made()->abort();
     return destroy(comm);
   });
 }
