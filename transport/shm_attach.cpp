@@ -22,6 +22,7 @@ namespace pith {
 namespace {
 
 constexpr std::size_t fds_max = 3;
+constexpr std::uint64_t retry_ns = 20'000'000;
 
 bool fill_random(std::span<std::byte> bytes) {
   return getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
@@ -36,19 +37,19 @@ socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-Descriptor dial_one(const std::string& name, std::uint64_t deadline_ns) {
-  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+// Empty with EAGAIN where the peer's queue is full.
+Descriptor connect_to_name(const std::string& name) {
+  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return Descriptor();
-  // Waits only where the peer's backlog is full.
-  const std::uint64_t now = monotonic_ns();
-  const std::uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 1;
-  const timeval limit = {static_cast<time_t>(left_us / 1000000),
-                         static_cast<suseconds_t>(left_us % 1000000)};
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   sockaddr_un address;
   const socklen_t length = abstract_address(name, address);
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno == EINTR) continue;
+    const int error = errno;
+    fd.reset();
+    errno = error;
     return Descriptor();
+  }
   return fd;
 }
 
@@ -171,7 +172,10 @@ bool ShmMeeting::hear_proof(Talk& talk, const ShmGreeting& theirs) {
 
 bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
   ShmGreeting theirs;
-  if (!receive_greeting(talk.socket.get(), theirs, talk.met.descriptors)) return false;
+  if (!receive_greeting(talk.socket.get(), theirs, talk.met.descriptors)) {
+    talk.cut = true;
+    return false;
+  }
   if (!talk.greeted) return hear_hello(talk, theirs);
   const ShmDescriptors& got = talk.met.descriptors;
   if (!got.segment || !got.doorbell || (theirs.heap_bytes != 0) != static_cast<bool>(got.heap)) {
@@ -191,39 +195,97 @@ bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
   return false;
 }
 
-void ShmMeeting::dial(std::span<const std::string> names, std::uint64_t deadline_ns) {
+void ShmMeeting::plan(std::span<const std::string> names) {
   expected_.assign(names.size(), false);
   for (std::size_t peer = 0; peer < names.size(); ++peer) {
     if (static_cast<int>(peer) == rank_ || names[peer].empty()) continue;
-    Descriptor socket = dial_one(names[peer], deadline_ns);
-    if (!socket) continue;
-    if (static_cast<int>(peer) > rank_) {
-      // Only to learn whether the peer can be reached, for then it reaches us and will dial.
-      expected_[peer] = true;
-      continue;
-    }
-    Talk talk;
-    talk.socket = std::move(socket);
-    talk.dialled = true;
-    talk.peer = static_cast<int>(peer);
-    if (fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
+    dials_.push_back({static_cast<int>(peer), 0});
   }
 }
 
+void ShmMeeting::dial_all(std::span<const std::string> names) {
+  const std::uint64_t now = monotonic_ns();
+  std::erase_if(dials_, [&](Dial& one) {
+    if (now < one.not_before_ns) return false;
+    one.not_before_ns = now + retry_ns;
+    return dial(one.peer, names[static_cast<std::size_t>(one.peer)]);
+  });
+}
+
+bool ShmMeeting::dial(int peer, const std::string& name) {
+  Descriptor socket = connect_to_name(name);
+  if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
+  if (peer > rank_) {
+    // Only to learn whether the peer can be reached, for then it reaches us and will dial.
+    expected_[static_cast<std::size_t>(peer)] = true;
+    return true;
+  }
+  Talk talk;
+  talk.socket = std::move(socket);
+  talk.dialled = true;
+  talk.peer = peer;
+  if (fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
+  return true;
+}
+
 void ShmMeeting::accept_all() {
-  for (;;) {
-    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket) return;
+  while (!door_.is_full(callers(), monotonic_ns())) {
+    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!socket) {
+      // No descriptors are left, which may be strangers' doing: they go after a while.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) door_.shut(monotonic_ns());
+      return;
+    }
     Talk talk;
     talk.socket = std::move(socket);
+    talk.since_ns = monotonic_ns();
     if (fill_random(talk.nonce)) talks_.push_back(std::move(talk));
   }
+}
+
+std::size_t ShmMeeting::callers() const {
+  const auto called = [](const Talk& talk) { return !talk.dialled; };
+  return static_cast<std::size_t>(std::count_if(talks_.begin(), talks_.end(), called));
+}
+
+// One at a time, as a full door opens again when the oldest has gone.
+void ShmMeeting::dismiss_overdue() {
+  const auto oldest =
+      std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
+  const std::uint64_t now = monotonic_ns();
+  if (oldest == talks_.end() || now - oldest->since_ns <= door_.stay_ns(callers(), now)) return;
+  talks_.erase(oldest);
 }
 
 bool ShmMeeting::finished() const {
   const bool dialling =
       std::any_of(talks_.begin(), talks_.end(), [](const Talk& talk) { return talk.dialled; });
-  return !dialling && std::find(expected_.begin(), expected_.end(), true) == expected_.end();
+  return !dialling && dials_.empty() &&
+         std::find(expected_.begin(), expected_.end(), true) == expected_.end();
+}
+
+// polled: the listener, then talks.
+int ShmMeeting::poll_once(std::vector<pollfd>& polled, const Patience& patience) {
+  const std::uint64_t now = monotonic_ns();
+  const std::size_t strangers = callers();
+  const bool full = door_.is_full(strangers, now);
+  std::uint64_t until = patience.deadline_ns;
+  if (now < door_.opens_at_ns()) until = std::min(until, door_.opens_at_ns());
+  for (const Dial& one : dials_) until = std::min(until, one.not_before_ns);
+  polled.assign(1, {full ? -1 : listener_.get(), POLLIN, 0});
+  for (const Talk& talk : talks_) {
+    polled.push_back({talk.socket.get(), POLLIN, 0});
+    if (!talk.dialled) until = std::min(until, talk.since_ns + door_.stay_ns(strangers, now) + 1);
+  }
+  return poll(polled.data(), polled.size(), std::min(timeout_ms(until), patience.nap_ms()));
+}
+
+// A rank that was taken for a stranger, as many were there, calls again.
+void ShmMeeting::end(std::size_t talk) {
+  const Talk& ended = talks_[talk];
+  if (ended.dialled && ended.cut) dials_.push_back({ended.peer, monotonic_ns() + retry_ns});
+  talks_.erase(talks_.begin() + static_cast<std::ptrdiff_t>(talk));
 }
 
 Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shape,
@@ -232,22 +294,23 @@ Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shap
   greeting_.shape = shape;
   greeting_.heap_bytes = heap_bytes;
   std::copy(std::begin(mine), std::end(mine), mine_.begin());
-  dial(names, patience.deadline_ns);
+  plan(names);
+  dial_all(names);
   std::vector<pollfd> polled;
   while (!finished()) {
     if (patience.over()) break;
-    polled.assign(1, {listener_.get(), POLLIN, 0});
-    for (const Talk& talk : talks_) polled.push_back({talk.socket.get(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), patience.nap_ms()) < 0 && errno != EINTR) {
+    dismiss_overdue();
+    if (poll_once(polled, patience) < 0 && errno != EINTR) {
       return system_error("poll while attaching ranks of this host", errno);
     }
     // From the back, as ended talks are taken out.
     for (std::size_t i = polled.size(); i-- > 1;) {
-      if (polled[i].revents == 0 || hear(talks_[i - 1], found)) continue;
-      talks_.erase(talks_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      if (polled[i].revents != 0 && !hear(talks_[i - 1], found)) end(i - 1);
     }
     if (polled[0].revents != 0) accept_all();
+    dial_all(names);
   }
+  dials_.clear();
   talks_.clear();
   listener_ = Descriptor();
   return {};

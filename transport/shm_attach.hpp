@@ -7,6 +7,7 @@
 // created in a file system, so nothing can be left behind.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <array>
@@ -20,6 +21,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "transport/door.hpp"
 #include "transport/handshake.hpp"
 #include "transport/ring.hpp"
 #include "transport/socket.hpp"
@@ -77,13 +79,28 @@ class ShmMeeting {
     Descriptor socket;
     bool dialled = false;
     bool greeted = false;  // the first message of the peer has come
+    bool cut = false;      // the other end has ended it
     int peer = -1;
+    std::uint64_t since_ns = 0;
     std::array<std::byte, 16> nonce{};
     std::array<std::byte, 16> peer_nonce{};
     Met met;
   };
 
-  void dial(std::span<const std::string> names, std::uint64_t deadline_ns);
+  // A rank to be dialled, as soon as it has room.
+  struct Dial {
+    int peer = -1;
+    std::uint64_t not_before_ns = 0;
+  };
+
+  void plan(std::span<const std::string> names);
+  void dial_all(std::span<const std::string> names);
+  // False: try again later.
+  bool dial(int peer, const std::string& name);
+  void dismiss_overdue();
+  std::size_t callers() const;
+  int poll_once(std::vector<pollfd>& polled, const Patience& patience);
+  void end(std::size_t talk);
   void accept_all();
   // Handles one message; false: this talk has ended.
   bool hear(Talk& talk, const std::function<void(Met)>& found);
@@ -98,7 +115,9 @@ class ShmMeeting {
   ShmGreeting greeting_;
   Descriptor listener_;
   std::array<int, 3> mine_{};
-  std::vector<Talk> talks_;
+  Door door_;
+  std::vector<Dial> dials_;
+  std::vector<Talk> talks_;     // those that were accepted by age
   std::vector<bool> expected_;  // higher ranks that will dial
 };
 

@@ -57,10 +57,6 @@ const sockaddr* raw(const Address& address) {
 
 }  // namespace
 
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 Expected<Address> parse_address(std::string_view text) {
   const Error wrong(Code::invalid_argument,
                     fmt::format("'{}' is not of the form address:port or [address]:port", text));

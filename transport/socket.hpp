@@ -18,16 +18,14 @@
 
 namespace pith {
 
-// Owns a file descriptor.
+// Owns a file descriptor. A forked child finds it closed and empty: a socket that it kept open
+// would hide its parent's death from the peers.
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
+  explicit Descriptor(int fd);
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&& other) noexcept;
   ~Descriptor() { reset(); }
 
   int get() const { return fd_; }
@@ -35,7 +33,12 @@ class Descriptor {
   void reset();
 
  private:
+  friend class OpenDescriptors;
+
   int fd_ = -1;
+  // In the list of all that are not empty, which its own lock guards.
+  Descriptor* next_ = nullptr;
+  Descriptor* previous_ = nullptr;
 };
 
 // An IPv4 or IPv6 address with its port.

@@ -8,16 +8,13 @@
 #include <memory>
 
 #include "core/clock.hpp"
+#include "transport/door.hpp"
 
 namespace pith {
 namespace {
 
 constexpr std::uint64_t ms = 1'000'000;
-constexpr std::uint64_t greeting_ns = 5'000 * ms;  // for one handshake with a caller
-constexpr std::uint64_t patience_ns = 500 * ms;    // when callers queue up
 constexpr std::uint64_t retry_ns = 20 * ms;
-constexpr std::uint64_t deaf_ns = 100 * ms;  // after a call that could not be taken
-constexpr std::size_t callers_max = 256;
 const char* const purpose = "pith-data";
 
 // A caller whom nobody knows yet.
@@ -70,7 +67,7 @@ class Mesh {
   std::vector<Caller> callers_;
   std::vector<pollfd> polled_;
   std::size_t missing_callers_ = 0;
-  std::uint64_t deaf_until_ns_ = 0;
+  Door door_;
   Error accept_error_;  // the last
 };
 
@@ -108,7 +105,7 @@ Error Mesh::run() {
     for (std::size_t i = 0; i < callers; ++i) {
       const std::uint64_t age = monotonic_ns() - callers_[i].since_ns;
       const bool lasting = polled_[1 + attempts_.size() + i].revents == 0 || drive(callers_[i]);
-      if (!lasting || age > greeting_ns) callers_[i].socket.reset();
+      if (!lasting || age > Door::greeting_ns) callers_[i].socket.reset();
     }
     for (std::size_t i = 0; i < attempts_.size(); ++i) {
       if (polled_[1 + i].revents == 0) continue;
@@ -128,13 +125,12 @@ int Mesh::poll_once() {
   std::uint64_t until = plan_.patience.deadline_ns;
   polled_.clear();
   if (missing_callers_ == 0) callers_.clear();
-  // When the table is full, callers wait in the kernel's queue until the oldest has had its time.
-  if (callers_.size() == callers_max && now - callers_.front().since_ns > patience_ns) {
+  // When no more are let in, callers wait in the kernel's queue until the oldest has had its time.
+  if (!callers_.empty() && now - callers_.front().since_ns > door_.stay_ns(callers_.size(), now)) {
     callers_.erase(callers_.begin());
   }
-  const bool deaf = now < deaf_until_ns_;
-  const bool room = missing_callers_ != 0 && callers_.size() < callers_max && !deaf;
-  if (deaf) until = std::min(until, deaf_until_ns_);
+  const bool room = missing_callers_ != 0 && !door_.is_full(callers_.size(), now);
+  if (now < door_.opens_at_ns()) until = std::min(until, door_.opens_at_ns());
   polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
   for (const Attempt& attempt : attempts_) {
     polled_.push_back({attempt.socket.get(), attempt.events, 0});
@@ -142,7 +138,7 @@ int Mesh::poll_once() {
   }
   for (const Caller& caller : callers_) {
     polled_.push_back({caller.socket.get(), caller.events, 0});
-    until = std::min(until, caller.since_ns + (room ? greeting_ns : patience_ns));
+    until = std::min(until, caller.since_ns + door_.stay_ns(callers_.size(), now));
   }
   return ::poll(polled_.data(), polled_.size(),
                 std::min(timeout_ms(until), plan_.patience.nap_ms()));
@@ -189,12 +185,12 @@ Error Mesh::drive(Attempt& attempt) {
 }
 
 void Mesh::accept_callers() {
-  while (callers_.size() < callers_max) {
+  while (!door_.is_full(callers_.size(), monotonic_ns())) {
     Expected<Descriptor> socket = accept_one(plan_.listener);
     if (!socket) {
       // No descriptors are left, which may be strangers' doing: they go after a while.
       accept_error_ = socket.error();
-      deaf_until_ns_ = monotonic_ns() + deaf_ns;
+      door_.shut(monotonic_ns());
       return;
     }
     if (!*socket) return;

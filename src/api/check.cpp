@@ -27,7 +27,11 @@ Error check_pointer(const char* function, const char* argument, const void* poin
 }
 
 Error check_handle(const char* function, pithComm_t comm) {
-  return comm ? Error() : bad(function, "comm is NULL, expected a communicator");
+  if (!comm) return bad(function, "comm is NULL, expected a communicator");
+  if (comm->process == fork_generation()) return {};
+  return bad(function,
+             "comm was made before this process was forked and is its parent's, expected one that "
+             "was made here");
 }
 
 Error check_communicator(const char* function, pithComm_t comm) {

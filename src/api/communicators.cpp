@@ -172,6 +172,8 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
 // The memory behind a handle goes with it; calls in flight end first.
 Error destroy(pithComm_t comm) {
   if (!comm) return {};
+  // Threads that it would wait for and locks that they held are the parent's; so is the rank.
+  if (comm->process != fork_generation()) return {};
   comm->background.reset();
   if (comm->communicator) comm->communicator->drain();
   delete comm;
@@ -180,7 +182,7 @@ Error destroy(pithComm_t comm) {
 
 // What still makes the communicator, or a descendant of it, ends first.
 Error abort(pithComm_t comm) {
-  if (!comm) return {};
+  if (!comm || comm->process != fork_generation()) return {};
   std::shared_ptr<Communicator> communicator;
   {
     const std::lock_guard lock(comm->guard);

@@ -13,6 +13,7 @@
 #include "api/registrations.hpp"
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
+#include "core/per_process.hpp"
 #include "pith/pith.h"
 
 // The handle of the C API. It keeps what must outlive a moved or failed communicator.
@@ -20,6 +21,7 @@ struct pithComm {
   std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
   std::atomic<bool> being_made{false};  // by a thread of ours: nobody else may look at it
   bool finalized = false;
+  const unsigned process = pith::fork_generation();  // that made it: a forked child is another one
   bool blocking = true;
   std::string name;
   // blocking = 0: GetAsyncError may come from any thread while another one issues calls.

@@ -47,10 +47,22 @@ void wait_for_tree(const std::vector<std::shared_ptr<ControlSeat>>& seats) {
   joined.wait();
 }
 
-// More local ranks than cores: waiting must not keep the others from running.
-bool oversubscribed(std::size_t local_ranks) {
-  const unsigned cores = std::thread::hardware_concurrency();
-  return cores != 0 && local_ranks > cores;
+// What each has given, in this order, before what the first rank adds.
+std::string introduction_of_thread(const Settings& settings, std::size_t ranks) {
+  return Packer()
+      .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
+      .text(UsableCores::of_this_thread().pack())
+      .take();
+}
+
+bool are_crowded_threads(const std::vector<std::string>& all) {
+  std::vector<UsableCores> cores;
+  for (const std::string& one : all) {
+    Unpacker unpacker(one);
+    unpacker.text();
+    cores.push_back(UsableCores::unpack(unpacker.text()));
+  }
+  return are_crowded(cores);
 }
 
 void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
@@ -62,7 +74,6 @@ void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& 
       choice ? fmt::format("{}", fmt::join(choice->considered, ", ")) : choice.error().message()));
 }
 
-// Each has put its locality first into what it gave.
 RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
   if (!orders_by_locality(settings, all.size())) return {};
   std::vector<Locality> ranks;
@@ -175,7 +186,6 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
   }
   set_order(std::move(order));
   set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(size())));
-  crowded_ = oversubscribed(static_cast<std::size_t>(size()));
   engine_->set_oversubscribed(crowded_);
   add_transport(std::move(local));
   set_views(true, true);
@@ -189,19 +199,20 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   if (Error error = read_forced(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
   const auto ranks = static_cast<std::size_t>(size());
-  Packer mine;
-  mine.text(orders_by_locality(settings, ranks) ? own_locality().pack() : "");
+  std::string mine = introduction_of_thread(settings, ranks);
   if (rank() == 0) {
     hub = LocalHub::create(size());
-    mine.value(&hub);
+    mine += Packer().value(&hub).take();
   }
-  const Expected<std::vector<std::string>> all = gatherer.gather(mine.take());
+  const Expected<std::vector<std::string>> all = gatherer.gather(mine);
   if (!all) return all.error();
   // An error in making it is the first rank's alone, but everybody sees it there.
   Unpacker of_first(all->front());
   of_first.text();
+  of_first.text();
   const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
   const Error error = first->error();
+  crowded_ = are_crowded_threads(*all);
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (const Error failed = gatherer.gather("joined").error()) return failed;
@@ -225,12 +236,16 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
   StartLog log("communicator", 0, ranks);
   log.begins(settings);
   const auto seats = ControlSeat::among_threads(ranks, settings);
+  // Where their threads will run is not known yet; this one's CPUs will be theirs.
+  const bool crowded = are_crowded(
+      std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
   std::vector<std::unique_ptr<Communicator>> made;
   for (int r = 0; r < ranks; ++r) {
     made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
                                        all_ranks(ranks), r));
     if (Error error = made.back()->read_forced(settings.algo)) return error;
-    made.back()->join(*hub, {});  // where their threads will run is not known yet
+    made.back()->crowded_ = crowded;
+    made.back()->join(*hub, {});
   }
   wait_for_tree(seats);
   log.ends("threads of one process");

@@ -38,6 +38,8 @@ void depart(ControlSeat& seat, ControlPlane& plane) {
   std::chrono::microseconds nap{100};
   while (!plane.try_to_leave() && monotonic_ns() < until) {
     ControlThread::instance().wake();
+    // A global that held the communicator is destroyed after the thread has ended.
+    if (ControlThread::instance().stopped()) seat.turn(monotonic_ns());
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 3 / 2, most_nap);
   }

@@ -16,27 +16,30 @@ constexpr int look_ms = 100;
 
 }  // namespace
 
-ControlThread& ControlThread::instance() {
-  static PerProcess<ControlThread> thread;
-  return thread.get();
-}
+ControlThread& ControlThread::instance() { return PerProcess<ControlThread>::get(); }
 
 ControlThread::ControlThread() : wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
 
-ControlThread::~ControlThread() {
+void ControlThread::stop() {
+  std::thread thread;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    thread.swap(thread_);
   }
   wake();
-  if (thread_.joinable()) thread_.join();
-  close(wake_descriptor_);
+  if (thread.joinable()) thread.join();
+}
+
+bool ControlThread::stopped() {
+  const std::lock_guard lock(mutex_);
+  return stop_;
 }
 
 void ControlThread::add(Controlled& controlled) {
   const std::lock_guard lock(mutex_);
   // First: where it cannot be made, nobody is in the list.
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
   all_.push_back(&controlled);
   wake();
 }

@@ -31,11 +31,14 @@ class ControlThread {
   void remove(const Controlled& controlled);
   // There is something to do that no descriptor shows.
   void wake();
+  // At the end of the process; nothing is turned afterwards.
+  void stop();
+  bool stopped();
 
  private:
   friend class PerProcess<ControlThread>;
   ControlThread();
-  ~ControlThread();
+  ~ControlThread() = default;
   void run();
 
   std::mutex mutex_;    // guards the list

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "comm/blob.hpp"
 #include "comm/packing.hpp"
@@ -43,15 +42,14 @@ bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
 }  // namespace
 
 std::string Meeting::Introduction::pack() const {
-  return join_strings(
-      {settings, shm_name, ucx_address, tcp_address, locality, Packer().value(cores).take()});
+  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack()});
 }
 
 Meeting::Introduction Meeting::Introduction::unpack(std::string_view blob) {
   std::vector<std::string> strings = split_strings(blob);
   strings.resize(6);
   return {strings[0], strings[1], strings[2],
-          strings[3], strings[4], Unpacker(strings[5]).value<unsigned>()};
+          strings[3], strings[4], UsableCores::unpack(strings[5])};
 }
 
 Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
@@ -124,7 +122,7 @@ Error Meeting::offer_ucx() {
 Error Meeting::introduce() {
   Introduction mine;
   mine.settings = agreed_text(settings_);
-  mine.cores = std::thread::hardware_concurrency();
+  mine.cores = UsableCores::of_this_thread();
   if (rule_.allows("shm")) {
     // A host that forbids memory files still has sockets.
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
@@ -196,25 +194,16 @@ Error Meeting::attach() {
   if (!uses_shm) shm.reset();
   for (std::size_t r = 0; r < ranks_; ++r) host_names.push_back(groups.group_of(r));
   put_in_order(groups);
-  count_cores(groups);
+  find_crowds(groups);
   return {};
 }
 
-// 0 cores: not known.
-void Meeting::count_cores(const RankGroups& groups) {
-  struct Host {
-    std::size_t ranks = 0;
-    unsigned cores = ~0u;
-  };
-  std::vector<Host> hosts(ranks_);  // each at its lowest rank
-  for (std::size_t r = 0; r < ranks_; ++r) {
-    Host& host = hosts[groups.group_of(r)];
-    ++host.ranks;
-    if (all_[r].cores != 0) host.cores = std::min(host.cores, all_[r].cores);
-  }
-  const auto is_crowded = [](const Host& host) { return host.ranks > host.cores; };
-  crowded_here = is_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
-  crowded = std::any_of(hosts.begin(), hosts.end(), is_crowded);
+void Meeting::find_crowds(const RankGroups& groups) {
+  std::vector<std::vector<UsableCores>> hosts(ranks_);  // each at its lowest rank
+  for (std::size_t r = 0; r < ranks_; ++r) hosts[groups.group_of(r)].push_back(all_[r].cores);
+  crowded_here = are_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
+  crowded =
+      std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return are_crowded(host); });
 }
 
 void Meeting::put_in_order(const RankGroups& groups) {

@@ -9,6 +9,7 @@
 
 #include "comm/control_seat.hpp"
 #include "comm/locality.hpp"
+#include "comm/usable_cores.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
@@ -57,7 +58,7 @@ class Meeting {
   Error offer_ucx();
   Error attach();
   void put_in_order(const RankGroups& groups);
-  void count_cores(const RankGroups& groups);
+  void find_crowds(const RankGroups& groups);
   Error connect();
   Error first(const Error& error) const;
   Link choose(std::size_t a, std::size_t b, bool share_memory) const;
@@ -76,7 +77,7 @@ class Meeting {
     std::string ucx_address;
     std::string tcp_address;
     std::string locality;
-    unsigned cores = 0;
+    UsableCores cores;
 
     std::string pack() const;
     static Introduction unpack(std::string_view blob);

@@ -331,16 +331,17 @@ void Server::serve(const std::atomic<bool>& stop) {
 // The servers of this process; they end with it at the latest.
 class Servers {
  public:
-  static Servers& instance() {
-    static PerProcess<Servers> servers;
-    return servers.get();
-  }
+  static Servers& instance() { return PerProcess<Servers>::get(); }
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
     running_.remove_if([](const Running& one) { return one.over.load(); });
     running_.emplace_back(std::move(server), stop_);
   }
-  ~Servers() { stop_ = true; }
+  void stop() {
+    stop_ = true;
+    const std::lock_guard lock(mutex_);
+    running_.clear();
+  }
 
  private:
   struct Running {

@@ -60,13 +60,11 @@ std::string to_text(const UniqueId& id) {
 // end, for launchers let a process come and go only once.
 class Exchange {
  public:
-  static Exchange& instance() {
-    static PerProcess<Exchange> exchange;
-    return exchange.get();
-  }
+  static Exchange& instance() { return PerProcess<Exchange>::get(); }
 
   Expected<UniqueId> hand_out(const Launch& launch, const Settings& settings) {
     const std::lock_guard lock(mutex_);
+    if (stopped_) return Error(Code::invalid_usage, "the process is ending");
     const std::string key = fmt::format("pith-id-{}", count_++);
     std::string mine;
     Expected<UniqueId> id = UniqueId();
@@ -80,6 +78,14 @@ class Exchange {
                                            : by_pmix(key, mine, settings);
     if (!told) return told.error();
     return launch.rank == 0 ? id : from_hex(*told);
+  }
+
+  // At the end of the process.
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    pmi_.reset();
+    pmix_.reset();
   }
 
  private:
@@ -123,6 +129,7 @@ class Exchange {
   }
 
   std::mutex mutex_;
+  bool stopped_ = false;
   unsigned count_ = 0;
   std::optional<PmiWire> pmi_;
   std::optional<PmixClient> pmix_;

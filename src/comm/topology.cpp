@@ -78,9 +78,6 @@ Locality Topology::locate_this_thread() const {
   return machine_->locate(set.get());
 }
 
-Locality own_locality() {
-  static PerProcess<Topology> topology;
-  return topology.get().locate_this_thread();
-}
+Locality own_locality() { return PerProcess<Topology>::get().locate_this_thread(); }
 
 }  // namespace pith

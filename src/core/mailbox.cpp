@@ -33,14 +33,15 @@ class Mailbox::HeapSlots final : public SlotOwner {
   }
   std::byte* take(std::size_t bytes) {
     ++out_;
-    const auto size_class = static_cast<std::uint64_t>(std::bit_width(bytes | 63));
+    const auto size_class = static_cast<std::uint64_t>(std::bit_width(std::max(bytes, least) - 1));
     auto& list = free_[size_class];
     if (!list.empty()) {
       std::byte* buffer = list.back();
       list.pop_back();
       return buffer;
     }
-    auto* raw = static_cast<std::byte*>(::operator new(prefix + (std::size_t{1} << size_class)));
+    auto* raw = static_cast<std::byte*>(::operator new(prefix + bytes_of(size_class)));
+    bytes_ += bytes_of(size_class);
     std::memcpy(raw, &size_class, sizeof size_class);
     return raw + prefix;
   }
@@ -48,15 +49,25 @@ class Mailbox::HeapSlots final : public SlotOwner {
     --out_;
     std::uint64_t size_class = 0;
     std::memcpy(&size_class, buffer - prefix, sizeof size_class);
-    free_[size_class].push_back(buffer);
+    if (size_class <= pooled_class_max) return free_[size_class].push_back(buffer);
+    bytes_ -= bytes_of(size_class);
+    ::operator delete(buffer - prefix);
   }
   void release_slot(int, std::uint64_t slot) override { give(reinterpret_cast<std::byte*>(slot)); }
   std::size_t out() const { return out_; }
+  std::size_t bytes() const { return bytes_; }
 
  private:
   static constexpr std::size_t prefix = 64;
+  static constexpr std::size_t least = 64;
+  // 4 MiB. Longer messages take so long that an allocation is nothing to them, and one early
+  // giant is no reason to keep its memory for ever.
+  static constexpr std::uint64_t pooled_class_max = 22;
+  static std::size_t bytes_of(std::uint64_t size_class) { return std::size_t{1} << size_class; }
+
   std::array<std::vector<std::byte*>, 64> free_;
   std::size_t out_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 namespace {
@@ -128,6 +139,7 @@ Mailbox::~Mailbox() {
 }
 
 std::size_t Mailbox::buffers_out() const { return heap_slots_->out(); }
+std::size_t Mailbox::buffer_bytes() const { return heap_slots_->bytes(); }
 
 Mailbox::PeerState& Mailbox::state(int peer) {
   auto& slot = peers_[static_cast<std::size_t>(peer) / page];
@@ -250,7 +262,6 @@ void Mailbox::hand_over(Receive& receive, Stored* stored) {
     }
     return free_stored(stored);
   }
-  if (stored->owner != heap_slots_.get()) --state(stored->peer).parked;
   Lease lease(stored->data, header.length, stored->owner, stored->peer, stored->slot);
   if (check(receive, header)) {
     if (receive.borrow) {
@@ -322,7 +333,6 @@ Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte*
     stored->data = data;
     stored->owner = owner;
     stored->slot = slot;
-    ++state(peer).parked;
     return Taken::kept;
   }
   std::byte* owned = heap_slots_->take(header.length);
@@ -401,22 +411,6 @@ void Mailbox::abandon(Incoming& incoming, const Error& error) {
   --state(incoming.peer).waiting;
   --waiting_total_;
   fail(*incoming.receive, error);
-}
-
-void Mailbox::evacuate(int peer) {
-  if (state(peer).parked == 0) return;
-  for (Stored* head : stored_) {
-    for (; head; head = head->next) {
-      if (head->peer != peer || !head->owner || head->owner == heap_slots_.get()) continue;
-      std::byte* owned = heap_slots_->take(head->header.length);
-      copy_bytes(owned, head->data, head->header.length);
-      head->owner->release_slot(peer, head->slot);
-      head->data = owned;
-      head->owner = heap_slots_.get();
-      head->slot = slot_of(owned);
-    }
-  }
-  state(peer).parked = 0;
 }
 
 void Mailbox::fail(Receive& receive, Error error) {
@@ -513,7 +507,6 @@ void Mailbox::forget(std::uint32_t comm) {
       if (found->incoming) {
         found->incoming->stored = nullptr;
       } else if (found->owner) {
-        if (found->owner != heap_slots_.get()) --state(found->peer).parked;
         found->owner->release_slot(found->peer, found->slot);
       }
       free_stored(found);

@@ -1,8 +1,8 @@
 // Matches arriving messages with waiting receives, for all transports of one engine.
 //
 // A message that nobody waits for yet is stored: small ones are copied, larger ones stay in their
-// transport's slot ("parked") until they are received or evacuated. Flow control follows from
-// this: a transport takes messages from a peer only while `accepts(peer)`, so a rank far ahead
+// transport's slot until they are received or their communicator is forgotten. Flow control follows
+// from this: a transport takes messages from a peer only while `accepts(peer)`, so a rank far ahead
 // fills its own wire and then waits. A rank that waits for a peer's message always accepts from
 // it, which is what keeps back-pressure from turning into deadlock.
 //
@@ -73,8 +73,6 @@ class Mailbox {
 
   bool accepts(int peer) const;
   bool awaited(int peer) const { return state(peer).waiting != 0; }
-  // Copies parked messages of `peer` out of their slots, so that its transport can go on.
-  void evacuate(int peer);
 
   // Who finds out what the ranks disagree about. Where it is set, a receive goes on waiting when
   // its message belongs to another call, for whoever is told will revoke the communicator; else it
@@ -104,6 +102,8 @@ class Mailbox {
   std::size_t waiting() const { return waiting_total_; }
   // Buffers of ours that hold a message: stored, arriving, or lent.
   std::size_t buffers_out() const;
+  // Memory of those, and of what is kept for the next ones.
+  std::size_t buffer_bytes() const;
   // For deadlock reports: calls f(peer, tag) for each receive that waits.
   template <class F>
   void for_each_waiting(F&& f) const {
@@ -118,7 +118,6 @@ class Mailbox {
  private:
   struct PeerState {
     std::uint32_t waiting = 0;
-    std::uint32_t parked = 0;
     std::size_t backlog = 0;
   };
   static constexpr std::size_t page = 64;

@@ -10,15 +10,19 @@
 
 namespace pith {
 
-ProgressThread& ProgressThread::instance() {
-  static PerProcess<ProgressThread> thread;
-  return thread.get();
-}
+ProgressThread& ProgressThread::instance() { return PerProcess<ProgressThread>::get(); }
 
-ProgressThread::~ProgressThread() {
-  stop_ = true;
+void ProgressThread::stop() {
+  std::thread thread;
+  {
+    removing_.fetch_add(1);
+    const std::lock_guard lock(mutex_);
+    removing_.fetch_sub(1);
+    stop_ = true;
+    thread.swap(thread_);
+  }
   signal();
-  if (thread_.joinable()) thread_.join();
+  if (thread.joinable()) thread.join();
 }
 
 void ProgressThread::signal() {
@@ -33,7 +37,7 @@ void ProgressThread::enlist(Engine& engine) {
     removing_.fetch_sub(1);
     engine.registered_ = true;
     engines_.push_back(&engine);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   signal();
 }

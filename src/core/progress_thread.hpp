@@ -21,11 +21,13 @@ class ProgressThread {
   // From background_begins / the engine's destructor.
   void enlist(Engine& engine);
   void remove(Engine& engine);
+  // At the end of the process; nothing is driven afterwards.
+  void stop();
 
  private:
   friend class PerProcess<ProgressThread>;
   ProgressThread() = default;
-  ~ProgressThread();
+  ~ProgressThread() = default;
   void run();
   // One turn of every engine with background work and no driver; false: there was none at all.
   bool turn(unsigned& idle);

@@ -1,0 +1,138 @@
+// Processes that fork, and that end with a communicator still held.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+std::vector<Setup> between_processes() {
+  std::vector<Setup> setups = every_link();
+  std::erase_if(setups, [](const Setup& setup) { return setup.way == Way::all; });
+  for (Setup& setup : setups) setup.limit_s = 20;
+  return setups;
+}
+
+// Whether the child did not fail; what failed is on its error output.
+bool passes(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void use_what_is_the_parents(pithComm_t comm) {
+  float one = 1;
+  float sum = 0;
+  int ranks = 0;
+  constexpr auto bad = pithInvalidArgument;
+  fails(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr), bad,
+        {"pithAllReduce: comm was made before this process was forked"});
+  fails(pithCommCount(comm, &ranks), bad, {"forked"});
+  pithComm_t made = nullptr;
+  fails(pithCommSplit(comm, 0, 0, &made, nullptr), bad, {"forked"});
+  ok(pithCommAbort(comm));
+  ok(pithCommDestroy(comm));
+}
+
+void use_ones_own() {
+  pithUniqueId id;
+  ok(pithGetUniqueId(&id));
+  pithComm_t comm = nullptr;
+  ok(pithCommInitRank(&comm, 1, id, 0));
+  float one = 1;
+  float sum = 0;
+  ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
+  ensure(sum == 1, "a wrong sum in the child");
+  ok(pithCommDestroy(comm));
+}
+
+struct Holder {
+  ~Holder() {
+    if (comm && pithCommDestroy(comm) != pithSuccess) _exit(9);
+  }
+  pithComm_t comm = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that has forked is killed, and its child lives on", "[failure]") {
+  for (Setup setup : between_processes()) {
+    setup.may_be_killed = true;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            pithComm_t comm = self.join();
+            ok(pithBarrier(comm, nullptr));
+            if (self.rank == 1) {
+              const pid_t child = fork();
+              if (child == 0) {
+                sleep(60);
+                _exit(0);
+              }
+              self.slot(1) = static_cast<std::uint64_t>(child);
+              sleep_s(0.2);
+              self.slot(1, 1) = static_cast<std::uint64_t>(now_s() * 1e6);
+              raise(SIGKILL);
+            }
+            const pithResult_t result = pithBarrier(comm, nullptr);
+            const double delay = now_s() - static_cast<double>(self.slot(1, 1)) / 1e6;
+            self.slot(self.rank, 2) = 1;
+            if (self.rank == 0) {
+              wait_until([&] { return self.slot(2, 2) == 1; });
+              ensure(kill(static_cast<pid_t>(self.slot(1)), SIGKILL) == 0, "the child is gone");
+            }
+            fails(result, pithRemoteError, {"rank 1"});
+            ensure(delay < 1.5, "heard of it after " + std::to_string(delay) + " s");
+            ok(pithCommDestroy(comm));
+          }) == "");
+  }
+}
+
+TEST_CASE("a forked child leaves its parent's communicator alone", "[failure]") {
+  for (const Setup& setup : between_processes()) {
+    INFO(name_of(setup));
+    const bool own = setup.transport != "ucx";  // which does not start anew in a forked child
+    CHECK(run(2, setup, [own](Rank& self) {
+            pithComm_t comm = self.join();
+            ok(pithBarrier(comm, nullptr));
+            const pid_t child = fork();
+            if (child == 0) {
+              try {
+                use_what_is_the_parents(comm);
+                if (own) use_ones_own();
+              } catch (const std::exception& failure) {
+                std::fprintf(stderr, "child: %s\n", failure.what());
+                _exit(1);
+              }
+              _exit(0);
+            }
+            ensure(passes(child), "the child failed");
+            float one = 1;
+            float sum = 0;
+            ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
+            ensure(sum == 2, "a wrong sum after a fork");
+            ok(pithCommDestroy(comm));
+          }) == "");
+  }
+}
+
+TEST_CASE("a global that was made first destroys its communicator last", "[end]") {
+  for (const Setup& setup : between_processes()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, [](Rank& self) {
+            static Holder holder;
+            holder.comm = self.join();
+            float one = 1;
+            float sum = 0;
+            pithRequest_t request = nullptr;
+            ok(pithGroupStart());
+            ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, holder.comm, nullptr));
+            ok(pithGroupEndAsync(&request));
+            ok(pithWait(request));
+          }) == "");
+  }
+}

@@ -1,0 +1,90 @@
+#include <pthread.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+
+#include "transport/socket.hpp"
+
+namespace pith {
+
+// All descriptors of this process that are open. The lock is taken before a fork and given back on
+// both sides, so the child finds a list that is whole; it does nothing there that is not safe in a
+// signal's handler.
+class OpenDescriptors {
+ public:
+  static void add(Descriptor& one, int fd) {
+    if (fd < 0) return;
+    watch_forks();
+    const std::lock_guard lock(mutex);
+    put(one, fd);
+  }
+  static void move(Descriptor& from, Descriptor& to) {
+    const std::lock_guard lock(mutex);
+    const int fd = take(from);
+    if (fd >= 0) put(to, fd);
+  }
+  static void swap(Descriptor& one, Descriptor& other) {
+    const std::lock_guard lock(mutex);
+    const int first = take(one);
+    const int second = take(other);
+    if (second >= 0) put(one, second);
+    if (first >= 0) put(other, first);
+  }
+  // Within the lock, or a child forked in between would keep it.
+  static void close(Descriptor& one) {
+    const std::lock_guard lock(mutex);
+    ::close(take(one));
+  }
+
+ private:
+  static void put(Descriptor& one, int fd) {
+    one.fd_ = fd;
+    one.previous_ = nullptr;
+    one.next_ = first;
+    if (first) first->previous_ = &one;
+    first = &one;
+  }
+  static int take(Descriptor& one) {
+    const int fd = std::exchange(one.fd_, -1);
+    if (fd < 0) return fd;
+    if (one.next_) one.next_->previous_ = one.previous_;
+    (one.previous_ ? one.previous_->next_ : first) = one.next_;
+    return fd;
+  }
+  static void watch_forks() {
+    static const int registered = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
+                                                 [] {
+                                                   close_all();
+                                                   mutex.unlock();
+                                                 });
+    static_cast<void>(registered);
+  }
+  // Not shut down: the connections are the parent's.
+  static void close_all() {
+    while (first) ::close(take(*first));
+  }
+
+  static constinit std::mutex mutex;
+  static constinit Descriptor* first;
+};
+
+constinit std::mutex OpenDescriptors::mutex;
+constinit Descriptor* OpenDescriptors::first = nullptr;
+
+Descriptor::Descriptor(int fd) { OpenDescriptors::add(*this, fd); }
+
+Descriptor::Descriptor(Descriptor&& other) noexcept {
+  if (other) OpenDescriptors::move(other, *this);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (&other != this) OpenDescriptors::swap(*this, other);
+  return *this;
+}
+
+void Descriptor::reset() {
+  if (fd_ >= 0) OpenDescriptors::close(*this);
+}
+
+}  // namespace pith
