@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "comm/blob.hpp"
-#include "comm/packing.hpp"
 #include "comm/start_log.hpp"
 #include "comm/topology.hpp"
 #include "core/log.hpp"

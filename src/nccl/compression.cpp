@@ -299,7 +299,7 @@ Error Compression::add(const NcclCall& call, std::optional<std::uint32_t> place,
   tensor.count = call.count;
   tensor.type = type;
   tensor.average = call.op == ncclAvg;
-  group.add(communicator, state, tensor);
+  group.add(communicator, state, tensor, nullptr);
   claim.keep();
   return {};
 }

@@ -106,7 +106,7 @@ class Conversation {
     }
     settle();
     plane(4).revoke(comm, Error(Code::remote, "rank 4 gave up", 4));
-    plane(3).remove(comm);
+    plane(3).remove(comm, {0, 1, 2, 3, 4});
     plane(2).try_to_leave();
     settle();
     dead_ = 0;
