@@ -74,7 +74,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
 // Before a descendant is made. Where that is because this rank was cancelled, others may make it:
 // with us, who are gone then, or without us.
 Error Communicator::leave_descent(CommKey child, const Error& error) {
-  if (cancellation_->error()) control_->plane().remove(child);
+  if (cancellation_->error()) control_->plane().remove(child, members_);
   return error;
 }
 

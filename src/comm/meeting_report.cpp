@@ -82,8 +82,10 @@ void Meeting::tell_places(const StartLog& log) const {
     const std::size_t colon = one.tcp_address.rfind(':');
     const std::string address =
         colon == std::string::npos ? "" : " at " + one.tcp_address.substr(0, colon);
-    log.tell(
-        fmt::format("ranks {} share a host{} with {} cores", ranges(ranks), address, one.cores));
+    std::vector<UsableCores> cores;
+    for (const int r : ranks) cores.push_back(all_[static_cast<std::size_t>(r)].cores);
+    log.tell(fmt::format("ranks {} share a host{} with {} cores", ranges(ranks), address,
+                         count_cores(cores)));
     for (const int r : ranks) {
       const std::string& packed = all_[static_cast<std::size_t>(r)].locality;
       if (packed.empty()) continue;
