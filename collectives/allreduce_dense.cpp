@@ -109,6 +109,8 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     recv = taken.bytes().data;
   }
   dense.recv = {recv, all * sizeof(float), kind};
+  // Peers that reach a device's memory read at once what they are offered.
+  if (args.device) co_await queue.until(queue.vectors().run<CopyKernel>({nullptr, nullptr, 0}));
   Error error = co_await sum_all(vectors_of(call, args), args, dense);
   if (error) co_return error;
   for (const CompressedTensor& tensor : args.tensors) {

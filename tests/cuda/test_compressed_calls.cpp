@@ -100,6 +100,7 @@ TEST_CASE("compressed calls of a group on device memory are one call") {
   const char* spec =
       GENERATE("topk:density=0.02,bypass=never", "ar-topk:density=0.02,values=f16,bypass=never",
                "exdyna:density=0.02,values=bf16,bypass=never", "none");
+  INFO(spec << " on " << ranks << " ranks");
   Twins first(ranks, spec, 100);
   Twins second(ranks, spec, 170000);
   Twins third(ranks, spec, 0);
