@@ -198,6 +198,8 @@ Error Handshake::accept_proof(const std::byte* proof, std::uint8_t role) {
   return Error(Code::remote, "it does not know the secret of this job");
 }
 
+bool Handshake::possible() { return OPENSSL_init_crypto(0, nullptr) == 1; }
+
 Handshake::Nonce Handshake::fresh_nonce() {
   Nonce nonce{};
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size()) != 1) {

@@ -37,6 +37,8 @@ struct Greeting {
 // or hostile, holds up another. The owner keeps the deadline.
 class Handshake {
  public:
+  // False once the process is ending: OpenSSL goes before the globals that were made before it.
+  static bool possible();
   // For the connector every field is set.
   static Handshake connector(const Secret& secret, const Greeting& greeting);
   // For the acceptor `any` allows every value; greeting() says which one came.
