@@ -339,6 +339,12 @@ std::string ControlPlane::cause_of(int rank) const {
   return found == dead_.end() ? std::string() : found->second;
 }
 
+Error ControlPlane::revocation_of(CommKey comm) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = revoked_.find(comm);
+  return found == revoked_.end() ? Error() : found->second;
+}
+
 int ControlPlane::parent() const {
   const std::lock_guard lock(mutex_);
   return parent_;

@@ -139,6 +139,8 @@ class ControlPlane final : public ControlEars {
   std::vector<int> dead() const;
   // Why, or empty.
   std::string cause_of(int rank) const;
+  // What has revoked the communicator, as far as it is known here, also before it is added.
+  Error revocation_of(CommKey comm) const;
   int parent() const;
   // Communicators of which this rank still knows anything.
   std::vector<CommKey> remembered() const;

@@ -209,6 +209,7 @@ ControlGatherer::ControlGatherer(ControlSeat& seat, CommKey comm, std::vector<in
 
 Error ControlGatherer::failure() const {
   if (Error error = cancelled()) return error;
+  if (Error error = seat_.plane().revocation_of(comm_)) return error;
   for (const int rank : seat_.plane().dead()) {
     const int place = place_of(named_, rank);
     if (place < 0) continue;
