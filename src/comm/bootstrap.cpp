@@ -117,6 +117,7 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
 // Outside of a gather the root says nothing, unless the start-up has failed.
 Error Bootstrap::failure() const {
   if (Error error = cancelled()) return error;
+  if (Error error = source_ ? source_() : Error()) return error;
   struct {
     BlobHeader header;
     char text[512];

@@ -1,6 +1,7 @@
 // One rank's side of the start-up: all ranks exchange what they need to know of each other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,6 +53,8 @@ class Bootstrap final : public Gatherer {
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
+  // Where else to hear that the start-up has failed.
+  void listen_to(std::function<Error()> source) { source_ = std::move(source); }
 
   // This end of the connection: an address of ours on the root's network.
   Expected<std::string> host() const;
@@ -64,6 +67,7 @@ class Bootstrap final : public Gatherer {
   Patience with_silence() const;
 
   Descriptor connection_;
+  std::function<Error()> source_;
 };
 
 }  // namespace pith

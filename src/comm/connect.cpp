@@ -116,6 +116,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), *settings);
   std::unique_ptr<Communicator> made(
       new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
+  bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
   const Error error = made->connect(*bootstrap, *settings, log);
   if (!error) return made;
   const Error cancelled = cancellation ? cancellation->error() : Error();

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t MiB = 1 << 20;
 std::int64_t most_bytes(const std::string& where) {
   if (where.starts_with("tcp")) return 32 * MiB;
-  return where.starts_with("ucx") ? 24 * MiB : 8 * MiB;
+  return where.starts_with("ucx") ? 24 * MiB : 12 * MiB;
 }
 
 constexpr std::size_t call_bytes = std::size_t{64} << 20;
