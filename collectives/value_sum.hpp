@@ -25,7 +25,7 @@ struct ValueSum {
   std::uint16_t lane = 0;  // names the messages, with the lane behind it
   std::uint32_t step = 0;
   // A message's length has 32 bits: what is longer goes as several. Tests shrink it.
-  std::size_t most_message_bytes = std::size_t{1} << 31;
+  std::size_t most_message_bytes = message_bytes_max;
 };
 
 // Every rank sums one segment of all ranks' values and sends the result to all. Cost:

@@ -11,9 +11,7 @@
 
 #include "collectives/typed_span.hpp"
 #include "core/clock.hpp"
-#include "core/engine.hpp"
-#include "kernels/host_compute.hpp"
-#include "transport/local.hpp"
+#include "perf/bare_rank.hpp"
 
 namespace pith {
 
@@ -21,7 +19,7 @@ Task<Error> allreduce_ring(Call& call, CollectiveArgs args);
 
 namespace {
 
-constexpr int ranks = 2;
+constexpr int ranks = BareRank::ranks;
 
 // A coroutine handle is a pointer to two function pointers; this one resumes a state machine.
 struct HandMadeFrame {
@@ -98,29 +96,13 @@ class RingByHand : public HandMadeFrame {
   Receive receive_;
 };
 
-class Rank {
+class Rank : public BareRank {
  public:
-  Rank(int rank, const std::shared_ptr<LocalHub>& hub)
-      : engine_(ranks), transport_(engine_.scheduler(), engine_.mailbox(), rank, hub) {
-    engine_.add(transport_);
-    routes_[static_cast<std::size_t>(1 - rank)] = {&transport_, 1 - rank};
-    context_.scheduler = &engine_.scheduler();
-    context_.arena = &engine_.arena();
-    context_.mailbox = &engine_.mailbox();
-    context_.compute = context_.host = &compute_;
-    context_.comm = &comm_;
-    context_.routes = routes_;
-    context_.rank = rank;
-    context_.size = ranks;
-    context_.revoke = [](void*, const Error&) {};
-    engine_.own();
-  }
+  Rank(int rank, const std::shared_ptr<LocalHub>& hub) : BareRank(rank, hub) {}
 
   void by_coroutine(const CollectiveArgs& args) {
     Call call(context_, ++calls_, 1);
-    Task<Error> task = allreduce_ring(call, args);
-    task.handle().resume();
-    engine_.drive_until([&] { return task.done(); });
+    drive(allreduce_ring(call, args));
   }
   void by_hand(const CollectiveArgs& args) {
     Call call(context_, ++calls_, 1);
@@ -128,15 +110,6 @@ class Rank {
     ring.start();
     engine_.drive_until([&] { return ring.done(); });
   }
-
- private:
-  Engine engine_;
-  LocalTransport transport_;
-  HostCompute compute_;
-  CommState comm_;
-  std::array<Route, ranks> routes_{};
-  CallContext context_;
-  std::uint32_t calls_ = 0;
 };
 
 void pin(int core) {

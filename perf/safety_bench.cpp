@@ -27,10 +27,8 @@
 #include "comm/call_recorder.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
-#include "core/engine.hpp"
 #include "core/mix.hpp"
-#include "kernels/host_compute.hpp"
-#include "transport/local.hpp"
+#include "perf/bare_rank.hpp"
 
 namespace pith {
 
@@ -38,7 +36,7 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args);
 
 namespace {
 
-constexpr int ranks = 2;
+constexpr int ranks = BareRank::ranks;
 
 // As a communicator makes it of the arguments.
 std::uint64_t digest_of(const CollectiveArgs& args) {
@@ -48,23 +46,9 @@ std::uint64_t digest_of(const CollectiveArgs& args) {
   return mix(hash, static_cast<std::uint64_t>(args.root));
 }
 
-class Rank {
+class Rank : public BareRank {
  public:
-  Rank(int rank, const std::shared_ptr<LocalHub>& hub)
-      : engine_(ranks), transport_(engine_.scheduler(), engine_.mailbox(), rank, hub) {
-    engine_.add(transport_);
-    routes_[static_cast<std::size_t>(1 - rank)] = {&transport_, 1 - rank};
-    context_.scheduler = &engine_.scheduler();
-    context_.arena = &engine_.arena();
-    context_.mailbox = &engine_.mailbox();
-    context_.compute = context_.host = &compute_;
-    context_.comm = &comm_;
-    context_.routes = routes_;
-    context_.rank = rank;
-    context_.size = ranks;
-    context_.revoke = [](void*, const Error&) {};
-    engine_.own();
-  }
+  Rank(int rank, const std::shared_ptr<LocalHub>& hub) : BareRank(rank, hub) {}
 
   void bare(const CollectiveArgs& args) { run(args, ++calls_, 1); }
   void guarded(const CollectiveArgs& args) {
@@ -88,19 +72,10 @@ class Rank {
   }
   void run(const CollectiveArgs& args, std::uint32_t number, std::uint64_t digest) {
     Call call(context_, number, digest);
-    Task<Error> task = allreduce_recursive_doubling(call, args);
-    task.handle().resume();
-    engine_.drive_until([&] { return task.done(); });
+    drive(allreduce_recursive_doubling(call, args));
   }
 
-  Engine engine_;
-  LocalTransport transport_;
-  HostCompute compute_;
-  CommState comm_;
   CallRecorder recorder_;
-  std::array<Route, ranks> routes_{};
-  CallContext context_;
-  std::uint32_t calls_ = 0;
 };
 
 constexpr std::array<std::string_view, 3> kinds = {"bare", "guarded", "communicator"};

@@ -46,8 +46,6 @@ inline bool is_sequenced(UcxKind kind) {
   return kind == UcxKind::piece || kind == UcxKind::goodbye;
 }
 
-// Longer messages are taken for garbage.
-inline constexpr std::uint32_t ucx_message_max = std::uint32_t{1} << 31;
 inline constexpr std::size_t ucx_piece_max = std::size_t{64} << 10;
 
 // What a message takes of the window: small ones cost memory at the receiver too.
@@ -60,7 +58,7 @@ inline const char* fault_of(const UcxHead& head, std::size_t bytes) {
   if (head.kind == UcxKind::piece) {
     const Header& header = head.header;
     if (header.version != wire_version) return "a message of another wire version";
-    if (header.length > ucx_message_max) return "a message that is too long";
+    if (header.length > message_bytes_max) return "a message that is too long";
     if (bytes > ucx_piece_max) return "a piece that is too long";
     if (head.offset > header.length || bytes > header.length - head.offset) {
       return "a piece outside its message";

@@ -218,9 +218,9 @@ Error Communicator::run(CollectiveArgs& args) {
   if (!result) result = run_here(call_number, args);
   if (result && state_.revoked) result = state_.revoked;
   settle();
-  const bool may_be_touched = result && state_.revoked && state_.exposed;
+  const bool waits = result && peers_may_touch();
   engine_->disown();
-  if (may_be_touched) wait_until_settled();
+  if (waits) wait_until_settled();
   blocking_.store(false, std::memory_order_release);
   return result;
 }

@@ -177,9 +177,9 @@ class Communicator : private CommWatcher {
   void complete(CollectiveArgs& args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   std::uint32_t take_number() {
-    const std::uint64_t nth = next_call_.load(std::memory_order_relaxed);
-    next_call_.store(nth + 1, std::memory_order_relaxed);
-    return call_number(nth);
+    const std::uint32_t number = next_call_.load(std::memory_order_relaxed);
+    next_call_.store(next_number(number), std::memory_order_relaxed);
+    return number;
   }
 
   void enqueue(BackgroundCall& call);
@@ -200,6 +200,8 @@ class Communicator : private CommWatcher {
   void dispute(int peer, std::uint32_t call);
   void look_at_dispute(std::uint64_t now_ns);
   void settle();
+  // Whether a call that fails may have left peers in the middle of its memory. With the token.
+  bool peers_may_touch() const { return state_.revoked && state_.exposed; }
   bool settled(std::uint64_t now_ns) const;
   void wait_until_settled();
   void return_to_compressors(std::uint64_t completed);
@@ -234,7 +236,7 @@ class Communicator : private CommWatcher {
   Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
-  std::atomic<std::uint64_t> next_call_{1};
+  std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls in the background and on streams

@@ -13,20 +13,24 @@ namespace pith {
 class CompletedCalls {
  public:
   // As if so many had ended already.
-  explicit CompletedCalls(std::uint64_t count = 0) : count_(count) { beyond_.reserve(16); }
+  explicit CompletedCalls(std::uint64_t count = 0) : count_(count), next_(call_number(count + 1)) {
+    beyond_.reserve(16);
+  }
 
   // Up to this one, counting from 1, all have ended well; 0: none. Any thread.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
 
   // The call of this number has ended well. One thread at a time.
   void add(std::uint32_t number) {
-    const std::uint64_t nth = nth_of(number);
-    if (nth == 0) return;
-    std::uint64_t count = count_.load(std::memory_order_relaxed);
-    if (nth != count + 1) return keep(nth);
-    count = nth;
+    if (number != next_) {
+      const std::uint64_t nth = nth_of(number);
+      return nth != 0 ? keep(nth) : void();
+    }
+    std::uint64_t count = count_.load(std::memory_order_relaxed) + 1;
+    next_ = next_number(number);
     if (!beyond_.empty() && beyond_.front().first == count + 1) {
       count = beyond_.front().last;
+      next_ = call_number(count + 1);
       beyond_.erase(beyond_.begin());
     }
     count_.store(count, std::memory_order_release);
@@ -43,8 +47,7 @@ class CompletedCalls {
   // 0: it has been counted.
   std::uint64_t nth_of(std::uint32_t number) const {
     const std::uint64_t count = count_.load(std::memory_order_relaxed);
-    const std::uint32_t next = call_number(count + 1);
-    const std::uint32_t ahead = number >= next ? number - next : number + (call_numbers - next);
+    const std::uint32_t ahead = number >= next_ ? number - next_ : number + (call_numbers - next_);
     return ahead > call_numbers / 2 ? 0 : count + 1 + ahead;
   }
 
@@ -64,6 +67,7 @@ class CompletedCalls {
   }
 
   std::atomic<std::uint64_t> count_;
+  std::uint32_t next_;  // number of the call behind them: every call asks, and may not divide
   std::vector<Range> beyond_;  // rising, apart from one another and from count_
 };
 

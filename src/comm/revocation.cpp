@@ -216,8 +216,8 @@ void Communicator::wait_until_settled() {
 
 // A background call has ended. Its owner may free what belongs to it once it knows.
 void Communicator::finish(BackgroundCall& call, const Error& error) {
-  const bool may_be_touched = error && state_.revoked && state_.exposed;
-  if (!may_be_touched || settled(monotonic_ns())) return finish_now(call, error);
+  const bool waits = error && peers_may_touch() && !settled(monotonic_ns());
+  if (!waits) return finish_now(call, error);
   const std::lock_guard lock(unsettled_mutex_);
   unsettled_.emplace_back(&call, error);
 }

@@ -111,9 +111,8 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
 Task<Error> StreamCalls::StreamCall::run_and_report() {
   Task<Error> collective = owner.communicator_.start(*call, args);
   Error error = co_await std::move(collective);
-  // Verbs revoke on their errors; what else ends a call must not leave other ranks waiting either.
-  if (error) error = call->fail(error);
-  unsettled = error && on_device && owner.communicator_.state_.exposed;
+  error = Communicator::told_to_all(*call, args, error);
+  unsettled = error && on_device && owner.communicator_.peers_may_touch();
   if (unsettled) {
     co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (on_device) {

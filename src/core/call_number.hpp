@@ -13,6 +13,10 @@ constexpr std::uint32_t call_number(std::uint64_t nth) {
   return nth == 0 ? 0 : static_cast<std::uint32_t>((nth - 1) % call_numbers) + 1;
 }
 
+constexpr std::uint32_t next_number(std::uint32_t number) {
+  return number == call_numbers ? 1 : number + 1;
+}
+
 // Whether the call of one number came after that of another, as far as they are not half of all
 // numbers apart. Without a look at the top bit.
 constexpr bool is_later(std::uint32_t number, std::uint32_t than) {

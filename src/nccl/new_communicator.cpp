@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
+#include <functional>
 #include <vector>
 
 #include "api/completion.hpp"
 #include "api/group.hpp"
 #include "api/submit.hpp"
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/extension.hpp"
 #include "nccl/extras.hpp"
@@ -109,26 +110,17 @@ api::Completion begin() {
 
 void complete_new_communicators() { api::complete_communicators_by(begin); }
 
-// They wait for each other, so each gets a thread.
+// Over another NCCL they wait for each other, so each gets a thread.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
-  std::vector<Error> errors(comms.size());
-  std::vector<std::thread> threads;
+  std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < comms.size(); ++r) {
     const int device = devices ? devices[r] : static_cast<int>(r);
-    const auto body = [&errors, comm = comms[r], r, device] {
-      errors[r] = api::without_throwing([&] { return complete(*comm, place_of(device)); });
-    };
-    if (extras() && extras()->fallback) {
-      threads.emplace_back(body);
-    } else {
-      body();
-    }
+    jobs.emplace_back([comm = comms[r], device] { return complete(*comm, place_of(device)); });
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const Error& error : errors) {
-    if (error) return error;
-  }
-  return {};
+  if (extras() && extras()->fallback) return first_failure(run_together(jobs));
+  std::vector<Error> errors;
+  for (const auto& job : jobs) errors.push_back(without_throwing(job));
+  return first_failure(errors);
 }
 
 }  // namespace pith::nccl
