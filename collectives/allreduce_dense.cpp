@@ -72,7 +72,7 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
     if (bytes > 0) call.run<CopyKernel>({dense.recv.data, dense.send.data, bytes});
     co_return Error();
   }
-  const Shape shape{call.size(), bytes, *args.tuning, call.views()};
+  const Shape shape{call.size(), bytes, *args.tuning, call.views_to_choose_by()};
   const auto p = static_cast<std::uint64_t>(call.size());
   args.traffic->sent += 2 * bytes * (p - 1) / p;
   args.traffic->received += 2 * bytes * (p - 1) / p;

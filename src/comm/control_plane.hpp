@@ -47,6 +47,8 @@ struct CallNote {
   std::uint64_t digest = 0;
   std::string text;  // "pithAllReduce of 10 float32, sum"
 };
+// "call 3 (pithAllReduce of 10 float32, sum)"; of pairs the text alone.
+std::string title_of(const CallNote& call);
 
 // A call that gets no further.
 struct Stall {
@@ -151,7 +153,7 @@ class ControlPlane final : public ControlEars {
     CommWatcher* watcher = nullptr;
     bool told = false;              // the watcher knows that it is revoked
     std::uint64_t reported_ns = 0;  // the last report of a stall
-    std::uint32_t warned_call = 0;
+    bool warned = false;            // of the stall that lasts
   };
   struct Pending {
     Need need;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/control_messages.hpp"
 
@@ -17,6 +18,10 @@ constexpr double silent_s = 0.9;
 constexpr double patience_s = 4;
 
 }  // namespace
+
+std::string title_of(const CallNote& call) {
+  return call.number == 0 ? call.text : fmt::format("call {} ({})", call.number, call.text);
+}
 
 // Without the lock: watchers may use what they like. remove() waits for the end of the turn.
 ControlPlane::Stalls ControlPlane::look_for_stalls(std::uint64_t now_ns) {
@@ -34,16 +39,17 @@ ControlPlane::Stalls ControlPlane::look_for_stalls(std::uint64_t now_ns) {
 }
 
 void ControlPlane::report(const Stalls& stalls) {
-  for (const auto& [comm, stall] : stalls) {
-    const auto found = members_.find(comm);
-    if (found == members_.end() || found->second.told) continue;
-    Member& member = found->second;
+  for (auto& [comm, member] : members_) {
+    const auto found = stalls.find(comm);
+    if (found == stalls.end()) member.warned = false;
+    if (found == stalls.end() || member.told) continue;
+    const Stall& stall = found->second;
     if (now_ns_ - member.reported_ns >= report_again_ns) {
       member.reported_ns = now_ns_;
       report(comm, member, stall);
     }
-    if (stall.seconds >= options_.warn_s && member.warned_call != stall.call.number) {
-      member.warned_call = stall.call.number;
+    const bool warned = std::exchange(member.warned, stall.seconds >= options_.warn_s);
+    if (member.warned && !warned) {
       ready_.emplace_back(
           comm, [watcher = member.watcher, stall = stall] { watcher->on_stalled(stall); });
     }
@@ -188,8 +194,7 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
     const int rank = inquiry.members[i];
     if (!inquiry.notes.contains(rank)) absent.push_back(static_cast<int>(i));
   }
-  const std::string call =
-      key.second == 0 ? stall.call.text : fmt::format("call {} ({})", key.second, stall.call.text);
+  const std::string call = title_of(stall.call);
   // Calls without a number concern pairs: others need not have called anything.
   if (!absent.empty() && key.second != 0) {
     return {Code::remote,

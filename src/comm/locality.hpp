@@ -47,7 +47,7 @@ class RankGroups {
 
 // Whether the order of so many ranks is to follow where they run; two are neighbours either way.
 inline bool orders_by_locality(const Settings& settings, std::size_t ranks) {
-  return settings.order == "topology" && ranks > 2;
+  return settings.order == "topology" && !settings.deterministic && ranks > 2;
 }
 
 // The same on all ranks that give the same. `groups`: ranks that reach each other without leaving

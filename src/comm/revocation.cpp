@@ -280,8 +280,8 @@ void Communicator::look_who_is_waited_for() {
 void Communicator::on_stalled(const Stall& stall) {
   // Known where it waits for a message; it may also wait until its own is taken.
   const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
-  std::string text = fmt::format("rank {} has waited {:.0f} s{} in call {} ({})", rank(),
-                                 stall.seconds, whom, stall.call.number, stall.call.text);
+  std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", rank(), stall.seconds, whom,
+                                 title_of(stall.call));
   text += "; its last calls:";
   for (const std::string& line : recorder_.lines()) text += "\n  " + line;
   log(LogLevel::warn, text);

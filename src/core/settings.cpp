@@ -48,6 +48,14 @@ Error set_integer(std::string_view name, const std::string& text, Integer least,
   return {};
 }
 
+Error set_flag(std::string_view name, const std::string& text, bool& out) {
+  if (text != "0" && text != "1") return bad_value(name, text, "0 or 1");
+  out = text == "1";
+  return {};
+}
+
+std::string flag(bool value) { return value ? "1" : "0"; }
+
 Error set_transport(const std::string& text, Settings& settings) {
   if (!TransportRule::valid(text)) {
     return bad_value("TRANSPORT", text,
@@ -157,6 +165,14 @@ constexpr std::array table{
                   s.order = text;
                   return Error();
                 }},
+    SettingInfo{
+        "DETERMINISTIC", Scope::agreed,
+        "1: the same bits in every run, on whatever machine, as long as the ranks and their "
+        "arguments are the same; slower",
+        [](const Settings& s) { return flag(s.deterministic); },
+        [](Settings& s, const std::string& text) {
+          return set_flag("DETERMINISTIC", text, s.deterministic);
+        }},
     SettingInfo{"COPY_BYTES", Scope::local,
                 "private memory from this size on is copied between processes; 0: never",
                 [](const Settings& s) { return std::to_string(s.copy_bytes); },
@@ -166,11 +182,9 @@ constexpr std::array table{
                 }},
     SettingInfo{"CUDA_IPC", Scope::local,
                 "0: kernels touch no device memory of other ranks; it goes by way of the host",
-                [](const Settings& s) { return std::string(s.cuda_ipc ? "1" : "0"); },
+                [](const Settings& s) { return flag(s.cuda_ipc); },
                 [](Settings& s, const std::string& text) {
-                  if (text != "0" && text != "1") return bad_value("CUDA_IPC", text, "0 or 1");
-                  s.cuda_ipc = text == "1";
-                  return Error();
+                  return set_flag("CUDA_IPC", text, s.cuda_ipc);
                 }},
     SettingInfo{"HOST", Scope::local,
                 "address by which other ranks reach this process; else by IFNAME",
@@ -228,11 +242,9 @@ constexpr std::array table{
                 }},
     SettingInfo{"INSECURE", Scope::local,
                 "1: start on several hosts without a secret; whoever reaches the port can join",
-                [](const Settings& s) { return std::string(s.insecure ? "1" : "0"); },
+                [](const Settings& s) { return flag(s.insecure); },
                 [](Settings& s, const std::string& text) {
-                  if (text != "0" && text != "1") return bad_value("INSECURE", text, "0 or 1");
-                  s.insecure = text == "1";
-                  return Error();
+                  return set_flag("INSECURE", text, s.insecure);
                 }},
     SettingInfo{"INIT_TIMEOUT", Scope::local, "seconds to wait for all ranks at start-up",
                 [](const Settings& s) { return fmt::format("{}", s.init_timeout); },

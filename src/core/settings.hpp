@@ -23,6 +23,7 @@ struct Settings {
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
   std::string order = "topology";
+  bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family
   std::string ifname;            // NCCL's syntax; empty: no wish
   std::string socket_family;     // AF_INET, AF_INET6; empty: no wish

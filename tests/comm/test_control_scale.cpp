@@ -157,6 +157,30 @@ class ComingAndGoing {
 
 }  // namespace
 
+TEST_CASE("a send or recv that stalls is warned of, once each time", "[control]") {
+  ControlWorld world(2, 2, 1);
+  RecordingWatcher watchers[2];
+  for (int rank = 0; rank < 2; ++rank)
+    world.plane(rank).add(comm, all_ranks(world), watchers[rank]);
+  const auto waits_for_s = [&](double from_ms, double seconds) {
+    world.at_ms(from_ms, [&, seconds] {
+      watchers[1].stall = Stall{{0, 0, "send or recv"}, seconds, 0};
+    });
+  };
+  waits_for_s(100, 9);
+  waits_for_s(1'000, 11);
+  waits_for_s(2'000, 12);
+  world.at_ms(3'000, [&] { watchers[1].stall.reset(); });
+  waits_for_s(4'000, 13);
+  world.run_until_ms(900);
+  CHECK(watchers[1].warnings == 0);
+  world.run_until_ms(2'900);
+  CHECK(watchers[1].warnings == 1);
+  world.run_until_ms(5'000);
+  CHECK(watchers[1].warnings == 2);
+  CHECK(watchers[0].warnings == 0);
+}
+
 TEST_CASE("a rank stops: the others say so and then give up, in time", "[control][scale]") {
   constexpr double timeout_s = 20;
   // The root, a rank between it and others, and a leaf of the tree.
