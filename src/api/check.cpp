@@ -34,6 +34,18 @@ Error check_handle(const char* function, pithComm_t comm) {
              "was made here");
 }
 
+Error check_made(const char* function, pithComm_t comm) {
+  if (Error error = check_handle(function, comm)) return error;
+  if (!comm->made()) {
+    return bad(function, comm->being_made ? "comm is not ready: it is still being made"
+                                          : "comm is not ready: its creation failed");
+  }
+  if (comm->finalized) {
+    return bad(function, "comm is finalized, expected one that still takes calls");
+  }
+  return {};
+}
+
 Error check_communicator(const char* function, pithComm_t comm) {
   if (Error error = check_handle(function, comm)) return error;
   if (!comm->blocking && is_busy(*comm)) {
@@ -42,11 +54,7 @@ Error check_communicator(const char* function, pithComm_t comm) {
         "comm is busy: its last call with blocking = 0 runs until pithCommGetAsyncError says "
         "otherwise");
   }
-  if (!comm->communicator) return bad(function, "comm is not ready: its creation failed");
-  if (comm->finalized) {
-    return bad(function, "comm is finalized, expected one that still takes calls");
-  }
-  return {};
+  return check_made(function, comm);
 }
 
 Error check_type(const char* function, pithDataType_t type) {

@@ -11,6 +11,8 @@ namespace pith::api {
 
 Error check_pointer(const char* function, const char* argument, const void* pointer);
 Error check_handle(const char* function, pithComm_t comm);
+// And that it is made, and not finalized; it may be busy.
+Error check_made(const char* function, pithComm_t comm);
 // And that it takes calls now.
 Error check_communicator(const char* function, pithComm_t comm);
 Error check_type(const char* function, pithDataType_t type);

@@ -14,8 +14,8 @@ using namespace pith::api;
 namespace {
 
 template <class Body>
-pithResult_t concluded(Body body) noexcept {
-  return guarded([&] { return conclude(body()); });
+pithResult_t concluded(pithComm_t comm, Body body) noexcept {
+  return guarded(comm, [&] { return conclude(body()); });
 }
 
 Error check_call(const char* function, pithComm_t comm, pithDataType_t type) {
@@ -107,7 +107,7 @@ Error pass_message(const char* function, const char* argument, const void* memor
 
 pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,
                            pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithAllReduce";
     Error error = check_call(function, comm, type);
     if (!error) error = check_op(function, op, comm, type);
@@ -122,7 +122,7 @@ pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataT
 
 pithResult_t pithReduce(const void* send, void* recv, size_t count, pithDataType_t type,
                         pithRedOp_t op, int root, pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithReduce";
     Error error = check_call(function, comm, type);
     if (!error) error = check_op(function, op, comm, type);
@@ -142,7 +142,7 @@ pithResult_t pithReduce(const void* send, void* recv, size_t count, pithDataType
 
 pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount, pithDataType_t type,
                                pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithReduceScatter";
     constexpr Collective collective = Collective::reduce_scatter;
     Error error = check_call(function, comm, type);
@@ -158,13 +158,14 @@ pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount, p
 
 pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
                            int root, pithComm_t comm, pithStream_t stream) {
-  return concluded(
-      [&] { return broadcast("pithBroadcast", send, recv, count, type, root, comm, stream); });
+  return concluded(comm, [&] {
+    return broadcast("pithBroadcast", send, recv, count, type, root, comm, stream);
+  });
 }
 
 pithResult_t pithBcast(void* buffer, size_t count, pithDataType_t type, int root, pithComm_t comm,
                        pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithBcast";
     if (Error error = check_memory(function, "buffer", buffer, count)) return error;
     return broadcast(function, buffer, buffer, count, type, root, comm, stream);
@@ -173,7 +174,7 @@ pithResult_t pithBcast(void* buffer, size_t count, pithDataType_t type, int root
 
 pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
                            pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithAllGather";
     constexpr Collective collective = Collective::allgather;
     Error error = check_call(function, comm, type);
@@ -187,7 +188,7 @@ pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithD
 
 pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataType_t type,
                           pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithAlltoAll";
     constexpr Collective collective = Collective::alltoall;
     Error error = check_call(function, comm, type);
@@ -205,7 +206,7 @@ pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataTy
 
 pithResult_t pithGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
                         int root, pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithGather";
     constexpr Collective collective = Collective::gather;
     Error error = check_call(function, comm, type);
@@ -224,7 +225,7 @@ pithResult_t pithGather(const void* send, void* recv, size_t sendcount, pithData
 
 pithResult_t pithScatter(const void* send, void* recv, size_t recvcount, pithDataType_t type,
                          int root, pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithScatter";
     constexpr Collective collective = Collective::scatter;
     Error error = check_call(function, comm, type);
@@ -243,20 +244,20 @@ pithResult_t pithScatter(const void* send, void* recv, size_t recvcount, pithDat
 
 pithResult_t pithSend(const void* send, size_t count, pithDataType_t type, int peer,
                       pithComm_t comm, pithStream_t stream) {
-  return concluded([&] {
+  return concluded(comm, [&] {
     return pass_message("pithSend", "send", send, true, count, type, peer, comm, stream);
   });
 }
 
 pithResult_t pithRecv(void* recv, size_t count, pithDataType_t type, int peer, pithComm_t comm,
                       pithStream_t stream) {
-  return concluded([&] {
+  return concluded(comm, [&] {
     return pass_message("pithRecv", "recv", recv, false, count, type, peer, comm, stream);
   });
 }
 
 pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
-  return concluded([&]() -> Error {
+  return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithBarrier";
     Error error = check_communicator(function, comm);
     if (!error) error = check_stream(function, stream);
@@ -268,7 +269,7 @@ pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
 
 pithResult_t pithRedOpCreatePreMulSum(pithRedOp_t* op, void* scalar, pithDataType_t type,
                                       pithScalarResidence_t residence, pithComm_t comm) {
-  return guarded([&]() -> Error {
+  return guarded(comm, [&]() -> Error {
     constexpr const char* function = "pithRedOpCreatePreMulSum";
     Error error = check_call(function, comm, type);
     if (!error) error = check_pointer(function, "op", op);
@@ -293,7 +294,7 @@ pithResult_t pithRedOpCreatePreMulSum(pithRedOp_t* op, void* scalar, pithDataTyp
 }
 
 pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm) {
-  return guarded([&]() -> Error {
+  return guarded(comm, [&]() -> Error {
     constexpr const char* function = "pithRedOpDestroy";
     if (Error error = check_pointer(function, "comm", comm)) return error;
     if (comm->ops.remove(op)) return {};
@@ -305,7 +306,7 @@ pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm) {
 }
 
 pithResult_t pithCommRegister(pithComm_t comm, void* buffer, size_t bytes, void** handle) {
-  return guarded([&]() -> Error {
+  return guarded(comm, [&]() -> Error {
     constexpr const char* function = "pithCommRegister";
     Error error = check_communicator(function, comm);
     if (!error) error = check_pointer(function, "buffer", buffer);
@@ -321,7 +322,7 @@ pithResult_t pithCommRegister(pithComm_t comm, void* buffer, size_t bytes, void*
 }
 
 pithResult_t pithCommDeregister(pithComm_t comm, void* handle) {
-  return guarded([&]() -> Error {
+  return guarded(comm, [&]() -> Error {
     constexpr const char* function = "pithCommDeregister";
     if (Error error = check_pointer(function, "comm", comm)) return error;
     if (!handle || comm->registrations.remove(handle)) return {};

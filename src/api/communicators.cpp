@@ -64,6 +64,7 @@ Error check_nranks(const char* function, int nranks, int rank) {
 }
 
 using Made = Expected<std::unique_ptr<Communicator>>;
+using Reading = Expected<Settings>;
 
 std::atomic<Completion (*)()> begin_completion{nullptr};
 
@@ -95,6 +96,7 @@ std::unique_ptr<pithComm> new_handle(const Options& options) {
   auto handle = std::make_unique<pithComm>();
   handle->blocking = options.blocking;
   handle->name = options.name;
+  begin_errors_of(handle.get());
   return handle;
 }
 
@@ -121,8 +123,10 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
 
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
   const auto making = std::make_shared<Cancellation>(rank);
-  const auto make = [id, rank, nranks, making] {
-    return Communicator::init_rank(id, rank, nranks, making);
+  // Read here: on a thread of its own the program might be changing its environment.
+  const auto make = [id, rank, nranks, making, settings = settings_from_environment()]() -> Made {
+    if (!settings) return settings.error();
+    return Communicator::init_rank(*settings, id, rank, nranks, making);
   };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
@@ -197,7 +201,7 @@ Error abort(pithComm_t comm) {
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pithConfig_t* config,
-            Made (*make)(Communicator&, int color, int key)) {
+            Made (*make)(Communicator&, const Reading& settings, int color, int key)) {
   constexpr const char* function = "pithCommSplit";
   if (Error error = first_of(
           {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
@@ -210,22 +214,36 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
   }
   const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
   if (!options) return options.error();
-  return descend(comm, newcomm, *options, [communicator = comm->communicator, make, color, key] {
-    return make(*communicator, color, key);
-  });
+  return descend(comm, newcomm, *options,
+                 [communicator = comm->communicator, make, color, key,
+                  settings = settings_from_environment()] {
+                   return make(*communicator, settings, color, key);
+                 });
+}
+
+// Of a made communicator: what runs on it ends, and the handle takes calls again.
+void end_running(pithComm& comm) {
+  comm.communicator->abort();
+  std::unique_ptr<Background> ended;
+  {
+    const std::lock_guard lock(comm.guard);
+    ended.swap(comm.background);
+  }
 }
 
 Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
              const pithConfig_t* config, int flags) {
   constexpr const char* function = "pithCommShrink";
-  if (Error error = first_of(
-          {check_communicator(function, comm), check_pointer(function, "newcomm", newcomm)})) {
+  const bool aborts = flags == PITH_SHRINK_ABORT;
+  if (Error error =
+          first_of({aborts ? check_made(function, comm) : check_communicator(function, comm),
+                    check_pointer(function, "newcomm", newcomm)})) {
     return error;
   }
   const auto refuse = [&](const std::string& what) {
     return Error(Code::invalid_argument, fmt::format("{}: {}", function, what));
   };
-  if (flags != PITH_SHRINK_DEFAULT && flags != PITH_SHRINK_ABORT) {
+  if (flags != PITH_SHRINK_DEFAULT && !aborts) {
     return refuse(
         fmt::format("flags is {}, expected PITH_SHRINK_DEFAULT (0) or PITH_SHRINK_ABORT "
                     "(1)",
@@ -248,9 +266,11 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
   }
   const Expected<Options> options = read_config(function, config, {comm->blocking, comm->name});
   if (!options) return options.error();
-  if (flags == PITH_SHRINK_ABORT) communicator->abort();
+  if (aborts) end_running(*comm);
   return descend(comm, newcomm, *options,
-                 [communicator, excluded] { return communicator->shrink(excluded); });
+                 [communicator, excluded, settings = settings_from_environment()] {
+                   return communicator->shrink(settings, excluded);
+                 });
 }
 
 // Of what blocking = 0 has begun.
@@ -282,10 +302,11 @@ void complete_communicators_by(Completion (*begin)()) {
 Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                       const pithConfig_t* config) {
   return split(comm, color, key, newcomm, config,
-               [](Communicator& communicator, int c, int k) -> Made {
-                 const Made survivors = communicator.shrink({});
+               [](Communicator& communicator, const Reading& settings, int c, int k) -> Made {
+                 const Made survivors = communicator.shrink(settings, {});
                  if (!survivors) return survivors.error();
-                 return (*survivors)->split(c, k);
+                 (*survivors)->is_cancelled_with(communicator);
+                 return (*survivors)->split(settings, c, k);
                });
 }
 
@@ -299,7 +320,7 @@ const char* pithGetLastError(pithComm_t comm) {
     error = comm->failure;
   }
   if (!error && comm->made()) error = comm->made()->error();
-  return keep_for_this_thread(error);
+  return error ? keep_for_this_thread(error) : last_error_of(comm);
 }
 
 pithResult_t pithGetUniqueId(pithUniqueId* id) {
@@ -310,8 +331,7 @@ pithResult_t pithGetUniqueId(pithUniqueId* id) {
     set_log_level(settings->log);
     const Expected<UniqueId> made = Rendezvous::open(*settings);
     if (!made) return made.error();
-    made->store(id->internal);
-    return Error();
+    return made->store(id->internal);
   });
 }
 
@@ -350,7 +370,7 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
-      comms[r] = new pithComm;
+      comms[r] = new_handle({}).release();
       comms[r]->communicator = std::move((*made)[static_cast<std::size_t>(r)]);
     }
     return Error();
@@ -359,19 +379,21 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
 
 pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                            pithConfig_t* config) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     return split(comm, color, key, newcomm, config,
-                 [](Communicator& communicator, int c, int k) { return communicator.split(c, k); });
+                 [](Communicator& communicator, const Reading& settings, int c, int k) {
+                   return communicator.split(settings, c, k);
+                 });
   });
 }
 
 pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                             pithConfig_t* config, int flags) {
-  return guarded([&] { return shrink(comm, exclude, n, newcomm, config, flags); });
+  return guarded(comm, [&] { return shrink(comm, exclude, n, newcomm, config, flags); });
 }
 
 pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     constexpr const char* function = "pithCommGetAsyncError";
     if (Error error =
             first_of({check_handle(function, comm), check_pointer(function, "result", result)})) {
@@ -383,7 +405,7 @@ pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result) {
 }
 
 pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     constexpr const char* function = "pithCommGetFailed";
     if (Error error =
             first_of({check_communicator(function, comm), check_pointer(function, "n", n)})) {
@@ -402,7 +424,7 @@ pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
 }
 
 pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     constexpr const char* function = "pithCommGetLastCompleted";
     if (Error error =
             first_of({check_communicator(function, comm), check_pointer(function, "call", call)})) {
@@ -414,7 +436,7 @@ pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
 }
 
 pithResult_t pithCommFinalize(pithComm_t comm) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     if (!comm) return Error();
     if (Error error = check_communicator("pithCommFinalize", comm)) return error;
     comm->communicator->drain();
@@ -432,7 +454,7 @@ pithResult_t pithCommAbort(pithComm_t comm) {
 }
 
 pithResult_t pithCommCount(pithComm_t comm, int* count) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     if (Error error = first_of({check_communicator("pithCommCount", comm),
                                 check_pointer("pithCommCount", "count", count)})) {
       return error;
@@ -443,7 +465,7 @@ pithResult_t pithCommCount(pithComm_t comm, int* count) {
 }
 
 pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     if (Error error = first_of({check_communicator("pithCommUserRank", comm),
                                 check_pointer("pithCommUserRank", "rank", rank)})) {
       return error;

@@ -95,7 +95,7 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
                                      pithDataType_t type, pithRedOp_t op,
                                      pithCompressor_t compressor, pithComm_t comm,
                                      pithStream_t stream) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressed";
       Error error = check_call(function, count, type, op, compressor, comm);
@@ -118,7 +118,7 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
                                            pithDataType_t type, pithRedOp_t op,
                                            pithCompressor_t compressor, pithComm_t comm,
                                            pithStream_t stream) {
-  return guarded([&] {
+  return guarded(comm, [&] {
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressedSparse";
       Error error = check_call(function, count, type, op, compressor, comm);

@@ -184,13 +184,29 @@ void Group::issue_all(pithRequest& request, bool driven) {
     } else {
       HeldCompressors held;
       if (one.compressed) held = HeldCompressors(std::move(one.compressed->compressors));
-      Error error = one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held));
+      const Error error = without_throwing([&] {
+        return one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held));
+      });
       if (error) fail(error);
     }
   }
 }
 
+// Before anything is issued: what cannot be driven must not begin.
+Error Group::join_background() {
+  for (const Collected& one : collectives_) {
+    if (one.stream) continue;
+    if (Error error = one.communicator->engine().join_background()) return error;
+  }
+  for (const Batch& batch : batches_) {
+    if (batch.stream) continue;
+    if (Error error = batch.communicator->engine().join_background()) return error;
+  }
+  return {};
+}
+
 Error Group::run() {
+  const Emptied emptied(*this);
   Error error = error_ ? error_ : check_messages();
   if (!error) error = shape_compressed();
   const bool refused = static_cast<bool>(error);
@@ -206,11 +222,11 @@ Error Group::run() {
     drive_engines(request->engines, [&] { return request->group->done(); });
     error = error_ ? error_ : request->group->error();
   }
-  clear();
   return error ? error : begun;
 }
 
 Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
+  const Emptied emptied(*this);
   Error error = error_;
   if (!error && !setups_.empty()) {
     error = Error(Code::invalid_usage,
@@ -219,13 +235,10 @@ Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
   }
   if (!error) error = check_messages();
   if (!error) error = shape_compressed();
-  if (error) {
-    clear();
-    return error;
-  }
+  if (!error) error = join_background();
+  if (error) return error;
   std::unique_ptr<pithRequest> request = issue(false);
   if (error_) request->group->keep(error_);
-  clear();
   return request;
 }
 

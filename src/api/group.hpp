@@ -136,9 +136,18 @@ class Group {
     std::vector<std::function<Error()>> setups;
   };
   void clear();
+  // Whatever comes of a group, and be it an exception: the next one begins without its calls.
+  struct Emptied {
+    explicit Emptied(Group& owner) : group(owner) {}
+    ~Emptied() { group.clear(); }
+    Emptied(const Emptied&) = delete;
+    Emptied& operator=(const Emptied&) = delete;
+    Group& group;
+  };
   Error check_messages() const;
   Error shape_compressed();
   void place_compressed();
+  Error join_background();
   void absorb_compressed();
   void add_messages(std::deque<std::vector<Message>>& storage);
   Error run_setups();

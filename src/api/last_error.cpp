@@ -8,6 +8,7 @@ namespace pith::api {
 namespace {
 
 thread_local std::string message;
+thread_local const void* message_of = nullptr;
 
 constexpr std::size_t errors_kept = 8;
 thread_local std::array<Error, errors_kept> kept;
@@ -17,6 +18,7 @@ thread_local std::size_t keep_next = 0;
 
 pithResult_t report(Code code, std::string text) {
   message = std::move(text);
+  message_of = nullptr;
   return static_cast<pithResult_t>(code);
 }
 
@@ -27,6 +29,14 @@ pithResult_t report(const Error& error) {
 }
 
 const char* last_error() { return message.c_str(); }
+
+void last_error_is_of(const void* comm) { message_of = comm; }
+
+const char* last_error_of(const void* comm) { return message_of == comm ? message.c_str() : ""; }
+
+void begin_errors_of(const void* comm) {
+  if (message_of == comm) message_of = nullptr;
+}
 
 const char* keep_for_this_thread(const Error& error) {
   if (!error) return "";

@@ -10,10 +10,16 @@ namespace pith::api {
 
 class ReductionOps {
  public:
-  // No handle is given twice in a process, so that one of another communicator is seen.
+  ReductionOps() = default;
+  ~ReductionOps();
+  ReductionOps(const ReductionOps&) = delete;
+  ReductionOps& operator=(const ReductionOps&) = delete;
+
+  // No two operations of a process have one handle, so that one of another communicator is seen;
+  // and none has that of one that was destroyed, until there have been as many as the type has.
   pithRedOp_t add(DType type, const Factor& factor);
   // False where there is none of that handle.
-  bool remove(pithRedOp_t op) { return made_.erase(static_cast<int>(op)) != 0; }
+  bool remove(pithRedOp_t op);
 
   struct PreMulSum {
     DType type;

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "collectives/compressed.hpp"
+#include "core/call_number.hpp"
 
 namespace pith {
 
@@ -123,12 +124,14 @@ std::optional<CallNote> CallRecorder::find(std::uint32_t number) const {
 }
 
 std::optional<CallNote> CallRecorder::oldest_unfinished() const {
-  std::optional<CallNote> oldest;
+  // Texts take time to write, and this is asked for all the time.
+  std::uint32_t first = 0;
   for (const Entry& e : entries_) {
-    std::optional<Read> found = read(e);
-    if (!found || found->state != running) continue;
-    if (!oldest || found->note.number < oldest->number) oldest = std::move(found->note);
+    const std::uint32_t number = e.number.load(std::memory_order_acquire);
+    if (number == 0 || e.state.load(std::memory_order_acquire) != running) continue;
+    if (first == 0 || is_later(first, number)) first = number;
   }
+  std::optional<CallNote> oldest = find(first);
   if (!oldest && pairs_running_.load(std::memory_order_relaxed) > 0) {
     oldest = CallNote{0, 0, "send or recv"};
   }

@@ -13,6 +13,7 @@
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
 #include "core/mix.hpp"
+#include "core/pause.hpp"
 
 namespace pith {
 
@@ -333,15 +334,16 @@ void Communicator::reap(BackgroundCall& call) {
 
 void Communicator::drain() {
   const FloatMode mode;
+  unsigned idle = 0;
   while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
     if (!engine_->try_own()) {
       sched_yield();
       continue;
     }
     if (streams_ && state_.revoked) streams_->abandon();
-    const bool moved = engine_->progress();
+    idle = engine_->progress() ? 0 : idle + 1;
     engine_->disown();
-    if (!moved) sched_yield();  // without the token: the call's own thread may be waiting for it
+    if (idle) pause(idle);  // without the token: the call's own thread may be waiting for it
   }
   if (streams_ && streams_->unsettled()) wait_until_settled();
 }
@@ -354,14 +356,15 @@ void drive_engines(std::span<Engine* const> engines, const std::function<bool()>
     engines[0]->disown();
     return;
   }
-  while (!done()) {
+  for (unsigned idle = 0; !done();) {
     bool moved = false;
     for (Engine* engine : engines) {
       if (!engine->try_own()) continue;
       moved |= engine->progress();
       engine->disown();
     }
-    if (!moved) sched_yield();
+    idle = moved ? 0 : idle + 1;
+    if (idle) pause(idle);
   }
 }
 

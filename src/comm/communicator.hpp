@@ -79,7 +79,7 @@ class Communicator : private CommWatcher {
  public:
   // Collective over the holders of `id`. `cancellation`: may be null.
   static Expected<std::unique_ptr<Communicator>> init_rank(
-      const UniqueId& id, int rank, int ranks,
+      const Settings& settings, const UniqueId& id, int rank, int ranks,
       const std::shared_ptr<const Cancellation>& cancellation);
   // All ranks in this process.
   static Expected<std::vector<std::unique_ptr<Communicator>>> init_all(int ranks);
@@ -101,10 +101,13 @@ class Communicator : private CommWatcher {
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
   static constexpr int no_color = -1;
-  Expected<std::unique_ptr<Communicator>> split(int color, int key);
+  // `settings`: of the new one; where they could not be read, the others are told.
+  Expected<std::unique_ptr<Communicator>> split(const Expected<Settings>& settings, int color,
+                                                int key);
   // Collective over the ranks that live and are not excluded, also of a revoked communicator: they
   // agree who that is, and on the last call that all of them completed.
-  Expected<std::unique_ptr<Communicator>> shrink(std::span<const int> excluded);
+  Expected<std::unique_ptr<Communicator>> shrink(const Expected<Settings>& settings,
+                                                 std::span<const int> excluded);
 
   // Ranks whose process or host is gone. After an error that names one, waits a little for the
   // control plane to confirm it.
@@ -126,6 +129,9 @@ class Communicator : private CommWatcher {
   void abort();
   // Before an abort that frees the handle: what makes a descendant on any thread ends as well.
   void cancel_descent() { cancellation_->cancel(); }
+  // This one is only a step on the way to a descendant of the other: what ends the making of the
+  // other's descendants ends that of ours.
+  void is_cancelled_with(const Communicator& other) { cancellation_ = other.cancellation_; }
   // What revoked the communicator, if anything did.
   Error error();
   // Waits until no call runs any more.
@@ -146,7 +152,8 @@ class Communicator : private CommWatcher {
   static All init_threads(int ranks, const Settings& settings);
   static All init_by_meeting(int ranks, const Settings& settings);
   // A communicator of some of our members. Collective over them.
-  Expected<std::unique_ptr<Communicator>> make_child(CommKey key, const std::vector<int>& members);
+  Expected<std::unique_ptr<Communicator>> make_child(const Expected<Settings>& settings,
+                                                     CommKey key, const std::vector<int>& members);
   int own_member() const { return members_[static_cast<std::size_t>(rank())]; }
   // Those of our members, by rank here; -1 for the others.
   std::vector<int> named(const std::vector<int>& members) const;
@@ -252,7 +259,7 @@ class Communicator : private CommWatcher {
   const int rank_;
   const std::vector<int> members_;                    // ranks of the job, by rank here
   bool one_process_ = false;                          // all ranks are threads of this process
-  const std::shared_ptr<Cancellation> cancellation_;  // of descents
+  std::shared_ptr<Cancellation> cancellation_;  // of descents
   CallRecorder recorder_;
   std::uint32_t splits_ = 0;
   std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <latch>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -14,6 +16,7 @@
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/per_process.hpp"
 #include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
 #include "transport/local.hpp"
@@ -98,26 +101,24 @@ void Communicator::add_transport(std::unique_ptr<Transport> transport) {
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
-    const UniqueId& id, int rank, int ranks,
+    const Settings& settings, const UniqueId& id, int rank, int ranks,
     const std::shared_ptr<const Cancellation>& cancellation) {
-  const Expected<Settings> settings = settings_from_environment();
-  if (!settings) return settings.error();
-  set_log_level(settings->log);
+  set_log_level(settings.log);
   StartLog log("communicator", rank, ranks);
-  log.begins(*settings);
+  log.begins(settings);
   Expected<Bootstrap> bootstrap =
-      Bootstrap::join(id, rank, ranks, settings->init_timeout, cancellation);
+      Bootstrap::join(id, rank, ranks, settings.init_timeout, cancellation);
   if (!bootstrap) return bootstrap.error();
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlSeat>> control =
-      ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, *settings);
+      ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
   if (!control) return control.error();
   log.phase("control plane");
-  if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), *settings);
+  if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   std::unique_ptr<Communicator> made(
-      new Communicator(*settings, std::move(*control), job_key, all_ranks(ranks), rank));
+      new Communicator(settings, std::move(*control), job_key, all_ranks(ranks), rank));
   bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
-  const Error error = made->connect(*bootstrap, *settings, log);
+  const Error error = made->connect(*bootstrap, settings, log);
   if (!error) return made;
   const Error cancelled = cancellation ? cancellation->error() : Error();
   if (!cancelled) return error;
@@ -125,12 +126,31 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   return cancelled;
 }
 
+namespace {
+
+// Programs make several communicators from ids, whose files would have one name.
+class TracePaths {
+ public:
+  std::string take(const std::string& prefix, int rank) {
+    const std::lock_guard lock(mutex_);
+    const int nth = ++taken_[{prefix, rank}];
+    const std::string number = nth == 1 ? "" : fmt::format(".{}", nth);
+    return fmt::format("{}{}.rank{}.jsonl", prefix, number, rank);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int>, int> taken_;
+};
+
+}  // namespace
+
 // Descendants carry their key in the file's name, for their ranks count from 0 again.
 void Communicator::begin_trace() {
   if (trace_prefix_.empty()) return;
   const std::string descendant = key_ == job_key ? "" : fmt::format(".comm-{:016x}", key_);
   trace_ = std::make_unique<CallTrace>(
-      fmt::format("{}{}.rank{}.jsonl", trace_prefix_, descendant, rank()), rank(), context_,
+      PerProcess<TracePaths>::get().take(trace_prefix_ + descendant, rank()), rank(), context_,
       routes_);
 }
 
@@ -260,9 +280,9 @@ Communicator::All Communicator::init_by_meeting(int ranks, const Settings& setti
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
   std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < made.size(); ++r) {
-    jobs.emplace_back([&id, &place = made[r], r, ranks] {
+    jobs.emplace_back([&settings, &id, &place = made[r], r, ranks] {
       Expected<std::unique_ptr<Communicator>> one =
-          init_rank(*id, static_cast<int>(r), ranks, nullptr);
+          init_rank(settings, *id, static_cast<int>(r), ranks, nullptr);
       if (one) place = std::move(*one);
       return one.error();
     });

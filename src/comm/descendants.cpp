@@ -22,9 +22,9 @@ constexpr std::uint64_t shrink_mark = 0x736872696e6b;
 
 }  // namespace
 
-Expected<std::unique_ptr<Communicator>> Communicator::make_child(CommKey key,
+Expected<std::unique_ptr<Communicator>> Communicator::make_child(const Expected<Settings>& settings,
+                                                                 CommKey key,
                                                                  const std::vector<int>& members) {
-  const Expected<Settings> settings = settings_from_environment();
   if (!settings) {
     control_->plane().remove(key, members);  // nobody need wait for us
     return settings.error();
@@ -45,7 +45,8 @@ std::vector<int> Communicator::named(const std::vector<int>& members) const {
   return at_their_places(members_, members);
 }
 
-Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) {
+Expected<std::unique_ptr<Communicator>> Communicator::split(const Expected<Settings>& settings,
+                                                            int color, int key) {
   if (Error revoked = error()) return revoked;
   CollectiveArgs args;
   args.collective = Collective::split;
@@ -66,7 +67,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::split(int color, int key) 
 
   const std::vector<int> members = members_of_color(result, members_, color);
   if (!contains(members, own_member())) return Error(Code::internal, "a split without its caller");
-  Expected<std::unique_ptr<Communicator>> made = make_child(child, members);
+  Expected<std::unique_ptr<Communicator>> made = make_child(settings, child, members);
   if (!made) return end_descent(child, made.error());
   return made;
 }
@@ -104,7 +105,8 @@ Expected<Outcome> Communicator::agree_on_outcome(const std::vector<int>& members
   return outcome_of(result, members);
 }
 
-Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int> excluded) {
+Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Settings>& settings,
+                                                             std::span<const int> excluded) {
   std::vector<int> candidates;
   for (int r = 0; r < size(); ++r) {
     if (std::find(excluded.begin(), excluded.end(), r) == excluded.end()) {
@@ -117,7 +119,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const int
     const CommKey key = mix(mix(key_, shrink_mark), shrink_rounds_);
     if (!survivors) return leave_descent(key, survivors.error());
     completed_by_all_ = survivors->completed;
-    Expected<std::unique_ptr<Communicator>> child = make_child(key, survivors->members);
+    Expected<std::unique_ptr<Communicator>> child = make_child(settings, key, survivors->members);
     const Expected<Outcome> outcome =
         agree_on_outcome(survivors->members, static_cast<bool>(child));
     if (!outcome) return end_descent(key, outcome.error());

@@ -106,7 +106,7 @@ Error Communicator::error() {
   engine_->own();
   Error error = revoked_now();
   engine_->disown();
-  return error;
+  return error ? error : heard();  // heard of, and not yet at the engine
 }
 
 std::vector<int> Communicator::failed() {

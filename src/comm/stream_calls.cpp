@@ -168,6 +168,7 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   if (!compute) return compute.error();
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
+  if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(
       new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
 }

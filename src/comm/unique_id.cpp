@@ -1,5 +1,7 @@
 #include "comm/unique_id.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -28,12 +30,18 @@ Expected<UniqueId> UniqueId::load(std::span<const char, bytes> from) {
   return id;
 }
 
-void UniqueId::store(std::span<char, bytes> to) const {
+Error UniqueId::store(std::span<char, bytes> to) const {
+  constexpr std::size_t room = bytes - address_at - 1;
+  if (address.size() > room) {
+    return {
+        Code::invalid_argument,
+        fmt::format("the root's address is \"{}\", expected at most {} characters", address, room)};
+  }
   std::fill(to.begin(), to.end(), '\0');
   std::memcpy(to.data(), known_before ? magic_known_before : magic, sizeof magic);
   std::memcpy(to.data() + sizeof magic, secret.data(), sizeof(Secret));
-  const std::size_t room = bytes - address_at - 1;
-  std::memcpy(to.data() + address_at, address.data(), std::min(address.size(), room));
+  std::memcpy(to.data() + address_at, address.data(), address.size());
+  return {};
 }
 
 }  // namespace pith

@@ -20,7 +20,8 @@ struct UniqueId {
 
   // Error where the bytes were not made by `store`.
   static Expected<UniqueId> load(std::span<const char, bytes> from);
-  void store(std::span<char, bytes> to) const;
+  // Error where the address is too long.
+  Error store(std::span<char, bytes> to) const;
 };
 
 }  // namespace pith

@@ -1,5 +1,6 @@
 #include "core/engine.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -166,9 +167,21 @@ void Engine::leave_background() {
   registered_ = false;
 }
 
+Error Engine::join_background() {
+  if (registered_) return {};
+  try {
+    ProgressThread::instance().enlist(*this);
+  } catch (const std::exception& exception) {
+    return {Code::system,
+            fmt::format("the progress thread cannot be started: {}", exception.what())};
+  }
+  registered_ = true;
+  return {};
+}
+
 void Engine::background_begins() {
   background_.fetch_add(1, std::memory_order_release);
-  ProgressThread::instance().enlist(*this);
+  ProgressThread::instance().signal();
 }
 
 }  // namespace pith

@@ -64,7 +64,11 @@ class Engine {
     }
   }
 
-  // Calls that run in the background here; the progress thread sleeps while there are none.
+  // From now on the progress thread drives the engine while calls run in the background here. Error
+  // where it cannot be started: before anything has begun that would need it.
+  Error join_background();
+  // A call that runs in the background; the thread sleeps while there are none. Precondition:
+  // join_background() has succeeded.
   void background_begins();
   void background_ends() { background_.fetch_sub(1, std::memory_order_release); }
   // The progress thread will not drive this engine any more. Precondition: the token is not held.

@@ -7,6 +7,7 @@
 
 #include "core/engine.hpp"
 #include "core/float_mode.hpp"
+#include "core/pause.hpp"
 
 namespace pith {
 
@@ -31,15 +32,11 @@ void ProgressThread::signal() {
 }
 
 void ProgressThread::enlist(Engine& engine) {
-  if (!engine.registered_) {
-    removing_.fetch_add(1);
-    const std::lock_guard lock(mutex_);
-    removing_.fetch_sub(1);
-    engine.registered_ = true;
-    engines_.push_back(&engine);
-    if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
-  }
-  signal();
+  removing_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  removing_.fetch_sub(1);
+  if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  engines_.push_back(&engine);
 }
 
 void ProgressThread::remove(Engine& engine) {
@@ -72,7 +69,7 @@ bool ProgressThread::turn(unsigned& idle) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (held) held->disown();
-  if (idle && active > 1 && held) sched_yield();  // without a token, which others may wait for
+  if (idle && active > 1 && held) pause(idle);  // without a token, which others may wait for
   return true;
 }
 

@@ -18,9 +18,12 @@ class ProgressThread {
  public:
   static ProgressThread& instance();
 
-  // From background_begins / the engine's destructor.
+  // From the engine's join_background and leave_background. Throws where no thread can be started:
+  // then nothing has changed.
   void enlist(Engine& engine);
   void remove(Engine& engine);
+  // There is a reason to look again.
+  void signal();
   // At the end of the process; nothing is driven afterwards.
   void stop();
 
@@ -31,7 +34,6 @@ class ProgressThread {
   void run();
   // One turn of every engine with background work and no driver; false: there was none at all.
   bool turn(unsigned& idle);
-  void signal();
 
   std::mutex mutex_;  // guards engines_; held by the thread while it drives them
   std::vector<Engine*> engines_;

@@ -324,8 +324,8 @@ Defaults& defaults() {
 
 // Empty where neither the environment nor a default says anything.
 std::string text_of(std::string_view name) {
-  const std::string variable = fmt::format("PITH_{}", name);
-  if (in_environment(variable)) return std::getenv(variable.c_str());
+  const char* text = std::getenv(fmt::format("PITH_{}", name).c_str());
+  if (text && *text) return text;
   const std::lock_guard lock(defaults().mutex);
   const auto found = defaults().values.find(std::string(name));
   return found == defaults().values.end() ? std::string() : found->second;

@@ -43,7 +43,7 @@ Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int n
   const Expected<Start> start = start_from_environment(*settings);
   if (!start) return start.error();
   pithUniqueId id;
-  start->id.store(id.internal);
+  if (Error error = start->id.store(id.internal)) return error;
   return id;
 }
 
@@ -56,8 +56,7 @@ Error make_id(ncclUniqueId* id) {
   UniqueId known;
   known.address = environment->comm_id;
   known.known_before = true;
-  known.store(id->internal);
-  return {};
+  return known.store(id->internal);
 }
 
 Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given,
@@ -277,7 +276,8 @@ NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
-  if (comm) close(ours(comm));
+  // Of a parent's communicator a forked child leaves everything alone.
+  if (!pith::api::check_handle("ncclCommAbort", ours(comm))) close(ours(comm));
   return answer(pithCommAbort(ours(comm)));
 }
 

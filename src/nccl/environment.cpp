@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -18,10 +19,17 @@ namespace pith::nccl {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> names = {
-    "NCCL_DEBUG",   "NCCL_DEBUG_FILE",    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY",
-    "NCCL_COMM_ID", "NCCL_COMM_BLOCKING", "NCCL_SHM_DISABLE",   "NCCL_ALGO",
-    "NCCL_PROTO",   "NCCL_P2P_DISABLE"};
+constexpr std::array<std::string_view, 13> names = {
+    "NCCL_DEBUG",   "NCCL_DEBUG_FILE",    "NCCL_SOCKET_IFNAME",  "NCCL_SOCKET_FAMILY",
+    "NCCL_COMM_ID", "NCCL_COMM_BLOCKING", "NCCL_SHM_DISABLE",    "NCCL_ALGO",
+    "NCCL_PROTO",   "NCCL_P2P_DISABLE",   "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",
+    "NCCL_NET"};
+
+// Which users set and which mean nothing here, or nothing yet.
+constexpr std::array<std::string_view, 12> without_effect = {
+    "NCCL_DEBUG_SUBSYS",  "NCCL_CHECK_POINTERS", "NCCL_HOSTID",     "NCCL_IB_HCA",
+    "NCCL_IB_DISABLE",    "NCCL_IB_GID_INDEX",   "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL",
+    "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",  "NCCL_NTHREADS",   "NCCL_TOPO_FILE"};
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -159,22 +167,54 @@ Error check_address(const std::string& text) {
           fmt::format("NCCL_COMM_ID is \"{}\", expected host:port or [IPv6 address]:port", text)};
 }
 
+// NCCL cuts its buffer of a channel, 4 MiB by default, in so many parts, which are its chunks.
+std::string chunk_of(const std::string& buffer) {
+  constexpr std::size_t parts = 8;
+  std::size_t bytes = 0;
+  const auto [end, status] = std::from_chars(buffer.data(), buffer.data() + buffer.size(), bytes);
+  const bool whole = status == std::errc() && end == buffer.data() + buffer.size();
+  return whole && bytes >= parts ? std::to_string(bytes / parts) : std::string();
+}
+
+// What is not to be used.
+std::string transports_of(const Variables& variables) {
+  std::vector<std::string_view> unwanted;
+  if (value_of(variables, "NCCL_SHM_DISABLE") == "1") unwanted.emplace_back("shm");
+  if (in_lower_case(value_of(variables, "NCCL_NET")) == "socket") unwanted.emplace_back("ucx");
+  return unwanted.empty() ? std::string() : fmt::format("^{}", fmt::join(unwanted, ","));
+}
+
+void say_what_has_no_effect() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const Variables set = variables_from_environment(without_effect);
+    std::vector<std::string_view> found;
+    for (const auto& [name, value] : set) found.push_back(name);
+    if (found.empty()) return;
+    log(LogLevel::info, fmt::format("without effect in Pith: {}", fmt::join(found, ", ")));
+  });
+}
+
 }  // namespace
 
 Expected<Environment> read_environment() {
   const Variables variables = variables_from_environment(names);
   std::map<std::string, std::string> defaults;
   defaults.emplace("TIMEOUT", "0");  // NCCL has none, and the frameworks above watch for themselves
-  defaults["IFNAME"] = value_of(variables, "NCCL_SOCKET_IFNAME");
+  const std::string interfaces = value_of(variables, "NCCL_SOCKET_IFNAME");
+  defaults["IFNAME"] = interfaces.empty() ? value_of(variables, "NCCL_OOB_NET_IFNAME") : interfaces;
   const std::string family = value_of(variables, "NCCL_SOCKET_FAMILY");
   if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
-  if (value_of(variables, "NCCL_SHM_DISABLE") == "1") defaults.emplace("TRANSPORT", "^shm");
+  defaults["TRANSPORT"] = transports_of(variables);
+  defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
   if (value_of(variables, "NCCL_P2P_DISABLE") == "1") defaults.emplace("CUDA_IPC", "0");
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (!debug.empty()) {
     defaults["LOG"] = log_level(debug);
+    if (!in_environment("PITH_LOG")) set_log_level(log_level(debug));
     open_log(variables);
   }
+  say_what_has_no_effect();
   if (Error error = check_choice(variables, defaults)) return error;
   std::erase_if(defaults, [](const auto& one) { return one.second.empty(); });
   set_defaults(std::move(defaults));

@@ -107,6 +107,41 @@ void call_in_the_background(Rank& self) {
   ensure(now_s() - begin < 3, "the abort waited for the call");
 }
 
+// The last rank never makes the call that the others wait in: they leave it and the rank behind.
+void shrink_ends_what_runs(Rank& self) {
+  const pithComm_t comm = join_in_background(self, 0);
+  int last = self.size - 1;
+  self.meet();
+  if (self.rank == last) {
+    self.meet();
+    ok(pithCommAbort(comm));
+    return;
+  }
+  std::int64_t one = 1;
+  ensure(pithAllReduce(&one, &one, 1, pithInt64, pithSum, comm, nullptr) == pithInProgress,
+         "not in progress");
+  pithComm_t survivors = nullptr;
+  fails(pithCommShrink(comm, &last, 1, &survivors, nullptr, PITH_SHRINK_DEFAULT),
+        pithInvalidArgument, {"busy"});
+  fails(pithCommShrink(comm, &last, 0, &survivors, nullptr, PITH_SHRINK_ABORT), pithInvalidArgument,
+        {"n is 0"});
+  pithResult_t state = pithSuccess;
+  ok(pithCommGetAsyncError(comm, &state));
+  ensure(state == pithInProgress, "a shrink that was refused has ended the call");
+  const double begin = now_s();
+  ensure(pithCommShrink(comm, &last, 1, &survivors, nullptr, PITH_SHRINK_ABORT) == pithInProgress,
+         "the shrink was refused");
+  ensure(await(comm) != pithInProgress && survivors, "no communicator of the survivors");
+  ensure(now_s() - begin < 3, "the shrink waited for the call");
+  one = 1;
+  ensure(pithAllReduce(&one, &one, 1, pithInt64, pithSum, survivors, nullptr) == pithInProgress,
+         "not in progress");
+  ensure(await(survivors) == pithSuccess && one == last, "a wrong sum of the survivors");
+  ok(pithCommDestroy(survivors));
+  ok(pithCommAbort(comm));
+  self.meet();
+}
+
 // Others may ask and abort while a thread of the library still makes the communicator.
 void end_before_it_is_made(Rank& self) {
   pithConfig_t config = not_blocking();
@@ -206,6 +241,14 @@ TEST_CASE("a group makes a communicator in the background and calls another", "[
     if (setup.way == Way::all) continue;
     INFO(name_of(setup));
     CHECK(run(2, setup, group_with_a_new_communicator) == "");
+  }
+}
+
+TEST_CASE("a shrink that aborts ends what runs with blocking = 0", "[failure]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, shrink_ends_what_runs) == "");
   }
 }
 

@@ -136,6 +136,12 @@ void messages(Rank& self) {
          "another thread has changed this one's message");
   const Comm comm(self.join());
   ensure(std::string(pithGetLastError(comm)).empty(), "a new communicator has a message");
+  fails(pithAllReduce(nullptr, nullptr, 1, pithInt8, pithSum, comm, nullptr), pithInvalidArgument,
+        {"send"});
+  ensure(std::string(pithGetLastError(comm)).find("send is NULL") != std::string::npos,
+         "the communicator does not know its last error");
+  fails(pithGetVersion(nullptr), pithInvalidArgument, {"version"});
+  ensure(std::string(pithGetLastError(comm)).empty(), "another call's message");
 }
 
 void finalized(Rank& self) {

@@ -135,6 +135,30 @@ void too_few_threads(Rank& self) {
   for (const pithComm_t comm : comms) ok(pithCommDestroy(comm));
 }
 
+// Calls in the background need the progress thread: without it none begins, and nothing is left of
+// them that would run, or be waited for, later.
+void no_progress_thread(Rank& self) {
+  const Comm comm(self.join());
+  int one = 1;
+  const auto sum_in_background = [&](pithRequest_t* request) {
+    ok(pithGroupStart());
+    ok(pithAllReduce(&one, &one, 1, pithInt32, pithSum, comm, nullptr));
+    return pithGroupEndAsync(request);
+  };
+  pithRequest_t request = nullptr;
+  {
+    const FewThreads few(0);
+    for (int i = 0; i < 2; ++i) {
+      fails(sum_in_background(&request), pithSystemError, {"the progress thread"});
+    }
+  }
+  ok(pithGroupStart());
+  ok(pithGroupEnd());
+  ok(sum_in_background(&request));
+  ok(pithWait(request));
+  ensure(one == self.size, "a call that was refused ran all the same");
+}
+
 // The ranks of one process, each of which is started by a thread.
 void too_few_threads_to_begin(Rank&) {
   std::vector<pithComm_t> comms(3, nullptr);
@@ -189,6 +213,10 @@ TEST_CASE("several splits of all ranks of a thread in a group", "[groups][thread
 
 TEST_CASE("no threads are left for the communicators of a group", "[groups]") {
   CHECK(run(1, alone("local"), too_few_threads) == "");
+}
+
+TEST_CASE("no thread is left for calls in the background", "[groups]") {
+  CHECK(run(2, Setup(), no_progress_thread) == "");
 }
 
 TEST_CASE("no threads are left for the ranks of InitAll", "[groups]") {

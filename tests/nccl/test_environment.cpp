@@ -11,8 +11,9 @@ using namespace pith;
 namespace {
 
 constexpr const char* names[] = {
-    "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE", "NCCL_ALGO",   "NCCL_PROTO",
-    "NCCL_COMM_ID",       "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE", "PITH_IFNAME", "PITH_TIMEOUT"};
+    "NCCL_SOCKET_IFNAME",  "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE", "NCCL_ALGO",   "NCCL_PROTO",
+    "NCCL_COMM_ID",        "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE", "PITH_IFNAME", "PITH_TIMEOUT",
+    "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",      "NCCL_NET"};
 
 // Variables for the length of a test.
 class Environment {
@@ -59,6 +60,20 @@ TEST_CASE("NCCL's variables are defaults of ours", "[nccl]") {
   CHECK(nccl::read_environment()->blocking == 0);
   setenv("PITH_IFNAME", "eth", 1);
   CHECK(settings_now().ifname == "eth");
+}
+
+TEST_CASE("NCCL's variables that name resources", "[nccl]") {
+  const Environment variables({{"NCCL_OOB_NET_IFNAME", "eth"},
+                               {"NCCL_BUFFSIZE", "4194304"},
+                               {"NCCL_NET", "Socket"},
+                               {"NCCL_SHM_DISABLE", "1"}});
+  CHECK(settings_now().ifname == "eth");
+  CHECK(settings_now().chunk == 4194304 / 8);
+  CHECK(settings_now().transport == "^shm,ucx");
+  setenv("NCCL_SOCKET_IFNAME", "ib", 1);
+  CHECK(settings_now().ifname == "ib");
+  setenv("NCCL_BUFFSIZE", "much", 1);
+  CHECK(settings_now().chunk == 0);
 }
 
 TEST_CASE("NCCL_ALGO", "[nccl]") {
