@@ -4,10 +4,15 @@
 In each round and group of sizes every contender runs once, so that whatever else the machine does
 falls on all of them. A table holds the medians over the rounds; its ratio is the best peer's time
 over Pith's: above 1 Pith is faster.
+
+Cores of a virtual machine are near each other at one time and far apart at another, for seconds or
+minutes. How far is measured before and after every run: where there are two kinds of runs each kind
+has a table of its own, and runs in which the cores moved are left out.
 """
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -129,6 +134,15 @@ def wait_for_quiet(seconds):
             return
 
 
+def core_distance(options):
+    """Nanoseconds between two cores and back, now; 0 where that cannot be told."""
+    program = options.bin / "core_distance"
+    if not program.is_file():
+        return 0.0
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
+    return float(done.stdout)
+
+
 class Run:
     """One run of one contender: microseconds by size, or an error."""
 
@@ -136,11 +150,13 @@ class Run:
         json_path = pathlib.Path(folder) / "run.json"
         json_path.unlink(missing_ok=True)
         wait_for_quiet(options.quiet_wait)
+        before = core_distance(options)
         start, busy, own = time.monotonic(), busy_seconds(), own_seconds()
         self.error = self._execute(command_of(name, options, group, json_path), options.limit)
         foreign = (busy_seconds() - busy) - (own_seconds() - own)
         room = (time.monotonic() - start) * os.cpu_count()
         self.foreign = max(0.0, foreign / room)
+        self.distances = (before, core_distance(options))
         self.times, self.about = {}, {}
         if self.error is None:
             self.about = json.loads(json_path.read_text(encoding="utf-8"))
@@ -184,7 +200,7 @@ def run_when_quiet(name, options, group, folder):
 
 class Results:
     def __init__(self, names):
-        self.rounds = {name: {} for name in names}  # name: {bytes: [us of each round]}
+        self.rounds = {name: {} for name in names}  # name: {bytes: [(us, distances) a round]}
         self.errors = {}
         self.about = {}
         self.foreign = []
@@ -198,10 +214,22 @@ class Results:
         self.foreign.append(run.foreign)
         self.noisy += run.foreign * 100 > foreign_max
         for size, took in run.times.items():
-            self.rounds[name].setdefault(size, []).append(took)
+            self.rounds[name].setdefault(size, []).append((took, run.distances))
 
-    def median(self, name, size):
-        values = self.rounds[name].get(size)
+    def states(self):
+        """The states of the cores that runs found: (name, least, most) of nanoseconds between."""
+        found = [one for sizes in self.rounds.values() for runs in sizes.values()
+                 for _, distances in runs for one in distances]
+        least, most = min(found, default=0), max(found, default=0)
+        if least <= 0 or most < 2 * least:
+            return [("all runs", 0, math.inf)]
+        middle = math.sqrt(least * most)
+        return [("cores near each other", 0, middle), ("cores far apart", middle, math.inf)]
+
+    def median(self, name, size, state):
+        _, least, most = state
+        values = [took for took, distances in self.rounds[name].get(size, [])
+                  if all(least <= one < most for one in distances)]
         return statistics.median(values) if values else None
 
 
@@ -223,12 +251,12 @@ def measure(names, options):
     return results
 
 
-def rows_of(case, results, sizes):
+def rows_of(case, results, sizes, state):
     ours, peers = CASES[case]
     rows = []
     for size in sorted(set(sizes)):
-        pith = results.median(ours, size) if ours in results.rounds else None
-        times = {peer: results.median(peer, size) for peer in peers if peer in results.rounds}
+        pith = results.median(ours, size, state) if ours in results.rounds else None
+        times = {peer: results.median(peer, size, state) for peer in peers if peer in results.rounds}
         known = {peer: took for peer, took in times.items() if took is not None}
         best = min(known, key=known.get) if known else None
         ratio = known[best] / pith if best and pith else None
@@ -243,10 +271,10 @@ def number(value, width):
     return f"{value:>{width}.{2 if value < 1000 else 0}f}"
 
 
-def print_case(case, rows, results):
+def print_case(case, rows, results, state):
     ours, peers = CASES[case]
     peers = [peer for peer in peers if peer in results.rounds]
-    print(f"\n## {case}: us per call, medians over rounds; ratio = best peer / {ours}")
+    print(f"\n## {case}, {state}: us per call, medians over rounds; ratio = best peer / {ours}")
     widths = [max(len(peer), 9) for peer in peers]
     head = " ".join(f"{peer:>{width}}" for peer, width in zip(peers, widths))
     print(f"{'size':>8} {ours:>15} {head} {'ratio':>6}  best peer")
@@ -320,8 +348,11 @@ def main():
     print(f"# {options.rounds} rounds; foreign load: median {foreign:.1f} % of the cores, "
           f"{results.noisy} of {len(results.foreign)} runs above {options.foreign_max:g} %")
     for case in cases:
-        summary["cases"][case] = rows_of(case, results, options.sizes)
-        print_case(case, summary["cases"][case], results)
+        tables = {state[0]: rows_of(case, results, options.sizes, state)
+                  for state in results.states()}
+        summary["cases"][case] = tables
+        for state, rows in tables.items():
+            print_case(case, rows, results, state)
     if options.json:
         options.json.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     sys.exit(1 if any(name.startswith("pith") for name in results.errors) else 0)

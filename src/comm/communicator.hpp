@@ -257,8 +257,8 @@ class Communicator : private CommWatcher {
   const std::shared_ptr<ControlSeat> control_;
   const CommKey key_;
   const int rank_;
-  const std::vector<int> members_;                    // ranks of the job, by rank here
-  bool one_process_ = false;                          // all ranks are threads of this process
+  const std::vector<int> members_;              // ranks of the job, by rank here
+  bool one_process_ = false;                    // all ranks are threads of this process
   std::shared_ptr<Cancellation> cancellation_;  // of descents
   CallRecorder recorder_;
   std::uint32_t splits_ = 0;

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <openssl/rand.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -45,8 +48,15 @@ struct Guest {
   bool gone = false;
   int rank = -1;
   std::string in;
-  std::string out;
-  std::size_t out_done = 0;
+  // What all ranks get is there once: it grows with their square.
+  std::deque<std::shared_ptr<const std::string>> out;
+  std::size_t out_done = 0;  // of the first
+
+  void say(const std::string& text, BlobHeader::Kind kind) {
+    auto blob = std::make_shared<std::string>();
+    append_blob(*blob, text, kind);
+    out.push_back(std::move(blob));
+  }
 };
 
 class Server {
@@ -57,7 +67,8 @@ class Server {
         one_meeting_(id_.known_before),
         timeout_ns_(static_cast<std::uint64_t>(timeout_s * static_cast<double>(second_ns))) {}
 
-  void serve(const std::atomic<bool>& stop);
+  // `wake` is readable once `stop` is set.
+  void serve(const std::atomic<bool>& stop, int wake);
 
  private:
   bool has_room();
@@ -141,7 +152,7 @@ void Server::hear_name(Guest& guest) {
 }
 
 void Server::refuse(Guest& guest, const std::string& why) {
-  append_blob(guest.out, why, BlobHeader::Kind::failure);
+  guest.say(why, BlobHeader::Kind::failure);
 }
 
 // Whoever proves to know the secret and does not fit shows that the ranks were started wrongly: all
@@ -231,17 +242,18 @@ void Server::read(Guest& guest) {
 }
 
 void Server::write(Guest& guest) {
-  while (guest.out_done < guest.out.size()) {
-    const ssize_t sent = send(guest.fd.get(), guest.out.data() + guest.out_done,
-                              guest.out.size() - guest.out_done, MSG_NOSIGNAL);
+  while (!guest.out.empty()) {
+    const std::string_view left = std::string_view(*guest.out.front()).substr(guest.out_done);
+    const ssize_t sent = send(guest.fd.get(), left.data(), left.size(), MSG_NOSIGNAL);
     if (sent <= 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) leave(guest);
       return;
     }
     guest.out_done += static_cast<std::size_t>(sent);
+    if (guest.out_done < guest.out.front()->size()) continue;
+    guest.out.pop_front();
+    guest.out_done = 0;
   }
-  guest.out.clear();
-  guest.out_done = 0;
 }
 
 void Server::leave(Guest& guest) {
@@ -267,7 +279,7 @@ void Server::fail_all(const std::string& why) {
   log(LogLevel::info, "start-up failed: " + why);
   close_door();
   for (Guest& guest : guests_) {
-    if (guest.joined && !guest.gone) append_blob(guest.out, why, BlobHeader::Kind::failure);
+    if (guest.joined && !guest.gone) guest.say(why, BlobHeader::Kind::failure);
   }
 }
 
@@ -281,7 +293,9 @@ void Server::finish_round() {
       all.append(guest->in, 0, sizeof header + header.size);
       guest->in.erase(0, sizeof header + header.size);
     }
-    for (Guest* guest : ranks_) append_blob(guest->out, all);
+    const auto answer = std::make_shared<std::string>();
+    append_blob(*answer, all);
+    for (Guest* guest : ranks_) guest->out.push_back(answer);
     give_up_at_ = monotonic_ns() + timeout_ns_;
   }
 }
@@ -294,16 +308,18 @@ std::string Server::missing() const {
   return names;
 }
 
-void Server::serve(const std::atomic<bool>& stop) {
+void Server::serve(const std::atomic<bool>& stop, int wake) {
   std::vector<pollfd> waits;
   while (!stop) {
     const bool listens = monotonic_ns() >= deaf_until_ && has_room();
-    waits.assign(1, {listens ? listener_.get() : -1, POLLIN, 0});
+    waits = {{listens ? listener_.get() : -1, POLLIN, 0}, {wake, POLLIN, 0}};
     for (const Guest& guest : guests_) {
       const auto events = static_cast<short>(guest.out.empty() ? POLLIN : POLLIN | POLLOUT);
       waits.push_back({guest.fd.get(), events, 0});
     }
-    poll(waits.data(), waits.size(), tick_ms);
+    // An id that nobody uses costs no turns.
+    const bool deserted = listens && guests_.empty() && ranks_.empty();
+    poll(waits.data(), waits.size(), deserted && wake >= 0 ? -1 : tick_ms);
     for (Guest& guest : guests_) {
       if (!guest.proved) greet(guest);
       if (guest.proved && !guest.joined && !guest.gone) hear_name(guest);
@@ -335,19 +351,22 @@ class Servers {
   void start(std::unique_ptr<Server> server) {
     const std::lock_guard lock(mutex_);
     running_.remove_if([](const Running& one) { return one.over.load(); });
-    running_.emplace_back(std::move(server), stop_);
+    running_.emplace_back(std::move(server), stop_, wake_.get());
   }
   void stop() {
     stop_ = true;
+    constexpr std::uint64_t once = 1;
+    if (wake_) [[maybe_unused]]
+      const auto woken = ::write(wake_.get(), &once, sizeof once);
     const std::lock_guard lock(mutex_);
     running_.clear();
   }
 
  private:
   struct Running {
-    Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop)
-        : thread([this, server = std::move(server), &stop] {
-            server->serve(stop);
+    Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop, int wake)
+        : thread([this, server = std::move(server), &stop, wake] {
+            server->serve(stop, wake);
             over = true;
           }) {}
     std::atomic<bool> over{false};
@@ -355,6 +374,7 @@ class Servers {
   };
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
+  Descriptor wake_{eventfd(0, EFD_CLOEXEC)};
   std::list<Running> running_;  // joins those it lets go of
 };
 
