@@ -61,7 +61,14 @@ SimConfig simulator(int which) {
   return config;
 }
 
-bool full() { return std::getenv("PITH_TEST_FULL") != nullptr; }
+// Sanitizers look at memory and threads, for which pairs do; the product takes them half an hour.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+bool full() { return !sanitized && std::getenv("PITH_TEST_FULL") != nullptr; }
 
 std::vector<Combination> combinations() {
   const std::array sizes{dtype_count, op_count, 16, size_count, 2, 3, int{tunings.size()}, 3};
