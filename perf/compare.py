@@ -274,7 +274,8 @@ def number(value, width):
 def print_case(case, rows, results, state):
     ours, peers = CASES[case]
     peers = [peer for peer in peers if peer in results.rounds]
-    print(f"\n## {case}, {state}: us per call, medians over rounds; ratio = best peer / {ours}")
+    print(f"\n## {case}, {state}: us per call, medians over rounds; "
+          f"ratio = best peer / {ours}")
     widths = [max(len(peer), 9) for peer in peers]
     head = " ".join(f"{peer:>{width}}" for peer, width in zip(peers, widths))
     print(f"{'size':>8} {ours:>15} {head} {'ratio':>6}  best peer")
