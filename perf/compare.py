@@ -256,7 +256,8 @@ def rows_of(case, results, sizes, state):
     rows = []
     for size in sorted(set(sizes)):
         pith = results.median(ours, size, state) if ours in results.rounds else None
-        times = {peer: results.median(peer, size, state) for peer in peers if peer in results.rounds}
+        times = {peer: results.median(peer, size, state)
+                 for peer in peers if peer in results.rounds}
         known = {peer: took for peer, took in times.items() if took is not None}
         best = min(known, key=known.get) if known else None
         ratio = known[best] / pith if best and pith else None
