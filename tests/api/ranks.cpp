@@ -313,6 +313,8 @@ std::uint64_t hash_of(const char* data, std::size_t bytes, std::uint64_t seed) {
 }  // namespace ranks
 
 #if defined(__SANITIZE_ADDRESS__)
-// Asked by the leak checker at the end of a process.
-extern "C" int __lsan_is_turned_off() { return ranks::checks_leaks ? 0 : 1; }
+// Asked by the leak checker, which is a library, at the end of a process.
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() {
+  return ranks::checks_leaks ? 0 : 1;
+}
 #endif
