@@ -72,11 +72,14 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
     if (bytes > 0) call.run<CopyKernel>({dense.recv.data, dense.send.data, bytes});
     co_return Error();
   }
-  const Shape shape{call.size(), bytes, *args.tuning, call.views_to_choose_by()};
+  const Choice& choice = call.choice();
+  const Shape shape{call.size(), bytes, *args.tuning, choice.views, choice.crowded};
   const auto p = static_cast<std::uint64_t>(call.size());
   args.traffic->sent += 2 * bytes * (p - 1) / p;
   args.traffic->received += 2 * bytes * (p - 1) / p;
-  co_return co_await default_algorithm(shape, Collective::allreduce).run(call, dense);
+  const Algorithm* const wanted = choice.allreduce;
+  const Algorithm& best = wanted ? *wanted : default_algorithm(shape, Collective::allreduce);
+  co_return co_await best.run(call, dense);
 }
 
 // The first sum comes to where the host can look at it.

@@ -47,7 +47,7 @@ bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
 bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
   if (call.size() <= 2 || args.spec().exchange == Exchange::direct) return false;
   if (args.spec().exchange != Exchange::automatic) return true;
-  return !call.views_to_choose_by() && !fits_a_port(call, args, pairs);
+  return !call.choice().views && !fits_a_port(call, args, pairs);
 }
 
 struct Gathering {

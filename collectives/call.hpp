@@ -32,6 +32,15 @@ struct Route {
   int peer = -1;  // the transport's and mailbox's number for it
 };
 
+struct Algorithm;
+
+// What the choice of algorithms may depend on besides a call's arguments; the same on all ranks.
+struct Choice {
+  bool views = false;                    // every two ranks reach each other's memory
+  bool crowded = false;                  // a host has more ranks than cores
+  const Algorithm* allreduce = nullptr;  // where the user names one
+};
+
 // What a Call needs of its communicator; constant while calls run.
 struct CallContext {
   Scheduler* scheduler = nullptr;
@@ -45,8 +54,8 @@ struct CallContext {
   const RankOrder* order = &order_by_rank;
   int size = 1;
   const Hosts* hosts = nullptr;  // null: every rank has one of its own
-  bool views = false;   // whether any two ranks reach each other's memory; the same on all ranks
-  bool pinned = false;  // choices depend on the arguments alone: the same bits in every run
+  bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
+  Choice choice;
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;
   void* revoke_context = nullptr;
@@ -90,8 +99,7 @@ class Call {
   int callers_rank() const { return rank_at(rank()); }
   int place_of(int callers_rank) const { return context_.order->place_of(callers_rank); }
   bool views() const { return context_.views; }
-  // As far as choices may depend on it.
-  bool views_to_choose_by() const { return context_.views && !context_.pinned; }
+  const Choice& choice() const { return context_.choice; }
   std::uint32_t number() const { return number_; }
   std::uint64_t digest() const { return digest_; }
   FrameArena& frame_arena() const { return *context_.arena; }

@@ -75,7 +75,7 @@ bool is_dense(const Call& call, const Spec& spec, std::size_t all) {
     return hosts.count() == 1 || (spec.may_bypass && is_faster_dense_by_host(spec, all, hosts));
   }
   return spec.sparse() && spec.may_bypass &&
-         is_faster_dense(spec, all, call.size(), call.views_to_choose_by());
+         is_faster_dense(spec, all, call.size(), call.choice().views);
 }
 
 void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, std::size_t all) {

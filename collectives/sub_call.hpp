@@ -27,6 +27,8 @@ class SubCall {
     context_.hosts = nullptr;
     context_.size = size;
     context_.views = views;
+    context_.choice = {};
+    context_.choice.views = views;
   }
   SubCall(const SubCall&) = delete;
   SubCall& operator=(const SubCall&) = delete;

@@ -79,7 +79,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       cancellation_(std::make_shared<Cancellation>(rank)) {
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
-  context_.pinned = settings.deterministic;
+  pinned_ = settings.deterministic;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
@@ -114,12 +114,9 @@ Communicator::~Communicator() {
 const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
-  Shape shape{size(), bytes, tuning_};
-  if (!context_.pinned) {
-    shape.views = all_views_;
-    shape.crowded = crowded_;
-  }
-  return default_algorithm(shape, args.collective);
+  const Choice& choice = context_.choice;
+  return default_algorithm({size(), bytes, tuning_, choice.views, choice.crowded},
+                           args.collective);
 }
 
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
@@ -129,10 +126,10 @@ void Communicator::set_views(bool all, bool any) {
   constexpr std::size_t view_chunk = std::size_t{64} << 10;
   constexpr std::size_t wire_chunk = std::size_t{1} << 20;
   constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
-  all_views_ = all;
   context_.views = any;
+  context_.choice.views = all && !pinned_;
   const std::size_t best = all ? view_chunk : wire_chunk;
-  const std::size_t chunk = context_.pinned ? pinned_chunk : best;
+  const std::size_t chunk = pinned_ ? pinned_chunk : best;
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
 }
 

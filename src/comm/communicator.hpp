@@ -167,6 +167,8 @@ class Communicator : private CommWatcher {
   void set_hosts(std::span<const std::size_t> names);
   // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
   void set_views(bool all, bool any);
+  // Whether a host has more ranks than cores.
+  void set_crowded(bool crowded) { context_.choice.crowded = crowded && !pinned_; }
   void add_transport(std::unique_ptr<Transport> transport);
   const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
   Error read_forced(const std::string& text);
@@ -235,8 +237,7 @@ class Communicator : private CommWatcher {
   CallContext context_;
   Tuning tuning_;
   std::size_t chunk_ = 0;  // as set; 0: by transport
-  bool all_views_ = false;
-  bool crowded_ = false;  // a host has more ranks than cores
+  bool pinned_ = false;    // choices depend on arguments alone: the same bits in every run
   ForcedAlgorithms forced_{};
   std::vector<Route> routes_;  // in order
   RankOrder order_;

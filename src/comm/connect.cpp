@@ -92,6 +92,7 @@ Error Communicator::read_forced(const std::string& text) {
   const Expected<ForcedAlgorithms> forced = read_algorithm_rule(text, size());
   if (!forced) return forced.error();
   forced_ = *forced;
+  context_.choice.allreduce = forced_[index(Collective::allreduce)];
   return {};
 }
 
@@ -162,7 +163,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   set_views(meeting.all_share_memory, meeting.any_share_memory);
   const auto ranks = static_cast<std::size_t>(size());
   engine_->set_oversubscribed(meeting.crowded_here);
-  crowded_ = meeting.crowded;
+  set_crowded(meeting.crowded);
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
@@ -207,7 +208,6 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
   }
   set_order(std::move(order));
   set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(size())));
-  engine_->set_oversubscribed(crowded_);
   add_transport(std::move(local));
   set_views(true, true);
   one_process_ = true;
@@ -233,7 +233,9 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   of_first.text();
   const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
   const Error error = first->error();
-  crowded_ = are_crowded_threads(*all);
+  const bool crowded = are_crowded_threads(*all);
+  engine_->set_oversubscribed(crowded);
+  set_crowded(crowded);
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (const Error failed = gatherer.gather("joined").error()) return failed;
@@ -265,7 +267,8 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
     made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
                                        all_ranks(ranks), r));
     if (Error error = made.back()->read_forced(settings.algo)) return error;
-    made.back()->crowded_ = crowded;
+    made.back()->engine_->set_oversubscribed(crowded);
+    made.back()->set_crowded(crowded);
     made.back()->join(*hub, {});
   }
   wait_for_tree(seats);

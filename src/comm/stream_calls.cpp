@@ -260,8 +260,8 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
     const bool dense =
-        !spec.sparse() ||
-        (spec.may_bypass && is_faster_dense(spec, all, communicator_.size(), context_.views));
+        !spec.sparse() || (spec.may_bypass &&
+                           is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};

@@ -24,6 +24,7 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   context_.rank = rank;
   context_.size = meeting.ranks;
   context_.views = kind != RealKind::tcp && kind != RealKind::ucx;
+  context_.choice.views = context_.views;
   comm_.id = 1;
   if (kind == RealKind::local) {
     transport_ =
