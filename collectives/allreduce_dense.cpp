@@ -88,6 +88,27 @@ Task<Error> look_for_nan(Call& call, const SparseCall& args, const std::byte* su
   co_return Error();
 }
 
+// One tensor's. Where pairs are wanted, the host looks for what is not zero.
+Task<Error> put_sums(Call& call, const SparseCall& args, const CompressedTensor& tensor,
+                     const std::byte* sums) {
+  constexpr std::size_t at_once = std::size_t{1} << 18;
+  ResultWriter writer(call, tensor);
+  if (!args.device || !tensor.sparse.count) {
+    put_all(call, tensor, writer, {0, tensor.count}, sums, DType::f32);
+  } else {
+    const VectorQueue queue = args.queue(call);
+    const Scratch block(queue.host(), std::min(tensor.count + 1, at_once) * sizeof(float));
+    for (std::size_t done = 0; done < tensor.count; done += at_once) {
+      const std::size_t count = std::min(at_once, tensor.count - done);
+      co_await queue.until(queue.run<CopyKernel>(
+          {block.bytes().data, sums + done * sizeof(float), count * sizeof(float)}));
+      put_all(call, tensor, writer, {done, count}, block.bytes().data, DType::f32);
+    }
+  }
+  conclude_whole(args, tensor, writer);
+  co_return Error();
+}
+
 }  // namespace
 
 Task<Error> allreduce_dense(Call& call, SparseCall args) {
@@ -125,9 +146,9 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     co_return error;
   }
   for (const CompressedTensor& tensor : args.tensors) {
-    ResultWriter writer(call, tensor);
-    put_all(call, tensor, writer, {0, tensor.count}, recv, DType::f32);
-    conclude_whole(args, tensor, writer);
+    Task<Error> putting = put_sums(call, args, tensor, recv);
+    error = co_await std::move(putting);
+    if (error) co_return error;
     recv += tensor.count * sizeof(float);
   }
   co_return error;
