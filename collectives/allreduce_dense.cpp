@@ -23,13 +23,23 @@ std::size_t elements_of(const SparseCall& args) {
 }
 
 // What the rank keeps for its host (hierarchy=host) is delivered, too.
-void add_slice(Call& call, const CompressedTensor& tensor, std::byte* given) {
+void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tensor,
+               std::byte* given) {
   const HostSlice* slice = tensor.compressor->slice();
   const float* kept = slice ? slice->before() : nullptr;
   if (!kept) return;
   std::byte* at = given + slice->begin() * sizeof(float);
-  call.run<ReduceKernel>({at, at, reinterpret_cast<const std::byte*>(kept), slice->count(),
-                          DType::f32, Op::sum, false});
+  const auto* more = reinterpret_cast<const std::byte*>(kept);
+  Compute& vectors = args.queue(call).vectors();
+  Scratch copied;  // what a device reaches
+  if (args.device) {
+    copied = Scratch(call.host_compute(), slice->count() * sizeof(float));
+    std::memcpy(copied.bytes().data, more, copied.bytes().size);
+    more = copied.bytes().data;
+  }
+  const Fence added =
+      vectors.run<ReduceKernel>({at, at, more, slice->count(), DType::f32, Op::sum, false});
+  vectors.retire(Lease(), std::move(copied), added);
 }
 
 // The call that works on the vectors: that of the device where they lie on one.
@@ -53,7 +63,7 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
     const auto* from = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
     const std::size_t bytes = tensor.count * sizeof(float);
     if (bytes > 0) vectors.run<CopyKernel>({at, from, bytes});
-    add_slice(call, tensor, at);
+    add_slice(call, args, tensor, at);
     at += bytes;
   }
   return memory.bytes().data;

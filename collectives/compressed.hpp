@@ -91,9 +91,6 @@ struct SparseCall {
 // Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
 void deliver_nan(Call& call, const SparseCall& args);
 
-// Whether a call on device memory can be of this spec; else why not.
-Error check_device(const Spec& spec);
-
 // Of this rank's gradients.
 bool found_nonfinite(const SparseCall& args);
 

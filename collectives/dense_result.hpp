@@ -19,11 +19,6 @@ inline bool finish_adding(const SparseCall& args) {
   for (const CompressedTensor& tensor : args.tensors) tensor.compressor->count_rest();
   return found_nonfinite(args) && !args.spec().drops_nonfinite;
 }
-// Both at once, on host memory.
-inline bool add_all(Call& call, const SparseCall& args) {
-  start_adding(call, args);
-  return finish_adding(args);
-}
 
 // Sums of a range, at any address, dense or as pairs of what is not zero.
 void put_all(Call& call, const CompressedTensor& tensor, ResultWriter& writer, Range range,

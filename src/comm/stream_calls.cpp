@@ -45,6 +45,7 @@ Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
     if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+    if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
   const std::size_t chunks = 32 * args.tuning.chunk_bytes;
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
@@ -241,10 +242,7 @@ Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
                         "expected one kind in all of a group",
                         plain, reached ? reached : told)};
   }
-  for (CompressedTensor& tensor : tensors) {
-    if (Error error = check_device(tensor.compressor->spec())) return error;
-    tensor.device = compute_.get();
-  }
+  for (CompressedTensor& tensor : tensors) tensor.device = compute_.get();
   return {};
 }
 
@@ -264,7 +262,7 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
     const bool dense =
-        !spec.sparse() ||
+        !spec.sparse() || spec.by_host ||
         (spec.may_bypass && is_faster_dense(spec, all, communicator_.size(), context_.views));
     if (on_device && dense) compressor.make_room_for_whole();
   }
