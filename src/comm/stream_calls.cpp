@@ -271,12 +271,12 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
 
 Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
   if (args.tensors.empty()) return {};
-  const Expected<bool> captures = gate_.captures(stream);
-  if (!captures) return captures.error();
-  if (!*captures) return {};
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
+  if (!info) return info.error();
+  if (!info->active) return {};
   return {Code::invalid_usage,
-          fmt::format("stream {} is being captured, expected one that is not: compressed calls are "
-                      "not captured",
+          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
+                      "is another step, which a replay would not be",
                       static_cast<const void*>(stream))};
 }
 
@@ -466,6 +466,22 @@ void StreamCalls::abandon() {
 }
 
 Error check_streams() { return cuda::driver().error(); }
+
+bool are_apart(const void* send, const void* recv) {
+  const cuda::Driver* driver = cuda::known_driver();
+  const auto is_pageable = [&](const void* memory) {
+    return !driver || cuda::where_is(*driver, memory) == cuda::Where::pageable;
+  };
+  return is_pageable(send) != is_pageable(recv);
+}
+
+bool is_captured(void* stream) {
+  const cuda::Driver* driver = cuda::known_driver();
+  if (!driver) return false;
+  const Expected<cuda::CaptureInfo> info =
+      cuda::capture_of(*driver, static_cast<cuda::CUstream>(stream));
+  return info && info->active;
+}
 
 bool is_device_memory(const void* memory) {
   const cuda::Driver* driver = cuda::known_driver();

@@ -112,5 +112,9 @@ class StreamCalls {
 Error check_streams();
 // Device memory as far as the process knows the CUDA driver at all; costs a load where it does not.
 bool is_device_memory(const void* memory);
+// What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
+// is not. Precondition, here and below: streams can be used.
+bool are_apart(const void* send, const void* recv);
+bool is_captured(void* stream);
 
 }  // namespace pith
