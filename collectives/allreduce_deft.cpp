@@ -251,8 +251,8 @@ class Election {
     if (count_ == 0) return {};
     std::uint32_t* const indices = span_of<std::uint32_t>(indices_, room_).data();
     float* const values = span_of<float>(values_, room_).data();
-    queue_.run<KeepLargestKernel>({indices, values, selected, count_, compressor_.accumulator(),
-                                   &*smallest_, &*squares_});
+    queue_.run<KeepLargestKernel>(
+        {indices, values, selected, count_, compressor_.accumulator(), &*smallest_, &*squares_});
     if (queue_.on_device()) {
       const std::size_t bytes = count_ * sizeof(std::uint32_t);
       told_ = Scratch(queue_.host(), bytes);

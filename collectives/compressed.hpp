@@ -21,7 +21,7 @@ struct SparseOutput {
   std::byte* values = nullptr;  // of the call's type
   std::size_t capacity = 0;
   std::size_t* count = nullptr;
-  PairList* list = nullptr;      // not null: of float32, takes all pairs instead
+  PairList* list = nullptr;       // not null: of float32, takes all pairs instead
   bool counts_on_device = false;  // *count is the device's own memory
 };
 

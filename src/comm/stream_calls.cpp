@@ -225,9 +225,8 @@ Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
     const SparseOutput& pairs = tensor.sparse;
     const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
     const void* const values = pairs.capacity > 0 ? pairs.values : nullptr;
-    for (const void* memory :
-         {static_cast<const void*>(tensor.send), static_cast<const void*>(tensor.recv), indices,
-          values}) {
+    for (const void* memory : {static_cast<const void*>(tensor.send),
+                               static_cast<const void*>(tensor.recv), indices, values}) {
       if (!memory || tensor.count == 0) continue;
       (where_is(memory) == cuda::Where::pageable ? plain : reached) = memory;
     }

@@ -72,7 +72,8 @@ static int zeros_in(const float* vector) {
 }
 
 static float element(const struct client* me, int layer, int step, int i) {
-  const uint32_t mixed = ((uint32_t)i * 2654435761u) ^ (uint32_t)(me->rank * 97 + layer * 31 + step);
+  const uint32_t mixed =
+      ((uint32_t)i * 2654435761u) ^ (uint32_t)(me->rank * 97 + layer * 31 + step);
   return (float)((mixed * 2246822519u) >> 12) / 1048576.0f - 0.5f;
 }
 
