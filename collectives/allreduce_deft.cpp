@@ -200,9 +200,9 @@ float floor_of(const MagnitudeHistogram& histogram, const DeftPiece& piece, std:
 }
 
 // The k largest of a piece, exactly. All stays in the accumulator.
-class Election {
+class PieceElection {
  public:
-  Election(Call& call, const SparseCall& args, Compressor& compressor, const DeftPiece& piece)
+  PieceElection(Call& call, const SparseCall& args, Compressor& compressor, const DeftPiece& piece)
       : call_(call),
         compressor_(compressor),
         piece_(piece),
@@ -210,8 +210,8 @@ class Election {
         passed_(queue_),
         smallest_(queue_),
         squares_(queue_) {}
-  Election(const Election&) = delete;
-  Election& operator=(const Election&) = delete;
+  PieceElection(const PieceElection&) = delete;
+  PieceElection& operator=(const PieceElection&) = delete;
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   Task<Error> run() {
@@ -279,7 +279,7 @@ class Election {
 // A run of the own list.
 Task<Error> elect(Call& call, const SparseCall& args, const Plan& plan, DeftPiece& piece) {
   Compressor& compressor = plan.compressor(piece);
-  Election election(call, args, compressor, piece);
+  PieceElection election(call, args, compressor, piece);
   Task<Error> electing = election.run();
   Error error = co_await std::move(electing);
   if (error) co_return error;
