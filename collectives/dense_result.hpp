@@ -10,7 +10,8 @@ namespace pith {
 inline Fence start_adding(Call& call, const SparseCall& args) {
   Fence last;
   for (const CompressedTensor& tensor : args.tensors) {
-    last = tensor.compressor->start_rest(call.host_compute());
+    const Fence added = tensor.compressor->start_rest(call.host_compute());
+    if (tensor.count > 0) last = added;  // one of nothing is behind nothing
   }
   return last;
 }

@@ -120,8 +120,9 @@ TEST_CASE("compressed calls of a group on device memory are one call") {
   Twins second(ranks, spec, 170000);
   Twins third(ranks, spec, 0);
   Twins fourth(ranks, spec, 2000);
+  Twins fifth(ranks, spec, 0);
   for (unsigned number = 0; number < 5; ++number) {
-    CHECK(step(on_device, on_host, {&first, &second, &third, &fourth}, number) == "");
+    CHECK(step(on_device, on_host, {&first, &second, &third, &fourth, &fifth}, number) == "");
   }
 }
 
