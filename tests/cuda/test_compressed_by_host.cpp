@@ -154,7 +154,7 @@ void check(const std::string& spec, const Layout& layout, const std::vector<std:
 }  // namespace
 
 TEST_CASE("hierarchy=host on device memory gives the host's bits") {
-  const test::Device device;
+  const cuda::test::Device device;
   const char* spec = GENERATE("topk:density=0.05", "topk:density=0.05,values=bf16,exchange=ring",
                               "ar-topk:density=0.05,election=variance,score=raw",
                               "exdyna:density=0.05", "deft:density=0.05");

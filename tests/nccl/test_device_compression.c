@@ -85,12 +85,12 @@ struct model {
   float* sum[layers];
   float* host_gradient[layers];
   float* host_sum[layers];
-  int compressed;
+  int compressed[layers]; /* steps */
 };
 
 static void model_init(struct client* me, struct model* model) {
   model->stream = new_stream(me);
-  model->compressed = 0;
+  memset(model->compressed, 0, sizeof model->compressed);
   for (int l = 0; l < layers; ++l) {
     model->gradient[l] = device_floats(me);
     model->sum[l] = device_floats(me);
@@ -129,12 +129,11 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, ncclCo
   }
   if (grouped) OK(ncclGroupEnd());
   CHECK(cuda.synchronize(model->stream) == 0);
-  const int compressed = zeros_in(model->host_sum[0]) > n / 4;
-  model->compressed += compressed;
   for (int l = 0; l < layers; ++l) {
+    const int compressed = zeros_in(model->host_sum[l]) > n / 4;
     CHECK((zeros_in(model->sum[l]) > n / 4) == compressed);
-    if (!compressed) continue;
-    CHECK(memcmp(model->sum[l], model->host_sum[l], n * sizeof(float)) == 0);
+    model->compressed[l] += compressed;
+    if (compressed) CHECK(memcmp(model->sum[l], model->host_sum[l], n * sizeof(float)) == 0);
   }
 }
 
@@ -145,7 +144,9 @@ static void train(struct client* me, int grouped) {
   OK(ncclCommSplit(comm, 0, me->rank, &on_host, NULL));
   model_init(me, &model);
   for (int i = 0; i < steps; ++i) step(me, &model, comm, on_host, i, grouped);
-  CHECK(model.compressed >= steps - 5 && model.compressed <= steps - 3);
+  for (int l = 0; l < layers; ++l) {
+    CHECK(model.compressed[l] >= steps - 5 && model.compressed[l] <= steps - 3);
+  }
   model_free(me, &model);
   OK(ncclCommDestroy(on_host));
   OK(ncclCommDestroy(comm));
