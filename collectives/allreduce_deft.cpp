@@ -142,14 +142,6 @@ class Plan {
 
 // --- who elects what ---
 
-// In float32's digits, of any size: what depends on the order of additions decides nothing, and
-// sums of few norms are exact.
-double norm_of(double squares) {
-  int exponent = 0;
-  const double digits = std::frexp(std::sqrt(squares), &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(digits, 24)), exponent - 24);
-}
-
 // A device tells what it has found when it has passed all pieces.
 Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) {
   const VectorQueue queue = args.queue(call);
@@ -170,7 +162,7 @@ Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) 
     Compressor& compressor = plan.compressor(pieces[i]);
     compressor.stats.nonfinite += found[i].nonfinite;
     compressor.stats.squares_all += found[i].squares;
-    pieces[i].norm = norm_of(found[i].squares);
+    pieces[i].norm = std::sqrt(found[i].squares);
   }
   co_return Error();
 }

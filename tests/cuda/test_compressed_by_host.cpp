@@ -24,7 +24,10 @@ class Ranks {
  public:
   Ranks(std::size_t ranks, const std::string& spec, const std::vector<std::size_t>& counts,
         bool on_device, bool views)
-      : world_(static_cast<int>(ranks)), counts_(counts), on_device_(on_device) {
+      : world_(static_cast<int>(ranks)),
+        counts_(counts),
+        on_device_(on_device),
+        integers_(spec.starts_with("deft")) {
     tuning_.chunk_bytes = 4096;
     for (std::size_t r = 0; r < ranks; ++r) {
       pith::CallContext& context = world_[r].context;
@@ -50,7 +53,7 @@ class Ranks {
       world_[r].context.hosts = &hosts;
       for (std::size_t t = 0; t < counts_.size(); ++t) {
         const std::size_t i = r * counts_.size() + t;
-        const Values sent = gradient(r + 10 * t, number, counts_[t], pithFloat32);
+        const Values sent = gradient(r + 10 * t, number, counts_[t], pithFloat32, 1, integers_);
         auto* send = send_[i]->as<float>();
         if (!sent.empty()) std::memcpy(send, sent.data(), sent.size());
         if (spoils && i == 1 && counts_[t] > 0) *send = std::numeric_limits<float>::infinity();
@@ -110,6 +113,7 @@ class Ranks {
   DeviceWorld world_;
   std::vector<std::size_t> counts_;
   bool on_device_;
+  bool integers_;
   pith::HostCompute host_;
   pith::Tuning tuning_;
   std::vector<std::unique_ptr<Compressor>> compressors_;

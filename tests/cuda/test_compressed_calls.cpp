@@ -94,8 +94,6 @@ TEST_CASE("exdyna and micro on device memory give the host's bits") {
   CHECK(run_steps(ranks, spec, count) == "");
 }
 
-// Its pieces come from norms, whose last bit depends on the order of additions: gradients with
-// equal ones would differ.
 TEST_CASE("deft on device memory gives the host's bits") {
   const test::Device device;
   const std::size_t ranks = GENERATE(2, 3, 4);
