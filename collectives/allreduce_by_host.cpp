@@ -9,7 +9,8 @@
 // its k from each slice. So an election is a host's, leaders are hosts, and gradients of a host
 // meet exactly; score=raw measures what the host has, the residual included. The residual of a host
 // is its owners', each of a slice (compress/host_slice.hpp). What a rank gives is kept until the
-// next call has ended well, as by a dense call.
+// next call has ended well, as by a dense call. Gradients on a device come to the host whole: sums,
+// scheme and residual are the host's there, too, and the device gets the result.
 //
 // Where each host has one rank the scheme runs as it is; on a single host calls are dense. Cost:
 // by_host_cost.hpp.
@@ -33,22 +34,29 @@ namespace {
 
 std::byte* bytes_of(float* floats) { return reinterpret_cast<std::byte*>(floats); }
 
-// This rank's accumulators, slice by slice.
-std::byte* join(ByHost& by) {
+// This rank's accumulators, where the host can read them.
+Task<Error> join(ByHost& by) {
   const auto tensors = by.args.tensors;
-  if (tensors.size() == 1) return bytes_of(tensors[0].compressor->accumulator());
+  const VectorQueue queue = by.args.queue(by.call);
+  if (tensors.size() == 1 && !queue.on_device()) {
+    by.given = bytes_of(tensors[0].compressor->accumulator());
+    co_return Error();
+  }
   by.joined = Scratch(by.host(), std::max<std::size_t>(by.elements, 1) * sizeof(float));
-  std::byte* at = by.joined.bytes().data;
+  by.given = by.joined.bytes().data;
+  std::byte* at = by.given;
+  Fence last;
   for (std::size_t s = 0; s < by.slices(); ++s) {
     for (const CompressedTensor& tensor : tensors) {
       const Range range = by.part(tensor, s);
       if (range.size == 0) continue;
-      by.call.run<CopyKernel>({at, bytes_of(tensor.compressor->accumulator() + range.begin),
-                               range.size * sizeof(float)});
+      last = queue.run<CopyKernel>({at, bytes_of(tensor.compressor->accumulator() + range.begin),
+                                    range.size * sizeof(float)});
       at += range.size * sizeof(float);
     }
   }
-  return by.joined.bytes().data;
+  co_await queue.until(last);
+  co_return Error();
 }
 
 // What the owner adds itself: of its slice, the residual too.
@@ -56,24 +64,32 @@ void begin_sum(ByHost& by) {
   const auto own = static_cast<std::size_t>(*by.own);
   by.sum = Scratch(by.host(), std::max<std::size_t>(by.ranges()[own].size, 1) * sizeof(float));
   std::byte* at = by.sum.bytes().data;
+  const std::byte* given = by.given + by.ranges()[own].begin * sizeof(float);
   for (const CompressedTensor& tensor : by.args.tensors) {
     const Range range = by.part(tensor, own);
     if (range.size == 0) continue;
-    const std::byte* given = bytes_of(tensor.compressor->accumulator() + range.begin);
     if (const float* kept = tensor.compressor->slice()->before()) {
       by.call.run<ReduceKernel>({at, given, reinterpret_cast<const std::byte*>(kept), range.size,
                                  DType::f32, Op::sum, false});
     } else {
       by.call.run<CopyKernel>({at, given, range.size * sizeof(float)});
     }
+    given += range.size * sizeof(float);
     at += range.size * sizeof(float);
   }
 }
 
 Task<Error> sum_slices(ByHost& by) {
+  Task<Error> joining = join(by);
+  Error joined = co_await std::move(joining);
+  if (joined) co_return joined;
   if (by.own) begin_sum(by);
-  HostSum sum{join(by), by.ranges(), by.sum.bytes().data, by.nan,
-              std::max<std::size_t>(by.args.chunk_bytes / sizeof(float), 1)};
+  HostSum sum{.vector = by.given,
+              .slices = by.ranges(),
+              .sum = by.sum.bytes().data,
+              .hidden = by.args.device != nullptr,
+              .flag = by.nan,
+              .chunk_elements = std::max<std::size_t>(by.args.chunk_bytes / sizeof(float), 1)};
   Task<Error> summing = sum_in_host(by.inside.call(), sum, *by.args.traffic);
   Error error = co_await std::move(summing);
   by.nan = sum.flag;
@@ -184,6 +200,7 @@ Task<Error> run_between_hosts(ByHost& by) {
   begin_inner(by, inner);
   SparseCall args = by.args;
   args.tensors = inner.all();
+  args.device = nullptr;
   args.nan = &by.nan;
   args.parcel = parcel_elements(inner.elements(), args.spec().density, args.chunk_bytes);
   by.nan = false;
@@ -227,7 +244,9 @@ void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense) 
 Task<Error> allreduce_by_host(Call& call, SparseCall args) {
   using namespace by_host;
   ByHost by(call, args);
-  by.nan = add_all(call, args);
+  const VectorQueue queue = args.queue(call);
+  co_await queue.until(start_adding(call, args));
+  by.nan = finish_adding(args);
   Task<Error> summing = sum_slices(by);
   Error error = co_await std::move(summing);
   if (error) co_return error;

@@ -27,6 +27,7 @@
 #include "collectives/list_message.hpp"
 #include "collectives/notes.hpp"
 #include "collectives/strands.hpp"
+#include "collectives/take_values.hpp"
 #include "compress/deft_plan.hpp"
 #include "core/clock.hpp"
 
@@ -141,16 +142,27 @@ class Plan {
 
 // --- who elects what ---
 
-Task<Error> add_gradients(Call& call, const Plan& plan) {
-  for (DeftPiece& piece : plan.pieces()) {
-    Compressor& compressor = plan.compressor(piece);
+// A device tells what it has found when it has passed all pieces.
+Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) {
+  const VectorQueue queue = args.queue(call);
+  const std::span<DeftPiece> pieces = plan.pieces();
+  const Scratch memory(queue.host(), std::max<std::size_t>(pieces.size(), 1) * sizeof(PassResult));
+  const std::span<PassResult> found = span_of<PassResult>(memory, pieces.size());
+  Fence last;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    Compressor& compressor = plan.compressor(pieces[i]);
     const Stopwatch watch(compressor.stats.select_seconds);
-    PassResult result;
-    call.run<AccumulateKernel>(compressor.pass(piece.begin, piece.size, result));
-    compressor.stats.nonfinite += result.nonfinite;
-    compressor.stats.squares_all += result.squares;
-    piece.norm = std::sqrt(result.squares);
-    co_await call.turn();
+    found[i] = {};
+    last = queue.run<AccumulateKernel>(compressor.pass(pieces[i].begin, pieces[i].size, found[i]));
+    if (!queue.on_device()) co_await call.turn();
+  }
+  const Stopwatch watch(args.tensors[0].compressor->stats.select_seconds);
+  co_await queue.until(last);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    Compressor& compressor = plan.compressor(pieces[i]);
+    compressor.stats.nonfinite += found[i].nonfinite;
+    compressor.stats.squares_all += found[i].squares;
+    pieces[i].norm = std::sqrt(found[i].squares);
   }
   co_return Error();
 }
@@ -179,63 +191,123 @@ Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
 
 // --- electing ---
 
-// The least magnitude that at least k of a piece's elements have, as far as a histogram tells.
-float floor_of(Call& call, const float* values, const DeftPiece& piece, std::size_t& found) {
-  const Scratch memory(call.host_compute(), sizeof(MagnitudeHistogram));
-  call.run<ZeroKernel>({memory.bytes().data, memory.bytes().size});
-  auto& histogram = *reinterpret_cast<MagnitudeHistogram*>(memory.bytes().data);
-  call.run<HistogramKernel>({values, piece.size, &histogram});
+// The least magnitude that at least k of a piece's elements have, as far as its histogram tells.
+float floor_of(const MagnitudeHistogram& histogram, const DeftPiece& piece, std::size_t& found) {
   std::size_t bin = MagnitudeHistogram::bins;
   found = 0;
   while (bin > 0 && found < piece.k) found += histogram.counts[--bin];
   return std::bit_cast<float>(static_cast<std::uint32_t>(bin) << MagnitudeHistogram::shift);
 }
 
-// The k largest of a piece, exactly: a run of the own list. All stays in the accumulator.
-void elect(Call& call, const Plan& plan, DeftPiece& piece) {
-  Compressor& compressor = plan.compressor(piece);
-  const Stopwatch watch(compressor.stats.select_seconds);
-  float* accumulator = compressor.accumulator();
-  std::size_t found = 0;
-  const float floor = floor_of(call, accumulator + piece.begin, piece, found);
-  const Scratch index_memory(call.compute(), std::max<std::size_t>(found, 1) * 4);
-  const Scratch value_memory(call.compute(), std::max<std::size_t>(found, 1) * 4);
-  const std::span<std::uint32_t> indices = span_of<std::uint32_t>(index_memory, found);
-  const std::span<float> values = span_of<float>(value_memory, found);
-  PassResult result;
-  call.run<SelectKernel>(
-      {{accumulator + piece.begin, nullptr, DType::f32, piece.size, false, &result},
-       floor,
-       static_cast<std::uint32_t>(piece.begin),
-       indices.data(),
-       values.data(),
-       found});
-  const std::size_t selected = std::min(result.selected, found);
-  const std::size_t k = std::min(piece.k, selected);
-  float smallest = 0;
-  double squares = 0;
-  if (k > 0) {
-    call.run<KeepLargestKernel>(
-        {indices.data(), values.data(), selected, k, accumulator, &smallest, &squares});
+// The k largest of a piece, exactly. All stays in the accumulator.
+class PieceElection {
+ public:
+  PieceElection(Call& call, const SparseCall& args, Compressor& compressor, const DeftPiece& piece)
+      : call_(call),
+        compressor_(compressor),
+        piece_(piece),
+        queue_(args.queue(call)),
+        passed_(queue_),
+        smallest_(queue_),
+        squares_(queue_) {}
+  PieceElection(const PieceElection&) = delete;
+  PieceElection& operator=(const PieceElection&) = delete;
+  FrameArena& frame_arena() const { return call_.frame_arena(); }
+
+  Task<Error> run() {
+    const Stopwatch watch(compressor_.stats.select_seconds);
+    const Scratch counts(queue_.host(), sizeof(MagnitudeHistogram));
+    auto& histogram = *reinterpret_cast<MagnitudeHistogram*>(counts.bytes().data);
+    call_.run<ZeroKernel>({counts.bytes().data, counts.bytes().size});
+    co_await queue_.until(queue_.run<HistogramKernel>(
+        {compressor_.accumulator() + piece_.begin, piece_.size, &histogram}));
+    co_await queue_.until(select(histogram));
+    const std::size_t selected = std::min(passed_->selected, room_);
+    count_ = std::min(piece_.k, selected);
+    co_await queue_.until(keep(selected));
+    co_return Error();
   }
-  call.run<ReturnKernel>({accumulator, indices.data(), value_memory.bytes().data, k, DType::f32});
+  // Where the host can read them.
+  std::span<const std::uint32_t> indices() const {
+    return span_of<std::uint32_t>(queue_.on_device() ? told_ : indices_, count_);
+  }
+  float smallest() const { return *smallest_; }
+
+ private:
+  Fence select(const MagnitudeHistogram& histogram) {
+    const float floor = floor_of(histogram, piece_, room_);
+    const std::size_t bytes = std::max<std::size_t>(room_, 1) * sizeof(float);
+    indices_ = Scratch(queue_.vectors(), bytes);
+    values_ = Scratch(queue_.vectors(), bytes);
+    return queue_.run<SelectKernel>({{compressor_.accumulator() + piece_.begin, nullptr, DType::f32,
+                                      piece_.size, false, &*passed_},
+                                     floor,
+                                     static_cast<std::uint32_t>(piece_.begin),
+                                     span_of<std::uint32_t>(indices_, room_).data(),
+                                     span_of<float>(values_, room_).data(),
+                                     room_});
+  }
+  Fence keep(std::size_t selected) {
+    if (count_ == 0) return {};
+    std::uint32_t* const indices = span_of<std::uint32_t>(indices_, room_).data();
+    float* const values = span_of<float>(values_, room_).data();
+    queue_.run<KeepLargestKernel>(
+        {indices, values, selected, count_, compressor_.accumulator(), &*smallest_, &*squares_});
+    if (queue_.on_device()) {
+      const std::size_t bytes = count_ * sizeof(std::uint32_t);
+      told_ = Scratch(queue_.host(), bytes);
+      queue_.run<CopyKernel>({told_.bytes().data, indices_.bytes().data, bytes});
+    }
+    return queue_.run<ReturnKernel>(
+        {compressor_.accumulator(), indices, values_.bytes().data, count_, DType::f32});
+  }
+
+  Call& call_;
+  Compressor& compressor_;
+  const DeftPiece& piece_;
+  const VectorQueue queue_;
+  const Answer<PassResult> passed_;
+  const Answer<float> smallest_;
+  const Answer<double> squares_;
+  Scratch indices_;
+  Scratch values_;
+  Scratch told_;  // a device's indices, once more
+  std::size_t room_ = 0;
+  std::size_t count_ = 0;
+};
+
+// A run of the own list.
+Task<Error> elect(Call& call, const SparseCall& args, const Plan& plan, DeftPiece& piece) {
+  Compressor& compressor = plan.compressor(piece);
+  PieceElection election(call, args, compressor, piece);
+  Task<Error> electing = election.run();
+  Error error = co_await std::move(electing);
+  if (error) co_return error;
+  const std::span<const std::uint32_t> indices = election.indices();
+  const float smallest = election.smallest();
   float& threshold = compressor.stats.threshold;
   threshold = compressor.elected == Compressor::all ? smallest : std::min(threshold, smallest);
-  compressor.elected = k + (compressor.elected == Compressor::all ? 0 : compressor.elected);
+  if (compressor.elected == Compressor::all) compressor.elected = 0;
+  compressor.elected += indices.size();
   PairList& list = plan.list(piece, static_cast<std::size_t>(call.rank()));
-  list.reserve(k);
-  std::copy_n(indices.data(), k, list.indices(list.count()));
+  list.reserve(indices.size());
+  std::copy(indices.begin(), indices.end(), list.indices(list.count()));
   piece.run = list.runs();
-  list.end_run(k);
+  list.end_run(indices.size());
+  co_return Error();
 }
 
-void elect_own(Call& call, const SparseCall& args, const Plan& plan) {
+Task<Error> elect_own(Call& call, const SparseCall& args, const Plan& plan) {
   for (DeftPiece& piece : plan.pieces()) {
-    if (piece.bin == plan.bin_of(static_cast<std::size_t>(call.rank()))) elect(call, plan, piece);
+    if (piece.bin != plan.bin_of(static_cast<std::size_t>(call.rank()))) continue;
+    Task<Error> electing = elect(call, args, plan, piece);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
   }
   for (const CompressedTensor& tensor : args.tensors) {
     if (tensor.compressor->elected == Compressor::all) tensor.compressor->elected = 0;
   }
+  co_return Error();
 }
 
 // --- sharing indices ---
@@ -321,7 +393,7 @@ std::size_t all_moved(const Plan& plan) {
 }
 
 // This rank's values at everybody's indices, in order: one run a tensor.
-void take(Call& call, const SparseCall& args, const Plan& plan, CommonValues& values) {
+Task<Error> take(Call& call, const SparseCall& args, const Plan& plan, CommonValues& values) {
   auto piece = plan.pieces().begin();
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     if (args.tensors[t].count == 0) continue;
@@ -342,11 +414,12 @@ void take(Call& call, const SparseCall& args, const Plan& plan, CommonValues& va
       out += n;
     }
     double squares = 0;
-    call.run<TakeKernel>(
-        {compressor.accumulator(), taken.indices(), room, taken.values(), taken.type(), &squares});
-    taken.end_run(room);
+    Task<Error> taking = take_values(call, args, compressor, room, squares);
+    Error error = co_await std::move(taking);
+    if (error) co_return error;
     values.append(taken.run(0));
   }
+  co_return Error();
 }
 
 Task<Error> sum_taken(Call& call, const SparseCall& args, CommonValues& values) {
@@ -395,13 +468,15 @@ void tell(const Call& call, const SparseCall& args, const Plan& plan) {
 Task<Error> allreduce_deft(Call& call, SparseCall args) {
   args.parcel = ~std::size_t{0};  // everything is one
   Plan plan(call, args);
-  Task<Error> adding = add_gradients(call, plan);
+  Task<Error> adding = add_gradients(call, args, plan);
   Error error = co_await std::move(adding);
   if (error) co_return error;
   Task<Error> agreeing = agree_on_bins(call, args, plan);
   error = co_await std::move(agreeing);
   if (error) co_return error;
-  elect_own(call, args, plan);
+  Task<Error> electing = elect_own(call, args, plan);
+  error = co_await std::move(electing);
+  if (error) co_return error;
   Task<Error> sharing = share_indices(call, args, plan);
   error = co_await std::move(sharing);
   if (error) co_return error;
@@ -409,7 +484,9 @@ Task<Error> allreduce_deft(Call& call, SparseCall args) {
   const Notes notes(args.spec().values, call.size(), false);
   std::array<float, 1> note{};
   CommonValues values(call, args, all_moved(plan), notes.count());
-  take(call, args, plan, values);
+  Task<Error> taking = take(call, args, plan, values);
+  error = co_await std::move(taking);
+  if (error) co_return error;
   notes.write(note, call.rank(), found_nonfinite(args), 0);
   values.append_notes(note);
   Task<Error> summing = sum_taken(call, args, values);

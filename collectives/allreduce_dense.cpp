@@ -23,13 +23,23 @@ std::size_t elements_of(const SparseCall& args) {
 }
 
 // What the rank keeps for its host (hierarchy=host) is delivered, too.
-void add_slice(Call& call, const CompressedTensor& tensor, std::byte* given) {
+void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tensor,
+               std::byte* given) {
   const HostSlice* slice = tensor.compressor->slice();
   const float* kept = slice ? slice->before() : nullptr;
   if (!kept) return;
   std::byte* at = given + slice->begin() * sizeof(float);
-  call.run<ReduceKernel>({at, at, reinterpret_cast<const std::byte*>(kept), slice->count(),
-                          DType::f32, Op::sum, false});
+  const auto* more = reinterpret_cast<const std::byte*>(kept);
+  Compute& vectors = args.queue(call).vectors();
+  Scratch copied;  // what a device reaches
+  if (args.device) {
+    copied = Scratch(call.host_compute(), slice->count() * sizeof(float));
+    std::memcpy(copied.bytes().data, more, copied.bytes().size);
+    more = copied.bytes().data;
+  }
+  const Fence added =
+      vectors.run<ReduceKernel>({at, at, more, slice->count(), DType::f32, Op::sum, false});
+  vectors.retire(Lease(), std::move(copied), added);
 }
 
 // The call that works on the vectors: that of the device where they lie on one.
@@ -53,7 +63,7 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
     const auto* from = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
     const std::size_t bytes = tensor.count * sizeof(float);
     if (bytes > 0) vectors.run<CopyKernel>({at, from, bytes});
-    add_slice(call, tensor, at);
+    add_slice(call, args, tensor, at);
     at += bytes;
   }
   return memory.bytes().data;
@@ -88,6 +98,27 @@ Task<Error> look_for_nan(Call& call, const SparseCall& args, const std::byte* su
   const Scratch first(queue.host(), sizeof(float));
   co_await queue.until(queue.run<CopyKernel>({first.bytes().data, sums, sizeof(float)}));
   nan = is_nan(first.bytes().data, DType::f32);
+  co_return Error();
+}
+
+// One tensor's. Where pairs are wanted, the host looks for what is not zero.
+Task<Error> put_sums(Call& call, const SparseCall& args, const CompressedTensor& tensor,
+                     const std::byte* sums) {
+  constexpr std::size_t at_once = std::size_t{1} << 18;
+  ResultWriter writer(call, tensor);
+  if (!args.device || !tensor.sparse.count) {
+    put_all(call, tensor, writer, {0, tensor.count}, sums, DType::f32);
+  } else {
+    const VectorQueue queue = args.queue(call);
+    const Scratch block(queue.host(), std::min(tensor.count + 1, at_once) * sizeof(float));
+    for (std::size_t done = 0; done < tensor.count; done += at_once) {
+      const std::size_t count = std::min(at_once, tensor.count - done);
+      co_await queue.until(queue.run<CopyKernel>(
+          {block.bytes().data, sums + done * sizeof(float), count * sizeof(float)}));
+      put_all(call, tensor, writer, {done, count}, block.bytes().data, DType::f32);
+    }
+  }
+  conclude_whole(args, tensor, writer);
   co_return Error();
 }
 
@@ -128,9 +159,9 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     co_return error;
   }
   for (const CompressedTensor& tensor : args.tensors) {
-    ResultWriter writer(call, tensor);
-    put_all(call, tensor, writer, {0, tensor.count}, recv, DType::f32);
-    conclude_whole(args, tensor, writer);
+    Task<Error> putting = put_sums(call, args, tensor, recv);
+    error = co_await std::move(putting);
+    if (error) co_return error;
     recv += tensor.count * sizeof(float);
   }
   co_return error;

@@ -61,7 +61,9 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
     if (selected) co_return selected;
     sharing.score.see_selected();
   } else {
-    sharing.score.see_gradients();
+    Task<Error> seeing = sharing.score.see_gradients();
+    Error seen = co_await std::move(seeing);
+    if (seen) co_return seen;
   }
   const auto ranks = static_cast<std::size_t>(call.size());
   const Scratch memory(call.host_compute(), ranks * sizeof(float));
@@ -76,26 +78,27 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
 }
 
 // By what all ranks know already.
-void elect_by_history(Call& call, Sharing& sharing) {
+Task<Error> elect_by_history(Call& call, Sharing& sharing) {
   const Compressor& first = *sharing.args.tensors[0].compressor;
   if (!sharing.lagged()) {
     const auto p = static_cast<std::uint64_t>(call.size());
     sharing.leader = call.place_of(static_cast<int>(first.step % p));
-    return;
+    co_return Error();
   }
   sharing.leader = first.succession.leader(call.size());
-  if (sharing.spec().score == Score::raw) return sharing.score.see_gradients();
+  if (sharing.spec().score == Score::raw) {
+    Task<Error> seeing = sharing.score.see_gradients();
+    co_return co_await std::move(seeing);
+  }
   sharing.score.count_passes();
+  co_return Error();
 }
 
 }  // namespace
 
 Task<Error> elect(Call& call, Sharing& sharing) {
-  if (sharing.spec().election != Election::variance) {
-    elect_by_history(call, sharing);
-    co_return Error();
-  }
-  Task<Error> voting = elect_by_variance(call, sharing);
+  const bool votes = sharing.spec().election == Election::variance;
+  Task<Error> voting = votes ? elect_by_variance(call, sharing) : elect_by_history(call, sharing);
   co_return co_await std::move(voting);
 }
 

@@ -64,9 +64,10 @@ struct ByHost {
   const std::optional<int> own;
   SubCall inside;
   std::size_t elements = 0;
-  bool nan = false;  // somebody's gradient was not finite, and nothing is delivered
-  Scratch joined;    // of several tensors: what this rank gives
-  Scratch sum;       // an owner's: of its slice
+  bool nan = false;            // somebody's gradient was not finite, and nothing is delivered
+  std::byte* given = nullptr;  // by this rank, slice by slice
+  Scratch joined;              // the same of several tensors, or of a device's
+  Scratch sum;                 // an owner's: of its slice
 
  private:
   Scratch ranges_;

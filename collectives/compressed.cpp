@@ -164,16 +164,6 @@ void deliver_nan(Call& call, const SparseCall& args) {
   }
 }
 
-Error check_device(const Spec& spec) {
-  const bool of_gradients = spec.election != Election::staleness && spec.score == Score::raw;
-  if (spec.scheme != Scheme::deft && !of_gradients && !spec.by_host) return {};
-  const char* with = spec.by_host ? " with hierarchy=host" : of_gradients ? " with score=raw" : "";
-  return {Code::invalid_usage,
-          fmt::format("{}{} runs on host memory only, expected on device memory another scheme, "
-                      "such as topk",
-                      name_of(spec.scheme), with)};
-}
-
 namespace {
 
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,

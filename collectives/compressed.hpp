@@ -15,13 +15,14 @@ namespace pith {
 struct Tuning;
 
 // The result as pairs of rising indices: at most `capacity`, their number in *count. A call with a
-// null `count` has a dense result.
+// null `count` has a dense result. Of a device's call, memory that the device reaches.
 struct SparseOutput {
   std::uint64_t* indices = nullptr;
   std::byte* values = nullptr;  // of the call's type
   std::size_t capacity = 0;
   std::size_t* count = nullptr;
-  PairList* list = nullptr;  // not null: of float32, takes all pairs instead
+  PairList* list = nullptr;       // not null: of float32, takes all pairs instead
+  bool counts_on_device = false;  // *count is the device's own memory
 };
 
 // One vector of a compressed call.
@@ -89,9 +90,6 @@ struct SparseCall {
 
 // Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
 void deliver_nan(Call& call, const SparseCall& args);
-
-// Whether a call on device memory can be of this spec; else why not.
-Error check_device(const Spec& spec);
 
 // Of this rank's gradients.
 bool found_nonfinite(const SparseCall& args);

@@ -10,7 +10,8 @@ namespace pith {
 inline Fence start_adding(Call& call, const SparseCall& args) {
   Fence last;
   for (const CompressedTensor& tensor : args.tensors) {
-    last = tensor.compressor->start_rest(call.host_compute());
+    const Fence added = tensor.compressor->start_rest(call.host_compute());
+    if (tensor.count > 0) last = added;  // one of nothing is behind nothing
   }
   return last;
 }
@@ -18,11 +19,6 @@ inline Fence start_adding(Call& call, const SparseCall& args) {
 inline bool finish_adding(const SparseCall& args) {
   for (const CompressedTensor& tensor : args.tensors) tensor.compressor->count_rest();
   return found_nonfinite(args) && !args.spec().drops_nonfinite;
-}
-// Both at once, on host memory.
-inline bool add_all(Call& call, const SparseCall& args) {
-  start_adding(call, args);
-  return finish_adding(args);
 }
 
 // Sums of a range, at any address, dense or as pairs of what is not zero.

@@ -120,7 +120,8 @@ Task<Error> sum_in_host(Call& host, HostSum& sum, Traffic& traffic) {
   Summing summing{sum, traffic, std::nullopt};
   if (host.views() && host.size() <= most_view_ranks) {
     const Range last = sum.slices.back();
-    const Bytes all{sum.vector, (last.begin + last.size) * sizeof(float)};
+    const MemoryKind kind = sum.hidden ? MemoryKind::cuda : MemoryKind::host;
+    const Bytes all{sum.vector, (last.begin + last.size) * sizeof(float), kind};
     summing.offers.emplace(host, all, all, true);
     Task<Error> opening = summing.offers->tell();
     Error error = co_await std::move(opening);

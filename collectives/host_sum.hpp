@@ -12,6 +12,7 @@ struct HostSum {
                                   // known to have read it
   std::span<const Range> slices;  // elements; owners are the first ranks
   std::byte* sum = nullptr;       // an owner's: in: what it adds itself; out: the sum
+  bool hidden = false;            // nobody else reaches the vector: slices go by messages
   bool flag = false;              // in: of this rank; out, of an owner: of any rank
   std::size_t chunk_elements = 1;
 };

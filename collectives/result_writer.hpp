@@ -30,7 +30,13 @@ class ResultWriter {
 
  private:
   void put_on_device(Range range, const SparseList& sums, DType type);
+  void put_pairs(const SparseList& sums, DType type);
+  void put_pairs_on_device(const SparseList& sums, DType type);
+  void wait_for_pairs(std::size_t room);
   void write_waiting();
+  void write_waiting_pairs();
+  void retire_waiting(Fence written);
+  void tell_count() const;
   Compute& output() const { return tensor_.device ? *tensor_.device : call_.compute(); }
 
   Call& call_;
@@ -39,7 +45,7 @@ class ResultWriter {
   std::size_t count_ = 0;
 
   // Of a device's vector: pieces one behind another, for one kernel, with their pairs in memory
-  // that it reaches.
+  // that it reaches. Where the result is pairs, these as they are told.
   struct Waiting {
     Range range;
     DType type = DType::f32;
@@ -49,6 +55,7 @@ class ResultWriter {
     Scratch values;
   };
   Waiting waiting_;
+  std::size_t written_ = 0;  // pairs that are on their way to a device's output
 };
 
 }  // namespace pith

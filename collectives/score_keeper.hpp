@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "collectives/parcels.hpp"
+#include "collectives/take_values.hpp"
 #include "compress/election.hpp"
 
 namespace pith {
@@ -15,19 +16,23 @@ class ScoreKeeper {
   ScoreKeeper(const ScoreKeeper&) = delete;
   ScoreKeeper& operator=(const ScoreKeeper&) = delete;
   ~ScoreKeeper() { count_into(nullptr); }
+  FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   // score=raw: of the gradients alone. One that was added to the accumulator in place counts with
   // the residual it was added to, and one that is not there leaves the mean as it was.
-  void see_gradients() {
+  Task<Error> see_gradients() {
+    const VectorQueue queue = args_.queue(call_);
     for (const CompressedTensor& tensor : args_.tensors) {
       Compressor& compressor = *tensor.compressor;
       if (tensor.send) {
-        double squares = 0;
-        call_.run<SquaresKernel>({tensor.send, tensor.count, tensor.type, &squares});
-        compressor.raw_norm.saw(std::sqrt(squares));
+        const Answer<double> squares(queue);
+        co_await queue.until(
+            queue.run<SquaresKernel>({tensor.send, tensor.count, tensor.type, &*squares}));
+        compressor.raw_norm.saw(std::sqrt(*squares));
       }
       measure_ += compressor.raw_norm.value();
     }
+    co_return Error();
   }
 
   // score=compressed, of what this rank has selected.

@@ -16,6 +16,7 @@ CudaCompute::CudaCompute(Device& device)
   set<CopyKernel, launch_copy>();
   set<AccumulateKernel, launch_accumulate>();
   set<SelectKernel, launch_select>();
+  set<SampleKernel, launch_sample>();
   set<HistogramKernel, launch_histogram>();
   set<KeepLargestKernel, launch_keep_largest>();
   set<SplitKernel, launch_split>();

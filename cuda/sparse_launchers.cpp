@@ -15,6 +15,7 @@ static_assert(offsetof(PassTotals, squares) == offsetof(PassResult, squares));
 static_assert(sizeof(ListView) == sizeof(SparseList));
 static_assert(sizeof(DecodedIndices) == sizeof(Decoded));
 static_assert(offsetof(DecodedIndices, bytes) == offsetof(Decoded, bytes));
+static_assert(sample_line == SampleKernel::line);
 static_assert(magnitude_bins == MagnitudeHistogram::bins);
 static_assert(magnitude_shift == MagnitudeHistogram::shift);
 static_assert(IndexForm::elements == EncodeIndicesKernel::block_elements);
@@ -62,7 +63,7 @@ Tiles workspace_for(std::size_t tiles, std::size_t more = 0, std::size_t zeros =
           memory + extra};
 }
 
-// Kernels of a pass: `none` comes before the types, each has the three of PITH_CUDA_PASSES.
+// Kernels of a pass: `none` comes before the types, each has those of PITH_CUDA_PASSES.
 KernelName pass_kernel(KernelName none, const AccumulateKernel::Args& args) {
   constexpr auto step = static_cast<std::size_t>(KernelName::accumulate_f16) -
                         static_cast<std::size_t>(KernelName::accumulate_none);
@@ -165,6 +166,15 @@ void launch_accumulate(const AccumulateKernel::Args& args) {
 }
 
 void launch_select(const SelectKernel::Args& args) { launch_pass(KernelName::select_none, args); }
+
+void launch_sample(const SampleKernel::Args& args) {
+  if (args.lines == 0) return;
+  const AccumulateKernel::Args& pass = args.pass;
+  const SampleArgs sample{pass.accumulator, pass.gradient,   args.lines,
+                          args.stride,      args.magnitudes, pass.fresh};
+  queue().launch(pass_kernel(KernelName::sample_none, pass),
+                 pieces(args.lines * sample_line, Sample<float>::threads), sample);
+}
 
 void launch_histogram(const HistogramKernel::Args& args) {
   count_magnitudes({const_cast<float*>(args.values), nullptr, DType::f32, args.count, false,

@@ -8,6 +8,7 @@ namespace pith::cuda {
 
 void launch_accumulate(const AccumulateKernel::Args& args);
 void launch_select(const SelectKernel::Args& args);
+void launch_sample(const SampleKernel::Args& args);
 void launch_histogram(const HistogramKernel::Args& args);
 void launch_keep_largest(const KeepLargestKernel::Args& args);
 void launch_split(const SplitKernel::Args& args);

@@ -1,5 +1,6 @@
 #include "cuda/stream_gate.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -15,13 +16,7 @@ constexpr std::uint64_t lively_ns = 50'000'000;
 
 }  // namespace
 
-// Slots of captures are never used again: graphs of the application still write to them.
-StreamGate::~StreamGate() {
-  for (Passage* passage : waiting_) device_.give_slot({passage->slot, passage->value});
-}
-
-Expected<StreamGate::CaptureInfo> StreamGate::capture_of(CUstream stream) const {
-  const Driver& driver = device_.driver();
+Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = kCaptureNone;
   CaptureInfo info;
   CUresult result = kErrorNotSupported;
@@ -30,7 +25,9 @@ Expected<StreamGate::CaptureInfo> StreamGate::capture_of(CUstream stream) const 
   } else if (driver.capture_info_v2) {
     result = driver.capture_info_v2(stream, &status, &info.id, nullptr, nullptr, nullptr);
   }
-  if (result != kSuccess) return device_.error("cuStreamGetCaptureInfo", result);
+  if (result != kSuccess) {
+    return Error(Code::cuda, fmt::format("cuStreamGetCaptureInfo: {}", driver.describe(result)));
+  }
   if (status == kCaptureInvalidated) {
     return Error(Code::invalid_usage, "the capture of this stream is already invalid");
   }
@@ -38,10 +35,9 @@ Expected<StreamGate::CaptureInfo> StreamGate::capture_of(CUstream stream) const 
   return info;
 }
 
-Expected<bool> StreamGate::captures(CUstream stream) const {
-  const Expected<CaptureInfo> info = capture_of(stream);
-  if (!info) return info.error();
-  return info->active;
+// Slots of captures are never used again: graphs of the application still write to them.
+StreamGate::~StreamGate() {
+  for (Passage* passage : waiting_) device_.give_slot({passage->slot, passage->value});
 }
 
 Error StreamGate::operations(CUstream stream, const Passage& passage) const {
@@ -58,7 +54,7 @@ Error StreamGate::operations(CUstream stream, const Passage& passage) const {
 }
 
 Error StreamGate::enqueue(CUstream stream, Passage& passage) {
-  const Expected<CaptureInfo> info = capture_of(stream);
+  const Expected<CaptureInfo> info = capture_of(device_.driver(), stream);
   if (!info) return info.error();
   passage.captured = info->active;
   return info->active ? enqueue_captured(stream, info->id, passage)

@@ -28,13 +28,18 @@ struct Passage {
   int line = -1;
 };
 
+// What is enqueued on a stream now: captured, in which capture.
+struct CaptureInfo {
+  bool active = false;
+  std::uint64_t id = 0;
+};
+Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream);
+
 class StreamGate final : public Pollable {
  public:
   explicit StreamGate(Device& device) : device_(device) {}
   ~StreamGate() override;
 
-  // Whether what is enqueued on the stream is captured now.
-  Expected<bool> captures(CUstream stream) const;
   // Calling thread. Enqueues the operations on the stream, or captures them; sets
   // passage.captured. Nothing is started before publish().
   Error enqueue(CUstream stream, Passage& passage);
@@ -65,11 +70,6 @@ class StreamGate final : public Pollable {
     std::vector<Passage*> passages;
     bool running = false;
   };
-  struct CaptureInfo {
-    bool active = false;
-    std::uint64_t id = 0;
-  };
-  Expected<CaptureInfo> capture_of(CUstream stream) const;
   Error enqueue_eager(CUstream stream, Passage& passage);
   Error enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage);
   Error operations(CUstream stream, const Passage& passage) const;

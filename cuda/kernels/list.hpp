@@ -7,6 +7,7 @@
 #include "cuda/kernels/index_code.hpp"
 #include "cuda/kernels/keep_largest.hpp"
 #include "cuda/kernels/lists.hpp"
+#include "cuda/kernels/sample.hpp"
 #include "cuda/kernels/select.hpp"
 #include "cuda/kernels/sums.hpp"
 
@@ -52,10 +53,11 @@
   PITH_CUDA_CASTS(X, f8e5m2, F8e5m2) \
   X(copy, Copy)
 
-#define PITH_CUDA_PASSES(X, name, Gradient)     \
-  X(accumulate_##name, Select<Gradient, false>) \
-  X(select_##name, Select<Gradient, true>)      \
-  X(histogram_##name, CountMagnitudes<Gradient>)
+#define PITH_CUDA_PASSES(X, name, Gradient)      \
+  X(accumulate_##name, Select<Gradient, false>)  \
+  X(select_##name, Select<Gradient, true>)       \
+  X(histogram_##name, CountMagnitudes<Gradient>) \
+  X(sample_##name, Sample<Gradient>)
 
 // `none` before the types.
 #define PITH_CUDA_SELECT_KERNELS(X)     \

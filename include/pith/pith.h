@@ -289,10 +289,10 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *
  * On device memory the call is one of its stream, and the residual lies on the device: it follows
  * the buffers from call to call, unless pithCompressorGetAccumulator gave its memory away. All
- * buffers of a group's compressed calls are of one kind. Results are dense, schemes that are not
- * ready for it say so, and streams that are captured refuse. A call is over for its compressor when
- * the stream has passed it. A gradient that no stream has reached when the communicator is
- * destroyed or shrunk is not added.
+ * buffers of a group's compressed calls are of one kind, but for n, which may be anywhere. Streams
+ * that are captured refuse, for each call is another step. A call is over for its compressor when
+ * the stream has passed it, and n is told then. A gradient that no stream has reached when the
+ * communicator is destroyed or shrunk is not added.
  */
 
 /* Local. The spec is copied. */
@@ -312,8 +312,8 @@ PITH_API pithResult_t pithAllReduceCompressed(const void* send, void* recv, size
                                               pithCompressor_t compressor, pithComm_t comm,
                                               pithStream_t stream);
 /* The same call; the result is *n pairs of rising indices and values of `type`. Where capacity is
- * too small the first pairs are there, *n says how many there are, and the code is
- * pithInvalidArgument; the call counts all the same. */
+ * too small the first pairs are there, *n says how many there are, and, but for calls on streams,
+ * the code is pithInvalidArgument; the call counts all the same. */
 PITH_API pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices,
                                                     void* values, size_t capacity, size_t* n,
                                                     size_t count, pithDataType_t type,

@@ -123,6 +123,7 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
       constexpr const char* function = "pithAllReduceCompressedSparse";
       Error error = check_call(function, count, type, op, compressor, comm);
       if (!error) error = check_stream(function, stream, send, values);
+      if (!error) error = check_stream(function, stream, indices, n);
       if (!error) error = check_memory(function, "indices", indices, capacity);
       if (!error) error = check_memory(function, "values", values, capacity);
       if (!error) error = check_pointer(function, "n", n);

@@ -43,7 +43,9 @@ Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
     const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
+    if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
     if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+    if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
   const std::size_t chunks = 32 * args.tuning.chunk_bytes;
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
@@ -179,8 +181,11 @@ StreamCalls::~StreamCalls() {
   if (captured_ > 0) communicator_.engine_->background_ends();
 }
 
+cuda::Where StreamCalls::where_is(const void* memory) const {
+  return cuda::where_is(device_.driver(), memory);
+}
 bool StreamCalls::is_pageable(const Bytes& memory) const {
-  return cuda::where_is(device_.driver(), memory.data) == cuda::Where::pageable;
+  return where_is(memory.data) == cuda::Where::pageable;
 }
 
 // Which memory the call runs on: what the device reaches, or plain host memory.
@@ -211,36 +216,33 @@ Error StreamCalls::place(CollectiveArgs& args) const {
                       static_cast<const void*>(args.recv.data))};
 }
 
-// All of a group's, which are one call, alike.
+// All of a group's, which are one call, alike. How many pairs there are may be told anywhere, but
+// the host tells it only to the host.
 Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
-  const CompressedTensor* reached = nullptr;
-  const CompressedTensor* plain = nullptr;
-  for (const CompressedTensor& tensor : tensors) {
-    for (const std::byte* memory : {tensor.send, static_cast<const std::byte*>(tensor.recv)}) {
+  const void* reached = nullptr;
+  const void* plain = nullptr;
+  const void* told = nullptr;  // on a device
+  for (CompressedTensor& tensor : tensors) {
+    const SparseOutput& pairs = tensor.sparse;
+    const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
+    const void* const values = pairs.capacity > 0 ? pairs.values : nullptr;
+    for (const void* memory : {static_cast<const void*>(tensor.send),
+                               static_cast<const void*>(tensor.recv), indices, values}) {
       if (!memory || tensor.count == 0) continue;
-      const Bytes bytes{const_cast<std::byte*>(memory), tensor.count};
-      (is_pageable(bytes) ? plain : reached) = &tensor;
+      (where_is(memory) == cuda::Where::pageable ? plain : reached) = memory;
     }
+    if (!pairs.count || where_is(pairs.count) != cuda::Where::device) continue;
+    tensor.sparse.counts_on_device = true;
+    told = pairs.count;
   }
-  if (!reached) return {};
+  if (!reached && !told) return {};
   if (plain) {
     return {Code::invalid_argument,
-            fmt::format(
-                "a compressed call has pageable host memory (send {}, recv {}) and other "
-                "memory (send {}, recv {}), expected one kind in all of a group",
-                static_cast<const void*>(plain->send), static_cast<const void*>(plain->recv),
-                static_cast<const void*>(reached->send), static_cast<const void*>(reached->recv))};
+            fmt::format("a compressed call has pageable host memory ({}) and other memory ({}), "
+                        "expected one kind in all of a group",
+                        plain, reached ? reached : told)};
   }
-  for (CompressedTensor& tensor : tensors) {
-    if (tensor.sparse.count) {
-      return {Code::invalid_argument,
-              fmt::format("send is {}, device memory, expected host memory where the result is "
-                          "sparse",
-                          static_cast<const void*>(tensor.send))};
-    }
-    if (Error error = check_device(tensor.compressor->spec())) return error;
-    tensor.device = compute_.get();
-  }
+  for (CompressedTensor& tensor : tensors) tensor.device = compute_.get();
   return {};
 }
 
@@ -259,9 +261,9 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
     if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
-    const bool dense =
-        !spec.sparse() || (spec.may_bypass &&
-                           is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
+    const bool dense = !spec.sparse() || spec.by_host ||
+                       (spec.may_bypass &&
+                        is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};
@@ -269,12 +271,12 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
 
 Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
   if (args.tensors.empty()) return {};
-  const Expected<bool> captures = gate_.captures(stream);
-  if (!captures) return captures.error();
-  if (!*captures) return {};
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
+  if (!info) return info.error();
+  if (!info->active) return {};
   return {Code::invalid_usage,
-          fmt::format("stream {} is being captured, expected one that is not: compressed calls are "
-                      "not captured",
+          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
+                      "is another step, which a replay would not be",
                       static_cast<const void*>(stream))};
 }
 
@@ -464,6 +466,22 @@ void StreamCalls::abandon() {
 }
 
 Error check_streams() { return cuda::driver().error(); }
+
+bool are_apart(const void* send, const void* recv) {
+  const cuda::Driver* driver = cuda::known_driver();
+  const auto is_pageable = [&](const void* memory) {
+    return !driver || cuda::where_is(*driver, memory) == cuda::Where::pageable;
+  };
+  return is_pageable(send) != is_pageable(recv);
+}
+
+bool is_captured(void* stream) {
+  const cuda::Driver* driver = cuda::known_driver();
+  if (!driver) return false;
+  const Expected<cuda::CaptureInfo> info =
+      cuda::capture_of(*driver, static_cast<cuda::CUstream>(stream));
+  return info && info->active;
+}
 
 bool is_device_memory(const void* memory) {
   const cuda::Driver* driver = cuda::known_driver();

@@ -75,7 +75,17 @@ Error Compressor::move_to(DeviceVectors* device) {
 }
 
 double Compressor::residual_squares(Compute& host) const {
-  if (slice_) return slice_->residual_squares(host, spent_ ? nullptr : accumulator(), count_);
+  if (slice_) {
+    const float* rest = spent_ ? nullptr : accumulator();
+    Scratch copied;
+    if (rest && device_) {
+      copied = Scratch(device_->pinned(), std::max<std::size_t>(count_, 1) * sizeof(float));
+      device_->compute().run<CopyKernel>(
+          {copied.bytes().data, reinterpret_cast<const std::byte*>(rest), count_ * sizeof(float)});
+      rest = reinterpret_cast<const float*>(copied.bytes().data);
+    }
+    return slice_->residual_squares(host, rest, count_);
+  }
   if (spent_) return 0;
   const auto* data = reinterpret_cast<const std::byte*>(accumulator());
   const Scratch found(reachable(host), sizeof(double));
@@ -113,13 +123,21 @@ void Compressor::drop_slice(Compute& host) {
   if (!slice_) return;
   if (const float* kept = slice_->residual()) {
     clear_spent(host);
-    PassResult result;
-    host.run<AccumulateKernel>({.accumulator = accumulator() + slice_->begin(),
-                                .gradient = reinterpret_cast<const std::byte*>(kept),
-                                .type = DType::f32,
-                                .count = slice_->count(),
-                                .fresh = false,
-                                .result = &result});
+    // What a device reads, and where it tells what it has found.
+    const std::size_t bytes = device_ ? slice_->count() * sizeof(float) : 0;
+    Scratch copied(reachable(host), sizeof(PassResult) + bytes);
+    std::byte* const at = copied.bytes().data + sizeof(PassResult);
+    const auto* more = reinterpret_cast<const std::byte*>(kept);
+    if (device_) more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
+    Compute& work = vectors(host);
+    const Fence added =
+        work.run<AccumulateKernel>({.accumulator = accumulator() + slice_->begin(),
+                                    .gradient = more,
+                                    .type = DType::f32,
+                                    .count = slice_->count(),
+                                    .fresh = false,
+                                    .result = reinterpret_cast<PassResult*>(copied.bytes().data)});
+    work.retire(Lease(), std::move(copied), added);
   }
   slice_.reset();
 }

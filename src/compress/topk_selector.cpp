@@ -39,23 +39,24 @@ TopkSelector::TopkSelector(Compressor& compressor, const VectorQueue& queue, std
   found_ = new (reached_.bytes().data) Found;
 }
 
-// A device's sample would need a kernel of its own; the forecast is all there is of one.
-void TopkSelector::foresee() {
+Task<Error> TopkSelector::foresee() {
   const std::size_t count = compressor_.count();
   if (compressor_.forecast.known()) {
     bounds_ = {compressor_.forecast.low(), compressor_.forecast.high()};
   }
   const std::size_t lines = sample_elements(count) / SampleKernel::line;
-  if (lines > 0 && !queue_.on_device()) {
+  if (lines > 0) {
     const std::size_t sampled = lines * SampleKernel::line;
     const Scratch sample(queue_.host(), sampled * sizeof(float));
-    queue_.run<SampleKernel>({compressor_.whole_pass(), lines, count / lines, floats_of(sample)});
+    co_await queue_.until(queue_.run<SampleKernel>(
+        {compressor_.whole_pass(), lines, count / lines, floats_of(sample)}));
     const double expected = double(sampled) * double(k_) / double(count);
     bounds_ = narrow({floats_of(sample), sampled}, expected, bounds_);
   }
-  if (!foreseen() || !early_) return;
+  if (!foreseen() || !early_) co_return Error();
   lower_indices_ = Scratch(queue_.vectors(), room_ * sizeof(std::uint32_t));
   lower_values_ = Scratch(queue_.vectors(), room_ * sizeof(float));
+  co_return Error();
 }
 
 bool TopkSelector::on_course() const {
@@ -69,7 +70,11 @@ void TopkSelector::count_in(const PassResult& result) {
 
 Task<Error> TopkSelector::passing(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
-  if (!std::exchange(begun_, true)) foresee();
+  if (!std::exchange(begun_, true)) {
+    Task<Error> foreseeing = foresee();
+    Error error = co_await std::move(foreseeing);
+    if (error) co_return error;
+  }
   found_->pass = {};
   const AccumulateKernel::Args args = compressor_.pass(begin, count, found_->pass);
   if (!foreseen()) {

@@ -51,7 +51,7 @@ class TopkSelector {
     float smallest = 0;
     double squares = 0;
   };
-  void foresee();
+  Task<Error> foresee();
   bool foreseen() const { return bounds_.low > 0; }
   bool on_course() const;
   Task<Error> pass_running(AccumulateKernel::Args args, std::size_t begin);

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
 #include "comm/stream_calls.hpp"
+#include "core/clock.hpp"
 #include "core/log.hpp"
 
 namespace pith::nccl {
@@ -58,6 +61,21 @@ Expected<unsigned> read_types(std::string_view text) {
     if (name.size() == text.size()) return types;
     text.remove_prefix(name.size() + 1);
   }
+}
+
+// While a stream goes on.
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+// Why a sum cannot be compressed where its memory lies, or its stream is; null: it can. What Pith's
+// own call refuses is left to that.
+const char* objection_of_memory(const NcclCall& call) {
+  if (!call.stream) {
+    const bool on_device = is_device_memory(call.send) || is_device_memory(call.recv);
+    return on_device ? "its sums are of device memory, on no stream" : nullptr;
+  }
+  if (check_streams()) return "its sums are on streams, without a CUDA driver";
+  if (is_captured(call.stream)) return "its sums are captured";
+  return are_apart(call.send, call.recv) ? "its sums are of two kinds of memory" : nullptr;
 }
 
 // Takes min= and types= out of the spec; what is left is the compressor's.
@@ -115,9 +133,9 @@ std::string CompressionRules::describe() const {
       names, bytes_min, comms);
 }
 
-// Everything that the ranks have in common; the stream is host memory's.
+// Everything that the ranks have in common.
 bool CompressionRules::covers(const NcclCall& call) const {
-  if (call.kind != Kind::allreduce || call.stream) return false;
+  if (call.kind != Kind::allreduce) return false;
   if (call.op != ncclSum && call.op != ncclAvg) return false;
   if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) return false;
   const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
@@ -125,7 +143,6 @@ bool CompressionRules::covers(const NcclCall& call) const {
 }
 
 std::string CompressionRules::objection(const NcclCall& call) const {
-  if (call.stream) return "its sums are on streams: compressed ones run on host memory only";
   if (call.op != ncclSum && call.op != ncclAvg) return "it makes no sums or averages";
   if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) {
     return fmt::format("its sums are of type {}, which types= does not name",
@@ -174,12 +191,7 @@ Compression::~Compression() {
   if (!objection_.empty()) say_not_begun();
   drop(cycle_.waiting());
   const bool is_loss = lost_vectors_ > 0;
-  for (const auto& [place, compressor] : compressors_) {
-    const double squares = residual_squares(compressor);
-    lost_squares_ += squares;
-    if (squares != 0) ++lost_vectors_;
-    pithCompressorDestroy(compressor);
-  }
+  for (const auto& [place, compressor] : compressors_) lose(compressor);
   if (lost_vectors_ == 0) return;
   log(is_loss ? LogLevel::warn : LogLevel::info,
       fmt::format("PITH_COMPRESS: residuals of {} vectors were dropped{}; their norm was {:g}",
@@ -194,30 +206,36 @@ double Compression::residual_squares(pithCompressor_t compressor) const {
   return stats.residual_norm * stats.residual_norm;
 }
 
+// Its last call may still be on a stream, which then keeps the state as long as it needs it.
+void Compression::lose(pithCompressor_t compressor) {
+  constexpr std::uint64_t patience_ns = 2'000'000'000;
+  const std::uint64_t deadline = monotonic_ns() + patience_ns;
+  while (compressor->state->is_claimed() && monotonic_ns() < deadline) nap();
+  const double squares = residual_squares(compressor);
+  lost_squares_ += squares;
+  if (squares != 0) ++lost_vectors_;
+  if (pithCompressorDestroy(compressor) != pithSuccess) delete compressor;
+}
+
 void Compression::drop(std::span<const std::uint32_t> places) {
   for (const std::uint32_t place : places) {
     const auto found = compressors_.find(place);
     if (found == compressors_.end()) continue;
-    const double squares = residual_squares(found->second);
-    lost_squares_ += squares;
-    if (squares != 0) ++lost_vectors_;
-    pithCompressorDestroy(found->second);
+    lose(found->second);
     compressors_.erase(found);
   }
 }
 
 bool Compression::covers(const NcclCall& call) {
   if (decided_off_) return false;
-  if (rules_.covers(call) && !is_device_memory(call.send) && !is_device_memory(call.recv)) {
-    return true;
-  }
+  if (rules_.covers(call) && !objection_of_memory(call)) return true;
   if (call.kind == Kind::allreduce && !has_said_) object_to(call);
   return false;
 }
 
 void Compression::object_to(const NcclCall& call) {
   if (objection_.empty()) {
-    object(rules_.covers(call) ? "its sums are of device memory" : rules_.objection(call));
+    object(rules_.covers(call) ? objection_of_memory(call) : rules_.objection(call));
   }
   if (++dense_sums_ == patience) say_not_begun();
 }
@@ -283,13 +301,17 @@ Error Compression::add(const NcclCall& call, std::optional<std::uint32_t> place,
     args.count = call.count;
     args.type = type;
     args.op = static_cast<Op>(call.op);
-    group.add(communicator, args, nullptr);
+    group.add(communicator, args, call.stream);
     return {};
   }
   const Expected<pithCompressor_t> compressor = compressor_of(*place);
   if (!compressor) return compressor.error();
   const std::shared_ptr<Compressor>& state = (*compressor)->state;
   if (Error error = state->check(call.count, type)) return error;
+  while (call.stream && state->is_claimed()) {
+    if (Error error = communicator->error()) return error;
+    nap();
+  }
   api::Claim claim(function, *state);
   if (claim.error()) return claim.error();
   CompressedTensor tensor;
@@ -299,7 +321,7 @@ Error Compression::add(const NcclCall& call, std::optional<std::uint32_t> place,
   tensor.count = call.count;
   tensor.type = type;
   tensor.average = call.op == ncclAvg;
-  group.add(communicator, state, tensor, nullptr);
+  group.add(communicator, state, tensor, call.stream);
   claim.keep();
   return {};
 }

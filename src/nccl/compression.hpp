@@ -3,6 +3,9 @@
 // All ranks must make a call alike, so before each call that may be compressed they compare votes
 // in one small all-reduce, of all such calls of a group at once. A rank that wants none votes 0,
 // which switches the communicator off for good.
+//
+// A call on a stream is voted on by the thread that makes it, and enqueued then: it waits for the
+// other ranks' threads, never for a stream, but for its own vector's last call.
 #pragma once
 
 #include <map>
@@ -41,7 +44,8 @@ class Compression {
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
-  // Whether ranks have to compare votes before the call. Not of memory that only a device reaches.
+  // Whether ranks have to compare votes before the call. Not where it is captured: each compressed
+  // call is another step.
   bool covers(const NcclCall& call);
   // The votes on the calls of one moment, and which vector each of them carries.
   struct Ballot {
@@ -69,6 +73,7 @@ class Compression {
   void say_begun(std::size_t vectors);
   void say_not_begun();
   double residual_squares(pithCompressor_t compressor) const;
+  void lose(pithCompressor_t compressor);
   void drop(std::span<const std::uint32_t> places);
   Expected<pithCompressor_t> compressor_of(std::uint32_t place);
 

@@ -5,12 +5,10 @@
 // communicator, which is the same on all ranks.
 #include <fmt/format.h>
 
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "api/check.hpp"
-#include "core/log.hpp"
 #include "nccl/agreement.hpp"
 #include "nccl/call.hpp"
 #include "nccl/errors.hpp"
@@ -49,14 +47,6 @@ void prepare(Extension& extension, pithComm_t comm) {
       fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank()));
 }
 
-void say_host_only() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    log(LogLevel::warn,
-        "PITH_COMPRESS: calls on streams are made dense: compressed ones run on host memory only");
-  });
-}
-
 Error check_revoked(const Extension* extension, const NcclCall& call) {
   if (!extension || !extension->revoked) return {};
   return {Code::invalid_usage,
@@ -93,11 +83,11 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   const std::string function = fmt::format("nccl{}", name_of(call.kind));
   if (Error error = api::check_communicator(function.c_str(), comm)) return refused(error);
   const bool alone = !Group::of_this_thread().open();
-  Waiting one{call, comm->communicator, extension_of(comm), nullptr, {}, alone && !comm->blocking};
+  const bool in_background = alone && !comm->blocking && !call.stream;
+  Waiting one{call, comm->communicator, extension_of(comm), nullptr, {}, in_background};
   prepare(*one.extension, comm);
   Compression* const compression = one.extension->compression.get();
   const bool compressed = compression && compression->covers(call);
-  if (extras()->compression && call.kind == Kind::allreduce && call.stream) say_host_only();
   if (const Fallback* const library = extras()->fallback.get()) {
     if (!compressed && library->takes(call)) one.there = one.extension->other_comm();
     library->announce(call.kind, one.there != nullptr);

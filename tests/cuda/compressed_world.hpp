@@ -18,16 +18,18 @@ namespace pith::cuda::test {
 
 using Values = std::vector<std::byte>;
 
-// One gradient's elements, in its type: heavy tails and some zeros, of a given size.
+// One gradient's elements, in its type: heavy tails and some zeros, of a given size. Integers, if
+// wanted: sums of their squares are the same in any order.
 inline Values gradient(std::size_t rank, unsigned step, std::size_t count, pithDataType_t type,
-                       float size = 1) {
+                       float size = 1, bool integers = false) {
   const std::size_t unit = type == pithFloat32 ? 4 : 2;
   Values out(count * unit);
   std::uint64_t state = 0x9e3779b97f4a7c15u * (rank + 1) + 77 * (step + 1);
   for (std::size_t i = 0; i < count; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     const float u = float(state >> 40) / float(1 << 24) - 0.5f;
-    const float value = (state >> 33 & 15) == 0 ? 0.0f : size * u * std::fabs(u);
+    float value = (state >> 33 & 15) == 0 ? 0.0f : size * u * std::fabs(u);
+    if (integers) value = std::nearbyint(1024 * value);
     std::uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
     if (type == pithFloat32) {
@@ -47,7 +49,10 @@ inline Values gradient(std::size_t rank, unsigned step, std::size_t count, pithD
 class Side {
  public:
   Side(std::size_t ranks, const std::string& spec, std::size_t count, pithDataType_t type)
-      : count_(count), type_(type), unit_(type == pithFloat32 ? 4 : 2) {
+      : count_(count),
+        type_(type),
+        unit_(type == pithFloat32 ? 4 : 2),
+        integers_(spec.starts_with("deft")) {
     for (std::size_t r = 0; r < ranks; ++r) {
       compressors.push_back(nullptr);
       REQUIRE(pithCompressorCreate(&compressors.back(), spec.c_str()) == pithSuccess);
@@ -60,6 +65,8 @@ class Side {
   std::size_t bytes() const { return count_ * unit_; }
   std::size_t count() const { return count_; }
   pithDataType_t type() const { return type_; }
+  // What DEFT shares depends on the last bit of its norms.
+  bool integers() const { return integers_; }
   std::vector<float> residual(std::size_t rank) const {
     std::vector<float> out(count_);
     REQUIRE(pithCompressorGetResidual(compressors[rank], out.data(), count_) == pithSuccess);
@@ -78,6 +85,7 @@ class Side {
   std::size_t count_;
   pithDataType_t type_;
   std::size_t unit_;
+  bool integers_;
 };
 
 // A side's vectors: on a device, or on the host where `send` and `recv` are plain memory.
@@ -118,7 +126,7 @@ enum class Input { apart, in_place, nothing };
 inline std::vector<Values> gradients(const Side& side, unsigned step, float size = 1) {
   std::vector<Values> all;
   for (std::size_t r = 0; r < side.compressors.size(); ++r) {
-    all.push_back(gradient(r, step, side.count(), side.type(), size));
+    all.push_back(gradient(r, step, side.count(), side.type(), size, side.integers()));
   }
   return all;
 }

@@ -121,6 +121,34 @@ TEST_CASE("a list that is full leaves the others where they are") {
   }
 }
 
+TEST_CASE("a sample on a device is the host's") {
+  Runner runner;
+  constexpr std::size_t line = SampleKernel::line;
+  for (const DType type : value_types) {
+    for (const Kind kind : all_kinds) {
+      for (const std::size_t lines : {0, 1, 15, 16, 17, 300}) {
+        for (const std::size_t stride : {line, line + 5, 3 * line}) {
+          const bool fresh = lines == 15;
+          const std::size_t at = lines % 2;
+          const std::size_t count = lines * stride + line;
+          PassState state;
+          state.accumulator = floats_of(kind, count + at, 1);
+          state.gradient = as_type(floats_of(kind, count, 2), type, at);
+          const Floats before = state.accumulator;
+          PassCase c{kind, count, at, type, stride != 3 * line, fresh, false, 0, 0};
+          Floats plain(lines * line + 1, 77.0f), fast = plain;
+          scalar::sample({args_of(state, c).pass, lines, stride, plain.data()});
+          runner.run<SampleKernel>({args_of(state, c).pass, lines, stride, fast.data()});
+          CAPTURE(int(kind), lines, stride);
+          INFO(name_of(type));
+          REQUIRE(same(plain, fast));
+          REQUIRE(same(state.accumulator, before));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a histogram counts finite values of every size") {
   Runner runner;
   for (const Kind kind : all_kinds) {

@@ -1,0 +1,305 @@
+/* PITH_COMPRESS for sums of device memory on streams, as a training program meets it: on the stub
+ * driver, given as the argument, whose device memory the host may look into. */
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+enum { layers = 3, n = 40000, steps = 12, relaxed = 2 };
+
+static const char* driver_path;
+
+static struct {
+  int (*init)(unsigned);
+  int (*retain)(void**, int);
+  int (*set_current)(void*);
+  int (*create_stream)(void**, unsigned, int);
+  int (*destroy_stream)(void*);
+  int (*synchronize)(void*);
+  int (*wait)(void*, unsigned long long, uint64_t, unsigned);
+  int (*host_alloc)(void**, size_t, unsigned);
+  int (*begin_capture)(void*, int);
+  int (*end_capture)(void*, void**);
+  int (*instantiate)(void**, void*, unsigned long long);
+  int (*launch)(void*, void*);
+} cuda;
+
+static void* symbol(struct client* me, const char* name) {
+  void* const library = dlopen(driver_path, RTLD_NOW | RTLD_GLOBAL);
+  CHECK(library != NULL);
+  void* const found = dlsym(library, name);
+  CHECK(found != NULL);
+  return found;
+}
+
+static void start_driver(struct client* me) {
+  void* context = NULL;
+  *(void**)&cuda.init = symbol(me, "cuInit");
+  *(void**)&cuda.retain = symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.set_current = symbol(me, "cuCtxSetCurrent");
+  *(void**)&cuda.create_stream = symbol(me, "cuStreamCreateWithPriority");
+  *(void**)&cuda.destroy_stream = symbol(me, "cuStreamDestroy_v2");
+  *(void**)&cuda.synchronize = symbol(me, "cuStreamSynchronize");
+  *(void**)&cuda.wait = symbol(me, "cuStreamWaitValue64_v2");
+  *(void**)&cuda.host_alloc = symbol(me, "cuMemHostAlloc");
+  *(void**)&cuda.begin_capture = symbol(me, "cuStreamBeginCapture_v2");
+  *(void**)&cuda.end_capture = symbol(me, "cuStreamEndCapture");
+  *(void**)&cuda.instantiate = symbol(me, "cuGraphInstantiateWithFlags");
+  *(void**)&cuda.launch = symbol(me, "cuGraphLaunch");
+  CHECK(cuda.init(0) == 0);
+  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+}
+
+static void* new_stream(struct client* me) {
+  const unsigned non_blocking = 1;
+  void* stream = NULL;
+  CHECK(cuda.create_stream(&stream, non_blocking, 0) == 0);
+  return stream;
+}
+
+static float* device_floats(struct client* me) {
+  void* memory = NULL;
+  OK(ncclMemAlloc(&memory, n * sizeof(float)));
+  memset(memory, 0, n * sizeof(float));
+  return memory;
+}
+
+static int zeros_in(const float* vector) {
+  int zeros = 0;
+  for (int i = 0; i < n; ++i) zeros += vector[i] == 0;
+  return zeros;
+}
+
+/* Sums of squares are exact, so that they are the same in any order. */
+static float element(const struct client* me, int layer, int step, int i) {
+  const uint32_t mixed =
+      ((uint32_t)i * 2654435761u) ^ (uint32_t)(me->rank * 97 + layer * 31 + step);
+  return (float)((mixed * 2246822519u) >> 22) / 1024.0f - 0.5f;
+}
+
+/* The same layers on a device, and on the host by calls of their own: they get the same sums, so
+ * that what the tests of host memory show holds here. */
+struct model {
+  void* stream;
+  float* gradient[layers];
+  float* sum[layers];
+  float* host_gradient[layers];
+  float* host_sum[layers];
+  int compressed[layers]; /* steps */
+};
+
+static void model_init(struct client* me, struct model* model) {
+  model->stream = new_stream(me);
+  memset(model->compressed, 0, sizeof model->compressed);
+  for (int l = 0; l < layers; ++l) {
+    model->gradient[l] = device_floats(me);
+    model->sum[l] = device_floats(me);
+    model->host_gradient[l] = malloc(n * sizeof(float));
+    model->host_sum[l] = malloc(n * sizeof(float));
+  }
+}
+
+static void model_free(struct client* me, struct model* model) {
+  for (int l = 0; l < layers; ++l) {
+    OK(ncclMemFree(model->gradient[l]));
+    OK(ncclMemFree(model->sum[l]));
+    free(model->host_gradient[l]);
+    free(model->host_sum[l]);
+  }
+  CHECK(cuda.destroy_stream(model->stream) == 0);
+}
+
+static void step(struct client* me, struct model* model, ncclComm_t comm, ncclComm_t on_host,
+                 int number, int grouped) {
+  const ncclRedOp_t op = number % 3 == 2 ? ncclAvg : ncclSum;
+  for (int l = 0; l < layers; ++l) {
+    for (int i = 0; i < n; ++i) {
+      model->gradient[l][i] = model->host_gradient[l][i] = element(me, l, number, i);
+    }
+  }
+  if (grouped) OK(ncclGroupStart());
+  for (int l = 0; l < layers; ++l) {
+    OK(ncclAllReduce(model->gradient[l], model->sum[l], n, ncclFloat32, op, comm, model->stream));
+  }
+  if (grouped) OK(ncclGroupEnd());
+  if (grouped) OK(ncclGroupStart());
+  for (int l = 0; l < layers; ++l) {
+    OK(ncclAllReduce(model->host_gradient[l], model->host_sum[l], n, ncclFloat32, op, on_host,
+                     NULL));
+  }
+  if (grouped) OK(ncclGroupEnd());
+  CHECK(cuda.synchronize(model->stream) == 0);
+  for (int l = 0; l < layers; ++l) {
+    const int compressed = zeros_in(model->host_sum[l]) > n / 4;
+    CHECK((zeros_in(model->sum[l]) > n / 4) == compressed);
+    model->compressed[l] += compressed;
+    if (compressed) CHECK(memcmp(model->sum[l], model->host_sum[l], n * sizeof(float)) == 0);
+  }
+}
+
+static void train(struct client* me, int grouped) {
+  struct model model;
+  start_driver(me);
+  ncclComm_t comm = client_join(me), on_host = NULL;
+  OK(ncclCommSplit(comm, 0, me->rank, &on_host, NULL));
+  model_init(me, &model);
+  for (int i = 0; i < steps; ++i) step(me, &model, comm, on_host, i, grouped);
+  for (int l = 0; l < layers; ++l) {
+    CHECK(model.compressed[l] >= steps - 5 && model.compressed[l] <= steps - 3);
+  }
+  model_free(me, &model);
+  OK(ncclCommDestroy(on_host));
+  OK(ncclCommDestroy(comm));
+}
+static void whole_job(struct client* me) { train(me, 0); }
+static void in_groups(struct client* me) { train(me, 1); }
+
+/* Nobody synchronises: a vector's next call waits for its last one, on either of two streams. */
+static void without_synchronising(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* streams[2] = {new_stream(me), new_stream(me)};
+  float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < steps; ++i) {
+    OK(ncclAllReduce(send, recv[i % 2], n, ncclFloat32, ncclSum, comm, streams[i % 2]));
+  }
+  for (int s = 0; s < 2; ++s) {
+    CHECK(cuda.synchronize(streams[s]) == 0);
+    CHECK(zeros_in(recv[s]) > 0 && zeros_in(recv[s]) < n);
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* The call returns before its stream gets there. */
+static void not_blocking(struct client* me) {
+  void* word = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
+  *(volatile uint64_t*)word = 0;
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (uint64_t i = 1; i <= steps; ++i) {
+    CHECK(cuda.wait(stream, (uintptr_t)word, i, 0) == 0);
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    usleep(1000);
+    if (i == 1) CHECK(recv[0] == 0);
+    __atomic_store_n((uint64_t*)word, i, __ATOMIC_RELEASE);
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK((zeros_in(recv) > 0) == (i > 2));
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* blocking = 0 */
+static void in_the_background(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  start_driver(me);
+  ncclComm_t comm = NULL;
+  ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSuccess);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < steps; ++i) {
+    state = ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream);
+    while (state == ncclInProgress) OK(ncclCommGetAsyncError(comm, &state));
+    CHECK(state == ncclSuccess);
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK((zeros_in(recv) > 0) == (i >= 2));
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* A captured sum is the plain one in every replay, between sums that are compressed. */
+static void captured(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  float *other = device_floats(me), *total = device_floats(me);
+  void *graph = NULL, *runnable = NULL;
+  CHECK(cuda.begin_capture(stream, relaxed) == 0);
+  OK(ncclAllReduce(other, total, n, ncclFloat32, ncclSum, comm, stream));
+  CHECK(cuda.end_capture(stream, &graph) == 0);
+  CHECK(cuda.instantiate(&runnable, graph, 0) == 0);
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < n; ++k) send[k] = 1;
+    for (int k = 0; k < n; ++k) other[k] = (float)(i + 1);
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.launch(runnable, stream) == 0);
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK((zeros_in(recv) > 0) == (i >= 2));
+    for (int k = 0; k < n; ++k) CHECK(total[k] == (float)((i + 1) * me->size));
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* What is refused takes no part in a vote. Host memory may come on a stream, too. */
+static void bad_calls(struct client* me) {
+  static float plain[n], sum[n];
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float* device = device_floats(me);
+  if (me->rank == 0) {
+    FAILS(ncclInvalidArgument, ncclAllReduce(device, plain, n, ncclFloat32, ncclSum, comm, stream));
+    FAILS(ncclInvalidArgument, ncclAllReduce(plain, device, n, ncclFloat32, ncclSum, comm, stream));
+    FAILS(ncclInvalidArgument, ncclAllReduce(device, NULL, n, ncclFloat32, ncclSum, comm, stream));
+    FAILS(ncclInvalidArgument, ncclAllReduce(device, device, n, ncclFloat32, ncclSum, comm, NULL));
+  }
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < n; ++k) plain[k] = 1;
+    OK(ncclAllReduce(plain, sum, n, ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK((zeros_in(sum) > 0) == (i >= 2));
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* Calls cease to return while the last one is still on its stream. */
+static void dropped(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *other = device_floats(me), *recv = device_floats(me);
+  for (int i = 0; i < n; ++i) send[i] = other[i] = 1;
+  for (int i = 0; i < steps; ++i) {
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+  }
+  OK(ncclAllReduce(other, recv, n, ncclFloat32, ncclSum, comm, stream));
+  CHECK(cuda.synchronize(stream) == 0);
+  CHECK(recv[n / 2] == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  driver_path = arguments[1];
+  const char* world[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  const char* schemes[] = {
+      "PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K",
+      "PITH_COMPRESS=ar-topk:density=0.2,values=bf16,bypass=never,min=16K",
+      "PITH_COMPRESS=ar-topk:density=0.2,election=variance,score=raw,bypass=never,min=16K",
+      "PITH_COMPRESS=deft:density=0.2,bypass=never,min=16K",
+  };
+  for (size_t i = 0; i < sizeof schemes / sizeof *schemes; ++i) {
+    const char* environment[] = {schemes[i], NULL};
+    client_run(schemes[i], 2, environment, whole_job);
+  }
+  client_run("whole job", 3, world, whole_job);
+  client_run("groups", 2, world, in_groups);
+  client_run("without synchronising", 2, world, without_synchronising);
+  client_run("not blocking", 2, world, not_blocking);
+  client_run("blocking = 0", 2, world, in_the_background);
+  client_run("captured", 2, world, captured);
+  client_run("bad calls", 2, world, bad_calls);
+  client_run("dropped", 2, world, dropped);
+  return 0;
+}
