@@ -130,11 +130,12 @@ class RingSender {
     return true;
   }
 
-  // Whether a message that needs a large slot could be pushed.
-  bool room() {
+  // Whether a message of this length, or its next piece, could be pushed.
+  bool room(std::size_t length) {
     if (next_ == limit_ && !look_for_cells()) return false;
-    const std::uint64_t returned = control_->large_returned.load(std::memory_order_acquire);
-    return (large_.all() & ~(large_.taken ^ returned)) != 0;
+    if (length <= RingCell::inline_bytes) return true;
+    return (length <= small_.bytes && small_.free(control_->small_returned)) ||
+           large_.free(control_->large_returned);
   }
 
  private:
@@ -148,10 +149,13 @@ class RingSender {
     std::byte* at(int slot) const { return memory + static_cast<std::size_t>(slot) * bytes; }
     std::uint64_t all() const { return count == 64 ? ~0ull : (1ull << count) - 1; }
     int take() {
-      const std::uint64_t free = all() & ~(taken ^ returned);
-      if (free == 0) return -1;
-      taken ^= free & -free;
-      return std::countr_zero(free);
+      const std::uint64_t unused = all() & ~(taken ^ returned);
+      if (unused == 0) return -1;
+      taken ^= unused & -unused;
+      return std::countr_zero(unused);
+    }
+    bool free(const std::atomic<std::uint64_t>& now) const {
+      return (all() & ~(taken ^ now.load(std::memory_order_acquire))) != 0;
     }
   };
 

@@ -225,7 +225,9 @@ bool RingTransport::has_work() {
   for (Peer* peer : attached_) {
     if (peer->in.ready() && mailbox_.accepts(peer->rank)) return true;
   }
-  return std::any_of(sending_.begin(), sending_.end(), [](Peer* peer) { return peer->out.room(); });
+  return std::any_of(sending_.begin(), sending_.end(), [](Peer* peer) {
+    return peer->out.room(static_cast<Send*>(peer->first)->header.length);
+  });
 }
 
 bool RingTransport::arm() {
