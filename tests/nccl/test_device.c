@@ -1,11 +1,8 @@
 /* What depends on CUDA without moving data on a device: on the stub driver, given as the argument.
  */
-#include <dlfcn.h>
 #include <string.h>
 
-#include "client.h"
-
-static const char* driver_path;
+#include "driver.h"
 
 static struct {
   int (*init)(unsigned);
@@ -15,20 +12,12 @@ static struct {
   int (*attribute)(void*, int, unsigned long long);
 } cuda;
 
-static void* symbol(struct client* me, const char* name) {
-  void* const library = dlopen(driver_path, RTLD_NOW | RTLD_GLOBAL);
-  CHECK(library != NULL);
-  void* const found = dlsym(library, name);
-  CHECK(found != NULL);
-  return found;
-}
-
 static void start_driver(struct client* me) {
-  *(void**)&cuda.init = symbol(me, "cuInit");
-  *(void**)&cuda.retain = symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.set_current = symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.get_current = symbol(me, "cuCtxGetCurrent");
-  *(void**)&cuda.attribute = symbol(me, "cuPointerGetAttribute");
+  *(void**)&cuda.init = driver_symbol(me, "cuInit");
+  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
+  *(void**)&cuda.get_current = driver_symbol(me, "cuCtxGetCurrent");
+  *(void**)&cuda.attribute = driver_symbol(me, "cuPointerGetAttribute");
   CHECK(cuda.init(0) == 0);
 }
 

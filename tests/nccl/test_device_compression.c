@@ -1,14 +1,11 @@
 /* PITH_COMPRESS for sums of device memory on streams, as a training program meets it: on the stub
  * driver, given as the argument, whose device memory the host may look into. */
-#include <dlfcn.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "driver.h"
 
 enum { layers = 3, n = 40000, steps = 12, relaxed = 2 };
-
-static const char* driver_path;
 
 static struct {
   int (*init)(unsigned);
@@ -25,28 +22,20 @@ static struct {
   int (*launch)(void*, void*);
 } cuda;
 
-static void* symbol(struct client* me, const char* name) {
-  void* const library = dlopen(driver_path, RTLD_NOW | RTLD_GLOBAL);
-  CHECK(library != NULL);
-  void* const found = dlsym(library, name);
-  CHECK(found != NULL);
-  return found;
-}
-
 static void start_driver(struct client* me) {
   void* context = NULL;
-  *(void**)&cuda.init = symbol(me, "cuInit");
-  *(void**)&cuda.retain = symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.set_current = symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.create_stream = symbol(me, "cuStreamCreateWithPriority");
-  *(void**)&cuda.destroy_stream = symbol(me, "cuStreamDestroy_v2");
-  *(void**)&cuda.synchronize = symbol(me, "cuStreamSynchronize");
-  *(void**)&cuda.wait = symbol(me, "cuStreamWaitValue64_v2");
-  *(void**)&cuda.host_alloc = symbol(me, "cuMemHostAlloc");
-  *(void**)&cuda.begin_capture = symbol(me, "cuStreamBeginCapture_v2");
-  *(void**)&cuda.end_capture = symbol(me, "cuStreamEndCapture");
-  *(void**)&cuda.instantiate = symbol(me, "cuGraphInstantiateWithFlags");
-  *(void**)&cuda.launch = symbol(me, "cuGraphLaunch");
+  *(void**)&cuda.init = driver_symbol(me, "cuInit");
+  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
+  *(void**)&cuda.create_stream = driver_symbol(me, "cuStreamCreateWithPriority");
+  *(void**)&cuda.destroy_stream = driver_symbol(me, "cuStreamDestroy_v2");
+  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
+  *(void**)&cuda.wait = driver_symbol(me, "cuStreamWaitValue64_v2");
+  *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
+  *(void**)&cuda.begin_capture = driver_symbol(me, "cuStreamBeginCapture_v2");
+  *(void**)&cuda.end_capture = driver_symbol(me, "cuStreamEndCapture");
+  *(void**)&cuda.instantiate = driver_symbol(me, "cuGraphInstantiateWithFlags");
+  *(void**)&cuda.launch = driver_symbol(me, "cuGraphLaunch");
   CHECK(cuda.init(0) == 0);
   CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
 }
