@@ -92,13 +92,13 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
   co_return co_await best.run(call, dense);
 }
 
-// The first sum comes to where the host can look at it.
-Task<Error> look_for_nan(Call& call, const SparseCall& args, const std::byte* sums, bool& nan) {
+// The first sum comes to where the host can look at it, where it is not there.
+Task<bool> begins_with_nan(Call& call, const SparseCall& args, const std::byte* sums) {
+  if (!args.device) co_return is_nan(sums, DType::f32);
   const VectorQueue queue = args.queue(call);
   const Scratch first(queue.host(), sizeof(float));
   co_await queue.until(queue.run<CopyKernel>({first.bytes().data, sums, sizeof(float)}));
-  nan = is_nan(first.bytes().data, DType::f32);
-  co_return Error();
+  co_return is_nan(first.bytes().data, DType::f32);
 }
 
 // One tensor's. Where pairs are wanted, the host looks for what is not zero.
@@ -151,9 +151,8 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     tensor.compressor->stats.bypassed = args.spec().sparse();
     if (args.spec().sparse()) tensor.compressor->stats.algorithm = "dense";
   }
-  bool nan = all > 0 && !args.device && is_nan(recv, DType::f32);
-  if (all > 0 && args.device) error = co_await look_for_nan(call, args, recv, nan);
-  if (error) co_return error;
+  bool nan = false;
+  if (all > 0) nan = co_await begins_with_nan(call, args, recv);
   if (nan) {
     deliver_nan(call, args);
     co_return error;
