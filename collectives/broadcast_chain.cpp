@@ -4,6 +4,7 @@
 //   root --c2--> root+1 --c1--> root+2 --c0--> root+3
 //
 // Cost with K chunks of c bytes: K beta c + alpha + (P-2)(alpha + beta c). Wins for long vectors.
+// The more ranks, the shorter the chunks, for the last rank waits for one to pass all others.
 #include <cmath>
 
 #include "collectives/typed_span.hpp"
@@ -15,6 +16,16 @@ namespace {
 // Chunks that may have arrived and not yet been passed on.
 constexpr std::size_t depth = 4;
 using Arrived = Channel<std::uint32_t, depth>;
+
+// Of n bytes: what minimises (n/c) alpha + (P-2) beta c, at most what is set.
+std::size_t chunk_bytes_of(std::size_t bytes, int ranks, const Tuning& tuning) {
+  if (ranks <= 2) return tuning.chunk_bytes;
+  constexpr double start_bytes = 25'000;  // alpha / beta: 20 us on a link of 10 Gbit/s
+  constexpr std::size_t unit = 1024;
+  const double best = std::sqrt(double(bytes) * start_bytes / double(ranks - 2));
+  const std::size_t whole = std::max(static_cast<std::size_t>(best) / unit, std::size_t{1}) * unit;
+  return std::min(tuning.chunk_bytes, whole);
+}
 
 struct Chain {
   CollectiveArgs args;
@@ -69,7 +80,9 @@ Task<Error> send_chunks(Call& call, const Chain& chain) {
 Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const int relative = wrap(call.rank() - args.root, p);
-  Chain chain{args, chunk_elements(args.tuning, args.type)};
+  Tuning tuning = args.tuning;
+  tuning.chunk_bytes = chunk_bytes_of(args.count * size_of(args.type), p, tuning);
+  Chain chain{args, chunk_elements(tuning, args.type)};
   chain.chunks = static_cast<std::uint32_t>(chunks_in(args.count, chain.chunk));
   if (relative != 0) chain.previous = wrap(call.rank() - 1, p);
   if (relative != p - 1) chain.next = wrap(call.rank() + 1, p);
@@ -91,7 +104,8 @@ Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
 double broadcast_chain_cost(const Shape& shape, const LinkCost& link) {
   const auto n = static_cast<double>(shape.bytes);
   if (shape.bytes == 0) return 0;  // no chunk, no message
-  const double chunk = std::min(n, static_cast<double>(shape.tuning.chunk_bytes));
+  const std::size_t chunk_bytes = chunk_bytes_of(shape.bytes, shape.ranks, shape.tuning);
+  const double chunk = std::min(n, static_cast<double>(chunk_bytes));
   const double full = std::floor(n / chunk) * chunk;
   const double last = n - full;  // a shorter chunk at the end trails the full ones at every hop
   const double hops = shape.ranks - 2;

@@ -25,10 +25,12 @@ inline std::size_t parcel_elements(std::size_t all, double density, std::size_t 
   constexpr std::size_t block = EncodeIndicesKernel::block_elements;
   constexpr std::size_t parcels = 16;
   constexpr double bytes_of_pair = 3;
-  const auto worth = static_cast<std::size_t>(double(chunk_bytes) / 4 / (bytes_of_pair * density));
+  constexpr std::size_t most = std::size_t{1} << 22;
+  const double worth = double(chunk_bytes) / 4 / (bytes_of_pair * density);
   const std::size_t fair = std::max<std::size_t>(all / parcels, 1);
-  const std::size_t elements = std::max(fair, std::min(worth, std::size_t{1} << 22));
-  return chunks_in(std::min(elements, std::size_t{1} << 22), block) * block;
+  const std::size_t elements =
+      std::max(fair, static_cast<std::size_t>(std::min(worth, double(most))));
+  return chunks_in(std::min(elements, most), block) * block;
 }
 
 // Elements whose tail is one message: what is left to be sent of a few parcels when all has been

@@ -136,7 +136,6 @@ SimMessage& SimWorld::new_message(const Send& send, SimWire& wire) {
   SimMessage& message = *spare_messages_;
   spare_messages_ = std::exchange(message.next, nullptr);
   message.header = send.header;
-  message.header.sent_us = static_cast<std::uint32_t>(now_ / 1'000'000);
   message.wire = &wire;
   message.send = nullptr;
   message.incoming = nullptr;

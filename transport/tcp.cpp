@@ -120,7 +120,6 @@ bool TcpTransport::start(Send& send) {
     send.error = peer->error;
     return true;
   }
-  send.header.sent_us = static_cast<std::uint32_t>(monotonic_ns() / 1000);
   if (peer->outbox.empty() && send.header.length < options_.cut_bytes) {
     return start_at_once(*peer, send);
   }

@@ -81,7 +81,6 @@ bool UcxRanks::start(Send& send) {
     send.error = Error(Code::remote, fmt::format("rank {} has left", send.peer), send.peer);
     return true;
   }
-  send.header.sent_us = static_cast<std::uint32_t>(monotonic_ns() / 1000);
   return peer->outbox.start(send);
 }
 

@@ -129,7 +129,8 @@ const char* UcxInbox::take_piece(const UcxHead& head, const std::byte* data, std
 UcxInbox::Held* UcxInbox::next_fetch(void*& message) {
   if (unfetched_ == 0) return nullptr;
   for (Held* held = held_; held; held = held->next) {
-    if (held->ready || held->fetching) continue;
+    // Without its message: fetched in vain from a peer that is about to be given up.
+    if (held->ready || held->fetching || !held->message) continue;
     --unfetched_;
     held->fetching = true;
     held->slot = &slots_.take(held->bytes);

@@ -24,6 +24,7 @@ void Compute::retire(Lease lease, Scratch scratch, Fence fence) {
   if (reached(fence)) return;  // the arguments' destructors let go
   if (spare_retired_.empty()) {
     all_retired_.push_back(std::make_unique<Retired>());
+    spare_retired_.reserve(all_retired_.size());  // giving back must not need memory
     spare_retired_.push_back(all_retired_.back().get());
   }
   Retired& retired = *spare_retired_.back();

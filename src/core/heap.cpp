@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "core/per_process.hpp"
+
 namespace pith {
 
 namespace {
@@ -52,17 +54,12 @@ std::byte* map_aligned(int fd, std::size_t bytes) {
 
 }  // namespace
 
+// Never destroyed: user memory may be used until the very end of the process.
 Heap& Heap::process() {
-  static std::mutex mutex;
-  static Heap* heap = nullptr;
-  static pid_t owner = 0;
-  const std::lock_guard lock(mutex);
-  if (owner != getpid()) {
-    // Never destroyed: user memory may be used until the very end of the process.
-    heap = new Heap(default_virtual_bytes());
-    owner = getpid();
-  }
-  return *heap;
+  struct ProcessHeap {
+    Heap heap{default_virtual_bytes()};
+  };
+  return PerProcess<ProcessHeap>::get().heap;
 }
 
 Heap::Heap(std::size_t virtual_bytes, std::size_t keep_bytes) : keep_bytes_(keep_bytes) {

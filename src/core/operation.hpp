@@ -37,7 +37,7 @@ struct Header {
   std::uint8_t version = wire_version;
   std::uint8_t epoch = 0;
   std::uint32_t length = 0;
-  std::uint32_t sent_us = 0;  // sender's clock; tells a late peer from a slow link
+  std::uint32_t reserved = 0;
   std::uint64_t digest = 0;
 
   Tag tag() const { return {comm, call, step, lane}; }

@@ -33,6 +33,7 @@ class HostCompute final : public Compute {
 
  private:
   std::array<std::vector<std::byte*>, 64> free_;
+  std::array<std::size_t, 64> made_{};
 };
 
 }  // namespace pith
