@@ -114,6 +114,7 @@ void shrink_ends_what_runs(Rank& self) {
   self.meet();
   if (self.rank == last) {
     self.meet();
+    self.meet();
     ok(pithCommAbort(comm));
     return;
   }
@@ -128,6 +129,7 @@ void shrink_ends_what_runs(Rank& self) {
   pithResult_t state = pithSuccess;
   ok(pithCommGetAsyncError(comm, &state));
   ensure(state == pithInProgress, "a shrink that was refused has ended the call");
+  self.meet();
   const double begin = now_s();
   ensure(pithCommShrink(comm, &last, 1, &survivors, nullptr, PITH_SHRINK_ABORT) == pithInProgress,
          "the shrink was refused");
