@@ -22,7 +22,7 @@ constexpr unsigned yield_turns = spin_turns + 2000;
 // With more ranks than cores: a few turns, for the peer may run on another core; then yields, for
 // the ranks of one core hand it on within a microsecond, where a nap costs two switches and a
 // doorbell; naps at last, for nobody may have anything to do for long.
-constexpr unsigned crowd_spin_turns = 24;
+constexpr unsigned crowd_spin_turns = 12;
 constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
 // A stranger does not hand the core on but keeps it for its time slice, and a doorbell finds a
 // sleeper sooner than its turn behind strangers. After a yield this long a wait is one yield, to

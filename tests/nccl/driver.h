@@ -1,6 +1,5 @@
 /* The stub driver, whose path is a client's argument: its functions by name. */
-#ifndef PITH_TESTS_NCCL_DRIVER_H
-#define PITH_TESTS_NCCL_DRIVER_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -15,5 +14,3 @@ static inline void* driver_symbol(struct client* me, const char* name) {
   CHECK(found != NULL);
   return found;
 }
-
-#endif
