@@ -86,6 +86,7 @@ struct CollectiveArgs {
   int root = 0;  // for an algorithm in the order of its Call
   Tuning tuning = {};
   Factor factor = {};
+  float divisor = 0;                 // of a sum that avg divides; 0: the number of ranks
   std::span<Message> messages = {};  // of point_to_point, which uses nothing else
   // Of a compressed allreduce, which uses nothing else.
   std::span<CompressedTensor> tensors = {};

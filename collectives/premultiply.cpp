@@ -1,5 +1,7 @@
 #include "collectives/premultiply.hpp"
 
+#include <cmath>
+
 #include "collectives/typed_span.hpp"
 
 namespace pith {
@@ -38,7 +40,29 @@ Fence scale(Call& call, const CollectiveArgs& args, const Scaling& scaling, Rang
   return scaled;
 }
 
+struct NarrowExponent {
+  int bias = 0;
+  int shift = 0;  // the exponent's first bit
+};
+
+NarrowExponent narrow_exponent(DType type) {
+  if (type == DType::f16) return {15, 10};
+  if (type == DType::f8e4m3) return {7, 3};
+  if (type == DType::f8e5m2) return {15, 2};
+  return {};
+}
+
 }  // namespace
+
+void scale_average(CollectiveArgs& args, int ranks) {
+  const NarrowExponent exponent = narrow_exponent(args.type);
+  if (args.op != Op::avg || !reduces(args.collective) || exponent.bias == 0 || ranks == 1) return;
+  const int halvings = std::min(ceil_log2(ranks), exponent.bias - 1);  // the factor is no subnormal
+  args.factor.bits = static_cast<std::uint64_t>(exponent.bias - halvings) << exponent.shift;
+  args.factor.used = true;
+  args.divisor = std::ldexp(static_cast<float>(ranks), -halvings);
+  if (args.divisor == 1) args.op = Op::sum;
+}
 
 Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& algorithm) {
   if (args.count == 0) {

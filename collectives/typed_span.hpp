@@ -35,11 +35,12 @@ inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std
       {out.data, a, b, elements_in(out, args.type), args.type, args.op, false});
 }
 
-// Divides a finished sum by the number of ranks where the operation is avg.
+// Divides a finished sum where the operation is avg.
 inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
   if (args.op != Op::avg) return after;
-  return call.run<FinishAvgKernel>(
-      {data.data, elements_in(data, args.type), args.type, call.size()}, after);
+  const float divisor = args.divisor != 0 ? args.divisor : static_cast<float>(call.size());
+  return call.run<FinishAvgKernel>({data.data, elements_in(data, args.type), args.type, divisor},
+                                   after);
 }
 
 inline Fence copy(Call& call, Bytes out, Bytes in) {

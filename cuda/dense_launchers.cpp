@@ -55,7 +55,7 @@ void launch_reduce_to_two(const ReduceToTwoKernel::Args& args) {
 
 void launch_finish_avg(const FinishAvgKernel::Args& args) {
   const CombineArgs divide{args.data,  nullptr, args.data, nullptr,
-                           args.count, 0,       nullptr,   args.ranks};
+                           args.count, 0,       nullptr,   args.divisor};
   launch(kernel_of(args.type, divide_place), divide, size_of(args.type));
 }
 

@@ -58,7 +58,7 @@ struct CombineArgs {
   std::size_t count;
   std::uint64_t bits;      // scale: the factor, where `where` is null
   const std::byte* where;  // scale
-  int ranks;               // divide
+  float divisor;           // divide
 };
 
 // out[i] = f(a[i], b[i]), b[i] only where there are two inputs.
@@ -142,7 +142,7 @@ struct Scale {
   }
 };
 
-// out[i] = a[i] / ranks.
+// out[i] = a[i] / divisor.
 template <class T>
 struct Divide {
   using Args = CombineArgs;
@@ -150,7 +150,7 @@ struct Divide {
   static constexpr unsigned threads = dense_threads;
   template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
-    combine_arrays<T, false>(block, args, [&](T a, T) { return divide(a, args.ranks); });
+    combine_arrays<T, false>(block, args, [&](T a, T) { return divide(a, args.divisor); });
   }
 };
 

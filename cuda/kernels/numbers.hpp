@@ -137,15 +137,16 @@ PITH_DEVICE T combine(T a, T b) {
 }
 
 template <class T>
-PITH_DEVICE T divide(T value, int ranks) {
+PITH_DEVICE T divide(T value, float divisor) {
   if constexpr (is_narrow<T>) {
-    return encode<T>(canonical(decode(value) / static_cast<float>(ranks)));
+    return encode<T>(canonical(decode(value) / divisor));
   } else if constexpr (std::is_floating_point_v<T>) {
-    return canonical(value / static_cast<T>(ranks));
+    return canonical(value / static_cast<T>(divisor));
   } else if constexpr (sizeof(T) < sizeof(int)) {
-    return static_cast<T>(static_cast<int>(value) / ranks);  // `ranks` may not fit into T
+    // The divisor may not fit into T.
+    return static_cast<T>(static_cast<int>(value) / static_cast<int>(divisor));
   } else {
-    return static_cast<T>(value / static_cast<T>(ranks));
+    return static_cast<T>(value / static_cast<T>(divisor));
   }
 }
 

@@ -78,7 +78,9 @@ typedef enum {
 } pithDataType_t;
 
 /* Integer sums wrap; integer avg is the wrapped sum divided towards zero. 16- and 8-bit floats
- * accumulate each hop in float32; 8-bit floats saturate, 16-bit ones overflow to infinity.
+ * accumulate each hop in float32; 8-bit floats saturate, 16-bit ones overflow to infinity. Inputs
+ * of a float16 or 8-bit avg are scaled by a power of two before they meet, so that no sum overflows
+ * whose mean does not.
  * max and min: a NaN wins, and -0 < +0. */
 typedef enum {
   pithSum = 0,

@@ -164,7 +164,8 @@ Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
   if (moves_nothing(args)) return do_nothing(call);
   CollectiveArgs placed = args;
   placed.root = order_.place_of(args.root);
-  if (args.factor.used) return run_premultiplied(call, placed, choose(args));
+  scale_average(placed, size());
+  if (placed.factor.used) return run_premultiplied(call, placed, choose(args));
   return choose(args).run(call, placed);
 }
 

@@ -49,13 +49,13 @@ struct ReduceToTwoKernel {
   }
 };
 
-// data[i] /= ranks, after a sum; integers are divided towards zero.
+// data[i] /= divisor, after a sum: a whole number for integers, which are divided towards zero.
 struct FinishAvgKernel {
   struct Args {
     std::byte* data;
     std::size_t count;
     DType type;
-    int ranks;
+    float divisor;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
   static KernelNote note(const Args& args) {

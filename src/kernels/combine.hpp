@@ -17,7 +17,7 @@ struct Combine {
   DType type;
   Op op;  // never avg
   Stores stores = Stores::cached;
-  int divisor = 0;  // not 0: out[i] = a[i] / divisor in place of op; floats only
+  float divisor = 0;  // not 0: out[i] = a[i] / divisor in place of op; floats only
 };
 
 // By the scalar twins: for CPUs without any SIMD target, where Highway has vectors of one lane.

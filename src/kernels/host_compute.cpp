@@ -33,7 +33,7 @@ void run_reduce_to_two(const ReduceToTwoKernel::Args& a) {
 }
 
 void run_finish_avg(const FinishAvgKernel::Args& a) {
-  kernels::finish_avg(a.data, a.count, a.type, a.ranks);
+  kernels::finish_avg(a.data, a.count, a.type, a.divisor);
 }
 
 void run_scale(const ScaleKernel::Args& a) {

@@ -32,10 +32,10 @@ void combine_short(std::byte* out, const std::byte* a, const std::byte* b, std::
 }
 
 template <class T>
-void divide(std::byte* data, std::size_t count, int ranks) {
-  // In the width of T, as wider division is slower; `ranks` need not fit into 8 bits, though.
+void divide(std::byte* data, std::size_t count, float by) {
+  // In the width of T, as wider division is slower; `by` need not fit into 8 bits, though.
   using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
-  const auto divisor = static_cast<Wide>(ranks);
+  const auto divisor = static_cast<Wide>(by);
   for (std::size_t i = 0; i < count; ++i) {
     store(data, i, static_cast<T>(static_cast<Wide>(load<T>(data, i)) / divisor));
   }
@@ -100,25 +100,25 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
   }
 }
 
-void finish_avg(std::byte* data, std::size_t count, DType type, int ranks) {
-  assert(ranks >= 1);
+void finish_avg(std::byte* data, std::size_t count, DType type, float divisor) {
+  assert(divisor > 0);
   switch (type) {
     case DType::i8:
-      return divide<std::int8_t>(data, count, ranks);
+      return divide<std::int8_t>(data, count, divisor);
     case DType::u8:
-      return divide<std::uint8_t>(data, count, ranks);
+      return divide<std::uint8_t>(data, count, divisor);
     case DType::i32:
-      return divide<std::int32_t>(data, count, ranks);
+      return divide<std::int32_t>(data, count, divisor);
     case DType::u32:
-      return divide<std::uint32_t>(data, count, ranks);
+      return divide<std::uint32_t>(data, count, divisor);
     case DType::i64:
-      return divide<std::int64_t>(data, count, ranks);
+      return divide<std::int64_t>(data, count, divisor);
     case DType::u64:
-      return divide<std::uint64_t>(data, count, ranks);
+      return divide<std::uint64_t>(data, count, divisor);
     default:
       break;
   }
-  dispatch({data, nullptr, data, data, count, type, Op::sum, Stores::cached, ranks});
+  dispatch({data, nullptr, data, data, count, type, Op::sum, Stores::cached, divisor});
 }
 
 }  // namespace pith::kernels

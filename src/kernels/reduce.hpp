@@ -29,9 +29,9 @@ void reduce_to_two(std::byte* out1, std::byte* out2, const std::byte* a, const s
 void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t count, DType type,
                  Op op, Stores stores = Stores::cached);
 
-// data[i] /= ranks: integers towards zero; floats are divided in float32 (float64 for f64) and
-// rounded once.
-void finish_avg(std::byte* data, std::size_t count, DType type, int ranks);
+// data[i] /= divisor: integers by a whole number, towards zero; floats are divided in float32
+// (float64 for f64) and rounded once.
+void finish_avg(std::byte* data, std::size_t count, DType type, float divisor);
 
 // out[i] = in[i] * factor, bit for bit what reduce() with Op::prod gives. `out` may equal `in`.
 void scale(std::byte* out, const std::byte* in, const std::byte* factor, std::size_t count,

@@ -38,7 +38,7 @@ struct FloatProduct {
 };
 
 struct FloatQuotient {
-  int divisor;
+  float divisor;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V a, V) const {
     return canonical_vector(d, hn::Div(a, hn::Set(d, static_cast<hn::TFromD<D>>(divisor))));

@@ -28,9 +28,9 @@ struct ScaledProduct {
   }
 };
 struct Quotient {
-  int divisor;
+  float divisor;
   HWY_INLINE Float operator()(Float a, Float) const {
-    return hn::Div(a, hn::Set(Floats(), static_cast<float>(divisor)));
+    return hn::Div(a, hn::Set(Floats(), divisor));
   }
 };
 

@@ -59,17 +59,17 @@ void visit(DType type, Visitor visitor) {
 }
 
 template <class T>
-T divide(T value, int ranks) {
+T divide(T value, float divisor) {
   if constexpr (std::is_floating_point_v<T>) {
-    return canonical(value / static_cast<T>(ranks));
+    return canonical(value / static_cast<T>(divisor));
   } else {
-    return static_cast<T>(value / static_cast<std::int64_t>(ranks));
+    return static_cast<T>(value / static_cast<std::int64_t>(divisor));
   }
 }
 
 template <>
-std::uint64_t divide(std::uint64_t value, int ranks) {
-  return value / static_cast<std::uint64_t>(ranks);
+std::uint64_t divide(std::uint64_t value, float divisor) {
+  return value / static_cast<std::uint64_t>(divisor);
 }
 
 double load_float(const std::byte* bytes, std::size_t i, DType type) {
@@ -116,10 +116,10 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
   if (bytes != 0) std::memcpy(out, sum.data(), bytes);
 }
 
-void finish_avg(std::byte* data, std::size_t count, DType type, int ranks) {
+void finish_avg(std::byte* data, std::size_t count, DType type, float divisor) {
   visit(type, [=](auto access) {
     for (std::size_t i = 0; i < count; ++i) {
-      access.put(data, i, divide(access.get(data, i), ranks));
+      access.put(data, i, divide(access.get(data, i), divisor));
     }
   });
 }

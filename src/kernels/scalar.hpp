@@ -56,7 +56,7 @@ void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t 
             Op op);
 void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t count, DType type,
                  Op op);
-void finish_avg(std::byte* data, std::size_t count, DType type, int ranks);
+void finish_avg(std::byte* data, std::size_t count, DType type, float divisor);
 void cast(std::byte* out, DType out_type, const std::byte* in, DType in_type, std::size_t count);
 
 }  // namespace pith::kernels::scalar

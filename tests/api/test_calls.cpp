@@ -119,6 +119,41 @@ void same_bits(Rank& self) {
   self.agree(hash);
 }
 
+// The sum of such inputs has no place in their type, their mean has. A positive float's bits count
+// the floats below it.
+void large_averages(Rank& self) {
+  struct Large {
+    pithDataType_t type;
+    std::uint16_t bits;  // 40000, 448, 57344
+  };
+  constexpr Large larges[] = {
+      {pithFloat16, 0x78e2}, {pithFloat8e4m3, 0x7e}, {pithFloat8e5m2, 0x7b}};
+  const Comm comm(self.join());
+  for (const auto& [type, bits] : larges) {
+    const auto blocks = static_cast<std::size_t>(self.size);
+    constexpr std::size_t count = 300;
+    const std::size_t element = size_of(type);
+    std::vector<char> send(blocks * count * element);
+    std::vector<char> recv(send.size());
+    for (std::size_t i = 0; i < blocks * count; ++i) {
+      std::memcpy(send.data() + i * element, &bits, element);
+    }
+    const auto check = [&, want = bits](std::size_t results) {
+      for (std::size_t i = 0; i < results; ++i) {
+        std::uint16_t got = 0;
+        std::memcpy(&got, recv.data() + i * element, element);
+        ensure(std::abs(got - want) <= self.size, "the mean of large numbers is off");
+      }
+    };
+    ok(pithAllReduce(send.data(), recv.data(), blocks * count, type, pithAvg, comm, nullptr));
+    check(blocks * count);
+    ok(pithReduceScatter(send.data(), recv.data(), count, type, pithAvg, comm, nullptr));
+    check(count);
+    ok(pithReduce(send.data(), recv.data(), count, type, pithAvg, 0, comm, nullptr));
+    if (self.rank == 0) check(count);
+  }
+}
+
 void broadcasts(Rank& self) {
   const Comm comm(self.join());
   int number = 0;
@@ -202,6 +237,7 @@ void everywhere(const Body& body) { ranks::everywhere(1, 5, body); }
 TEST_CASE("allreduce: every type and operation", "[calls]") { everywhere(all_types_and_ops); }
 TEST_CASE("allreduce: random integers", "[calls]") { everywhere(random_sums); }
 TEST_CASE("allreduce: the same bits on all ranks", "[calls]") { everywhere(same_bits); }
+TEST_CASE("averages of large narrow floats", "[calls]") { everywhere(large_averages); }
 TEST_CASE("broadcast: every root", "[calls]") { everywhere(broadcasts); }
 TEST_CASE("allgather", "[calls]") { everywhere(gathers); }
 TEST_CASE("barrier", "[calls]") { everywhere(barriers); }

@@ -116,7 +116,8 @@ CollectiveArgs DenseProgram::args(int rank) {
 Task<Error> DenseProgram::start(Call& call, int rank) {
   CollectiveArgs placed = args(rank);
   placed.root = call.place_of(placed.root);
-  if (case_.premultiplied) return run_premultiplied(call, placed, *case_.algorithm);
+  scale_average(placed, case_.ranks);
+  if (placed.factor.used) return run_premultiplied(call, placed, *case_.algorithm);
   return case_.algorithm->run(call, placed);
 }
 

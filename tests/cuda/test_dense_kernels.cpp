@@ -132,11 +132,11 @@ TEST_CASE("scale and divide kernels have the bits of the host's") {
       args.where = at.data;
       kernel("scale_" + short_name(type))(&args, 2);
       REQUIRE(first_difference(copy_of(out.data, count * size), expected) == -1);
-      for (const int ranks : {1, 3, 300}) {
+      for (const float divisor : {1.0f, 3.0f, 300.0f}) {
         Bytes quotient = a;
-        scalar::finish_avg(quotient.data(), count, type, ranks);
+        scalar::finish_avg(quotient.data(), count, type, divisor);
         Buffer data(a, 0);
-        CombineArgs divide{data.data, nullptr, data.data, nullptr, count, 0, nullptr, ranks};
+        CombineArgs divide{data.data, nullptr, data.data, nullptr, count, 0, nullptr, divisor};
         kernel("divide_" + short_name(type))(&divide, 2);
         REQUIRE(first_difference(copy_of(data.data, count * size), quotient) == -1);
       }

@@ -35,7 +35,7 @@ Bytes reduced(const Round& round, const std::vector<int>& order) {
     sum = out;
   }
   if (op == pith::Op::avg) {
-    pith::kernels::scalar::finish_avg(sum.data(), count, type, round.ranks);
+    pith::kernels::scalar::finish_avg(sum.data(), count, type, static_cast<float>(round.ranks));
   }
   return sum;
 }
