@@ -20,6 +20,7 @@ PITH_ALGORITHM(allreduce_double_tree)
 PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
 PITH_ALGORITHM(allgather_ring)
+PITH_ALGORITHM(allgather_bruck)
 PITH_ALGORITHM(barrier_dissemination)
 PITH_ALGORITHM(reduce_tree)
 PITH_ALGORITHM(reduce_scatter_ring)
@@ -46,6 +47,7 @@ constexpr std::array table{
     Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
+    Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
@@ -96,6 +98,17 @@ const Algorithm& default_allreduce(const Shape& shape) {
                                         : entry(Collective::allreduce, "recursive_doubling");
 }
 
+// A message counts as much as so many bytes of it.
+std::size_t short_bytes_of(const Shape& shape) {
+  return shape.views && !shape.crowded ? 2 * KiB : 32 * KiB;
+}
+
+const Algorithm& default_allgather(const Shape& shape) {
+  const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
+  return shape.ranks > 3 && all <= short_bytes_of(shape) ? entry(Collective::allgather, "bruck")
+                                                         : entry(Collective::allgather, "ring");
+}
+
 const Algorithm& default_reduce_scatter(const Shape& shape) {
   const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
   return shape.bytes * static_cast<std::size_t>(shape.ranks) <= short_bytes
@@ -140,7 +153,9 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
-//   reduce, allgather, alltoall, gather, scatter, barrier  have one algorithm each.
+//   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
+//              32 KiB where ranks share cores; then ring.
+//   reduce, alltoall, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -149,7 +164,7 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
       return shape.bytes <= shape.tuning.chunk_bytes ? entry(Collective::broadcast, "binomial")
                                                      : entry(Collective::broadcast, "chain");
     case Collective::allgather:
-      return entry(Collective::allgather, "ring");
+      return default_allgather(shape);
     case Collective::barrier:
       return entry(Collective::barrier, "dissemination");
     case Collective::reduce:

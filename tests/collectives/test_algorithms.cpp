@@ -168,6 +168,75 @@ TEST_CASE("nobody leaves a barrier before everybody has come", "[collectives]") 
   }
 }
 
+namespace {
+
+struct Rule {
+  Collective collective;
+  int ranks;
+  std::size_t bytes;
+  bool views;
+  bool crowded;
+  std::string_view name;
+};
+
+constexpr std::size_t KiB = 1024;
+constexpr Collective sum = Collective::allreduce;
+
+// Both sides of every border that the rule documents.
+constexpr Rule rules[] = {
+    {sum, 2, 2 * KiB, true, false, "recursive_doubling"},
+    {sum, 2, 2 * KiB + 1, true, false, "one_shot"},
+    {sum, 2, 32 * KiB, true, false, "one_shot"},
+    {sum, 2, 32 * KiB + 1, true, false, "two_shot"},
+    {sum, 8, 2 * KiB + 1, true, false, "two_shot"},
+    {sum, 8, 1024 * KiB* KiB, true, false, "two_shot"},
+    {sum, 9, 9 * 16 * KiB, true, false, "ring"},
+    {sum, 9, 9 * 16 * KiB - 9, true, false, "double_tree"},
+    {sum, 9, 8 * KiB, true, false, "double_tree"},
+    {sum, 9, 8 * KiB - 1, true, false, "recursive_doubling"},
+    {sum, 16, 16 * 16 * KiB - 16, true, false, "rabenseifner"},
+    {sum, 16, 2 * KiB, true, false, "recursive_doubling"},
+    {sum, 2, 32 * KiB, false, false, "recursive_doubling"},
+    {sum, 2, 32 * KiB + 1, false, false, "two_shot"},
+    {sum, 4, 4 * 8192 * KiB - 4, false, false, "two_shot"},
+    {sum, 4, 4 * 8192 * KiB, false, false, "ring"},
+    {sum, 5, 5 * 16 * KiB, false, false, "ring"},
+    {sum, 5, 5 * 16 * KiB - 5, false, false, "recursive_doubling"},
+    {sum, 9, 128 * KiB, false, false, "double_tree"},
+    {sum, 9, 128 * KiB - 1, false, false, "recursive_doubling"},
+    {sum, 8, 8 * 16 * KiB - 8, false, false, "rabenseifner"},
+    {sum, 4, 32 * KiB, true, true, "recursive_doubling"},
+    {sum, 4, 32 * KiB + 1, true, true, "two_shot"},
+    {sum, 9, 9 * 128 * KiB, true, true, "ring"},
+    {sum, 9, 9 * 128 * KiB - 9, true, true, "double_tree"},
+    {sum, 16, 16 * 128 * KiB - 16, true, true, "rabenseifner"},
+    {Collective::broadcast, 5, 64 * KiB, true, false, "binomial"},
+    {Collective::broadcast, 5, 64 * KiB + 1, true, false, "chain"},
+    {Collective::broadcast, 2, 64 * KiB + 1, true, false, "chain"},
+    {Collective::reduce_scatter, 4, 512, true, false, "recursive_halving"},
+    {Collective::reduce_scatter, 4, 513, true, false, "ring"},
+    {Collective::reduce_scatter, 4, 8 * KiB, false, false, "recursive_halving"},
+    {Collective::reduce_scatter, 4, 8 * KiB + 1, false, false, "ring"},
+    {Collective::allgather, 4, 512, true, false, "bruck"},
+    {Collective::allgather, 4, 513, true, false, "ring"},
+    {Collective::allgather, 4, 8 * KiB, false, false, "bruck"},
+    {Collective::allgather, 4, 8 * KiB + 1, false, false, "ring"},
+    {Collective::allgather, 4, 8 * KiB, true, true, "bruck"},
+    {Collective::allgather, 3, 8, false, false, "ring"},
+};
+
+}  // namespace
+
+TEST_CASE("the fixed rule is the documented one", "[collectives]") {
+  for (const Rule& rule : rules) {
+    const Shape shape{rule.ranks, rule.bytes, {}, rule.views, rule.crowded};
+    INFO(name_of(rule.collective) << ", " << rule.ranks << " ranks, " << rule.bytes << " bytes, "
+                                  << (rule.views ? "views" : "no views")
+                                  << (rule.crowded ? ", crowded" : ""));
+    CHECK(default_algorithm(shape, rule.collective).name == rule.name);
+  }
+}
+
 TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
   for (std::size_t c = 0; c < collective_count; ++c) {
     const auto collective = static_cast<Collective>(c);
