@@ -4,7 +4,8 @@
 // empty one where the length is a multiple). Nobody waits for a count: one strand takes chunks, and
 // another one passes on what has come. The first never waits for the second: all chunks have their
 // place, and a ring in which every rank first had to send would stand still once its wires are
-// full. Cost with messages of m < chunk bytes: (P-1)(alpha + beta m).
+// full. Cost with messages of m < chunk bytes: (P-1)(alpha + beta m); long ones fill the wires,
+// alpha + (P-1) beta m.
 #include "collectives/allgatherv_unknown.hpp"
 
 #include <fmt/format.h>
@@ -150,6 +151,15 @@ Task<Error> allgatherv_unknown(Call& call, UnknownGather args) {
   }
   co_await call.until(copied);
   co_return error;
+}
+
+// A rank begins to pass on a message when its first chunk is there and the wire is free.
+double allgatherv_unknown_cost(int ranks, std::size_t bytes, std::size_t chunk_bytes,
+                               const LinkCost& link) {
+  if (ranks == 1) return 0;
+  const double wire = link.beta * static_cast<double>(bytes);
+  const double first = link.alpha + link.beta * static_cast<double>(std::min(bytes, chunk_bytes));
+  return (ranks - 2) * std::max(first, wire) + link.alpha + wire;
 }
 
 }  // namespace pith

@@ -16,4 +16,8 @@ struct UnknownGather {
 // Every rank's message to every rank. Host memory or device memory; see allgatherv_unknown.cpp.
 Task<Error> allgatherv_unknown(Call& call, UnknownGather args);
 
+// Seconds, where every rank's message has `bytes` bytes.
+double allgatherv_unknown_cost(int ranks, std::size_t bytes, std::size_t chunk_bytes,
+                               const LinkCost& link);
+
 }  // namespace pith

@@ -114,20 +114,27 @@ TEST_CASE("one slow rank, and wires that hold little", "[unknown]") {
 }
 
 // (P-1)(alpha + beta m), as the file says, where every message is one short chunk.
-TEST_CASE("what short messages of one length cost", "[unknown]") {
+TEST_CASE("what messages of one length cost", "[unknown]") {
+  constexpr LinkCost latency_bound{1e-6, 1e-9, 0};
+  constexpr LinkCost wire_bound{1e-8, 1e-9, 0};
   for (int ranks = 2; ranks <= 17; ++ranks) {
-    UnknownCase c;
-    c.lengths.assign(static_cast<std::size_t>(ranks), 40);
-    c.capacity = chunk;
-    SimConfig config;
-    config.ranks = ranks;
-    config.link = {1e-6, 1e-9};
-    World world(config);
-    UnknownProgram program(c);
-    auto task = [&](Call& call, int rank) { return program.start(call, rank); };
-    for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
-    const double expected = (ranks - 1) * (1e-6 + 40e-9);
-    CHECK(std::fabs(world.elapsed_s() - expected) <= 1e-9 * expected);
+    for (const std::size_t length : {std::size_t{40}, 5 * chunk - 3}) {
+      for (const LinkCost& link : {latency_bound, wire_bound}) {
+        UnknownCase c;
+        c.lengths.assign(static_cast<std::size_t>(ranks), length);
+        c.capacity = 5 * chunk;
+        SimConfig config;
+        config.ranks = ranks;
+        config.link = {link.alpha, link.beta};
+        World world(config);
+        UnknownProgram program(c);
+        auto task = [&](Call& call, int rank) { return program.start(call, rank); };
+        for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
+        const double expected = allgatherv_unknown_cost(ranks, length, chunk, link);
+        INFO(ranks << " ranks, " << length << " bytes, alpha " << link.alpha);
+        CHECK(std::fabs(world.elapsed_s() - expected) <= 1e-9 * expected);
+      }
+    }
   }
 }
 
