@@ -339,33 +339,31 @@ void tell(const Call& call, const CompressedTensor& tensor) {
   stats.algorithm = name_of_algorithm(tensor.compressor->spec());
 }
 
-// Where a tensor's values of a round begin.
-std::size_t offset_of(Call& call, const ExclusiveElection& election, std::size_t round,
-                      const CompressedTensor& which) {
-  std::size_t offset = 0;
-  for (const CompressedTensor& tensor : election.args.tensors) {
-    if (&tensor == &which) break;
-    if (tensor.count == 0) continue;
-    offset = for_each_partition(call, election, round, tensor, offset,
-                                [](Range, const SparseList&, std::size_t) {});
+// Where a tensor's values of each round begin.
+using RoundOffsets = std::array<std::size_t, ExclusiveElection::most_rounds>;
+
+void pass(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
+          RoundOffsets& offsets) {
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    offsets[round] = for_each_partition(call, election, round, tensor, offsets[round],
+                                        [](Range, const SparseList&, std::size_t) {});
   }
-  return offset;
 }
 
 // Pairs come in order only when all rounds are there: partition by partition.
 void write_pairs(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
-                 ResultWriter& writer) {
+                 const RoundOffsets& offsets, ResultWriter& writer) {
   const DType type = election.args.spec().values;
   for (std::size_t p = 0; p < ranks_of(call); ++p) {
     for (std::size_t round = 0; round < election.rounds; ++round) {
       const std::byte* values = election.sums[round].values.bytes().data;
       std::size_t at_partition = 0;
-      for_each_partition(
-          call, election, round, tensor, offset_of(call, election, round, tensor),
-          [&](Range range, const SparseList& list, std::size_t at) {
-            if (at_partition++ != p) return;
-            writer.put(range, {list.indices, values + at * size_of(type), list.count}, type);
-          });
+      for_each_partition(call, election, round, tensor, offsets[round],
+                         [&](Range range, const SparseList& list, std::size_t at) {
+                           if (at_partition++ != p) return;
+                           const std::byte* const found = values + at * size_of(type);
+                           writer.put(range, {list.indices, found, list.count}, type);
+                         });
     }
   }
 }
@@ -389,11 +387,14 @@ void keep_losses(Call& call, const ExclusiveElection& election) {
 
 void conclude(Call& call, const ExclusiveElection& election) {
   keep_losses(call, election);
+  RoundOffsets offsets{};
   for (const CompressedTensor& tensor : election.args.tensors) {
     ResultWriter writer(call, tensor);
-    if (tensor.count > 0 && tensor.sparse.count) write_pairs(call, election, tensor, writer);
+    const bool in_pairs = tensor.count > 0 && tensor.sparse.count;
+    if (in_pairs) write_pairs(call, election, tensor, offsets, writer);
     election.args.conclude(tensor, writer);
     if (tensor.count == 0) continue;
+    pass(call, election, tensor, offsets);
     tell(call, tensor);
     tensor.compressor->exdyna.follow();
   }
