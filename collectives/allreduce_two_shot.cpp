@@ -190,7 +190,10 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
     loans.give_back(call, reduced);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
     constexpr std::uint32_t pieces_a_turn = 16;
-    if (k % pieces_a_turn == pieces_a_turn - 1) co_await call.turn();
+    if (k % pieces_a_turn == pieces_a_turn - 1) {
+      co_await call.turn();
+      if (call.comm().revoked) co_return call.comm().revoked;
+    }
     if (direct) continue;
     reduced = finish(call, args, out, reduced);
     for (int d = 1; d < p; ++d) {
