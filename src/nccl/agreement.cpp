@@ -125,13 +125,21 @@ Error begin(const Waiting& one, Group& group) {
   return {Code::in_progress, "the call has begun"};
 }
 
+// What was agreed and cannot be made here: the others are in it already. Of what has revoked the
+// communicator they have heard.
+Error told_to_all(const Poll& poll, const Error& error) {
+  const bool news = error && error.code() != Code::in_progress && error.code() != Code::remote;
+  if (news) poll.first->communicator->abort();
+  return error;
+}
+
 // Nothing else waits: this thread does all of it.
 Error run_alone(Poll& poll) {
   Group vote;
   add_vote(poll, vote);
   Group calls;
   if (Error error = count(poll, vote.run(), calls)) return error;
-  return poll.first->in_background ? begin(*poll.first, calls) : calls.run();
+  return told_to_all(poll, poll.first->in_background ? begin(*poll.first, calls) : calls.run());
 }
 
 Expected<std::unique_ptr<Running>> start(Group& group) {
@@ -146,14 +154,13 @@ void start(Poll& poll, Group& group, Outcome& outcome) {
     poll.running = std::move(*running);
     return;
   }
-  poll.first->communicator->abort();
-  outcome.keep(running.error());
+  outcome.keep(told_to_all(poll, running.error()));
 }
 
 // A vote, or the calls after it, have ended.
 void go_on(Poll& poll, Outcome& outcome) {
   const Error error = std::exchange(poll.running, nullptr)->wait();
-  if (poll.counted) return outcome.keep(error);
+  if (poll.counted) return outcome.keep(told_to_all(poll, error));
   Group calls;
   if (const Error refused = count(poll, error, calls)) return outcome.keep(refused);
   start(poll, calls, outcome);
