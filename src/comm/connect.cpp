@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "comm/bootstrap.hpp"
@@ -86,6 +87,28 @@ RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& 
   return order_by_locality(ranks, one);
 }
 
+// Programs make several communicators from ids, whose files would have one name: a process's first
+// ones have it, for all others the place where their ranks have met is part of it.
+class TracePaths {
+ public:
+  std::string prefix_of(const std::string& prefix, const std::string& met_at) {
+    const std::lock_guard lock(mutex_);
+    if (!first_) first_ = met_at;
+    return met_at == *first_ ? prefix : fmt::format("{}.at-{}", prefix, met_at);
+  }
+  std::string take(const std::string& prefix, int rank) {
+    const std::lock_guard lock(mutex_);
+    const int nth = ++taken_[{prefix, rank}];
+    const std::string number = nth == 1 ? "" : fmt::format(".{}", nth);
+    return fmt::format("{}{}.rank{}.jsonl", prefix, number, rank);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::string> first_;
+  std::map<std::pair<std::string, int>, int> taken_;
+};
+
 }  // namespace
 
 Error Communicator::read_forced(const std::string& text) {
@@ -118,6 +141,9 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   std::unique_ptr<Communicator> made(
       new Communicator(settings, std::move(*control), job_key, all_ranks(ranks), rank));
+  if (!settings.trace.empty()) {
+    made->trace_prefix_ = PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address);
+  }
   bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
   const Error error = made->connect(*bootstrap, settings, log);
   if (!error) return made;
@@ -126,25 +152,6 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
   return cancelled;
 }
-
-namespace {
-
-// Programs make several communicators from ids, whose files would have one name.
-class TracePaths {
- public:
-  std::string take(const std::string& prefix, int rank) {
-    const std::lock_guard lock(mutex_);
-    const int nth = ++taken_[{prefix, rank}];
-    const std::string number = nth == 1 ? "" : fmt::format(".{}", nth);
-    return fmt::format("{}{}.rank{}.jsonl", prefix, number, rank);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::pair<std::string, int>, int> taken_;
-};
-
-}  // namespace
 
 // Descendants carry their key in the file's name, for their ranks count from 0 again.
 void Communicator::begin_trace() {

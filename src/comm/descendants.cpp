@@ -31,6 +31,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(const Expected<
   }
   std::unique_ptr<Communicator> child(
       new Communicator(*settings, control_, key, members, place_of(members, own_member())));
+  if (!settings->trace.empty()) child->trace_prefix_ = trace_prefix_;
   // Threads look at a variable of the first one; whoever is cancelled before revokes the child.
   ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout,
                            one_process_ ? nullptr : cancellation_);

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -191,6 +193,18 @@ void many_ids(Rank&) {
   ensure(grown < more * (std::size_t{4} << 20), "grew by " + std::to_string(grown >> 20) + " MiB");
 }
 
+// All ranks, and each pair of them; ranks count from 0 in all of these.
+void communicators_of_ids(Rank& self) {
+  const Comm world(self.join());
+  const int pair = self.rank / 2;
+  const pithUniqueId first = self.id(1);
+  const pithUniqueId second = self.id(2);
+  pithComm_t made = nullptr;
+  ok(pithCommInitRank(&made, 2, pair == 0 ? first : second, self.rank % 2));
+  const Comm mine(made);
+  ensure(sum_of_ones(world) == 4 && sum_of_ones(mine) == 2, "a wrong sum");
+}
+
 Setup alone(const char* transport) {
   Setup setup;
   setup.way = Way::alone;
@@ -205,6 +219,22 @@ TEST_CASE("several splits of one communicator in a group", "[groups][threads]") 
     INFO(name_of(setup));
     CHECK(run(4, setup, several_splits_of_one) == "");
   }
+}
+
+TEST_CASE("every communicator has trace files of its own", "[groups]") {
+  char folder[] = "/tmp/pith_trace_XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  Setup setup;
+  setup.environment = {{"PITH_TRACE", std::string(folder) + "/t"}};
+  CHECK(run(4, setup, communicators_of_ids) == "");
+  std::size_t files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    INFO(file.path());
+    CHECK(file.file_size() > 0);
+    ++files;
+  }
+  CHECK(files == 8);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("several splits of all ranks of a thread in a group", "[groups][threads]") {
