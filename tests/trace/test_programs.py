@@ -96,6 +96,15 @@ class PithTrace(unittest.TestCase):
                 self.assertTrue(arrows(root))
                 self.assertNotIn("have no other end", done.stdout)
 
+    def test_memory_that_is_copied(self):
+        if not (BIN / "all_reduce_perf").exists():
+            self.skipTest("all_reduce_perf was not built")
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "1M", "-e", "1M", "-n", "2", "-w", "1",
+                   "-c", "1", "--memory", "private", "--algo", "allreduce:two_shot",
+                   PITH_TRACE=f"{self.folder}/copies", PITH_TRANSPORT="shm",
+                   PITH_COPY_BYTES="4096")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_compressed_calls(self):
         if not (BIN / "all_reduce_perf").exists():
             self.skipTest("all_reduce_perf was not built")
