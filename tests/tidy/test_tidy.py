@@ -59,6 +59,17 @@ class OneFile(unittest.TestCase):
         self.breaks(tidy.check_calls, "  ::_exit(1);")
         self.breaks(tidy.check_calls, "  abort();")
 
+    def test_catch(self):
+        test = "tests/core/test_a.cpp"
+        self.keeps(tidy.check_catch, '#include "catch.hpp"\nCHECK(x == Approx(1));', test)
+        self.keeps(tidy.check_catch, "int main() { return Catch::Session().run(); }", test)
+        self.keeps(tidy.check_catch, '// Catch::Approx\nf("Catch::Approx");', test)
+        self.keeps(tidy.check_catch, "#include <catch2/catch.hpp>\nusing Catch::Approx;",
+                   "tests/catch.hpp")
+        self.breaks(tidy.check_catch, "CHECK(x == Catch::Approx(1));", test)
+        self.breaks(tidy.check_catch, "using namespace Catch;", test)
+        self.breaks(tidy.check_catch, "#include <catch2/catch_approx.hpp>", test)
+
     def test_lambda_in_await(self):
         self.keeps(tidy.check_coroutines, "co_await run(table[i](x), y);")
         self.keeps(tidy.check_coroutines, "auto f = [&](int x) { return x; }; co_await g(f);")

@@ -44,6 +44,7 @@ LIBRARY = set(MAY_INCLUDE) - {"perf", "tools"}
 # Spelt in two halves so that this file passes its own rule.
 BANNED_WORDS = re.compile(r"\b(" + "|".join(("TO" "DO", "FIX" "ME", "XX" "X", "HA" "CK")) + r")\b")
 PRINTS = re.compile(r"\b(?:v?f?printf|f?puts|putchar|cout|cerr|clog)\b")
+CATCH = re.compile(r"\bCatch\s*::\s*(?!Session\b)\w*|\bnamespace\s+Catch\b|<catch2/")
 # A method may be called abort; the function is called qualified or at the start of a statement.
 EXITS = re.compile(r"(?:\bstd::|(?<![\w:>.~])::)(?:abort|exit|_exit|quick_exit|terminate)\s*\(|"
                    r"(?:^|[;{})])\s*(?:abort|exit|_exit)\s*\([^()]*\)\s*;")
@@ -143,6 +144,15 @@ def check_calls(source):
             yield source.breach(number, f"{found.group(0)} in the library: use core/log")
         if EXITS.search(line):
             yield source.breach(number, "the library never ends the process outside core/log")
+
+
+def check_catch(source):
+    """What differs between Catch2 2 and 3 is bridged by tests/catch.hpp, or not used at all."""
+    if not source.path.startswith("tests/") or source.path == "tests/catch.hpp":
+        return
+    for match in CATCH.finditer(source.code):
+        yield source.breach(source.line_of(match.start()),
+                            f"{match.group(0)} in a test: use what tests/catch.hpp provides")
 
 
 def operand_end(code, start):
@@ -300,7 +310,7 @@ def check_readme(path, text):
 
 
 FILE_RULES = (check_columns, check_file_length, check_words, check_header, check_calls,
-              check_coroutines, check_functions)
+              check_catch, check_coroutines, check_functions)
 
 
 def check_source(source, exists):
