@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <cub/cub.cuh>
 #include <thrust/iterator/counting_iterator.h>
+#include <cub/cub.cuh>
 
 #include "cuda/kernels/list.hpp"
 
@@ -99,8 +99,7 @@ void measure(const char* group, std::vector<Contender>& contenders) {
   for (const Contender& contender : contenders) {
     const double rate = contender.bytes / contender.median();
     copy_rate = std::max(copy_rate, std::string(group) == "copy" ? rate : 0.0);
-    rows.push_back(
-        {group, contender.name, contender.median() * 1e3, rate / 1e6, rate / copy_rate});
+    rows.push_back({group, contender.name, contender.median() * 1e3, rate / 1e6, rate / copy_rate});
     const Row& row = rows.back();
     std::printf("%-22s %-34s %12.1f us %9.1f GB/s %7.3f of copy\n", group, row.name.c_str(), row.us,
                 row.gigabytes, row.of_copy);
@@ -138,16 +137,21 @@ void measure_dense(std::size_t bytes) {
     return CombineArgs{out.data, nullptr, a.data, b.data, bytes / element, 0, nullptr, 0};
   };
   std::vector<Contender> copies = {
-      {"cudaMemcpyAsync", {},
-       [&] { CHECK(cudaMemcpyAsync(out.data, a.data, bytes, cudaMemcpyDeviceToDevice)); }, two},
+      {"cudaMemcpyAsync",
+       {},
+       [&] { CHECK(cudaMemcpyAsync(out.data, a.data, bytes, cudaMemcpyDeviceToDevice)); },
+       two},
       {"copy kernel", {}, [&] { pith_copy<<<walk_blocks(bytes), 256>>>(args(1)); }, two}};
   measure("copy", copies);
   std::vector<Contender> reduces = {
       {"float sum", {}, [&] { pith_reduce_f32_sum<<<walk_blocks(bytes), 256>>>(args(4)); }, three},
-      {"bfloat16 sum", {}, [&] { pith_reduce_bf16_sum<<<walk_blocks(bytes), 256>>>(args(2)); },
+      {"bfloat16 sum",
+       {},
+       [&] { pith_reduce_bf16_sum<<<walk_blocks(bytes), 256>>>(args(2)); },
        three},
       {"half sum", {}, [&] { pith_reduce_f16_sum<<<walk_blocks(bytes), 256>>>(args(2)); }, three},
-      {"cast float32 to bfloat16", {},
+      {"cast float32 to bfloat16",
+       {},
        [&] {
          pith_cast_f32_bf16<<<walk_blocks(bytes), 256>>>(CastArgs{out.data, a.data, bytes / 4});
        },
@@ -161,7 +165,9 @@ void measure_small() {
   const CombineArgs more{out.data, nullptr, a.data, b.data, 16384, 0, nullptr, 0};
   std::vector<Contender> launches = {
       {"float sum of 8 B", {}, [&] { pith_reduce_f32_sum<<<1, 256>>>(small); }, 24},
-      {"float sum of 64 KiB", {}, [&] { pith_reduce_f32_sum<<<walk_blocks(65536), 256>>>(more); },
+      {"float sum of 64 KiB",
+       {},
+       [&] { pith_reduce_f32_sum<<<walk_blocks(65536), 256>>>(more); },
        3 * 65536.0}};
   measure("one launch", launches);
 }
@@ -228,9 +234,17 @@ void run_refine(const Step& step, std::size_t listed, std::size_t k) {
   pith_kth_high<<<blocks, 256>>>(find);
   pith_kth_middle<<<blocks, 256>>>(find);
   pith_kth_low<<<blocks, 256>>>(find);
-  const KeepArgs keep{step.indices.data, step.values.data, listed, k, step.accumulator.data,
-                      step.smallest, step.squares, kth, state,
-                      reinterpret_cast<double*>(step.work.data + (16 << 20)), tiles};
+  const KeepArgs keep{step.indices.data,
+                      step.values.data,
+                      listed,
+                      k,
+                      step.accumulator.data,
+                      step.smallest,
+                      step.squares,
+                      kth,
+                      state,
+                      reinterpret_cast<double*>(step.work.data + (16 << 20)),
+                      tiles};
   pith_keep_largest<<<static_cast<unsigned>(tiles), 256>>>(keep);
 }
 
@@ -262,8 +276,8 @@ __global__ void take_and_clear(float* accumulator, const std::uint32_t* indices,
   accumulator[indices[i]] = 0;
 }
 
-__global__ void take_all_keys(const float* accumulator, std::uint32_t* keys,
-                              std::uint32_t* indices, std::size_t count) {
+__global__ void take_all_keys(const float* accumulator, std::uint32_t* keys, std::uint32_t* indices,
+                              std::size_t count) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   keys[i] = magnitude_of(accumulator[i]);
@@ -393,8 +407,8 @@ bool measure_topk(std::size_t n, double density) {
        },
        bytes},
       {"CUB: add, select, sort, take", restore, [&] { cub.select(threshold, listed, k); }, bytes},
-      {"CUB: select adding, sort, take", restore,
-       [&] { cub.select_adding(threshold, listed, k); }, bytes},
+      {"CUB: select adding, sort, take", restore, [&] { cub.select_adding(threshold, listed, k); },
+       bytes},
       {"CUB: add, sort all, take", restore, [&] { cub.sort_all(k); }, bytes}};
   char group[64];
   std::snprintf(group, sizeof group, "top-k %.2g%% of %zuM", 100 * density, n / 1000000);
@@ -419,9 +433,11 @@ void write_json(const char* file, const char* device, bool ok) {
   std::fprintf(out, "{\"device\": \"%s\", \"ok\": %s, \"rows\": [", device, ok ? "true" : "false");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i];
-    std::fprintf(out, "%s\n  {\"case\": \"%s\", \"name\": \"%s\", \"us\": %.2f, \"gb_s\": %.2f, "
-                 "\"of_copy\": %.4f}", i ? "," : "", row.group.c_str(), row.name.c_str(), row.us,
-                 row.gigabytes, row.of_copy);
+    std::fprintf(out,
+                 "%s\n  {\"case\": \"%s\", \"name\": \"%s\", \"us\": %.2f, \"gb_s\": %.2f, "
+                 "\"of_copy\": %.4f}",
+                 i ? "," : "", row.group.c_str(), row.name.c_str(), row.us, row.gigabytes,
+                 row.of_copy);
   }
   std::fprintf(out, "\n]}\n");
   std::fclose(out);

@@ -99,8 +99,10 @@ void measure(ncclComm_t comm, int rank, int ranks, std::size_t bytes, cudaStream
     const double bound = 1e3 * ranks * median(copies);
     std::printf("%-9s %d ranks %10zu B %10.1f us %6.3f of copy\n", way, ranks, bytes, us,
                 bound / us);
-    std::fprintf(out, "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"us\": %.2f, "
-                 "\"of_copy\": %.4f}\n", way, ranks, bytes, us, bound / us);
+    std::fprintf(out,
+                 "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"us\": %.2f, "
+                 "\"of_copy\": %.4f}\n",
+                 way, ranks, bytes, us, bound / us);
   }
   CUDA(cudaFree(send));
   CUDA(cudaFree(recv));

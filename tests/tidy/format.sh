@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All C and C++ sources are as clang-format 14 leaves them. Other versions format a little
+# All C, C++ and CUDA sources are as clang-format 14 leaves them. Other versions format a little
 # differently, so with none but those the check is skipped (status 77) instead of failing.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
@@ -21,5 +21,6 @@ folders=()
 for folder in include src transport collectives cuda perf tests tools; do
   [[ -d $folder ]] && folders+=("$folder")
 done
-find "${folders[@]}" \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' \) -print0 |
+find "${folders[@]}" \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.c' \
+  -o -name '*.cu' -o -name '*.cuh' \) -print0 |
   xargs -0 "$tool" --dry-run -Werror

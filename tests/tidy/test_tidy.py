@@ -59,6 +59,17 @@ class OneFile(unittest.TestCase):
         self.breaks(tidy.check_calls, "  ::_exit(1);")
         self.breaks(tidy.check_calls, "  abort();")
 
+    def test_catch(self):
+        test = "tests/core/test_a.cpp"
+        self.keeps(tidy.check_catch, '#include "catch.hpp"\nCHECK(x == Approx(1));', test)
+        self.keeps(tidy.check_catch, "int main() { return Catch::Session().run(); }", test)
+        self.keeps(tidy.check_catch, '// Catch::Approx\nf("Catch::Approx");', test)
+        self.keeps(tidy.check_catch, "#include <catch2/catch.hpp>\nusing Catch::Approx;",
+                   "tests/catch.hpp")
+        self.breaks(tidy.check_catch, "CHECK(x == Catch::Approx(1));", test)
+        self.breaks(tidy.check_catch, "using namespace Catch;", test)
+        self.breaks(tidy.check_catch, "#include <catch2/catch_approx.hpp>", test)
+
     def test_lambda_in_await(self):
         self.keeps(tidy.check_coroutines, "co_await run(table[i](x), y);")
         self.keeps(tidy.check_coroutines, "auto f = [&](int x) { return x; }; co_await g(f);")
@@ -148,6 +159,39 @@ class Tree(unittest.TestCase):
         self.assertEqual(list(tidy.check_readme("README.md", "x\n" * 300)), [])
         self.assertEqual(list(tidy.check_readme("src/README.md", "x\n" * 40)), [])
         self.assertEqual(len(list(tidy.check_readme("src/README.md", "x\n" * 41))), 1)
+
+    def folders(self, table, without=()):
+        texts = {"README.md": table, **{f"{top}/README.md": "what" for top in tidy.TOP}}
+        for path in without:
+            del texts[path]
+        return list(tidy.check_folders(list(texts), texts.get))
+
+    def test_folders(self):
+        table = "".join(f"| `{top}/` | what |\n" for top in tidy.TOP)
+        self.assertEqual(self.folders(table), [])
+        self.assertEqual(self.folders(table.replace("`src/`", "`src/core/`")), [])
+        self.assertEqual(self.folders(table.replace("| `src/`", "in `src/`")),
+                         ["README.md:1: no row of a table begins with `src/`"])
+        self.assertEqual(len(self.folders(table.replace("`src/`", "`srcs/`"))), 1)
+        self.assertEqual(self.folders(table, ["perf/README.md"]),
+                         ["perf/README.md:1: there is none"])
+        self.assertEqual(self.folders(table, ["README.md"]), ["README.md:1: there is none"])
+
+    def links(self, text, path="README.md"):
+        return list(tidy.check_links(path, text, {"src", "src/a.cpp", "perf/b.py"}.__contains__))
+
+    def test_links(self):
+        self.assertEqual(self.links("[a](src) [b](src/a.cpp) [`c`](perf/b.py#part)"), [])
+        self.assertEqual(self.links("[a](https://example.org/x) [b](mailto:a@b.c)"), [])
+        self.assertEqual(self.links("[a](a.cpp) [b](../perf/b.py)", "src/README.md"), [])
+        self.assertEqual(self.links("`f[0](x)`\n```c\ng[1](y);\n```\n"), [])
+        self.assertEqual(self.links("```\n[0](x)\n```\n[a](b.cpp)\n"),
+                         ["README.md:4: link to b.cpp, which is not there"])
+        self.assertEqual(len(self.links("[a](b.py)", "src/README.md")), 1)
+        heading = "## Many `processes`, at once\n"
+        self.assertEqual(self.links(heading + "[a](#many-processes-at-once)"), [])
+        self.assertEqual(self.links(heading + "[a](#few)"),
+                         ["README.md:2: link to #few, a heading that is not there"])
 
     def test_literals(self):
         text = 'f("a // b", \'"\', 1\'000); // c "d\nR"x({)x" /* e\n*/ g'

@@ -44,6 +44,7 @@ LIBRARY = set(MAY_INCLUDE) - {"perf", "tools"}
 # Spelt in two halves so that this file passes its own rule.
 BANNED_WORDS = re.compile(r"\b(" + "|".join(("TO" "DO", "FIX" "ME", "XX" "X", "HA" "CK")) + r")\b")
 PRINTS = re.compile(r"\b(?:v?f?printf|f?puts|putchar|cout|cerr|clog)\b")
+CATCH = re.compile(r"\bCatch\s*::\s*(?!Session\b)\w*|\bnamespace\s+Catch\b|<catch2/")
 # A method may be called abort; the function is called qualified or at the start of a statement.
 EXITS = re.compile(r"(?:\bstd::|(?<![\w:>.~])::)(?:abort|exit|_exit|quick_exit|terminate)\s*\(|"
                    r"(?:^|[;{})])\s*(?:abort|exit|_exit)\s*\([^()]*\)\s*;")
@@ -143,6 +144,15 @@ def check_calls(source):
             yield source.breach(number, f"{found.group(0)} in the library: use core/log")
         if EXITS.search(line):
             yield source.breach(number, "the library never ends the process outside core/log")
+
+
+def check_catch(source):
+    """What differs between Catch2 2 and 3 is bridged by tests/catch.hpp, or not used at all."""
+    if not source.path.startswith("tests/") or source.path == "tests/catch.hpp":
+        return
+    for match in CATCH.finditer(source.code):
+        yield source.breach(source.line_of(match.start()),
+                            f"{match.group(0)} in a test: use what tests/catch.hpp provides")
 
 
 def operand_end(code, start):
@@ -299,8 +309,43 @@ def check_readme(path, text):
         yield f"{path}:1: {length} lines, at most {MAX_README_LINES} in a folder's README.md"
 
 
+def check_folders(paths, read):
+    """Each top folder says what it is: in a README.md of its own, and in a table of the root's."""
+    known = set(paths)
+    if "README.md" not in known:
+        yield "README.md:1: there is none"
+        return
+    rows = set(re.findall(r"^\|\s*`([\w./-]+?)/?`\s*\|", read("README.md"), re.M))
+    for top in TOP:
+        if f"{top}/README.md" not in known:
+            yield f"{top}/README.md:1: there is none"
+        if not any(row == top or row.startswith(top + "/") for row in rows):
+            yield f"README.md:1: no row of a table begins with `{top}/`"
+
+
+def check_links(path, text, exists):
+    """Where a README.md points to. `exists` tells whether a path from the root is there."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", lambda m: re.sub(r"[^\n]", "x", m.group(0)), text,
+                   flags=re.S)
+    headings = {anchor(line) for line in re.findall(r"^#+ +(.*)$", text, re.M)}
+    for match in re.finditer(r"\]\(([^()\s]+)\)", prose):
+        target, _, part = match.group(1).partition("#")
+        where = f"{path}:{prose.count(chr(10), 0, match.start()) + 1}"
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):  # another site's affair
+            continue
+        if target and not exists(os.path.normpath(os.path.join(os.path.dirname(path), target))):
+            yield f"{where}: link to {target}, which is not there"
+        if not target and part not in headings:
+            yield f"{where}: link to #{part}, a heading that is not there"
+
+
+def anchor(heading):
+    """The name by which viewers of Markdown let a heading be linked."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
 FILE_RULES = (check_columns, check_file_length, check_words, check_header, check_calls,
-              check_coroutines, check_functions)
+              check_catch, check_coroutines, check_functions)
 
 
 def check_source(source, exists):
@@ -331,9 +376,14 @@ def check_tree(root):
     paths = tree(root)
     known = set(paths)
     breaches, notes = [], []
+
+    def exists(path):
+        return os.path.exists(os.path.join(root, path))
+
     for path in paths:
         if os.path.basename(path) == "README.md":
             breaches += check_readme(path, read(path))
+            breaches += check_links(path, read(path), exists)
         elif path == "pith" or path.endswith(CODE + SCRIPTS) or path.endswith("CMakeLists.txt"):
             source = Source(path, read(path))
             breaches += check_source(source, known.__contains__)
@@ -341,6 +391,7 @@ def check_tree(root):
                 notes.append(f"{path}:1: note: {len(source.lines)} lines; {SOFT_FILE_LINES} is the "
                              "aim")
     breaches += check_dead_files(paths, read)
+    breaches += check_folders(paths, read)
     return breaches, notes
 
 
