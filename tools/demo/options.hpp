@@ -16,7 +16,7 @@ struct Checkpoint {
   std::size_t steps;
   double error_max;
 };
-inline constexpr std::array<Checkpoint, 2> kCheckpoints = {{{5, 1e-5}, {20, 5e-3}}};
+inline constexpr std::array<Checkpoint, 2> kCheckpoints = {{{5, 1e-5}, {20, 2e-3}}};
 inline constexpr std::size_t kStepsMin = kCheckpoints.back().steps;
 
 struct Options {
