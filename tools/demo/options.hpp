@@ -26,7 +26,7 @@ struct Options {
   float rate = 0.1F;       // falls linearly to zero over the run
   float momentum = 0.9F;
   std::uint64_t seed = 1998;
-  double timeout_s = 170.0;
+  double timeout_s = 170.0;  // of the whole demo, which promises less than three minutes
   std::string data;
 
   // Of the comparison of schemes.
