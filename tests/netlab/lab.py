@@ -88,18 +88,18 @@ class Host:
     def ip(self, *arguments):
         return run("ip", "-n", self.namespace, *arguments)
 
-    def command(self, arguments):
-        """`arguments` as run on this host, with a host name of its own.
+    def command(self, arguments, name=None):
+        """`arguments` as run on this host, with a host name of its own, or `name`.
 
         Processes, /dev/shm and System V memory are those of the machine: who needs ranks to be
         apart must forbid shared memory."""
         named = 'echo "$0" > /proc/sys/kernel/hostname 2> /dev/null; exec "$@"'
         return ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-c", named,
-                self.name, *map(str, arguments)]
+                name or self.name, *map(str, arguments)]
 
-    def start(self, arguments, environment=None, **options):
+    def start(self, arguments, environment=None, name=None, **options):
         """A process here, which ends with the laboratory at the latest."""
-        process = subprocess.Popen(self.command(arguments), preexec_fn=end_with_parent,
+        process = subprocess.Popen(self.command(arguments, name), preexec_fn=end_with_parent,
                                    env={**os.environ, **(environment or {})}, **options)
         self.lab.processes.append(process)
         return process
@@ -111,6 +111,10 @@ class Host:
         if process.returncode != 0:
             raise LabError(f"{self.name}: {arguments}: status {process.returncode}")
         return output
+
+    def sent_bytes(self, device):
+        links = json.loads(self.ip("-j", "-s", "link", "show", device))
+        return links[0]["stats64"]["tx"]["bytes"]
 
     def configure(self, ipv4, ipv6):
         self.ip("link", "set", "lo", "up")
@@ -212,8 +216,7 @@ class VethNetwork:
         run(*port, "down" if state == "unplugged" else "up")
 
     def sent_bytes(self, host):
-        links = json.loads(self.lab[host].ip("-j", "-s", "link", "show", "eth0"))
-        return links[0]["stats64"]["tx"]["bytes"]
+        return self.lab[host].sent_bytes("eth0")
 
 
 def program(name):

@@ -22,11 +22,12 @@ class RankError(Exception):
 
 class Ranks:
     """Rank r runs on host `placement[r]`; one a host where that is not given. `environment` is
-    that of all, or a function of the rank.
+    that of all, or a function of the rank; `names` are what the ranks find their hosts called, each
+    its own where that is not given.
 
-    Only TCP is between them: the laboratory's hosts share this machine's memory."""
+    Only TCP is between them, unless the environment says more."""
 
-    def __init__(self, lab, placement=None, environment=None):
+    def __init__(self, lab, placement=None, environment=None, names=None):
         self.placement = list(range(len(lab))) if placement is None else list(placement)
         size = len(self.placement)
         self.processes = []
@@ -35,7 +36,7 @@ class Ranks:
             own = environment(rank) if callable(environment) else environment or {}
             settings = {"PITH_TRANSPORT": "tcp", **own}
             self.processes.append(lab[host].start(
-                [program("netlab_rank"), rank, size], settings, text=True,
+                [program("netlab_rank"), rank, size], settings, names and names[rank], text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE))
 
     def __enter__(self):

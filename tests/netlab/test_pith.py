@@ -51,6 +51,35 @@ class Correctness(unittest.TestCase):
             self.assertGreater(lab.sent_bytes(0) - before, size)
 
 
+class Locality(unittest.TestCase):
+    """Who shares memory is who can attach to it, whatever the hosts are called."""
+    SIZE = 1 << 20
+    SETTINGS = {"PITH_TRANSPORT": "shm,tcp"}
+
+    def test_two_hosts_of_one_name(self):
+        for placement in ([0, 1], [0, 1, 0, 1]):
+            with self.subTest(placement=placement):
+                with Lab(2) as lab, Ranks(lab, placement, self.SETTINGS,
+                                          ["twin"] * len(placement)) as ranks:
+                    before = lab.sent_bytes(0)
+                    ranks.seconds("broadcast", self.SIZE)
+                    self.assertGreater(lab.sent_bytes(0) - before, self.SIZE)
+                    for collective in (*COLLECTIVES, "by_host"):
+                        ranks.seconds(collective, self.SIZE, times=2)
+
+    def looped_bytes(self, names, settings):
+        """What a host with a rank for each name sends to itself while they make a call."""
+        with Lab(1) as lab, Ranks(lab, [0] * len(names), settings, names) as ranks:
+            before = lab[0].sent_bytes("lo")
+            ranks.seconds("broadcast", self.SIZE)
+            return lab[0].sent_bytes("lo") - before
+
+    def test_one_host_of_two_names(self):
+        names = ["one", "other"]
+        self.assertLess(self.looped_bytes(names, self.SETTINGS), self.SIZE / 10)
+        self.assertGreater(self.looped_bytes(names, {}), self.SIZE)
+
+
 class Rates(unittest.TestCase):
     def check(self, ranks, collective, size, wire_bytes, rate):
         """Some call takes about what `wire_bytes` take on a link, and none takes less.

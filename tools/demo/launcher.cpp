@@ -130,9 +130,7 @@ bool RankProcesses::reap(Process& process) {
   return true;
 }
 
-void RankProcesses::run(double timeout_s) {
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(timeout_s));
+void RankProcesses::run(const Deadline& deadline) {
   for (std::size_t running = processes_.size(); running > 0;) {
     std::vector<pollfd> watched;
     for (const Process& process : processes_) {
@@ -150,9 +148,9 @@ void RankProcesses::run(double timeout_s) {
       }
     }
     if (failed) throw std::runtime_error(describe_failures());
-    if (running > 0 && Clock::now() > end) {
-      throw std::runtime_error(
-          fmt::format("{} ranks still ran after {} s; ended them", running, timeout_s));
+    if (running > 0 && deadline.is_over()) {
+      throw TimeOver(fmt::format("{} ranks still ran when the demo's {:g} s were over; ended them",
+                                 running, deadline.seconds()));
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "pith/pith.h"
 #include "tools/demo/board.hpp"
+#include "tools/demo/deadline.hpp"
 #include "tools/demo/hosts.hpp"
 #include "tools/demo/options.hpp"
 
@@ -24,8 +25,8 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   // Passes rank 0's id on and waits for all ranks. Throws std::runtime_error, naming the culprit,
-  // when a rank fails or the time is over.
-  void run(double timeout_s);
+  // when a rank fails, and TimeOver.
+  void run(const Deadline& deadline);
 
  private:
   struct Process {

@@ -12,6 +12,7 @@
 #include "tools/demo/board.hpp"
 #include "tools/demo/comparison.hpp"
 #include "tools/demo/dataset.hpp"
+#include "tools/demo/deadline.hpp"
 #include "tools/demo/launcher.hpp"
 #include "tools/demo/options.hpp"
 #include "tools/demo/progress.hpp"
@@ -40,7 +41,7 @@ void add_flags(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the split, the start and the order of the samples")
       ->capture_default_str();
-  app.add_option("--timeout", options.timeout_s, "seconds after which the ranks are ended")
+  app.add_option("--timeout", options.timeout_s, "seconds after which the demo ends, done or not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--data", options.data, "the digits, one a line: 64 pixels and the label")
@@ -83,10 +84,15 @@ void run_rank(const Options& options) {
   session.close();
 }
 
-SingleProcess train_alone(const Options& options, const Dataset& data) {
+SingleProcess train_alone(const Options& options, const Dataset& data, const Deadline& deadline) {
   const std::size_t steps = Schedule(options, data.train.size()).steps();
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   SingleProcess single = train_single(options, data, [&](std::size_t done) {
+    if (deadline.is_over()) {
+      throw TimeOver(
+          fmt::format("the single process had made {} of {} steps when the demo's {:g} s were over",
+                      done, steps, deadline.seconds()));
+    }
     if (!terminal) return;
     fmt::print("\rsingle process  {}",
                bar(static_cast<double>(done) / static_cast<double>(steps), kBarWidth));
@@ -98,16 +104,17 @@ SingleProcess train_alone(const Options& options, const Dataset& data) {
 
 // True when the demo showed what it set out to show.
 bool run_launcher(const Options& options) {
+  const Deadline deadline(options.timeout_s);
   signal(SIGCHLD, SIG_DFL);  // were it inherited as ignored, no rank's exit status could be read
   const Dataset data = load(options);
   const Board board = Board::create(options.ranks, demo_model().parameter_count());
-  RankProcesses(options, board).run(options.timeout_s);
+  RankProcesses(options, board).run(deadline);
   print_table(board.reports());
 
-  const SingleProcess single = train_alone(options, data);
+  const SingleProcess single = train_alone(options, data, deadline);
   const Verdict verdict = judge(board, single);
   print_verdict(verdict, single);
-  const bool compared = !options.comparison || compare_schemes(options);
+  const bool compared = !options.comparison || compare_schemes(options, deadline);
   const Totals totals = add_up(board.reports());
   fmt::print(
       "demo: accuracy {:.1f} %, equal to single-process training: {}, {:.0f} MB moved, {:.0f} % in "

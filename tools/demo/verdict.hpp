@@ -15,9 +15,9 @@ namespace pith::demo {
 // a unit's input is that close to zero, ReLU opens it on one side and not on the other, and the
 // distance jumps. Over 59 seeds and two orders of addition, parameters were never more than 5e-7
 // apart after 5 steps; after 20 the median was 4e-7, the worst 6e-4. One bucket of one step lost,
-// doubled or a step late shows as 2e-2 and more ten steps on. Hence the bounds of kCheckpoints: a
-// strict one early, a wider one later. At the end (up to 7e-3 apart) it is the accuracy that must
-// agree: one test image in 360 is 0.28 points.
+// doubled or a step late shows as 2e-2 and more ten steps on, one rank's part of it lost as 5e-3.
+// Hence the bounds of kCheckpoints: a strict one early, a wider one later. At the end (up to 7e-3
+// apart) it is the accuracy that must agree: one test image in 360 is 0.28 points.
 inline constexpr double kAccuracyGapMax = 0.005;
 
 inline constexpr double kAccuracyMin = 0.97;
