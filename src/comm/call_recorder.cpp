@@ -50,6 +50,7 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
   e.count.store(args.count, std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(args.root, std::memory_order_release);
+  e.begun_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
   e.tensors.store(static_cast<std::uint32_t>(args.tensors.size()), std::memory_order_release);
   if (!args.tensors.empty()) write_compressed(e, args.tensors);
   e.number.store(number, std::memory_order_release);
@@ -96,6 +97,7 @@ void CallRecorder::end(std::uint32_t number, bool well) {
   if (well && number <= call_numbers) completed_.add(number);
   Entry& e = entry(number);
   if (e.number.load(std::memory_order_relaxed) != number) return;  // a later call took its place
+  e.ended_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
   e.state.store(well ? ended_well : failed, std::memory_order_release);
 }
 
@@ -110,6 +112,8 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   args.count = e.count.load(std::memory_order_acquire);
   unpack(e.what.load(std::memory_order_acquire), args);
   args.root = e.root.load(std::memory_order_acquire);
+  read.begun_ms = e.begun_ms.load(std::memory_order_acquire);
+  read.ended_ms = e.ended_ms.load(std::memory_order_acquire);
   const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
   read.note.text = compressed ? describe_compressed(e, args) : describe(args);
   if (e.number.load(std::memory_order_relaxed) != number) return std::nullopt;
@@ -138,8 +142,19 @@ std::optional<CallNote> CallRecorder::oldest_unfinished() const {
   return oldest;
 }
 
+std::string CallRecorder::line_of(const Read& call) const {
+  const std::uint32_t now = now_ms_.load(std::memory_order_relaxed);
+  const auto seconds = [](std::uint32_t from, std::uint32_t to) { return (to - from) / 1e3; };
+  const std::string what = fmt::format("call {}: {}", call.note.number, call.note.text);
+  if (call.state == running) {
+    return fmt::format("{}, running for {:.1f} s", what, seconds(call.begun_ms, now));
+  }
+  return fmt::format("{}, {} {:.1f} s ago, after {:.1f} s", what,
+                     call.state == failed ? "failed" : "done", seconds(call.ended_ms, now),
+                     seconds(call.begun_ms, call.ended_ms));
+}
+
 std::vector<std::string> CallRecorder::lines() const {
-  constexpr const char* words[] = {"running", "done", "failed"};
   std::vector<Read> all;
   for (const Entry& e : entries_) {
     if (std::optional<Read> found = read(e)) all.push_back(std::move(*found));
@@ -147,10 +162,7 @@ std::vector<std::string> CallRecorder::lines() const {
   std::sort(all.begin(), all.end(),
             [](const Read& a, const Read& b) { return a.note.number < b.note.number; });
   std::vector<std::string> lines;
-  for (const Read& one : all) {
-    lines.push_back(
-        fmt::format("call {}: {}, {}", one.note.number, one.note.text, words[one.state]));
-  }
+  for (const Read& one : all) lines.push_back(line_of(one));
   return lines;
 }
 

@@ -10,6 +10,7 @@
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
+#include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
 #include "core/mix.hpp"
@@ -95,6 +96,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
     static_cast<Communicator*>(self)->revoke_for_loss(error);
   };
   cuda::look_for_driver();
+  recorder_.tell_time(monotonic_ns());
   engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
 }
 

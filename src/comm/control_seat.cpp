@@ -27,6 +27,8 @@ ControlOptions options_of(int rank, int ranks, const Settings& settings) {
   options.rank = rank;
   options.ranks = ranks;
   options.timeout_s = settings.timeout;
+  // The log has its line before the error comes.
+  if (settings.timeout > 0) options.warn_s = std::min(options.warn_s, settings.timeout / 2);
   return options;
 }
 

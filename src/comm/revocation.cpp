@@ -240,6 +240,7 @@ void Communicator::finish_settled(std::uint64_t now_ns) {
 // --- calls that get no further ----------------------------------------------------------------
 
 std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
+  recorder_.tell_time(now_ns);
   if (is_revoked_.load(std::memory_order_acquire)) {
     drive_if_idle();
     finish_settled(now_ns);

@@ -104,7 +104,54 @@ void bad_operations(Rank& self) {
   ok(pithCommDeregister(comm, handle));
 }
 
+// Of the calls that make and ask communicators. Afterwards all go on, by a split too.
+void bad_lives(Rank& self) {
+  const Comm comm(self.join());
+  constexpr auto bad = pithInvalidArgument;
+  pithComm_t made = nullptr;
+  const pithUniqueId id = self.id(1);
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  config.magic = 7;
+  fails(pithCommInitRankConfig(&made, 2, id, self.rank, &config), bad, {"magic is 0x7"});
+  fails(pithCommSplit(comm, 0, 0, &made, &config), bad, {"pithCommSplit", "magic is 0x7"});
+  config = PITH_CONFIG_INITIALIZER;
+  config.blocking = 7;
+  fails(pithCommInitRankConfig(&made, 2, id, self.rank, &config), bad, {"blocking is 7"});
+  fails(pithCommInitRank(nullptr, 2, id, self.rank), bad, {"pithCommInitRank", "comm is NULL"});
+  fails(pithCommInitRank(&made, 0, id, 0), bad, {"nranks is 0", "at least 1"});
+  fails(pithCommInitRank(&made, 2, id, 2), bad, {"rank is 2", "expected 0 to 1"});
+  fails(pithCommSplit(comm, 0, 0, nullptr, nullptr), bad, {"newcomm is NULL"});
+  fails(pithCommSplit(comm, -2, 0, &made, nullptr), bad, {"color is -2", "PITH_SPLIT_NOCOLOR"});
+  fails(pithCommSplit(nullptr, 0, 0, &made, nullptr), bad, {"comm is NULL"});
+  const auto shrink = [&](const int* exclude, int n, int flags) {
+    return pithCommShrink(comm, exclude, n, &made, nullptr, flags);
+  };
+  const int out = self.size;
+  fails(shrink(nullptr, 0, 7), bad, {"pithCommShrink", "flags is 7", "PITH_SHRINK_ABORT"});
+  fails(shrink(&out, 1, PITH_SHRINK_DEFAULT), bad, {"exclude[0] is 2", "expected 0 to 1"});
+  fails(shrink(&self.rank, 1, PITH_SHRINK_DEFAULT), bad, {"exclude[0]", "calling rank"});
+  fails(shrink(&out, 0, PITH_SHRINK_DEFAULT), bad, {"n is 0", "at least 1"});
+  ensure(made == nullptr, "a refused call made a communicator");
+
+  int n = 0;
+  fails(pithCommGetAsyncError(comm, nullptr), bad, {"result is NULL"});
+  fails(pithCommGetFailed(comm, nullptr, nullptr), bad, {"n is NULL"});
+  fails(pithCommGetLastCompleted(comm, nullptr), bad, {"call is NULL"});
+  fails(pithCommCount(comm, nullptr), bad, {"count is NULL"});
+  fails(pithCommUserRank(comm, nullptr), bad, {"rank is NULL"});
+  fails(pithMemAlloc(nullptr, 8), bad, {"pithMemAlloc"});
+  ok(pithCommGetFailed(comm, nullptr, &n));
+  ensure(n == 0, "somebody has failed");
+  ok(pithCommSplit(comm, 0, 0, &made, nullptr));
+  const Comm child(made);
+  ok(pithBarrier(child, nullptr));
+}
+
 }  // namespace
+
+TEST_CASE("bad arguments of the life of communicators", "[misuse]") {
+  CHECK(run(2, Setup(), bad_lives) == "");
+}
 
 TEST_CASE("bad arguments of moves", "[misuse]") {
   for (const Setup& setup : every_link()) {

@@ -31,6 +31,9 @@ TEST_CASE("settings: defaults and values", "[settings]") {
   const Expected<Settings> plain = settings_from_environment();
   REQUIRE(plain);
   CHECK(plain->lanes == 4);
+  CHECK(plain->heartbeat == 10);
+  CHECK(plain->timeout == 300);
+  CHECK(plain->init_timeout == 120);
   const Variable chunk("PITH_CHUNK", "4096");
   const Variable lanes("PITH_LANES", "2");
   const Variable timeout("PITH_INIT_TIMEOUT", "1.5");

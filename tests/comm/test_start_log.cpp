@@ -85,6 +85,28 @@ TEST_CASE("at debug a start tells all that it does", "[start-log]") {
         }) == "");
 }
 
+TEST_CASE("a call that goes no further is told of, and what came before it", "[start-log]") {
+  CHECK(run(3, with("warn", {{"PITH_TIMEOUT", "3"}}), [](Rank& self) {
+          const Overheard overheard;
+          const Comm comm(self.join());
+          float sums[10] = {};
+          const auto sum = [&](std::size_t count) {
+            return pithAllReduce(sums, sums, count, pithFloat32, pithSum, comm, nullptr);
+          };
+          ok(sum(7));
+          ok(sum(8));
+          self.meet();
+          if (self.rank == 2) return sleep_s(4.5);
+          fails(sum(10), pithRemoteError, {"rank 2"});
+          has(overheard.text(),
+              {"rank " + std::to_string(self.rank) + " has waited", "in call 3 (allreduce of 10 ",
+               "its last calls:", "call 1: allreduce of 7 float, sum, done ", " s ago, after 0.",
+               "call 2: allreduce of 8 float, sum, done ",
+               "call 3: allreduce of 10 float, sum, running for "});
+          if (self.rank == 0) has(overheard.text(), {"for rank 2 in call 3"});
+        }) == "");
+}
+
 TEST_CASE("why a transport is not used", "[start-log]") {
   Setup setup = with("debug");
   setup.transport = "tcp";
