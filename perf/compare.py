@@ -64,7 +64,10 @@ CASES = {  # Pith's contender and its peers
     "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", "gloo-ring",
                          "gloo-hd"]),
     "threads": ("pith-threads", OMPI_SHM + ["gloo-threads"]),
+    # Threads of pithCommInitAll beside processes: a ratio below 0.8 is too slow.
+    "initall": ("pith-threads", ["pith-private"]),
 }
+RANKS = {"initall": 4}  # where --ranks does not say; other cases take 2
 
 
 def parse_size(text):
@@ -307,7 +310,7 @@ def parse_arguments():
     add = parser.add_argument
     add("--case", choices=[*CASES, "all"], default="all")
     add("--bin", type=pathlib.Path, default=root / "build" / "bin", help="the programs' folder")
-    add("--ranks", type=int, default=2)
+    add("--ranks", type=int, help="default 2, with --case initall 4")
     add("--rounds", type=int, default=5)
     add("--sizes", type=lambda text: [parse_size(one) for one in text.split(",")],
         default=DEFAULT_SIZES, help=f"default {DEFAULT_SIZES}")
@@ -321,7 +324,10 @@ def parse_arguments():
     add("--foreign-max", type=float, default=8,
         help="percent of the cores taken by others above which a run is noisy")
     add("--retries", type=int, default=2, help="further runs where one was noisy")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.ranks is None:
+        options.ranks = RANKS.get(options.case, 2)
+    return options
 
 
 def main():
