@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "catch.hpp"
+#include "deny_copies.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/shm.hpp"
 #include "transport/two_ranks.hpp"
@@ -214,6 +215,31 @@ TEST_CASE("shm: no copies where they are switched off") {
     leave(self);
   };
   CHECK(run_forked(body) == "");
+}
+
+TEST_CASE("shm: where copies are refused, private memory goes through rings") {
+  const auto no_filter = [] { return deny_copies() ? std::string() : std::strerror(errno); };
+  const std::string refusal = told_by_child(no_filter);
+  if (!refusal.empty()) {
+    WARN("skipped: a seccomp filter is refused here: " << refusal);
+    return;
+  }
+  for (const bool to_both : {false, true}) {
+    const auto body = [to_both](int rank, const Names& names) {
+      if (rank == 1 || to_both) must(deny_copies(), "no filter");
+      ShmRank self(rank, names, ShmOptions());
+      must(self.attached, "not attached");
+      std::vector<std::byte> mine(std::size_t{1} << 20);
+      self.meet(1 - rank, 10);
+      // Rank 0 may reach into a rank 1 that may not do so itself.
+      const Ticket ticket = self.shm.expose(1 - rank, {mine.data(), mine.size()});
+      const bool reached = ticket.reach != Ticket::Reach::none;
+      must(!reached || (rank == 1 && !to_both), "exposed to one who cannot copy");
+      check_all(self, std::size_t{8} << 20);
+      leave(self);
+    };
+    CHECK(told_by_child([&body] { return run_forked(body); }) == "");
+  }
 }
 
 TEST_CASE("shm: a /dev/shm of 64 MB is no limit") {
