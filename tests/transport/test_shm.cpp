@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 
 #include "catch.hpp"
 #include "deny_copies.hpp"
@@ -112,6 +114,16 @@ std::uint64_t used_of_dev_shm() {
   must(statvfs("/dev/shm", &status) == 0, "statvfs of /dev/shm");
   must(status.f_blocks * status.f_frsize == std::uint64_t{64} << 20, "not a /dev/shm of 64 MB");
   return (status.f_blocks - status.f_bfree) * status.f_frsize;
+}
+
+// Of all shared memory on this machine.
+std::int64_t shared_bytes() {
+  std::ifstream lines("/proc/meminfo");
+  for (std::string word; lines >> word;) {
+    std::int64_t kilobytes = 0;
+    if (word == "Shmem:" && lines >> kilobytes) return kilobytes * 1024;
+  }
+  throw std::runtime_error("/proc/meminfo has no Shmem");
 }
 
 void leave(ShmRank& self) {
@@ -303,6 +315,58 @@ TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives"
   int status = 0;
   waitpid(child, &status, 0);
   CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("shm: nothing is left of ranks that are all killed") {
+  constexpr std::size_t bytes = std::size_t{128} << 20;
+  constexpr std::int64_t slack = std::int64_t{16} << 20;
+  const std::size_t files = entries("/dev/shm");
+  const std::int64_t before = shared_bytes();
+  const pid_t parent = getpid();
+  std::array<int, 2> ready{};
+  REQUIRE(pipe(ready.data()) == 0);
+  std::array<pid_t, 2> children{};
+  {
+    Names names;
+    for (const int rank : {0, 1}) {
+      children[static_cast<std::size_t>(rank)] = fork();
+      if (children[static_cast<std::size_t>(rank)] != 0) continue;
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      close(ready[0]);
+      const std::string failure = guarded([&] {
+        Heap heap(2 * bytes);
+        ShmOptions options;
+        options.heap = &heap;
+        ShmRank self(rank, names, options);
+        must(self.attached, "not attached");
+        share(self, heap, bytes);
+        check_sizes(self, {1, 10000, 1000000});
+        must(write(ready[1], "", 1) == 1, "write");
+        for (;;) self.meet(1 - rank, 30);
+      });
+      std::fprintf(stderr, "rank %d: %s\n", rank, failure.c_str());
+      _exit(1);
+    }
+  }
+  close(ready[1]);
+  char byte = 0;
+  const bool first = read(ready[0], &byte, 1) == 1;
+  const bool second = read(ready[0], &byte, 1) == 1;
+  CHECK((first && second));
+  CHECK(shared_bytes() > before + 2 * std::int64_t{bytes} - slack);
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+  }
+  close(ready[0]);
+  CHECK(entries("/dev/shm") == files);
+  // What others on this machine hold may come and go.
+  const std::uint64_t limit = monotonic_ns() + 20 * second_ns;
+  while (shared_bytes() > before + slack && monotonic_ns() < limit) poll(nullptr, 0, 10);
+  CHECK(shared_bytes() <= before + slack);
 }
 
 TEST_CASE("shm: leaving in order is no loss") {
