@@ -1,12 +1,20 @@
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <fstream>
+
 #include "catch.hpp"
+#include "deny_copies.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/shm.hpp"
 #include "transport/two_ranks.hpp"
@@ -60,6 +68,64 @@ ShmOptions tiny_options() {
   return options;
 }
 
+// The same field of the peer's ticket.
+std::uint64_t swap_where(ShmRank& self, std::uint32_t call, std::uint64_t where) {
+  std::vector<std::byte> text(sizeof where);
+  std::memcpy(text.data(), &where, text.size());
+  self.send(1 - self.rank(), call, text);
+  ReceiveOp& got = self.receive(1 - self.rank(), call, text.size());
+  self.wait(got);
+  std::uint64_t theirs = 0;
+  std::memcpy(&theirs, got.data.data(), sizeof theirs);
+  return theirs;
+}
+
+// So many bytes of registered memory on both ranks, all of it there and seen by the other.
+void share(ShmRank& self, Heap& heap, std::size_t bytes) {
+  const int peer = 1 - self.rank();
+  auto* mine = static_cast<std::byte*>(heap.allocate(bytes));
+  must(mine, "no heap");
+  mine[bytes - 1] = static_cast<std::byte>(self.rank() + 1);
+  Ticket ticket = self.shm.expose(peer, {mine, bytes});
+  must(ticket.reach == Ticket::Reach::load_store, "not exposed");
+  ticket.where = swap_where(self, 20, ticket.where);
+  const std::byte* view = self.shm.map(peer, ticket);
+  must(view && view[bytes - 1] == static_cast<std::byte>(peer + 1), "wrong contents");
+}
+
+// Gives this process a /dev/shm of 64 MB, as containers have it. Why it cannot, or nothing.
+std::string take_small_dev_shm() {
+  const auto refused = [](const std::string& what) {
+    return what + " is refused here: " + std::strerror(errno);
+  };
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return refused("a mount namespace");
+  }
+  // Nobody else sees what is mounted here.
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    return refused("a private mount");
+  }
+  if (mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m") != 0) return refused("mounting /dev/shm");
+  return {};
+}
+
+std::uint64_t used_of_dev_shm() {
+  struct statvfs status = {};
+  must(statvfs("/dev/shm", &status) == 0, "statvfs of /dev/shm");
+  must(status.f_blocks * status.f_frsize == std::uint64_t{64} << 20, "not a /dev/shm of 64 MB");
+  return (status.f_blocks - status.f_bfree) * status.f_frsize;
+}
+
+// Of all shared memory on this machine.
+std::int64_t shared_bytes() {
+  std::ifstream lines("/proc/meminfo");
+  for (std::string word; lines >> word;) {
+    std::int64_t kilobytes = 0;
+    if (word == "Shmem:" && lines >> kilobytes) return kilobytes * 1024;
+  }
+  throw std::runtime_error("/proc/meminfo has no Shmem");
+}
+
 void leave(ShmRank& self) {
   self.meet(1 - self.rank(), 50000);
   self.shm.close();
@@ -106,14 +172,7 @@ TEST_CASE("shm: registered memory of a peer is read and written in place") {
     std::memset(mine, rank + 1, 100000);
     const Ticket ticket = self.shm.expose(peer, {mine, 100000});
     must(ticket.reach == Ticket::Reach::load_store, "not exposed");
-    std::vector<std::byte> text(sizeof ticket.where);
-    std::memcpy(text.data(), &ticket.where, text.size());
-    self.send(peer, 1, text);
-    ReceiveOp& got = self.receive(peer, 1, text.size());
-    self.wait(got);
-    Ticket theirs;
-    theirs.reach = Ticket::Reach::load_store;
-    std::memcpy(&theirs.where, got.data.data(), sizeof theirs.where);
+    const Ticket theirs{swap_where(self, 1, ticket.where), Ticket::Reach::load_store};
     std::byte* view = self.shm.map(peer, theirs);
     must(view && view[99999] == static_cast<std::byte>(peer + 1), "wrong contents");
     self.meet(peer, 2);
@@ -138,13 +197,7 @@ TEST_CASE("shm: private memory of a peer is copied from and to") {
     const Ticket ticket = self.shm.expose(peer, {mine.data(), mine.size()});
     must(ticket.reach == Ticket::Reach::copy, "not exposed");
     must(self.shm.expose(peer, {mine.data(), 999}).reach == Ticket::Reach::none, "below the limit");
-    self.send(peer, 1,
-              {reinterpret_cast<const std::byte*>(&ticket.where),
-               reinterpret_cast<const std::byte*>(&ticket.where + 1)});
-    ReceiveOp& got = self.receive(peer, 1, sizeof ticket.where);
-    self.wait(got);
-    std::uint64_t theirs = 0;
-    std::memcpy(&theirs, got.data.data(), sizeof theirs);
+    const std::uint64_t theirs = swap_where(self, 1, ticket.where);
     std::vector<std::byte> copy(4000);
     must(!self.shm.copy_from(peer, theirs + 1000, {copy.data(), copy.size()}), "no copy");
     must(copy == std::vector<std::byte>(4000, static_cast<std::byte>(peer + 1)), "wrong contents");
@@ -174,6 +227,54 @@ TEST_CASE("shm: no copies where they are switched off") {
     leave(self);
   };
   CHECK(run_forked(body) == "");
+}
+
+TEST_CASE("shm: where copies are refused, private memory goes through rings") {
+  const auto no_filter = [] { return deny_copies() ? std::string() : std::strerror(errno); };
+  const std::string refusal = told_by_child(no_filter);
+  if (!refusal.empty()) {
+    WARN("skipped: a seccomp filter is refused here: " << refusal);
+    return;
+  }
+  for (const bool to_both : {false, true}) {
+    const auto body = [to_both](int rank, const Names& names) {
+      if (rank == 1 || to_both) must(deny_copies(), "no filter");
+      ShmRank self(rank, names, ShmOptions());
+      must(self.attached, "not attached");
+      std::vector<std::byte> mine(std::size_t{1} << 20);
+      self.meet(1 - rank, 10);
+      // Rank 0 may reach into a rank 1 that may not do so itself.
+      const Ticket ticket = self.shm.expose(1 - rank, {mine.data(), mine.size()});
+      const bool reached = ticket.reach != Ticket::Reach::none;
+      must(!reached || (rank == 1 && !to_both), "exposed to one who cannot copy");
+      check_all(self, std::size_t{8} << 20);
+      leave(self);
+    };
+    CHECK(told_by_child([&body] { return run_forked(body); }) == "");
+  }
+}
+
+TEST_CASE("shm: a /dev/shm of 64 MB is no limit") {
+  const std::string refusal = told_by_child(take_small_dev_shm);
+  if (!refusal.empty()) {
+    WARN("skipped: " << refusal);
+    return;
+  }
+  const auto body = [](int rank, const Names& names) {
+    Heap heap(std::size_t{256} << 20);
+    ShmOptions options;
+    options.heap = &heap;
+    ShmRank self(rank, names, options);
+    must(self.attached, "not attached");
+    share(self, heap, std::size_t{96} << 20);
+    check_all(self, std::size_t{8} << 20);
+    must(used_of_dev_shm() == 0, "something lies in /dev/shm");
+    leave(self);
+  };
+  CHECK(told_by_child([&body] {
+          const std::string failure = take_small_dev_shm();
+          return failure.empty() ? run_forked(body) : failure;
+        }) == "");
 }
 
 TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives") {
@@ -214,6 +315,58 @@ TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives"
   int status = 0;
   waitpid(child, &status, 0);
   CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("shm: nothing is left of ranks that are all killed") {
+  constexpr std::size_t bytes = std::size_t{128} << 20;
+  constexpr std::int64_t slack = std::int64_t{16} << 20;
+  const std::size_t files = entries("/dev/shm");
+  const std::int64_t before = shared_bytes();
+  const pid_t parent = getpid();
+  std::array<int, 2> ready{};
+  REQUIRE(pipe(ready.data()) == 0);
+  std::array<pid_t, 2> children{};
+  {
+    Names names;
+    for (const int rank : {0, 1}) {
+      children[static_cast<std::size_t>(rank)] = fork();
+      if (children[static_cast<std::size_t>(rank)] != 0) continue;
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      close(ready[0]);
+      const std::string failure = guarded([&] {
+        Heap heap(2 * bytes);
+        ShmOptions options;
+        options.heap = &heap;
+        ShmRank self(rank, names, options);
+        must(self.attached, "not attached");
+        share(self, heap, bytes);
+        check_sizes(self, {1, 10000, 1000000});
+        must(write(ready[1], "", 1) == 1, "write");
+        for (;;) self.meet(1 - rank, 30);
+      });
+      std::fprintf(stderr, "rank %d: %s\n", rank, failure.c_str());
+      _exit(1);
+    }
+  }
+  close(ready[1]);
+  char byte = 0;
+  const bool first = read(ready[0], &byte, 1) == 1;
+  const bool second = read(ready[0], &byte, 1) == 1;
+  CHECK((first && second));
+  CHECK(shared_bytes() > before + 2 * std::int64_t{bytes} - slack);
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+  }
+  close(ready[0]);
+  CHECK(entries("/dev/shm") == files);
+  // What others on this machine hold may come and go.
+  const std::uint64_t limit = monotonic_ns() + 20 * second_ns;
+  while (shared_bytes() > before + slack && monotonic_ns() < limit) poll(nullptr, 0, 10);
+  CHECK(shared_bytes() <= before + slack);
 }
 
 TEST_CASE("shm: leaving in order is no loss") {
