@@ -39,7 +39,7 @@ struct AbortReport {
 
 // Runs the program once for each step of the simulation, each resumption and each event, and
 // revokes the communicator of a rank there. Every coroutine must end, nothing may be held, and no
-// buffer of the user be written after its rank's end.
+// buffer of the user be touched after its rank's end (reads are seen by the address sanitizer only).
 AbortReport inject_aborts(const SimConfig& config,
                           const std::function<std::unique_ptr<Program>()>& make,
                           AbortOptions options = {});
