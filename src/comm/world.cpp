@@ -155,10 +155,20 @@ std::vector<Error> World::finish() {
   return errors;
 }
 
+void World::renew() {
+  for (auto& rank : ranks_) {
+    const std::uint32_t id = rank->comm.id + 1;
+    rank->comm = {};
+    rank->comm.id = id;
+  }
+  announced_ = false;
+  calls_ = 0;
+}
+
 std::string World::leaks() {
   for (auto& rank : ranks_) {
     rank->task = {};
-    rank->mailbox.forget(rank->comm.id);
+    for (std::uint32_t id = 1; id <= rank->comm.id; ++id) rank->mailbox.forget(id);
   }
   sim_.run();
   std::string lines;

@@ -73,7 +73,10 @@ class World {
   double ended_s(int rank) const {
     return sim_seconds(ranks_[static_cast<std::size_t>(rank)]->ended - started_);
   }
-  // Closes the communicator. What is then still held (frames, leases, scratch, buffers), a line
+  // Makes another communicator of the same ranks for the next calls, while the old one stays as it
+  // is. Precondition: no call runs.
+  void renew();
+  // Closes all communicators. What is then still held (frames, leases, scratch, buffers), a line
   // each; empty is good.
   std::string leaks();
 

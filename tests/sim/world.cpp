@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
+#include "tests/sim/programs.hpp"
+
 namespace pith::test {
 
 namespace {
@@ -20,6 +22,19 @@ void take_back(std::span<std::byte> memory) {
 bool is_as_it_was(std::span<std::byte> memory) {
   ASAN_UNPOISON_MEMORY_REGION(memory.data(), memory.size());
   return std::ranges::all_of(memory, [](std::byte b) { return b == scribble; });
+}
+
+// What the ranks do after an abort: another communicator, while the old one is still there.
+std::string run_next(World& world) {
+  world.on_end = nullptr;
+  world.renew();
+  Allreduce program(ring, world.size(), static_cast<std::size_t>(world.size()));
+  std::string failure;
+  auto task = [&program](Call& call, int rank) { return program.start(call, rank); };
+  for (const Error& error : run_ranks(world, task)) {
+    if (error) failure += fmt::format("the next communicator: {}\n", error.message());
+  }
+  return failure;
 }
 
 std::string run_with_abort(const SimConfig& config, Program& program, const AbortOptions& options,
@@ -51,7 +66,7 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
     failure += fmt::format("rank {} never ends\n", rank);
     all_ended = false;
   }
-  if (all_ended) failure += world.leaks();
+  if (all_ended) failure += run_next(world) + world.leaks();
   for (int rank = 0; rank < world.size(); ++rank) {
     if (is_as_it_was(program.memory(rank)) || !all_ended) continue;
     failure += fmt::format("rank {}: a buffer was written after the call\n", rank);

@@ -37,9 +37,10 @@ struct AbortReport {
   std::string failure;       // the first; empty is good
 };
 
-// Runs the program once for each step of the simulation, each resumption and each event, and
-// revokes the communicator of a rank there. Every coroutine must end, nothing may be held, and no
-// buffer of the user be touched after its rank's end (reads are seen by the address sanitizer only).
+// Runs the program once for each step of the simulation, each resumption and each event, and revokes the
+// communicator of a rank there. Every coroutine must end, nothing may be held, no buffer of the
+// user be touched after its rank's call has returned (reads are seen by the address sanitizer
+// only), and another communicator of the same ranks must work.
 AbortReport inject_aborts(const SimConfig& config,
                           const std::function<std::unique_ptr<Program>()>& make,
                           AbortOptions options = {});
