@@ -1,6 +1,8 @@
 #include "tests/sim/world.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <vector>
 
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
@@ -37,8 +39,13 @@ std::string run_next(World& world) {
   return failure;
 }
 
+struct Abort {
+  std::uint64_t step = 0;
+  int victim = 0;
+};
+
 std::string run_with_abort(const SimConfig& config, Program& program, const AbortOptions& options,
-                           std::uint64_t step, bool& reached) {
+                           const Abort& abort, bool& reached) {
   World world(config);
   world.revoke_delay_s = options.revoke_delay_s;
   if (options.traced) world.record(64);
@@ -50,11 +57,10 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
   }
   world.start(std::move(tasks));
   std::uint64_t done = 0;
-  while (done < step && world.sim().step()) ++done;
-  reached = done == step;
+  while (done < abort.step && world.sim().step()) ++done;
+  reached = done == abort.step;
 
-  const auto ranks = static_cast<std::uint64_t>(world.size());
-  const int victim = options.victim >= 0 ? options.victim : static_cast<int>(step % ranks);
+  const int victim = abort.victim;
   world.revoke(victim, Error(Code::remote, fmt::format("rank {} has aborted", victim), victim));
   std::string failure;
   for (const Error& error : world.finish()) {
@@ -74,6 +80,16 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
   return failure;
 }
 
+std::vector<int> victims_at(std::uint64_t step, int ranks, const AbortOptions& options) {
+  if (options.victim >= 0) return {options.victim};
+  if (ranks > 3 && !std::getenv("PITH_TEST_FULL")) {
+    return {static_cast<int>(step % static_cast<std::uint64_t>(ranks))};
+  }
+  std::vector<int> all;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(rank);
+  return all;
+}
+
 }  // namespace
 
 AbortReport inject_aborts(const SimConfig& config,
@@ -82,11 +98,13 @@ AbortReport inject_aborts(const SimConfig& config,
   AbortReport report;
   bool reached = true;
   for (std::uint64_t step = options.first; reached; step += options.stride) {
-    const std::unique_ptr<Program> program = make();
-    const std::string failure = run_with_abort(config, *program, options, step, reached);
-    if (reached) ++report.points;
-    if (!failure.empty()) {
-      report.failure = fmt::format("abort at step {} (seed {}):\n{}", step, config.seed, failure);
+    for (const int victim : victims_at(step, config.ranks, options)) {
+      const std::unique_ptr<Program> program = make();
+      std::string failure = run_with_abort(config, *program, options, {step, victim}, reached);
+      if (reached) ++report.points;
+      if (failure.empty()) continue;
+      report.failure = fmt::format("rank {} aborts at step {} (seed {}):\n{}", victim, step,
+                                   config.seed, failure);
       return report;
     }
   }

@@ -25,7 +25,9 @@ class Program {
 };
 
 struct AbortOptions {
-  int victim = -1;  // whose communicator is revoked; -1: each rank in turn
+  // Whose communicator is revoked; -1: of up to three ranks (with PITH_TEST_FULL of any number)
+  // every one at every step, of more each in turn.
+  int victim = -1;
   std::uint64_t stride = 1;
   std::uint64_t first = 0;
   double revoke_delay_s = 1e-5;
@@ -37,7 +39,7 @@ struct AbortReport {
   std::string failure;       // the first; empty is good
 };
 
-// Runs the program once for each step of the simulation, each resumption and each event, and revokes the
+// Runs the program for each step of the simulation, each resumption and each event, and revokes the
 // communicator of a rank there. Every coroutine must end, nothing may be held, no buffer of the
 // user be touched after its rank's call has returned (reads are seen by the address sanitizer
 // only), and another communicator of the same ranks must work.
