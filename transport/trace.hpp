@@ -60,6 +60,12 @@ class TracedTransport final : public Transport {
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
   Ticket expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
   std::byte* map(int peer, Ticket ticket) override { return inner_.map(peer, ticket); }
+  Error copy_from(int peer, std::uint64_t where, Bytes into) override {
+    return inner_.copy_from(peer, where, into);
+  }
+  Error copy_to(int peer, std::uint64_t where, Bytes from) override {
+    return inner_.copy_to(peer, where, from);
+  }
   void quiesce(const CommState& comm, const Error& error) override { inner_.quiesce(comm, error); }
   bool progress() override { return inner_.progress(); }
   bool busy() const override { return inner_.busy(); }
