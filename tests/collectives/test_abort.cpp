@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/collectives/unknown_program.hpp"
+#include "tests/one_case.hpp"
 
 namespace pith::test {
 
@@ -55,11 +56,15 @@ DenseCase case_over_views(const Algorithm& algorithm, int ranks, int how, int wh
   return c;
 }
 
+constexpr const char* command = "build/bin/test_collectives '[abort]'";
+
 // How many aborts there were.
 std::uint64_t abort_everywhere(const DenseCase& c, const SimConfig& config,
                                const std::string& name) {
+  if (!is_wanted(name)) return 0;
   auto make = [&c]() -> std::unique_ptr<Program> { return std::make_unique<DenseProgram>(c); };
   const AbortReport report = inject_aborts(config, make);
+  if (!report.failure.empty()) print_again(report.variables + command, name);
   INFO(name);
   CHECK(report.failure == "");
   return report.points;
@@ -78,7 +83,7 @@ TEST_CASE("an abort at any step of any algorithm", "[collectives][abort]") {
       }
     }
     INFO(algorithm.name);
-    CHECK(points > 50);
+    CHECK((points > 50 || is_alone()));
   }
 }
 
@@ -99,7 +104,7 @@ TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
       }
     }
     INFO(algorithm);
-    CHECK(points > 50);
+    CHECK((points > 50 || is_alone()));
   }
 }
 
@@ -113,15 +118,17 @@ TEST_CASE("an abort at any step of the allgather of unknown lengths", "[unknown]
       c.capacity = 256;
       c.in_place = which >= 2;
       const std::string name = fmt::format("{}, simulator {}", describe(c), which);
+      if (!is_wanted(name)) continue;
       auto make = [&c]() -> std::unique_ptr<Program> {
         return std::make_unique<UnknownProgram>(c);
       };
       SimConfig config = simulator(ranks, which);
       config.kernel_s = 1e-4;  // the copy of the own message outlives everything else
       const AbortReport report = inject_aborts(config, make);
+      if (!report.failure.empty()) print_again(report.variables + command, name);
       INFO(name);
       CHECK(report.failure == "");
-      CHECK(report.points > 10);
+      CHECK((report.points > 10 || is_alone()));
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/pairwise.hpp"
+#include "tests/one_case.hpp"
 
 namespace pith::test {
 
@@ -94,6 +95,7 @@ Ticket::Reach reach(int how, int owner, int peer) {
 std::string run_over_views(const DenseCase& c, int how, bool traced) {
   const std::string name =
       fmt::format("{}, reach {}{}", describe(c), how, traced ? ", traced" : "");
+  if (!is_wanted(name)) return {};
   SimConfig config = simulator(0);  // whoever works on host memory of others does so at once
   config.ranks = c.ranks;
   config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
@@ -108,6 +110,7 @@ std::string run_over_views(const DenseCase& c, int how, bool traced) {
   if (failure.empty()) failure = program.check();
   if (failure.empty()) failure = world.leaks();
   if (failure.empty()) return failure;
+  print_again("build/bin/test_collectives '[dense][views]'", name);
   return name + "\n  " + failure;
 }
 

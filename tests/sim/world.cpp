@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -80,7 +81,14 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
   return failure;
 }
 
+std::optional<std::uint64_t> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text) return std::nullopt;
+  return std::strtoull(text, nullptr, 10);
+}
+
 std::vector<int> victims_at(std::uint64_t step, int ranks, const AbortOptions& options) {
+  if (const auto only = number_in("PITH_TEST_VICTIM")) return {static_cast<int>(*only)};
   if (options.victim >= 0) return {options.victim};
   if (ranks > 3 && !std::getenv("PITH_TEST_FULL")) {
     return {static_cast<int>(step % static_cast<std::uint64_t>(ranks))};
@@ -96,8 +104,9 @@ AbortReport inject_aborts(const SimConfig& config,
                           const std::function<std::unique_ptr<Program>()>& make,
                           AbortOptions options) {
   AbortReport report;
+  const std::optional<std::uint64_t> only = number_in("PITH_TEST_STEP");
   bool reached = true;
-  for (std::uint64_t step = options.first; reached; step += options.stride) {
+  for (std::uint64_t step = only.value_or(options.first); reached; step += options.stride) {
     for (const int victim : victims_at(step, config.ranks, options)) {
       const std::unique_ptr<Program> program = make();
       std::string failure = run_with_abort(config, *program, options, {step, victim}, reached);
@@ -105,8 +114,10 @@ AbortReport inject_aborts(const SimConfig& config,
       if (failure.empty()) continue;
       report.failure = fmt::format("rank {} aborts at step {} (seed {}):\n{}", victim, step,
                                    config.seed, failure);
+      report.variables = fmt::format("PITH_TEST_STEP={} PITH_TEST_VICTIM={} ", step, victim);
       return report;
     }
+    if (only) break;
   }
   return report;
 }

@@ -37,6 +37,7 @@ struct AbortOptions {
 struct AbortReport {
   std::uint64_t points = 0;  // where an abort was injected
   std::string failure;       // the first; empty is good
+  std::string variables;     // PITH_TEST_STEP and PITH_TEST_VICTIM, which run that abort alone
 };
 
 // Runs the program for each step of the simulation, each resumption and each event, and revokes the
