@@ -53,6 +53,9 @@ struct SimConfig {
   // Kernels work when their virtual time ends instead of when they are submitted: an algorithm
   // that forgets a fence gets wrong data.
   bool late_kernels = false;
+  // How `peer` reaches memory of `owner`; not at all if empty. Reaching takes no time. Kernels that
+  // work late are not for it: whoever works on a peer's memory does so at once, or is a device.
+  std::function<Ticket::Reach(int owner, int peer)> reach;
 };
 
 class SimTransport;
@@ -158,8 +161,10 @@ class SimTransport final : public Transport {
   std::string_view name() const override { return "sim"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return world_.config().slot_bytes; }
-  Ticket expose(int, Bytes) override { return {}; }
-  std::byte* map(int, Ticket) override { return nullptr; }
+  Ticket expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, Ticket ticket) override;
+  Error copy_from(int peer, std::uint64_t where, Bytes into) override;
+  Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   void quiesce(const CommState& comm, const Error& error) override;
 
   // Time passes by events, not by polling.

@@ -1,3 +1,4 @@
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -48,6 +49,27 @@ bool SimTransport::start(Send& send) {
     return false;
   }
   return world_.launch(send, to);
+}
+
+// All ranks share one address space: where memory lies says how to get there.
+Ticket SimTransport::expose(int peer, Bytes memory) {
+  const SimConfig& config = world_.config();
+  if (!config.reach || !memory.data) return {};
+  return {reinterpret_cast<std::uint64_t>(memory.data), config.reach(rank_, peer)};
+}
+
+std::byte* SimTransport::map(int, Ticket ticket) {
+  return reinterpret_cast<std::byte*>(ticket.where);
+}
+
+Error SimTransport::copy_from(int, std::uint64_t where, Bytes into) {
+  std::memcpy(into.data, reinterpret_cast<const std::byte*>(where), into.size);
+  return {};
+}
+
+Error SimTransport::copy_to(int, std::uint64_t where, Bytes from) {
+  std::memcpy(reinterpret_cast<std::byte*>(where), from.data, from.size);
+  return {};
 }
 
 void SimTransport::quiesce(const CommState& comm, const Error& error) {

@@ -23,6 +23,7 @@ World::Rank::Rank(World& owner, int number, int ranks)
   context.routes = routes;
   context.rank = rank;
   context.size = ranks;
+  context.views = static_cast<bool>(owner.sim_.config().reach);
   context.revoke = [](void* self, const Error& error) {
     auto& revoking = *static_cast<Rank*>(self);
     revoking.world.revoke(revoking.rank, error);
@@ -36,6 +37,7 @@ World::World(SimConfig config) : sim_(std::move(config)) {
   }
   sim_.on_peer_lost = [this](int observer, int lost) {
     revoke(observer, Error(Code::remote, fmt::format("rank {} is lost", lost), lost));
+    settle();
   };
 }
 
@@ -99,8 +101,31 @@ Task<Error> World::watch(Rank& rank, Task<Error> task) {
   Error error = co_await std::move(task);
   rank.ended = rank.world.sim_.now();
   rank.world.last_end_ = std::max(rank.world.last_end_, rank.ended);
-  if (rank.world.on_end) rank.world.on_end(rank.rank);
+  rank.over = true;
+  if (error && rank.comm.exposed) {
+    rank.world.unsettled_ = true;
+  } else {
+    rank.world.come_back(rank);
+  }
+  rank.world.settle();
   co_return error;
+}
+
+void World::come_back(Rank& rank) {
+  if (std::exchange(rank.returned, true)) return;
+  if (on_end) on_end(rank.rank);
+}
+
+// As the communicator does after a failure: a peer may be in the middle of our memory.
+void World::settle() {
+  if (!unsettled_) return;
+  for (const auto& rank : ranks_) {
+    if (!rank->over && sim_.alive(rank->rank)) return;
+  }
+  for (const auto& rank : ranks_) {
+    if (rank->over) come_back(*rank);
+  }
+  unsettled_ = false;
 }
 
 void World::begin(Rank& rank) {
@@ -113,7 +138,7 @@ void World::start(std::vector<Task<Error>> tasks) {
   started_ = last_end_ = sim_.now();
   for (auto& rank : ranks_) {
     rank->task = watch(*rank, std::move(tasks[static_cast<std::size_t>(rank->rank)]));
-    rank->begun = false;
+    rank->begun = rank->over = rank->returned = false;
     const double delay = start_s ? start_s(rank->rank) : 0.0;
     if (delay > 0) {
       sim_.after(delay, [this, late = rank.get()] { begin(*late); });
@@ -155,10 +180,20 @@ std::vector<Error> World::finish() {
   return errors;
 }
 
+void World::renew() {
+  for (auto& rank : ranks_) {
+    const std::uint32_t id = rank->comm.id + 1;
+    rank->comm = {};
+    rank->comm.id = id;
+  }
+  announced_ = false;
+  calls_ = 0;
+}
+
 std::string World::leaks() {
   for (auto& rank : ranks_) {
     rank->task = {};
-    rank->mailbox.forget(rank->comm.id);
+    for (std::uint32_t id = 1; id <= rank->comm.id; ++id) rank->mailbox.forget(id);
   }
   sim_.run();
   std::string lines;

@@ -37,7 +37,9 @@ class World {
   double revoke_delay_s = 1e-5;                   // until the other ranks hear of a revocation
   std::function<double(int rank)> start_s;        // when a rank makes the call; at once if empty
   std::function<std::uint64_t(int rank)> digest;  // of the rank's arguments; all equal if empty
-  std::function<void(int rank)> on_end;           // a rank's coroutine has ended; may be empty
+  // A rank's call returns: its coroutine has ended, and where peers reach its memory and the call
+  // has failed, so have those of all that live. May be empty.
+  std::function<void(int rank)> on_end;
 
   // From the next calls on algorithms walk the ranks in this order. Before record().
   void set_order(RankOrder order);
@@ -73,7 +75,10 @@ class World {
   double ended_s(int rank) const {
     return sim_seconds(ranks_[static_cast<std::size_t>(rank)]->ended - started_);
   }
-  // Closes the communicator. What is then still held (frames, leases, scratch, buffers), a line
+  // Makes another communicator of the same ranks for the next calls, while the old one stays as it
+  // is. Precondition: no call runs.
+  void renew();
+  // Closes all communicators. What is then still held (frames, leases, scratch, buffers), a line
   // each; empty is good.
   std::string leaks();
 
@@ -103,12 +108,16 @@ class World {
     std::optional<Call> call;
     Task<Error> task;
     bool begun = false;
+    bool over = false;  // its coroutine has ended
+    bool returned = false;
     SimTime ended = 0;
   };
 
   Rank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   static Task<Error> watch(Rank& rank, Task<Error> task);
   void begin(Rank& rank);
+  void come_back(Rank& rank);
+  void settle();
   void tidy_up();
 
   SimWorld sim_;
@@ -119,6 +128,7 @@ class World {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint32_t calls_ = 0;
   bool announced_ = false;
+  bool unsettled_ = false;  // a rank waits with its return for the others
   SimTime started_ = 0;
   SimTime last_end_ = 0;
 };

@@ -9,6 +9,7 @@
 #include "collectives/premultiply.hpp"
 #include "core/heap.hpp"
 #include "tests/collectives/reference.hpp"
+#include "tests/one_case.hpp"
 
 namespace pith::test {
 
@@ -279,7 +280,9 @@ std::string DenseProgram::check() const {
   return failure;
 }
 
-std::string run_case(const DenseCase& c, SimConfig config) {
+std::string run_case(const DenseCase& c, SimConfig config, const std::string& tests) {
+  const std::string name = describe(c);
+  if (!is_wanted(name)) return {};
   config.ranks = c.ranks;
   World world(std::move(config));
   if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
@@ -291,7 +294,9 @@ std::string run_case(const DenseCase& c, SimConfig config) {
   }
   if (failure.empty()) failure = program.check();
   if (failure.empty()) failure = world.leaks();
-  return failure.empty() ? failure : describe(c) + "\n  " + failure;
+  if (failure.empty()) return failure;
+  print_again(fmt::format("build/bin/test_collectives '{}'", tests), name);
+  return name + "\n  " + failure;
 }
 
 }  // namespace pith::test

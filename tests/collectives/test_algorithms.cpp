@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdlib>
 
+#include <fmt/format.h>
+
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/pairwise.hpp"
+#include "tests/one_case.hpp"
 
 namespace pith::test {
 
@@ -82,9 +85,38 @@ std::vector<Combination> combinations() {
   return all;
 }
 
+// By load and store, by copies, or as its owner or the pair wants it, also by messages.
+Ticket::Reach reach(int how, int owner, int peer) {
+  constexpr std::array reaches{Ticket::Reach::load_store, Ticket::Reach::copy, Ticket::Reach::none};
+  const int way = how < 2 ? how : how == 2 ? owner : 2 * owner + peer;
+  return reaches[static_cast<std::size_t>(way) % reaches.size()];
+}
+
+std::string run_over_views(const DenseCase& c, int how, bool traced) {
+  const std::string name =
+      fmt::format("{}, reach {}{}", describe(c), how, traced ? ", traced" : "");
+  if (!is_wanted(name)) return {};
+  SimConfig config = simulator(0);  // whoever works on host memory of others does so at once
+  config.ranks = c.ranks;
+  config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
+  World world(config);
+  if (traced) world.record(64);
+  DenseProgram program(c);
+  auto task = [&program](Call& call, int rank) { return program.start(call, rank); };
+  std::string failure;
+  for (const Error& error : run_ranks(world, task)) {
+    if (error && failure.empty()) failure = error.message();
+  }
+  if (failure.empty()) failure = program.check();
+  if (failure.empty()) failure = world.leaks();
+  if (failure.empty()) return failure;
+  print_again("build/bin/test_collectives '[dense][views]'", name);
+  return name + "\n  " + failure;
+}
+
 }  // namespace
 
-TEST_CASE("every algorithm computes what the reference does", "[collectives]") {
+TEST_CASE("every algorithm computes what the reference does", "[collectives][dense]") {
   const std::vector<Combination> all = combinations();
   std::uint64_t seed = 0;
   for (const Algorithm& algorithm : algorithms()) {
@@ -98,7 +130,7 @@ TEST_CASE("every algorithm computes what the reference does", "[collectives]") {
   CHECK(seed >= 100);
 }
 
-TEST_CASE("every algorithm with every type and operation", "[collectives]") {
+TEST_CASE("every algorithm with every type and operation", "[collectives][dense]") {
   std::uint64_t seed = 1000;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective == Collective::barrier) continue;
@@ -114,7 +146,7 @@ TEST_CASE("every algorithm with every type and operation", "[collectives]") {
 }
 
 // Scaling comes before any algorithm, so only its own shapes matter: pieces of eight chunks.
-TEST_CASE("premultiplied sums", "[collectives]") {
+TEST_CASE("premultiplied sums", "[collectives][dense]") {
   std::uint64_t seed = 2000;
   for (const Algorithm& algorithm : algorithms()) {
     if (!reduces(algorithm.collective)) continue;
@@ -131,7 +163,7 @@ TEST_CASE("premultiplied sums", "[collectives]") {
   }
 }
 
-TEST_CASE("every root", "[collectives]") {
+TEST_CASE("every root", "[collectives][dense]") {
   constexpr std::array rooted{Collective::broadcast, Collective::reduce, Collective::gather,
                               Collective::scatter};
   for (const Algorithm& algorithm : algorithms()) {
@@ -146,6 +178,25 @@ TEST_CASE("every root", "[collectives]") {
         c.in_place = (root + ranks) % 2 == 0;
         const std::string failure = run_case(c, simulator(root % 3));
         if (!failure.empty()) FAIL_CHECK(failure);
+      }
+    }
+  }
+}
+
+TEST_CASE("sums over each other's memory", "[collectives][dense][views]") {
+  std::uint64_t seed = 3000;
+  for (const char* name : {"one_shot", "two_shot"}) {
+    const Algorithm& algorithm = *find_algorithm(Collective::allreduce, name);
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      for (int how = 0; how < 4; ++how) {
+        const int type = static_cast<int>(++seed % dtype_count);
+        const int op = (how + ranks) % op_count;
+        const Combination values{type, op, ranks - 2, size_count - 1 - how % 3, how % 2, 0, how, 0};
+        for (const bool traced : {false, true}) {
+          const std::string failure =
+              run_over_views(make_case(algorithm, values, seed), how, traced);
+          if (!failure.empty()) FAIL_CHECK(failure);
+        }
       }
     }
   }

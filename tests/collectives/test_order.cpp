@@ -49,7 +49,7 @@ TEST_CASE("a random order of the ranks changes no result", "[collectives][order]
       if (ranks == 1 && algorithm.collective != Collective::allgather) continue;
       for (int turn = 0; turn < 6; ++turn) {
         const DenseCase c = make_case(algorithm, ranks, ++seed);
-        const std::string failure = run_case(c, simulator(seed));
+        const std::string failure = run_case(c, simulator(seed), "[order]");
         if (!failure.empty()) FAIL_CHECK(failure);
       }
     }

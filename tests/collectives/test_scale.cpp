@@ -20,7 +20,7 @@ std::string run_at_scale(std::string_view name, int ranks, std::size_t count,
   c.ranks = ranks / reduction;
   c.count = count;
   c.tuning = {};
-  return run_case(c, {});
+  return run_case(c, {}, "[scale]");
 }
 
 }  // namespace

@@ -1,8 +1,13 @@
-// Random schedules: jitter, late starts, small wires, two communicators at once, calls in a row.
+// Random schedules: jitter, late starts, small wires, up to six communicators of random ranks at
+// once, several calls of each under way, and in one seed of four one of them is aborted on the way:
+// its calls end, and the others do not notice.
 //
 // PITH_TEST_SEEDS=n runs n seeds; PITH_TEST_SEED=s runs that one, which is what a failure prints.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -35,7 +40,6 @@ class Group {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const int own = members_[r];
       Rank& rank = ranks_[r];
-      rank.group = this;
       rank.comm.id = id;
       for (const int peer : members_) rank.routes.push_back({&world.transport(own), peer});
       rank.context.scheduler = &world.sim().scheduler();
@@ -47,7 +51,7 @@ class Group {
       rank.context.rank = static_cast<int>(r);
       rank.context.size = static_cast<int>(ranks_.size());
       // The opening of two-shot and one-shot, also where there is nothing to be seen.
-      rank.context.views = id % 2 == 0;
+      rank.context.views = id % 2 == 0 || world.sim().config().reach;
       rank.context.revoke = [](void*, const Error& error) {
         FAIL_CHECK("revoked: " << error.message());
       };
@@ -57,17 +61,29 @@ class Group {
   const CallContext& context(int rank) const {
     return ranks_[static_cast<std::size_t>(rank)].context;
   }
+  int size() const { return static_cast<int>(members_.size()); }
+  // The rank here of a rank of the world; -1: none.
   int rank_of(int member) const {
-    return static_cast<int>(std::ranges::find(members_, member) - members_.begin());
+    const auto found = std::ranges::find(members_, member);
+    return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
   }
+  void revoke(std::size_t rank, const Error& error) {
+    CommState& comm = ranks_[rank].comm;
+    comm.revoked = error;
+    world_.mailbox(members_[rank]).quiesce(comm, error);
+    world_.transport(members_[rank]).quiesce(comm, error);
+  }
+  // One rank at once, the others when they hear of it.
+  void abort(std::size_t rank) {
+    const Error error(Code::remote, "an abort", static_cast<int>(rank));
+    aborted_ = true;
+    revoke(rank, error);
+    world_.sim().after(1e-5, [this, error] { revoke_all(error); });
+  }
+  bool aborted() const { return aborted_; }
   // Ends whatever is left.
   void close(const Error& error) {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      CommState& comm = ranks_[r].comm;
-      comm.revoked = error;
-      world_.mailbox(members_[r]).quiesce(comm, error);
-      world_.transport(members_[r]).quiesce(comm, error);
-    }
+    revoke_all(error);
     world_.sim().run();
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       world_.mailbox(members_[r]).forget(ranks_[r].comm.id);
@@ -75,8 +91,10 @@ class Group {
   }
 
  private:
+  void revoke_all(const Error& error) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) revoke(r, error);
+  }
   struct Rank {
-    Group* group = nullptr;
     CommState comm;
     std::vector<Route> routes;
     CallContext context;
@@ -84,6 +102,7 @@ class Group {
   World& world_;
   std::vector<int> members_;
   std::vector<Rank> ranks_;
+  bool aborted_ = false;
 };
 
 // A call of any kind: a collective, or messages of pairs.
@@ -98,42 +117,89 @@ struct Scheduled {
 
   std::unique_ptr<DenseProgram> dense;
   std::unique_ptr<MessageProgram> messages;
+  int succeeded = 0;  // ranks
 };
 
 using Programs = std::vector<std::unique_ptr<Scheduled>>;
 
-// One rank's calls on one communicator, one after the other; the frames come from `frames`.
-Task<Error> call_all(Call&, const Group& group, Programs& programs, int rank) {
+constexpr std::size_t most_at_once = 3;
+
+// A communicator and its calls: those of a batch are under way at once, one batch follows the
+// other.
+struct Part {
+  Part(World& world, std::uint32_t id, std::vector<int> members)
+      : group(world, id, std::move(members)) {}
+
+  // What has gone wrong. Of an aborted communicator only calls that all ranks have ended well.
+  std::string check() const {
+    for (const Programs& batch : batches) {
+      for (const auto& program : batch) {
+        if (program->succeeded < group.size() && group.aborted()) continue;
+        if (program->succeeded < group.size()) return "a call has not ended well on all ranks";
+        std::string wrong = program->check();
+        if (!wrong.empty()) return wrong;
+      }
+    }
+    return {};
+  }
+
+  Group group;
+  std::vector<Programs> batches;
+  std::string failure;  // the first rank's that has one
+};
+
+// The frames come from `frames`.
+Task<Error> make_call(Call&, const Group& group, Scheduled& scheduled, int rank,
+                      std::uint32_t number) {
+  Call call(group.context(rank), number, number);
+  Task<Error> task = scheduled.start(call, rank);
+  Error error = co_await std::move(task);
+  if (!error) ++scheduled.succeeded;
+  co_return error;
+}
+
+// One rank's calls of one communicator. Never an error: others of the rank go on.
+Task<Error> make_calls(Call& frames, Part& part, int rank) {
   std::uint32_t number = 0;
-  for (auto& program : programs) {
-    number += program->dense ? 1 : 0;  // messages do not count among the calls
-    Call call(group.context(rank), number, number);
-    Task<Error> task = program->start(call, rank);
-    Error error = co_await std::move(task);
-    if (error) co_return error;
+  for (Programs& batch : part.batches) {
+    std::array<Task<Error>, most_at_once> strands;
+    std::size_t used = 0;
+    for (auto& program : batch) {
+      number += program->dense ? 1 : 0;  // messages do not count among the calls
+      strands[used++] = make_call(frames, part.group, *program, rank, number);
+    }
+    const Error error = co_await when_all(std::span(strands).first(used));
+    if (!error) continue;
+    const bool expected = part.group.aborted() && error.code() == Code::remote;
+    if (!expected && part.failure.empty()) part.failure = error.message();
+    break;
   }
   co_return Error();
 }
 
-Task<Error> call_both(Call& frames, const std::array<Group, 2>& groups,
-                      std::array<Programs, 2>& programs, int member) {
-  std::array<Task<Error>, 2> strands;
-  for (std::size_t g = 0; g < strands.size(); ++g) {
-    strands[g] = call_all(frames, groups[g], programs[g], groups[g].rank_of(member));
+using Parts = std::vector<std::unique_ptr<Part>>;
+
+Task<Error> make_all_calls(Call& frames, Parts& parts, int member) {
+  std::vector<Task<Error>> strands;
+  for (const auto& part : parts) {
+    const int rank = part->group.rank_of(member);
+    if (rank >= 0) strands.push_back(make_calls(frames, *part, rank));
   }
   co_return co_await when_all(strands);
 }
 
-DenseCase random_case(Dice& dice, int ranks, std::uint64_t seed) {
+DenseCase random_case(Dice& dice, int ranks) {
   DenseCase c;
   c.algorithm = &algorithms()[dice.below(algorithms().size())];
   c.ranks = ranks;
+  c.type = static_cast<DType>(dice.below(dtype_count));
+  c.op = static_cast<Op>(dice.below(op_count));
   c.tuning = {std::size_t{32} << dice.below(4), static_cast<int>(1 + dice.below(4))};
   c.count = dice.below(120);
   c.root = static_cast<int>(dice.below(static_cast<std::size_t>(ranks)));
   c.in_place = dice.below(2) == 0;
   c.premultiplied = c.op == Op::sum && reduces(c.algorithm->collective) && dice.below(4) == 0;
-  c.seed = seed;
+  c.seed = dice.below(1'000'000);
   return c;
 }
 
@@ -157,52 +223,96 @@ SimConfig random_config(Dice& dice, std::uint64_t seed) {
   config.kernel_s = 1e-6 * dice.uniform();
   config.gamma_s_per_byte = 1e-9 * dice.uniform();
   config.late_kernels = dice.below(2) == 0;
+  if (!config.late_kernels && dice.below(2) == 0) {
+    config.reach = [seed](int owner, int peer) {
+      const auto pair = static_cast<std::uint64_t>(10 * owner + peer);
+      return static_cast<Ticket::Reach>(random_bits(seed, 78, pair) % 3);
+    };
+  }
   return config;
+}
+
+// Two or more ranks, in any order.
+std::vector<int> random_members(Dice& dice, int ranks) {
+  std::vector<int> members;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto at = static_cast<std::ptrdiff_t>(dice.below(members.size() + 1));
+    members.insert(members.begin() + at, rank);
+  }
+  if (dice.below(3) != 0) members.resize(2 + dice.below(members.size() - 1));
+  return members;
+}
+
+// Lines that describe the calls are added to `calls`.
+std::unique_ptr<Part> random_part(Dice& dice, World& world, std::uint32_t id, std::string& calls) {
+  auto part = std::make_unique<Part>(world, id, random_members(dice, world.size()));
+  const int ranks = part->group.size();
+  MessageCounts counts;
+  for (std::size_t b = 1 + dice.below(3); b > 0; --b) {
+    Programs& batch = part->batches.emplace_back();
+    for (std::size_t k = 1 + dice.below(most_at_once); k > 0; --k) {
+      std::string call;
+      if (dice.below(3) == 0) {
+        const MessageCase c = random_messages(dice, ranks);
+        batch.push_back(std::make_unique<Scheduled>(c, counts));
+        call = describe(c);
+      } else {
+        const DenseCase c = random_case(dice, ranks);
+        batch.push_back(std::make_unique<Scheduled>(c));
+        call = describe(c);
+      }
+      calls += fmt::format("\n  communicator {}, batch {}: {}", id, part->batches.size(), call);
+    }
+  }
+  return part;
+}
+
+// Runs all calls; in one seed of four a communicator is aborted after some of the steps.
+std::string run_parts(Dice& dice, World& world, Parts& parts) {
+  world.new_calls();
+  std::vector<Task<Error>> tasks;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    tasks.push_back(make_all_calls(world.call(rank), parts, rank));
+  }
+  world.start(std::move(tasks));
+  if (dice.below(4) == 0) {
+    Group& group = parts[dice.below(parts.size())]->group;
+    const auto rank = dice.below(static_cast<std::size_t>(group.size()));
+    std::size_t steps = dice.below(dice.below(2) == 0 ? 100 : 1000);
+    while (steps > 0 && world.sim().step()) --steps;
+    group.abort(rank);
+  }
+  for (const Error& error : world.finish()) {
+    if (error) return std::string(error.message());
+  }
+  return {};
 }
 
 std::string run_seed(std::uint64_t seed) {
   Dice dice(seed);
   World world(random_config(dice, seed));
   std::vector<double> starts;
-  std::vector<int> forwards;
   for (int rank = 0; rank < world.size(); ++rank) {
     starts.push_back(dice.below(3) == 0 ? 1e-4 * dice.uniform() : 0);
-    forwards.push_back(rank);
     world.mailbox(rank).backlog_limit = dice.below(2) == 0 ? 1 + dice.below(2000) : 1 << 20;
   }
   world.start_s = [&starts](int rank) { return starts[static_cast<std::size_t>(rank)]; };
-  std::array<Group, 2> groups{Group(world, 11, forwards),
-                              Group(world, 12, {forwards.rbegin(), forwards.rend()})};
-  std::array<Programs, 2> programs;
+  Parts parts;
   std::string calls;
-  for (Programs& row : programs) {
-    MessageCounts counts;
-    for (std::size_t k = 1 + dice.below(5); k > 0; --k) {
-      if (dice.below(3) == 0) {
-        const MessageCase c = random_messages(dice, world.size());
-        row.push_back(std::make_unique<Scheduled>(c, counts));
-        calls += "\n  " + describe(c);
-        continue;
-      }
-      const DenseCase c = random_case(dice, world.size(), seed);
-      row.push_back(std::make_unique<Scheduled>(c));
-      calls += "\n  " + describe(c);
-    }
+  const std::size_t communicators = 1 + dice.below(6);
+  for (std::uint32_t id = 11; parts.size() < communicators; ++id) {
+    parts.push_back(random_part(dice, world, id, calls));
   }
-
-  auto task = [&](Call& call, int rank) { return call_both(call, groups, programs, rank); };
-  std::string failure;
-  for (const Error& error : run_ranks(world, task)) {
-    if (error && failure.empty()) failure = error.message();
-  }
-  for (Group& group : groups) group.close(Error(Code::internal, "the end"));
-  for (const Programs& row : programs) {
-    for (const auto& program : row) failure = failure.empty() ? program->check() : failure;
+  std::string failure = run_parts(dice, world, parts);
+  for (const auto& part : parts) part->group.close(Error(Code::internal, "the end"));
+  for (const auto& part : parts) {
+    if (failure.empty()) failure = part->failure;
+    if (failure.empty()) failure = part->check();
   }
   if (failure.empty()) failure = world.leaks();
   if (failure.empty()) return failure;
-  return fmt::format("PITH_TEST_SEED={} test_collectives [schedules]\n  {}{}", seed, failure,
-                     calls);
+  return fmt::format("PITH_TEST_SEED={} build/bin/test_collectives 'random schedules'\n  {}{}",
+                     seed, failure, calls);
 }
 
 }  // namespace
@@ -230,19 +340,21 @@ TEST_CASE("a root far ahead is held back by what the wires hold", "[collectives]
     World world(config);
     for (int rank = 0; rank < 4; ++rank) world.mailbox(rank).backlog_limit = 4096;
     world.start_s = [](int rank) { return rank == 0 ? 0.0 : 1e-2; };
-    Group group(world, 11, {0, 1, 2, 3});
-    Programs programs;
+    Part part(world, 11, {0, 1, 2, 3});
     DenseCase c;
     c.algorithm = &algorithm;
     c.ranks = 4;
     c.count = 128;
     c.tuning.chunk_bytes = 512;
-    for (c.seed = 1; c.seed <= 40; ++c.seed) programs.push_back(std::make_unique<Scheduled>(c));
-    auto task = [&](Call& call, int rank) { return call_all(call, group, programs, rank); };
+    for (c.seed = 1; c.seed <= 40; ++c.seed) {
+      part.batches.emplace_back().push_back(std::make_unique<Scheduled>(c));
+    }
+    auto task = [&](Call& call, int rank) { return make_calls(call, part, rank); };
     for (const Error& error : run_ranks(world, task)) CHECK(!error);
     CHECK(world.ended_s(0) > 1e-2);
-    for (const auto& program : programs) CHECK(program->check() == "");
-    group.close(Error(Code::internal, "the end"));
+    CHECK(part.failure == "");
+    CHECK(part.check() == "");
+    part.group.close(Error(Code::internal, "the end"));
     CHECK(world.leaks() == "");
   }
 }

@@ -25,7 +25,9 @@ class Program {
 };
 
 struct AbortOptions {
-  int victim = -1;  // whose communicator is revoked; -1: each rank in turn
+  // Whose communicator is revoked; -1: of up to three ranks (with PITH_TEST_FULL of any number)
+  // every one at every step, of more each in turn.
+  int victim = -1;
   std::uint64_t stride = 1;
   std::uint64_t first = 0;
   double revoke_delay_s = 1e-5;
@@ -35,11 +37,13 @@ struct AbortOptions {
 struct AbortReport {
   std::uint64_t points = 0;  // where an abort was injected
   std::string failure;       // the first; empty is good
+  std::string variables;     // PITH_TEST_STEP and PITH_TEST_VICTIM, which run that abort alone
 };
 
-// Runs the program once for each step of the simulation, each resumption and each event, and
-// revokes the communicator of a rank there. Every coroutine must end, nothing may be held, and no
-// buffer of the user be written after its rank's end.
+// Runs the program for each step of the simulation, each resumption and each event, and revokes the
+// communicator of a rank there. Every coroutine must end, nothing may be held, no buffer of the
+// user be touched after its rank's call has returned (reads are seen by the address sanitizer
+// only), and another communicator of the same ranks must work.
 AbortReport inject_aborts(const SimConfig& config,
                           const std::function<std::unique_ptr<Program>()>& make,
                           AbortOptions options = {});
