@@ -1,36 +1,57 @@
 #include "api/background.hpp"
 
+#include <atomic>
 #include <system_error>
-
-#include "api/group.hpp"
+#include <thread>
+#include <utility>
 
 namespace pith::api {
 
-Background::Background(std::function<Error()> job) {
-  auto run = [this, job = std::move(job)] {
-    error_ = without_throwing(job);
-    done_.store(true, std::memory_order_release);
+struct Background::Job {
+  ~Job() {
+    if (thread.joinable()) thread.join();
+  }
+
+  Error error;
+  std::atomic<bool> done{false};
+  std::thread thread;
+};
+
+Background::Background() noexcept = default;
+
+Background::Background(std::function<Error()> job) : job_(std::make_unique<Job>()) {
+  auto run = [state = job_.get(), job = std::move(job)] {
+    state->error = without_throwing(job);
+    state->done.store(true, std::memory_order_release);
   };
   try {
-    thread_ = std::thread(std::move(run));
+    job_->thread = std::thread(std::move(run));
   } catch (const std::system_error& error) {
     throw std::system_error(error.code(), "a thread cannot be started");
   }
 }
 
-Background::Background(std::unique_ptr<pithRequest> calls) : calls_(std::move(calls)) {}
+Background::Background(Request calls) noexcept : calls_(std::move(calls)) {}
 
 Background::~Background() {
-  if (thread_.joinable()) thread_.join();
   if (calls_ && !calls_->group->done()) {
     drive_engines(calls_->engines, [this] { return calls_->group->done(); });
   }
 }
 
-bool Background::done() const {
-  return calls_ ? calls_->group->done() : done_.load(std::memory_order_acquire);
+Background::Background(Background&& other) noexcept = default;
+
+Background& Background::operator=(Background&& other) noexcept {
+  Background last(std::move(other));
+  job_.swap(last.job_);
+  calls_.swap(last.calls_);
+  return *this;
 }
 
-Error Background::error() const { return calls_ ? calls_->group->error() : error_; }
+bool Background::done() const {
+  return calls_ ? calls_->group->done() : job_->done.load(std::memory_order_acquire);
+}
+
+Error Background::error() const { return calls_ ? calls_->group->error() : job_->error; }
 
 }  // namespace pith::api

@@ -2,14 +2,11 @@
 // flight. One at a time; the next call is refused until it has ended.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <thread>
 
+#include "api/request.hpp"
 #include "core/run_together.hpp"
-
-struct pithRequest;
 
 namespace pith::api {
 
@@ -17,24 +14,28 @@ using pith::without_throwing;
 
 class Background {
  public:
+  // Nothing has begun.
+  Background() noexcept;
   // `job` runs on a thread of its own. Throws where none can be made.
   explicit Background(std::function<Error()> job);
   // Calls that run in the background already.
-  explicit Background(std::unique_ptr<pithRequest> calls);
+  explicit Background(Request calls) noexcept;
   // Waits for the end.
   ~Background();
-  Background(const Background&) = delete;
-  Background& operator=(const Background&) = delete;
+  Background(Background&& other) noexcept;
+  // Waits for the end of what was here.
+  Background& operator=(Background&& other) noexcept;
 
+  explicit operator bool() const { return job_ || calls_; }
+  // Precondition of both: something has begun.
   bool done() const;
   // Precondition: done().
   Error error() const;
 
  private:
-  std::unique_ptr<pithRequest> calls_;
-  Error error_;
-  std::atomic<bool> done_{false};
-  std::thread thread_;
+  struct Job;
+  std::unique_ptr<Job> job_;
+  Request calls_;
 };
 
 }  // namespace pith::api

@@ -16,7 +16,7 @@ Error bad(const char* function, const std::string& what) {
 
 bool is_busy(const pithComm& comm) {
   const std::lock_guard lock(comm.guard);
-  return comm.background && !comm.background->done();
+  return comm.background && !comm.background.done();
 }
 
 }  // namespace

@@ -111,12 +111,11 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
   }
   handle->being_made = true;
   handle->making = std::move(making);
-  handle->background =
-      std::make_unique<Background>([raw = handle.get(), make = std::move(make), complete] {
-        Error error = without_throwing([&] { return fill(*raw, make(), complete); });
-        raw->being_made.store(false, std::memory_order_release);
-        return error;
-      });
+  handle->background = Background([raw = handle.get(), make = std::move(make), complete] {
+    Error error = without_throwing([&] { return fill(*raw, make(), complete); });
+    raw->being_made.store(false, std::memory_order_release);
+    return error;
+  });
   *comm = handle.release();
   return {Code::in_progress, "the communicator is being made"};
 }
@@ -169,7 +168,7 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
     return {};
   }
   if (comm->blocking) return run();
-  comm->begin(std::make_unique<Background>(run));
+  comm->begin(Background(run));
   return {Code::in_progress, "the communicator is being made"};
 }
 
@@ -178,7 +177,7 @@ Error destroy(pithComm_t comm) {
   if (!comm) return {};
   // Threads that it would wait for and locks that they held are the parent's; so is the rank.
   if (comm->process != fork_generation()) return {};
-  comm->background.reset();
+  comm->background = Background();
   if (comm->communicator) comm->communicator->drain();
   delete comm;
   return {};
@@ -224,11 +223,9 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
 // Of a made communicator: what runs on it ends, and the handle takes calls again.
 void end_running(pithComm& comm) {
   comm.communicator->abort();
-  std::unique_ptr<Background> ended;
-  {
-    const std::lock_guard lock(comm.guard);
-    ended.swap(comm.background);
-  }
+  Background ended;
+  const std::lock_guard lock(comm.guard);
+  std::swap(ended, comm.background);
 }
 
 Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
@@ -275,11 +272,13 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
 
 // Of what blocking = 0 has begun.
 Error background_error(pithComm& comm) {
+  // Made once, and never destroyed: a program may ask again and again.
+  static const Error& runs = *new Error(Code::in_progress, "the last call is still running");
   const std::lock_guard lock(comm.guard);
   if (comm.background) {
-    if (!comm.background->done()) return {Code::in_progress, "the last call is still running"};
-    const Error error = comm.background->error();
-    comm.background.reset();
+    if (!comm.background.done()) return runs;
+    const Error error = comm.background.error();
+    comm.background = Background();
     if (error) comm.failure = error;
   }
   return comm.failure;

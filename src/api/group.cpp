@@ -18,31 +18,38 @@ Expected<bool> Group::end() {
 }
 
 void Group::add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream) {
-  const auto same = [&](const Batch& batch) {
+  const auto same = [&](const MessageBatch& batch) {
     return batch.communicator == communicator && batch.stream == stream;
   };
-  auto batch = std::find_if(batches_.begin(), batches_.end(), same);
-  if (batch == batches_.end()) {
-    batch = batches_.insert(batch, {std::move(communicator), stream, {}});
+  const auto found = std::find_if(batches_.begin(), batches_.end(), same);
+  const bool first = found == batches_.end();
+  MessageBatch& batch = first ? batches_.add() : *found;
+  if (first) {
+    batch.communicator = std::move(communicator);
+    batch.stream = stream;
   }
-  batch->messages.push_back(message);
+  batch.messages.push_back(message);
 }
 
 // Calls of one step are one call with several tensors: many small ones cost one exchange.
 void Group::add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
                 const CompressedTensor& tensor, void* stream) {
   const auto same = [&](const CompressedBatch& batch) {
-    const Compressor& first = *batch.compressors[0];
+    const Compressor& one = *batch.compressors[0];
     return batch.communicator == communicator && batch.stream == stream &&
-           first.step == compressor->step && first.spec() == compressor->spec();
+           one.step == compressor->step && one.spec() == compressor->spec();
   };
-  auto batch = std::find_if(compressed_.begin(), compressed_.end(), same);
-  if (batch == compressed_.end()) {
-    batch = compressed_.insert(batch, {communicator, stream, collectives_.size(), {}, {}});
+  const auto found = std::find_if(compressed_.begin(), compressed_.end(), same);
+  const bool first = found == compressed_.end();
+  CompressedBatch& batch = first ? compressed_.add() : *found;
+  if (first) {
+    batch.communicator = communicator;
+    batch.stream = stream;
+    batch.place = collectives_.size();
     add(std::move(communicator), CollectiveArgs(), stream);
   }
-  batch->tensors.push_back(tensor);
-  batch->compressors.push_back(std::move(compressor));
+  batch.tensors.push_back(tensor);
+  batch.compressors.push_back(std::move(compressor));
 }
 
 bool Group::has(const Compressor& compressor) const {
@@ -87,7 +94,7 @@ void Group::absorb_compressed() {
 }
 
 Error Group::check_messages() const {
-  for (const Batch& batch : batches_) {
+  for (const MessageBatch& batch : batches_) {
     if (Error error = check_own(batch.messages, batch.communicator->rank())) return error;
   }
   return {};
@@ -95,14 +102,13 @@ Error Group::check_messages() const {
 
 // Behind all collectives: on a stream, one rank's message must not hold up the collective that
 // another rank makes before its own end of the message.
-void Group::add_messages(std::deque<std::vector<Message>>& storage) {
-  for (Batch& batch : batches_) {
+void Group::add_messages() {
+  for (MessageBatch& batch : batches_) {
     CollectiveArgs args;
     args.collective = Collective::point_to_point;
-    args.messages = storage.emplace_back(std::move(batch.messages));
-    add(std::move(batch.communicator), args, batch.stream);
+    args.messages = batch.messages;
+    add(batch.communicator, args, batch.stream);
   }
-  batches_.clear();
 }
 
 void Group::clear() {
@@ -120,7 +126,7 @@ Expected<std::vector<Group::Planned>> Group::discard() {
   const Error error = error_;
   std::vector<Planned> planned;
   for (const Collected& one : collectives_) planned.push_back({one.communicator, one.args, 0});
-  for (const Batch& batch : batches_) {
+  for (const MessageBatch& batch : batches_) {
     std::size_t bytes = 0;
     for (const Message& message : batch.messages) bytes += message.data.size;
     planned.push_back({batch.communicator, {}, bytes});
@@ -140,6 +146,7 @@ void Group::add(std::function<Error()> setup, const Communicator* parent) {
 // Ranks of one thread wait for each other while they are set up, so each gets a thread. A setup
 // that fails does not end its chain: other ranks count on the next.
 Error Group::run_setups() {
+  if (setups_.empty()) return {};
   std::vector<std::function<Error()>> jobs;
   for (const Chain& chain : setups_) {
     jobs.emplace_back([&chain] {
@@ -151,27 +158,33 @@ Error Group::run_setups() {
   return first_failure(run_together(jobs));
 }
 
-std::unique_ptr<pithRequest> Group::issue(bool driven) {
-  auto request = std::make_unique<pithRequest>();
-  add_messages(request->messages);
+Request Group::issue(bool driven) {
+  Request request = take_request();
+  add_messages();
   place_compressed();
-  request->compressed = std::move(compressed_);
-  compressed_.clear();
+  prepare(*request);
+  // What the arguments point to goes along, in the same place; the group gets what it was in.
+  request->messages.swap(batches_);
+  request->compressed.swap(compressed_);
+  issue_all(*request, driven);
+  return request;
+}
+
+// Nothing is issued yet: it may throw.
+void Group::prepare(pithRequest& request) {
   const auto on_host = [](const Collected& one) { return !one.stream; };
-  request->group = std::make_unique<CallGroup>(
+  request.group.emplace(
       static_cast<int>(std::count_if(collectives_.begin(), collectives_.end(), on_host)));
   for (const Collected& one : collectives_) {
     if (one.stream) continue;
     Engine* engine = &one.communicator->engine();
-    auto& engines = request->engines;
+    auto& engines = request.engines;
     if (std::find(engines.begin(), engines.end(), engine) == engines.end()) {
       engines.push_back(engine);
-      request->communicators.push_back(one.communicator);
+      request.communicators.push_back(one.communicator);
     }
-    request->calls.emplace_back(*one.communicator, one.args, *request->group);
+    request.calls.add().emplace(*one.communicator, one.args, *request.group);
   }
-  issue_all(*request, driven);
-  return request;
 }
 
 // In the order of the calls, which is that of all ranks. A stream that refuses its call is the
@@ -180,7 +193,7 @@ void Group::issue_all(pithRequest& request, bool driven) {
   auto call = request.calls.begin();
   for (const Collected& one : collectives_) {
     if (!one.stream) {
-      one.communicator->issue(*call++, driven);
+      one.communicator->issue(**call++, driven);
     } else {
       HeldCompressors held;
       if (one.compressed) held = HeldCompressors(std::move(one.compressed->compressors));
@@ -198,7 +211,7 @@ Error Group::join_background() {
     if (one.stream) continue;
     if (Error error = one.communicator->engine().join_background()) return error;
   }
-  for (const Batch& batch : batches_) {
+  for (const MessageBatch& batch : batches_) {
     if (batch.stream) continue;
     if (Error error = batch.communicator->engine().join_background()) return error;
   }
@@ -218,14 +231,14 @@ Error Group::run() {
     place_compressed();
     error = collectives_[0].communicator->run(collectives_[0].args);
   } else if (!error && !(collectives_.empty() && batches_.empty())) {
-    const std::unique_ptr<pithRequest> request = issue(true);
+    const Request request = issue(true);
     drive_engines(request->engines, [&] { return request->group->done(); });
     error = error_ ? error_ : request->group->error();
   }
   return error ? error : begun;
 }
 
-Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
+Expected<Request> Group::run_in_background() {
   const Emptied emptied(*this);
   Error error = error_;
   if (!error && !setups_.empty()) {
@@ -237,7 +250,7 @@ Expected<std::unique_ptr<pithRequest>> Group::run_in_background() {
   if (!error) error = shape_compressed();
   if (!error) error = join_background();
   if (error) return error;
-  std::unique_ptr<pithRequest> request = issue(false);
+  Request request = issue(false);
   if (error_) request->group->keep(error_);
   return request;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include "api/background.hpp"
 #include "api/reduction_ops.hpp"
 #include "api/registrations.hpp"
+#include "api/request.hpp"
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "core/per_process.hpp"
@@ -26,16 +26,16 @@ struct pithComm {
   std::string name;
   // blocking = 0: GetAsyncError may come from any thread while another one issues calls.
   mutable std::mutex guard;
-  std::unique_ptr<pith::api::Background> background;  // what blocking = 0 has begun
-  pith::Error failure;                                // of the last that was begun so
-  std::shared_ptr<pith::Cancellation> making;         // while being_made
+  pith::api::Background background;            // what blocking = 0 has begun
+  pith::Error failure;                         // of the last that was begun so
+  std::shared_ptr<pith::Cancellation> making;  // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
   std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
   std::atomic<bool> has_attached{false};
 
   // A call is accepted, so what came of the last one is over. `work`: what it has begun.
-  void begin(std::unique_ptr<pith::api::Background> work) {
+  void begin(pith::api::Background work) {
     const std::lock_guard lock(guard);
     failure = pith::Error();
     background = std::move(work);
@@ -49,30 +49,6 @@ struct pithComm {
   pith::Communicator* made() const {
     return being_made.load(std::memory_order_acquire) ? nullptr : communicator.get();
   }
-};
-
-namespace pith::api {
-
-// Compressed tensors that become one call: of one communicator, with the same spec and step.
-struct CompressedBatch {
-  std::shared_ptr<Communicator> communicator;
-  void* stream;       // null: host memory
-  std::size_t place;  // of the call among the group's collectives
-  std::vector<CompressedTensor> tensors;
-  std::vector<std::shared_ptr<Compressor>> compressors;  // of the tensors; claimed
-};
-
-}  // namespace pith::api
-
-// A group in the background.
-struct pithRequest {
-  // An abort by another thread may drop the handles meanwhile; what the calls use stays.
-  std::vector<std::shared_ptr<pith::Communicator>> communicators;
-  std::unique_ptr<pith::CallGroup> group;
-  std::deque<std::vector<pith::Message>> messages;     // what the calls' arguments point to
-  std::vector<pith::api::CompressedBatch> compressed;  // the same
-  std::deque<pith::BackgroundCall> calls;
-  std::vector<pith::Engine*> engines;
 };
 
 namespace pith::api {
@@ -115,27 +91,7 @@ class Group {
 
   // What the outermost end does.
   Error run();
-  Expected<std::unique_ptr<pithRequest>> run_in_background();
-
- private:
-  struct Collected {
-    std::shared_ptr<Communicator> communicator;
-    CollectiveArgs args;
-    void* stream;  // null: the group's end waits for it
-    CompressedBatch* compressed;
-  };
-  // The messages between one communicator's ranks on one stream; they all move at once.
-  struct Batch {
-    std::shared_ptr<Communicator> communicator;
-    void* stream;
-    std::vector<Message> messages;
-  };
-  // What is set up in this order. The setups hold the parent; null: none.
-  struct Chain {
-    const Communicator* parent;
-    std::vector<std::function<Error()>> setups;
-  };
-  void clear();
+  Expected<Request> run_in_background();
   // Whatever comes of a group, and be it an exception: the next one begins without its calls.
   struct Emptied {
     explicit Emptied(Group& owner) : group(owner) {}
@@ -144,20 +100,35 @@ class Group {
     Emptied& operator=(const Emptied&) = delete;
     Group& group;
   };
+
+ private:
+  struct Collected {
+    std::shared_ptr<Communicator> communicator;
+    CollectiveArgs args;
+    void* stream;  // null: the group's end waits for it
+    CompressedBatch* compressed;
+  };
+  // What is set up in this order. The setups hold the parent; null: none.
+  struct Chain {
+    const Communicator* parent;
+    std::vector<std::function<Error()>> setups;
+  };
+  void clear();
   Error check_messages() const;
   Error shape_compressed();
   void place_compressed();
   Error join_background();
   void absorb_compressed();
-  void add_messages(std::deque<std::vector<Message>>& storage);
+  void add_messages();
   Error run_setups();
-  std::unique_ptr<pithRequest> issue(bool driven);
+  Request issue(bool driven);
+  void prepare(pithRequest& request);
   void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;
   std::vector<Collected> collectives_;
-  std::vector<Batch> batches_;
-  std::vector<CompressedBatch> compressed_;
+  Refilled<MessageBatch> batches_;
+  Refilled<CompressedBatch> compressed_;
   std::vector<Chain> setups_;
   Error error_;
 };

@@ -11,6 +11,16 @@
 using namespace pith;
 using namespace pith::api;
 
+namespace {
+
+// Its calls have ended: it goes back to who keeps requests.
+Error end(pithRequest_t request) {
+  const Request ended(request);
+  return ended->group->error();
+}
+
+}  // namespace
+
 pithResult_t pithGetVersion(int* version) {
   return guarded([&] {
     if (Error error = check_pointer("pithGetVersion", "version", version)) return error;
@@ -69,7 +79,7 @@ pithResult_t pithGroupEndAsync(pithRequest_t* request) {
       return Error(Code::invalid_usage,
                    "pithGroupEndAsync: the group is inside another one, expected the outermost");
     }
-    Expected<std::unique_ptr<pithRequest>> started = group.run_in_background();
+    Expected<Request> started = group.run_in_background();
     if (!started) return started.error();
     *request = started->release();
     return Error();
@@ -84,9 +94,7 @@ pithResult_t pithTest(pithRequest_t request, int* done) {
     }
     *done = request->group->done();
     if (!*done) return Error();
-    Error error = request->group->error();
-    delete request;
-    return error;
+    return end(request);
   });
 }
 
@@ -96,9 +104,7 @@ pithResult_t pithWait(pithRequest_t request) {
     if (!request->group->done()) {
       drive_engines(request->engines, [&] { return request->group->done(); });
     }
-    Error error = request->group->error();
-    delete request;
-    return error;
+    return end(request);
   });
 }
 

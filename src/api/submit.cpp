@@ -7,19 +7,20 @@ namespace pith::api {
 namespace {
 
 // blocking = 0: pithCommGetAsyncError tells the end.
-Error begin(pithComm_t comm, Group& alone) {
-  Expected<std::unique_ptr<pithRequest>> calls = alone.run_in_background();
+Error begin(pithComm_t comm, Expected<Request> calls) {
+  // Made once, and never destroyed: steady state allocates nothing, also at the end of a process.
+  static const Error& begun = *new Error(Code::in_progress, "the call has begun");
   if (!calls) return calls.error();
-  auto begun = std::make_unique<Background>(std::move(*calls));
-  comm->begin(std::move(begun));
-  return {Code::in_progress, "the call has begun"};
+  comm->begin(Background(std::move(*calls)));
+  return begun;
 }
 
+// The thread's group is not open: it serves as one for this call alone.
 template <class Call>
-Error begin(pithComm_t comm, const Call& call) {
-  Group alone;
+Error begin(pithComm_t comm, const Call& call, Group& alone) {
+  const Group::Emptied emptied(alone);
   alone.add(comm->communicator, call, nullptr);
-  return begin(comm, alone);
+  return begin(comm, alone.run_in_background());
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ Error submit(pithComm_t comm, CollectiveArgs& args, pithStream_t stream) {
     group.add(comm->communicator, args, stream);
     return {};
   }
-  if (!comm->blocking && !stream) return begin(comm, args);
+  if (!comm->blocking && !stream) return begin(comm, args, group);
   // An abort by another thread may have freed `comm` when this returns.
   return stream ? comm->communicator->enqueue_on_stream(args, stream)
                 : comm->communicator->run(args);
@@ -46,7 +47,7 @@ Error submit(pithComm_t comm, Message message, pithStream_t stream) {
   }
   const std::span<Message> alone(&message, 1);
   if (Error error = check_own(alone, comm->communicator->rank())) return error;
-  if (!comm->blocking && !stream) return begin(comm, message);
+  if (!comm->blocking && !stream) return begin(comm, message, group);
   CollectiveArgs args;
   args.collective = Collective::point_to_point;
   args.messages = alone;
@@ -65,10 +66,10 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
     return {};
   }
   if (!comm->blocking && !stream) {
-    Group alone;
-    alone.add(comm->communicator, compressor, given, nullptr);
+    const Group::Emptied emptied(group);
+    group.add(comm->communicator, compressor, given, nullptr);
     claim.keep();
-    return begin(comm, alone);
+    return begin(comm, group.run_in_background());
   }
   CompressedTensor tensor = given;
   CollectiveArgs args;

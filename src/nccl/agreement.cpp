@@ -33,8 +33,7 @@ class Outcome {
 // Calls in the background; waits for their end before it goes.
 class Running {
  public:
-  explicit Running(std::unique_ptr<pithRequest> request)
-      : engines_(request->engines), calls_(std::move(request)) {}
+  explicit Running(api::Request request) : engines_(request->engines), calls_(std::move(request)) {}
   std::span<Engine* const> engines() const { return engines_; }
   bool done() const { return calls_.done(); }
   Error wait() const {
@@ -116,9 +115,9 @@ Error count(Poll& poll, const Error& of_vote, Group& group) {
 
 // blocking = 0: ncclCommGetAsyncError tells the end.
 Error begin(const Waiting& one, Group& group) {
-  Expected<std::unique_ptr<pithRequest>> calls = group.run_in_background();
+  Expected<api::Request> calls = group.run_in_background();
   if (!calls) return calls.error();
-  auto begun = std::make_unique<Background>(std::move(*calls));
+  Background begun(std::move(*calls));
   const std::lock_guard lock(one.extension->guard);
   if (one.extension->closed) return {Code::remote, "the communicator was aborted meanwhile"};
   ours(one.call.comm)->begin(std::move(begun));
@@ -143,7 +142,7 @@ Error run_alone(Poll& poll) {
 }
 
 Expected<std::unique_ptr<Running>> start(Group& group) {
-  Expected<std::unique_ptr<pithRequest>> request = group.run_in_background();
+  Expected<api::Request> request = group.run_in_background();
   if (!request) return request.error();
   return std::make_unique<Running>(std::move(*request));
 }

@@ -1,6 +1,7 @@
 // Groups: nesting, several communicators, set-up inside a group, groups in the background.
 #include <memory>
 #include <numeric>
+#include <thread>
 
 #include "catch.hpp"
 #include "ranks.hpp"
@@ -185,6 +186,30 @@ void progresses_alone(Rank& self) {
   }
 }
 
+// Requests go from thread to thread, while the first one begins others, of other lengths.
+void ends_on_another_thread(Rank& self) {
+  const Comm comm(self.join());
+  for (int turn = 0; turn < 30; ++turn) {
+    std::vector<Reduction> calls;
+    for (int i = 0; i < 3 + turn % 4; ++i) calls.emplace_back(self, 100u << (i % 3), i + turn);
+    std::array<pithRequest_t, 2> requests{};
+    std::array<pithResult_t, 2> results{};
+    std::vector<std::thread> threads;
+    for (std::size_t k = 0; k < requests.size(); ++k) {
+      ok(pithGroupStart());
+      for (std::size_t i = k; i < calls.size(); i += 2) {
+        ok(sum_into(calls[i].send, calls[i].recv, comm));
+      }
+      ok(pithGroupEndAsync(&requests[k]));
+      threads.emplace_back(
+          [&results, k, request = requests[k]] { results[k] = pithWait(request); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const pithResult_t result : results) ensure(result == pithSuccess, "a group failed");
+    for (const Reduction& call : calls) ensure(call.right(), "a wrong sum");
+  }
+}
+
 // A refused call is the group's result, nothing of the group runs, and the next group is well.
 void errors_in_groups(Rank& self) {
   const Comm comm(self.join());
@@ -283,6 +308,9 @@ TEST_CASE("several groups in flight", "[groups]") {
   everywhere(2, in_flight);
   everywhere(3, in_flight);
 }
+TEST_CASE("groups that end on another thread", "[groups]") {
+  everywhere(2, ends_on_another_thread);
+}
 TEST_CASE("groups progress while the caller computes", "[groups]") {
   everywhere(2, progresses_alone);
 }
@@ -298,6 +326,7 @@ TEST_CASE("groups between threads", "[threads]") {
     INFO(name_of(setup));
     CHECK(run(3, setup, nested) == "");
     CHECK(run(3, setup, in_flight) == "");
+    CHECK(run(2, setup, ends_on_another_thread) == "");
     CHECK(run(2, setup, progresses_alone) == "");
     CHECK(run(2, setup, finalize_waits) == "");
   }

@@ -39,6 +39,23 @@ void use_what_is_the_parents(pithComm_t comm) {
   ok(pithCommDestroy(comm));
 }
 
+// What a process keeps of groups to use it again is its own.
+void sum_in_groups(pithComm_t comm, int size) {
+  for (int turn = 0; turn < 3; ++turn) {
+    std::array<float, 3> one = {1, 1, 1};
+    std::array<float, 3> sum{};
+    pithRequest_t request = nullptr;
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      if (i < 2) ok(pithGroupStart());  // of the first alone, then of the others
+      ok(pithAllReduce(&one[i], &sum[i], 1, pithFloat32, pithSum, comm, nullptr));
+      if (i == 0) ok(pithGroupEndAsync(&request));
+    }
+    ok(pithGroupEnd());
+    ok(pithWait(request));
+    for (const float value : sum) ensure(value == static_cast<float>(size), "a wrong sum");
+  }
+}
+
 void use_ones_own() {
   pithUniqueId id;
   ok(pithGetUniqueId(&id));
@@ -48,6 +65,7 @@ void use_ones_own() {
   float sum = 0;
   ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
   ensure(sum == 1, "a wrong sum in the child");
+  sum_in_groups(comm, 1);
   ok(pithCommDestroy(comm));
 }
 
@@ -98,7 +116,7 @@ TEST_CASE("a forked child leaves its parent's communicator alone", "[failure]") 
     const bool own = setup.transport != "ucx";  // which does not start anew in a forked child
     CHECK(run(2, setup, [own](Rank& self) {
             pithComm_t comm = self.join();
-            ok(pithBarrier(comm, nullptr));
+            sum_in_groups(comm, self.size);
             const pid_t child = fork();
             if (child == 0) {
               try {
@@ -115,6 +133,7 @@ TEST_CASE("a forked child leaves its parent's communicator alone", "[failure]") 
             float sum = 0;
             ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
             ensure(sum == 2, "a wrong sum after a fork");
+            sum_in_groups(comm, self.size);
             ok(pithCommDestroy(comm));
           }) == "");
   }

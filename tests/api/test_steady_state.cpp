@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "api/refilled.hpp"
 #include "catch.hpp"
 #include "ranks.hpp"
 
@@ -164,6 +165,105 @@ void compresses_without_allocating(Rank& self, const char* spec) {
   for (const pithCompressor_t compressor : compressors) ok(pithCompressorDestroy(compressor));
 }
 
+// What one rank gives and gets in a group of several calls.
+struct GroupBuffers {
+  static constexpr std::size_t calls = 4;
+  static constexpr std::size_t count = 5000;
+  std::array<std::vector<float>, calls> send;
+  std::array<std::vector<float>, calls> recv;
+
+  explicit GroupBuffers(int size) {
+    for (auto& one : send) one.assign(count, 1);
+    for (auto& one : recv) one.resize(count * static_cast<std::size_t>(size));
+  }
+};
+
+void sums(pithComm_t comm, GroupBuffers& buffers) {
+  for (std::size_t i = 0; i < GroupBuffers::calls; ++i) {
+    // Of several lengths, so that they end in another order than they begin.
+    ok(pithAllReduce(buffers.send[i].data(), buffers.recv[i].data(), GroupBuffers::count >> (3 * i),
+                     pithFloat32, pithSum, comm, nullptr));
+  }
+}
+
+// One call of each kind, and a message between two ranks.
+void mixed(pithComm_t comm, int rank, GroupBuffers& buffers) {
+  constexpr std::size_t count = GroupBuffers::count;
+  ok(pithBroadcast(buffers.send[0].data(), buffers.recv[0].data(), count, pithFloat32, 0, comm,
+                   nullptr));
+  if (rank == 0) ok(pithSend(buffers.send[1].data(), count, pithFloat32, 1, comm, nullptr));
+  if (rank == 1) ok(pithRecv(buffers.recv[1].data(), count, pithFloat32, 0, comm, nullptr));
+  ok(pithAllGather(buffers.send[2].data(), buffers.recv[2].data(), count, pithFloat32, comm,
+                   nullptr));
+  ok(pithBarrier(comm, nullptr));
+}
+
+void end_in_background(pithRequest_t& request, bool tests) {
+  int done = 0;
+  while (tests && done == 0) {
+    ok(pithTest(request, &done));
+    if (done == 0) sched_yield();
+  }
+  if (!tests) ok(pithWait(request));
+}
+
+// Blocking groups, groups in the background, and two of these at once.
+void groups_without_allocating(Rank& self) {
+  const Comm comm(self.join());
+  std::array<GroupBuffers, 3> buffers{GroupBuffers(self.size), GroupBuffers(self.size),
+                                      GroupBuffers(self.size)};
+  const auto call = [&](int calls) {
+    for (int i = 0; i < calls; ++i) {
+      std::array<pithRequest_t, 2> requests{};
+      for (std::size_t k = 0; k < requests.size(); ++k) {
+        ok(pithGroupStart());
+        sums(comm, buffers[k]);
+        ok(pithGroupEndAsync(&requests[k]));
+      }
+      ok(pithGroupStart());
+      i % 2 == 0 ? sums(comm, buffers[2]) : mixed(comm, self.rank, buffers[2]);
+      ok(pithGroupEnd());
+      end_in_background(requests[1], i % 3 == 0);
+      end_in_background(requests[0], i % 3 == 1);
+    }
+  };
+  find_quiet_window(self, "groups", 100, 100, call);
+}
+
+// blocking = 0. pithInProgress is no failure.
+void background_without_allocating(Rank& self) {
+  const Comm parent(self.join());
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  pithComm_t made = nullptr;
+  ok(pithCommSplit(parent, 0, self.rank, &made, &config));
+  const Comm comm(made);
+  GroupBuffers buffers(self.size);
+  const auto ends = [&](pithResult_t result) {
+    ensure(result == pithInProgress, "the call has not begun");
+    while (result == pithInProgress) {
+      ok(pithCommGetAsyncError(comm, &result));
+      if (result == pithInProgress) sched_yield();
+    }
+    ok(result);
+  };
+  const auto call = [&](int calls) {
+    constexpr std::size_t count = GroupBuffers::count;
+    for (int i = 0; i < calls; ++i) {
+      ends(pithAllReduce(buffers.send[0].data(), buffers.recv[0].data(), count, pithFloat32,
+                         pithSum, comm, nullptr));
+      ends(pithBarrier(comm, nullptr));
+      if (self.rank == 0) {
+        ends(pithSend(buffers.send[1].data(), count, pithFloat32, 1, comm, nullptr));
+      }
+      if (self.rank == 1) {
+        ends(pithRecv(buffers.recv[1].data(), count, pithFloat32, 0, comm, nullptr));
+      }
+    }
+  };
+  find_quiet_window(self, "calls with blocking = 0", 100, 100, call);
+}
+
 // From here on this thread may only wait; anything else raises SIGSYS.
 bool forbid_system_calls() {
   constexpr auto allow = [](long number) -> std::array<sock_filter, 2> {
@@ -252,6 +352,41 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
       if (setup.transport == "tcp") continue;
       INFO(name_of(setup) << ", " << spec);
       CHECK(run(3, setup, [&](Rank& self) { compresses_without_allocating(self, spec); }) == "");
+    }
+  }
+}
+
+TEST_CASE("a list that is filled again keeps what it has", "[steady]") {
+  pith::api::Refilled<std::vector<int>> list;
+  pith::api::Refilled<std::vector<int>> other;
+  for (int turn = 0; turn < 3; ++turn) {
+    allocations = 0;
+    window = turn > 0;
+    for (int i = 0; i < 100; ++i) {
+      std::vector<int>& element = list.add();
+      const bool fresh = element.empty();
+      for (int k = 0; fresh && k < 10; ++k) element.push_back(i + k);
+    }
+    list.swap(other);
+    window = false;
+    int i = 0;
+    for (const std::vector<int>& element : other) i += element.size() == 10 && element[0] == i;
+    CHECK(i == 100);
+    CHECK(list.empty());
+    CHECK(allocations == 0);
+    other.clear();
+    CHECK(other.empty());
+    list.swap(other);
+  }
+}
+
+TEST_CASE("no allocation of groups", "[steady]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.transport == "tcp") continue;  // as above
+    for (const int size : {2, 3}) {
+      INFO(name_of(setup) << ", " << size << " ranks");
+      CHECK(run(size, setup, groups_without_allocating) == "");
+      CHECK(run(size, setup, background_without_allocating) == "");
     }
   }
 }

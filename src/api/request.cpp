@@ -1,0 +1,63 @@
+#include "api/request.hpp"
+
+#include <mutex>
+#include <utility>
+
+#include "core/per_process.hpp"
+
+namespace pith::api {
+
+namespace {
+
+// Those that nobody uses. One thread may take a request and another one give it back, at the very
+// end of the process, too. A forked child has a pool of its own: the parent's may be locked.
+class Pool {
+ public:
+  pithRequest* take() {
+    const std::lock_guard lock(mutex_);
+    return first_ ? std::exchange(first_, first_->next) : nullptr;
+  }
+  void give(pithRequest& request) {
+    const std::lock_guard lock(mutex_);
+    request.next = std::exchange(first_, &request);
+  }
+
+ private:
+  std::mutex mutex_;
+  pithRequest* first_ = nullptr;
+};
+
+}  // namespace
+
+void MessageBatch::clear() {
+  communicator.reset();
+  messages.clear();
+}
+
+void CompressedBatch::clear() {
+  communicator.reset();
+  tensors.clear();
+  compressors.clear();
+}
+
+// A communicator's end may take a while, and has its own groups: not under the lock.
+void GiveBack::operator()(pithRequest* request) const noexcept {
+  request->calls.clear();
+  request->engines.clear();
+  request->group.reset();
+  request->messages.clear();
+  request->compressed.clear();
+  request->communicators.clear();
+  try {
+    PerProcess<Pool>::get().give(*request);
+  } catch (...) {  // a forked child that has none yet, and no memory
+    delete request;
+  }
+}
+
+Request take_request() {
+  pithRequest* kept = PerProcess<Pool>::get().take();
+  return Request(kept ? kept : new pithRequest);
+}
+
+}  // namespace pith::api
