@@ -25,6 +25,7 @@ struct RankReport {
 
   // With a scheme of averaging alone.
   double density;
+  double stepped_at_s;   // steady clock; atomic, for the launcher looks while the rank runs
   std::uint32_t points;  // of the curve
   std::array<CurvePoint, kCurvePoints> curve;
 };

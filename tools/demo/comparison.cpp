@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,8 +25,8 @@ namespace {
 constexpr double kTarget = 0.97;
 // On a busy machine no scheme begins with less time than this beyond what its bytes take.
 constexpr double kSpareMin_s = 10.0;
-// One that had this much and has not ended is stuck, however busy the machine.
-constexpr double kSpareEnough_s = 60.0;
+// One that the end of the time finds without a step for so long is stuck, however busy the machine.
+constexpr double kSilenceMax_s = 30.0;
 
 struct Scheme {
   const char* name;
@@ -57,6 +60,10 @@ std::string refused(const Scheme& scheme) {
   return {};
 }
 
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 std::span<const CurvePoint> curve_of(const RankReport& report) {
   return {report.curve.data(), report.points};
 }
@@ -88,12 +95,25 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   std::fflush(stdout);
 }
 
-// One scheme on hosts that are there; its rank 0's line, or why there is none.
+struct Stuck : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// One scheme on hosts that are there; rank 0's curve. Throws what RankProcesses does; Stuck where
+// the ranks made no steps any more when the time was over.
 ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts,
                      const Deadline& deadline) {
   options.scheme = scheme.spec;
   const Board board = Board::create(options.ranks, demo_model().parameter_count());
-  RankProcesses(options, board, &hosts).run(deadline);
+  const double start_s = now_s();
+  try {
+    RankProcesses(options, board, &hosts).run(deadline);
+  } catch (const TimeOver& over) {
+    const double step_s = std::atomic_ref(board.reports()[0].stepped_at_s).load();
+    const double silence_s = now_s() - std::max(step_s, start_s);
+    if (silence_s < kSilenceMax_s) throw;
+    throw Stuck(fmt::format("{}; no step in the last {:.0f} s", over.what(), silence_s));
+  }
   print_scheme(scheme, board.reports());
   const std::span<const CurvePoint> curve = curve_of(board.reports()[0]);
   return {scheme.name, {curve.begin(), curve.end()}};
@@ -116,8 +136,7 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
   std::vector<ChartLine> lines;
   bool good = true;
   for (const Scheme& scheme : kSchemes) {
-    const double spare_s = deadline.left_s() - link_time_s(scheme, options);
-    const bool late = spare_s < kSpareMin_s;
+    const bool late = deadline.left_s() < link_time_s(scheme, options) + kSpareMin_s;
     const std::string why = late ? "too little of the demo's time is left" : refused(scheme);
     if (!why.empty()) {
       fmt::print("{:<15} skipped: {}\n", scheme.name, why);
@@ -127,7 +146,6 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
       lines.push_back(run_scheme(scheme, options, hosts, deadline));
     } catch (const TimeOver& over) {
       fmt::print("{:<15} stopped: {}\n", scheme.name, over.what());
-      good = good && spare_s < kSpareEnough_s;
     } catch (const std::exception& error) {
       fmt::print("{:<15} failed: {}\n", scheme.name, error.what());
       good = false;
@@ -152,10 +170,10 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   plan.evaluate_every = std::max<std::size_t>(plan.evaluate_every, 5);
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
-  const SchemeRun run =
-      train_with_scheme(plan, data, demo_model(), session.comm(), options.ranks, options.rank);
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
-  report = {};
+  const auto note = [&](std::size_t) { std::atomic_ref(report.stepped_at_s).store(now_s()); };
+  const SchemeRun run = train_with_scheme(plan, data, demo_model(), session.comm(), options.ranks,
+                                          options.rank, note);
   report.bytes = static_cast<std::uint64_t>(sent_bytes() - sent_before);
   report.total_s = run.seconds;
   report.accuracy = run.accuracy;

@@ -152,7 +152,8 @@ class Training {
 }  // namespace
 
 SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model model,
-                            pithComm_t comm, int ranks, int rank) {
+                            pithComm_t comm, int ranks, int rank,
+                            const std::function<void(std::size_t)>& after_step) {
   Training training(plan, data, std::move(model), comm, ranks, rank);
   SchemeRun run;
   run.curve.push_back({0.0, training.test_accuracy()});
@@ -160,6 +161,7 @@ SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model m
     const Clock::time_point start = Clock::now();
     training.step(step);
     run.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    after_step(step + 1);
     const bool last = step + 1 == plan.steps;
     if (!last && (step + 1) % plan.evaluate_every != 0) continue;
     run.curve.push_back({run.seconds, training.test_accuracy()});

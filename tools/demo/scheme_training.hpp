@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,9 @@ struct SchemeRun {
 
 // One rank's part; all ranks call it with the same plan. Layer-wise: every layer's gradient has a
 // compressor of its own, and those of a step travel in one group. Throws std::runtime_error with
-// Pith's message.
-SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model model,
-                            pithComm_t comm, int ranks, int rank);
+// Pith's message. `after_step` is told the number of steps done.
+SchemeRun train_with_scheme(
+    const SchemePlan& plan, const Dataset& data, Model model, pithComm_t comm, int ranks, int rank,
+    const std::function<void(std::size_t)>& after_step = [](std::size_t) {});
 
 }  // namespace pith::demo
