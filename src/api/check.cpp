@@ -28,6 +28,9 @@ Error check_pointer(const char* function, const char* argument, const void* poin
 
 Error check_handle(const char* function, pithComm_t comm) {
   if (!comm) return bad(function, "comm is NULL, expected a communicator");
+  if (comm->destroyed.load(std::memory_order_relaxed)) {
+    return bad(function, "comm was destroyed, expected a communicator");
+  }
   if (comm->process == fork_generation()) return {};
   return bad(function,
              "comm was made before this process was forked and is its parent's, expected one that "

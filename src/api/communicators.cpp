@@ -5,6 +5,7 @@
 
 #include "api/check.hpp"
 #include "api/completion.hpp"
+#include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start.hpp"
@@ -172,20 +173,27 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
   return {Code::in_progress, "the communicator is being made"};
 }
 
-// The memory behind a handle goes with it; calls in flight end first.
+Error destroyed_before(const char* function) {
+  return {Code::invalid_argument,
+          fmt::format("{}: comm was destroyed before, expected a communicator", function)};
+}
+
+// What is behind a handle goes with it; calls in flight end first.
 Error destroy(pithComm_t comm) {
   if (!comm) return {};
   // Threads that it would wait for and locks that they held are the parent's; so is the rank.
   if (comm->process != fork_generation()) return {};
+  if (comm->destroyed.exchange(true)) return destroyed_before("pithCommDestroy");
   comm->background = Background();
   if (comm->communicator) comm->communicator->drain();
-  delete comm;
+  keep_destroyed(comm);
   return {};
 }
 
 // What still makes the communicator, or a descendant of it, ends first.
 Error abort(pithComm_t comm) {
   if (!comm || comm->process != fork_generation()) return {};
+  if (comm->destroyed) return destroyed_before("pithCommAbort");
   std::shared_ptr<Communicator> communicator;
   {
     const std::lock_guard lock(comm->guard);

@@ -20,6 +20,7 @@
 struct pithComm {
   std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
   std::atomic<bool> being_made{false};  // by a thread of ours: nobody else may look at it
+  std::atomic<bool> destroyed{false};   // nothing but this is left; see destroyed_handles.hpp
   bool finalized = false;
   const unsigned process = pith::fork_generation();  // that made it: a forked child is another one
   bool blocking = true;
@@ -43,6 +44,15 @@ struct pithComm {
   void forget_failure() {
     const std::lock_guard lock(guard);
     failure = pith::Error();
+  }
+
+  // As its end would, but that the handle stays. Precondition: `destroyed`, and nothing runs on it.
+  void let_go() {
+    attached.reset();
+    registrations.clear();
+    ops.clear();
+    making.reset();
+    communicator.reset();
   }
 
   // Null where there is none, or not yet.

@@ -13,6 +13,13 @@ using namespace pith::api;
 
 namespace {
 
+// Requests are kept and used again, so that one that has been freed can be told.
+Error check_unfinished(const char* function, const pithRequest& request) {
+  if (request.group) return {};
+  return {Code::invalid_argument,
+          fmt::format("{}: request has ended before, expected one of pithGroupEndAsync", function)};
+}
+
 // Its calls have ended: it goes back to who keeps requests.
 Error end(pithRequest_t request) {
   const Request ended(request);
@@ -92,6 +99,7 @@ pithResult_t pithTest(pithRequest_t request, int* done) {
                                 check_pointer("pithTest", "done", done)})) {
       return error;
     }
+    if (Error error = check_unfinished("pithTest", *request)) return error;
     *done = request->group->done();
     if (!*done) return Error();
     return end(request);
@@ -101,6 +109,7 @@ pithResult_t pithTest(pithRequest_t request, int* done) {
 pithResult_t pithWait(pithRequest_t request) {
   return guarded([&] {
     if (Error error = check_pointer("pithWait", "request", request)) return error;
+    if (Error error = check_unfinished("pithWait", *request)) return error;
     if (!request->group->done()) {
       drive_engines(request->engines, [&] { return request->group->done(); });
     }

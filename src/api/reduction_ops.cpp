@@ -36,8 +36,9 @@ Handles& handles() { return PerProcess<Handles>::get(); }
 
 }  // namespace
 
-ReductionOps::~ReductionOps() {
+void ReductionOps::clear() {
   for (const auto& [op, made] : made_) handles().give_back(op);
+  made_.clear();
 }
 
 pithRedOp_t ReductionOps::add(DType type, const Factor& factor) {

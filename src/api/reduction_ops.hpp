@@ -11,7 +11,7 @@ namespace pith::api {
 class ReductionOps {
  public:
   ReductionOps() = default;
-  ~ReductionOps();
+  ~ReductionOps() { clear(); }
   ReductionOps(const ReductionOps&) = delete;
   ReductionOps& operator=(const ReductionOps&) = delete;
 
@@ -20,6 +20,8 @@ class ReductionOps {
   pithRedOp_t add(DType type, const Factor& factor);
   // False where there is none of that handle.
   bool remove(pithRedOp_t op);
+
+  void clear();
 
   struct PreMulSum {
     DType type;

@@ -17,6 +17,8 @@ class Registrations {
     return std::erase_if(made_, [handle](const auto& one) { return one.get() == handle; }) != 0;
   }
 
+  void clear() { made_.clear(); }
+
  private:
   struct Registration {
     Registration(const void* b, std::size_t n) : buffer(b), bytes(n) {}

@@ -148,7 +148,44 @@ void bad_lives(Rank& self) {
   ok(pithBarrier(child, nullptr));
 }
 
+// Handles and requests that are no more, and a new communicator after them.
+void dead_handles(Rank& self) {
+  constexpr auto bad = pithInvalidArgument;
+  float a[4] = {};
+  int n = 0;
+  pithResult_t result = pithSuccess;
+  pithComm_t dead[2] = {self.join(), nullptr};
+  ok(pithCommInitRank(&dead[1], self.size, self.id(1), self.rank));
+  pithRequest_t request = nullptr;
+  ok(pithGroupStart());
+  ok(pithAllReduce(a, a, 4, pithFloat32, pithSum, dead[0], nullptr));
+  ok(pithGroupEndAsync(&request));
+  ok(pithWait(request));
+  fails(pithWait(request), bad, {"pithWait", "request has ended"});
+  fails(pithTest(request, &n), bad, {"pithTest", "request has ended"});
+  ok(pithCommDestroy(dead[0]));
+  ok(pithCommAbort(dead[1]));
+  for (pithComm_t comm : dead) {
+    fails(pithAllReduce(a, a, 4, pithFloat32, pithSum, comm, nullptr), bad,
+          {"pithAllReduce", "comm was destroyed"});
+    fails(pithBarrier(comm, nullptr), bad, {"pithBarrier", "comm was destroyed"});
+    fails(pithCommCount(comm, &n), bad, {"comm was destroyed"});
+    fails(pithCommGetAsyncError(comm, &result), bad, {"comm was destroyed"});
+    fails(pithCommSplit(comm, 0, 0, &dead[0], nullptr), bad, {"comm was destroyed"});
+    fails(pithCommFinalize(comm), bad, {"comm was destroyed"});
+    fails(pithCommDestroy(comm), bad, {"pithCommDestroy", "comm was destroyed"});
+    fails(pithCommAbort(comm), bad, {"pithCommAbort", "comm was destroyed"});
+    static_cast<void>(pithGetLastError(comm));
+  }
+  pithComm_t made = nullptr;
+  ok(pithCommInitRank(&made, self.size, self.id(2), self.rank));
+  const Comm comm(made);
+  ok(pithBarrier(comm, nullptr));
+}
+
 }  // namespace
+
+TEST_CASE("handles that are no more", "[misuse]") { CHECK(run(2, Setup(), dead_handles) == ""); }
 
 TEST_CASE("bad arguments of the life of communicators", "[misuse]") {
   CHECK(run(2, Setup(), bad_lives) == "");
