@@ -37,6 +37,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   Fence write_after_all(std::uint64_t& word, std::uint64_t value);
   // What the driver refused, if anything; nothing runs and every fence counts as reached then.
   const Error& error() const { return error_; }
+  // For who has been told: the next submission is tried again. Nothing may wait for a fence.
+  void begin_anew() { error_ = Error(); }
   ScratchPool& scratch() { return scratch_; }
   PeerMemory* peer_memory() const override { return peers_; }
   void set_peer_memory(PeerMemory* peers) { peers_ = peers; }

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "core/failure.hpp"
+
 namespace pith {
 
 namespace {
@@ -34,7 +36,10 @@ class Waiting final : public Compute {
     const std::lock_guard lock(mutex_);
     const Fence end = submit_to(*queue_, implementation, args, args_bytes, work_bytes, {});
     while (!queue_->reached(end)) sched_yield();
-    return {};
+    if (!queue_->error()) return {};
+    const Error error = queue_->error();
+    queue_->begin_anew();
+    throw Failure(error);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
 #include "core/clock.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -312,7 +313,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   }
   if (Error error = check_not_captured(args, stream)) return error;
   if (Error error = place(args)) return error;
-  if (Error error = place_compressors(args)) return error;
+  if (!args.tensors.empty()) {
+    if (Error error = check_compressed_call(context_, args.tensors)) return error;
+  }
+  if (Error error = without_throwing([&] { return place_compressors(args); })) return error;
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
