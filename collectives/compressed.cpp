@@ -191,6 +191,8 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
     error = out_of_memory();
   }
   if (!error) error = co_await std::move(running);
+  // A device that has failed has revoked the communicator: what it should have told is not there.
+  if (!error && device) error = call.comm().revoked;
   if (error) error = fail_here(call, error);
   for (const CompressedTensor& tensor : tensors) {
     if (error) {

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "cuda/dense_launchers.hpp"
 #include "cuda/sparse_launchers.hpp"
 
@@ -54,7 +56,7 @@ Error CudaCompute::open() {
   const Expected<Device::Turn> turn = device_.take_slot();
   if (!turn) return turn.error();
   tickets_ = turn->slot;
-  last_ticket_ = tickets_->started();
+  written_ = last_ticket_ = tickets_->started();
   return {};
 }
 
@@ -63,10 +65,15 @@ CudaCompute::~CudaCompute() {
     // Kernels wait for nobody, so this ends. Retired memory goes back while we still can take it.
     while (!reached({last_ticket_})) sched_yield();
     progress();
-    device_.give_slot({tickets_, last_ticket_});
+    device_.give_slot({tickets_, written_});
   }
   const Current current(device_);
   if (stream_) driver_.stream_destroy(stream_);
+}
+
+bool CudaCompute::reached(Fence fence) const {
+  if (fence.ticket > last_ticket_) return static_cast<bool>(error_);  // core/failed_queue.hpp
+  return std::min(fence.ticket, written_) <= tickets_->started() || lost_;
 }
 
 Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
@@ -79,19 +86,39 @@ Fence CudaCompute::submit(Implementation implementation, const void* args, std::
 
 Fence CudaCompute::write_after_all(std::uint64_t& word, std::uint64_t value) {
   const Current current(device_);
-  if (error_) return {};
+  if (error_) return {last_ticket_};
   return add_ticket(driver_.write_value64(stream_, address_of(&word), value, kWriteValueDefault));
 }
 
 Fence CudaCompute::add_ticket(CUresult launched) {
   const std::uint64_t ticket = ++last_ticket_;
   if (error_) return {ticket};
-  if (launched == kSuccess) {
-    launched =
-        driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
-  }
-  if (launched != kSuccess) error_ = device_.error("a CUDA kernel could not be launched", launched);
+  // A kernel of several launches may have been refused half-way: what went before still runs.
+  const CUresult written =
+      driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
+  if (written == kSuccess) written_ = ticket;
+  if (launched == kSuccess) launched = written;
+  if (launched == kSuccess) return {ticket};
+  fail("a CUDA kernel could not be launched", launched);
+  look();
   return {ticket};
+}
+
+void CudaCompute::fail(const char* what, CUresult result) {
+  if (error_) return;
+  error_ = device_.error(what, result);
+  if (told_) told_(owner_, error_);
+}
+
+// A device that has failed runs nothing that it was given before, so that nobody may wait for it.
+void CudaCompute::look() {
+  const Current current(device_);
+  const RelaxedCapture relaxed(driver_);
+  const CUresult state = driver_.stream_query(stream_);
+  const bool of_capture = state >= kErrorCaptureUnsupported && state <= kErrorCaptureWrongThread;
+  if (state == kSuccess || state == kErrorNotReady || of_capture) return;
+  fail("the CUDA device has failed", state);
+  lost_ = true;
 }
 
 void CudaCompute::notify(FenceWait& wait) {

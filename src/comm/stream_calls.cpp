@@ -154,6 +154,10 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   if (context_.views && reached_by_peers) {
     compute_->set_peer_memory(&views_.emplace(device, ranks_nearby(context_)));
   }
+  compute_->on_error(
+      [](void* self, const Error& error) { static_cast<StreamCalls*>(self)->device_failed(error); },
+      this);
+  compute_->watch_while(&unreached_);
   Engine& engine = communicator.engine();
   engine.own();
   engine.add(*compute_);
@@ -178,8 +182,17 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
 
 // The communicator has left the progress thread: nothing polls the gate any more.
 StreamCalls::~StreamCalls() {
+  compute_->on_error(nullptr, nullptr);
+  compute_->watch_while(nullptr);
   unsettled_.open_all();
   if (captured_ > 0) communicator_.engine_->background_ends();
+}
+
+// Messages that are made of what kernels should have written must not go out any more.
+void StreamCalls::device_failed(const Error& error) {
+  const int rank = communicator_.rank();
+  communicator_.revoke_for_loss(
+      Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
 cuda::Where StreamCalls::where_is(const void* memory) const {

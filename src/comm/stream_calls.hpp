@@ -74,6 +74,7 @@ class StreamCalls {
   };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
+  void device_failed(const Error& error);
   cuda::Where where_is(const void* memory) const;
   bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;

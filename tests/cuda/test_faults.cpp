@@ -1,5 +1,7 @@
 // What a device that fails, or refuses, does to calls and compressors: on the stub, whose faults
 // are sticky as those of a driver.
+#include <array>
+
 #include "tests/cuda/compressed_world.hpp"
 
 using namespace pith::cuda;
@@ -21,6 +23,158 @@ bool says(const char* word) {
   UNSCOPED_INFO(message);
   return message.find(word) != std::string::npos;
 }
+
+// Two ranks of one thread, each on a device of its own: what happens to one is not the other's.
+class Pair {
+ public:
+  static constexpr std::size_t count = 6000;
+
+  explicit Pair(const char* algorithm, const char* spec) {
+    for (std::size_t r = 0; r < 2; ++r) OK(cu().primary_ctx_retain(&contexts_[r], int(r)));
+    if (algorithm) setenv("PITH_ALGO", algorithm, 1);
+    setenv("PITH_CHUNK", "4096", 1);
+    REQUIRE(pithCommInitAll(comms.data(), 2, nullptr) == pithSuccess);
+    unsetenv("PITH_ALGO");
+    unsetenv("PITH_CHUNK");
+    for (std::size_t r = 0; r < 2; ++r) {
+      on(r, [&] {
+        streams_[r] = std::make_unique<Stream>();
+        send_[r] = std::make_unique<DeviceMemory>(count * sizeof(float));
+        recv_[r] = std::make_unique<DeviceMemory>(count * sizeof(float));
+      });
+      if (spec) REQUIRE(pithCompressorCreate(&compressors[r], spec) == pithSuccess);
+    }
+  }
+  ~Pair() {
+    for (const pithComm_t comm : comms) pithCommDestroy(comm);
+    for (const pithCompressor_t compressor : compressors) pithCompressorDestroy(compressor);
+    for (std::size_t r = 0; r < 2; ++r) {
+      on(r, [&] {
+        streams_[r].reset();
+        send_[r].reset();
+        recv_[r].reset();
+      });
+    }
+  }
+  Pair(const Pair&) = delete;
+
+  // A call of both ranks, to the end of both streams.
+  void call(unsigned step) {
+    for (std::size_t r = 0; r < 2; ++r) issue(r, step);
+    finish();
+  }
+  void issue(std::size_t r, unsigned step) {
+    const Values sent = gradient(r, step, count, pithFloat32, 1, true);
+    std::memcpy(send_[r]->as<void>(), sent.data(), sent.size());
+    std::memset(recv_[r]->as<void>(), 0x5A, count * sizeof(float));
+    on(r, [&] {
+      const pithResult_t result =
+          compressors[r] ? pithAllReduceCompressed(send_[r]->as<void>(), recv_[r]->as<void>(),
+                                                   count, pithFloat32, pithSum, compressors[r],
+                                                   comms[r], *streams_[r])
+                         : pithAllReduce(send_[r]->as<void>(), recv_[r]->as<void>(), count,
+                                         pithFloat32, pithSum, comms[r], *streams_[r]);
+      INFO(pithGetLastError(nullptr));
+      REQUIRE(result == pithSuccess);
+    });
+  }
+  void finish() const {
+    for (std::size_t r = 0; r < 2; ++r) {
+      on(r, [&] { static_cast<void>(cu().stream_synchronize(*streams_[r])); });
+    }
+  }
+  std::vector<float> result(std::size_t rank) const {
+    const auto* got = recv_[rank]->as<float>();
+    return {got, got + count};
+  }
+  pithResult_t state(std::size_t rank) const {
+    pithResult_t state = pithSuccess;
+    REQUIRE(pithCommGetAsyncError(comms[rank], &state) == pithSuccess);
+    return state;
+  }
+  std::uint64_t calls(std::size_t rank) const {
+    pithCompressorStats_t stats;
+    stats.size = sizeof stats;
+    REQUIRE(pithCompressorGetStats(compressors[rank], &stats) == pithSuccess);
+    return stats.calls;
+  }
+  template <class Body>
+  void on(std::size_t rank, Body body) const {
+    OK(cu().ctx_push(contexts_[rank]));
+    body();
+    CUcontext popped = nullptr;
+    OK(cu().ctx_pop(&popped));
+  }
+
+  std::array<pithComm_t, 2> comms{};
+  std::array<pithCompressor_t, 2> compressors{};
+
+ private:
+  std::array<CUcontext, 2> contexts_{};
+  std::array<std::unique_ptr<Stream>, 2> streams_;
+  std::array<std::unique_ptr<DeviceMemory>, 2> send_;
+  std::array<std::unique_ptr<DeviceMemory>, 2> recv_;
+};
+
+// Of every operation that rank 0 gives its device in a call, one after the other, what comes of a
+// failure there: rank 1 may have the result, or not, but nothing else, and nobody waits for ever.
+void strike_everywhere(const char* algorithm, const char* spec, void (*strike)(std::int64_t)) {
+  constexpr std::int64_t of_the_gate = 2;  // with these the call begins
+  constexpr std::int64_t most = 500;
+  std::vector<float> expected;
+  std::int64_t at = of_the_gate - 1;
+  for (; at < most; ++at) {
+    INFO("operation " << at);
+    Pair pair(algorithm, spec);
+    pair.call(0);
+    REQUIRE(pair.state(0) == pithSuccess);
+    bool struck = false;
+    if (at < of_the_gate) {
+      pair.call(1);
+      expected = pair.result(1);
+      continue;
+    }
+    pair.on(0, [&] { strike(at); });
+    pair.call(1);
+    pair.on(0, [&] { struck = !pithStubIsArmed(); });
+    const std::vector<float> got = pair.result(1);
+    if (!struck) {
+      CHECK(pair.state(0) == pithSuccess);
+      CHECK(got == expected);
+      break;
+    }
+    // A stream of a failed device ends at once; the call, when that is noticed.
+    while (pair.state(0) == pithSuccess) sleep_ms(1);
+    const Values own = gradient(1, 1, Pair::count, pithFloat32, 1, true);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &got[i], sizeof bits);
+      const bool known = bits == 0x5A5A5A5Au || got[i] == expected[i] ||
+                         std::memcmp(&got[i], &own[4 * i], sizeof bits) == 0;
+      INFO("element " << i << " is " << got[i] << ", expected " << expected[i]);
+      REQUIRE(known);
+    }
+    pithStubReset();
+    if (spec && at == of_the_gate) {
+      CHECK(pair.calls(0) == 1);
+      CHECK(pair.calls(1) == 1);
+    }
+  }
+  CHECK(at > of_the_gate);
+  CHECK(at < most);
+}
+
+constexpr std::array specs = {
+    "topk:density=0.05,bypass=never",
+    "topk:density=0.05,values=bf16,exchange=ring,bypass=never",
+    "ar-topk:density=0.05,bypass=never",
+    "exdyna:density=0.05,bypass=never",
+    "deft:density=0.05,bypass=never",
+    "bf16:bypass=never",
+    "none",
+};
+constexpr std::array algorithms = {"allreduce:ring", "allreduce:recursive_doubling",
+                                   "allreduce:one_shot", "allreduce:two_shot"};
 
 }  // namespace
 
@@ -77,4 +231,18 @@ TEST_CASE("what a device refuses once does not keep it from the next") {
   // These get the memory that those had: it begins as zeros.
   Twins twins(2, spec, count);
   CHECK(step(on_device, on_host, {&twins}, 2) == "");
+}
+
+TEST_CASE("a rank whose device refuses an operation sends nothing of what is not there") {
+  const test::Device device;
+  const char* algorithm = GENERATE(from_range(algorithms));
+  INFO(algorithm);
+  strike_everywhere(algorithm, nullptr, pithStubRefuseAfter);
+}
+
+TEST_CASE("a compressed call of which a device refuses a part fails, and is no step") {
+  const test::Device device;
+  const char* spec = GENERATE(from_range(specs));
+  INFO(spec);
+  strike_everywhere(nullptr, spec, pithStubRefuseAfter);
 }
