@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/clock.hpp"
 #include "cuda/dense_launchers.hpp"
 #include "cuda/sparse_launchers.hpp"
 
@@ -63,7 +64,7 @@ Error CudaCompute::open() {
 CudaCompute::~CudaCompute() {
   if (tickets_) {
     // Kernels wait for nobody, so this ends. Retired memory goes back while we still can take it.
-    while (!reached({last_ticket_})) sched_yield();
+    wait({last_ticket_});
     progress();
     device_.give_slot({tickets_, written_});
   }
@@ -121,7 +122,25 @@ void CudaCompute::look() {
   lost_ = true;
 }
 
+// A device that fails writes no ticket, and nothing else is told.
+void CudaCompute::look_if_late() {
+  constexpr unsigned rounds_a_look = 64;
+  constexpr std::uint64_t late_ns = 100'000'000;
+  if (lost_ || ++rounds_ % rounds_a_look != 0) return;
+  const std::uint64_t now_ns = monotonic_ns();
+  const std::uint64_t passed = tickets_->started();
+  if (seen_ns_ != 0 && passed == seen_ && now_ns - seen_ns_ < late_ns) return;
+  if (seen_ns_ != 0 && passed == seen_) look();
+  seen_ = passed;
+  seen_ns_ = now_ns;
+}
+
+void CudaCompute::wait(Fence fence) {
+  for (seen_ns_ = 0; !reached(fence); look_if_late()) sched_yield();
+}
+
 void CudaCompute::notify(FenceWait& wait) {
+  if (!first_) seen_ns_ = 0;
   wait.next = nullptr;
   (last_ ? last_->next : first_) = &wait;
   last_ = &wait;
@@ -152,6 +171,7 @@ bool CudaCompute::progress() {
   }
   *due_end = nullptr;
   const bool any = due != nullptr;
+  if (!any && busy()) look_if_late();
   while (due) {
     FenceWait* wait = due;
     due = due->next;

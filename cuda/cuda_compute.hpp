@@ -28,11 +28,17 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
   void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
 
-  bool busy() const override { return first_ != nullptr; }
+  // Where somebody waits for more than fences: for a stream of the caller's, so many calls.
+  void watch_while(const std::atomic<int>* calls) { calls_ = calls; }
+  bool busy() const override {
+    return first_ || (calls_ && calls_->load(std::memory_order_relaxed) > 0);
+  }
   int descriptor() const override { return -1; }
   bool arm() override;
   void disarm() override {}
 
+  // Blocks until the fence is reached. Not while others drive progress().
+  void wait(Fence fence);
   // Writes the word (pinned memory) once all that was submitted has run.
   Fence write_after_all(std::uint64_t& word, std::uint64_t value);
   // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
@@ -61,6 +67,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   Fence add_ticket(CUresult launched);
   void fail(const char* what, CUresult result);
   void look();
+  void look_if_late();
 
   Device& device_;
   const Driver& driver_;
@@ -72,7 +79,11 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   Error error_;
   void (*told_)(void* owner, const Error& error) = nullptr;
   void* owner_ = nullptr;
-  bool lost_ = false;  // nothing that the stream has been given will run any more
+  const std::atomic<int>* calls_ = nullptr;
+  bool lost_ = false;          // nothing that the stream has been given will run any more
+  unsigned rounds_ = 0;        // of waiting
+  std::uint64_t seen_ = 0;     // the last ticket that the stream was seen to have passed
+  std::uint64_t seen_ns_ = 0;  // 0: not looked at since somebody waits
   FenceWait* first_ = nullptr;
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;

@@ -83,6 +83,10 @@ class Pair {
       on(r, [&] { static_cast<void>(cu().stream_synchronize(*streams_[r])); });
     }
   }
+  // Rank `r`'s stream waits for a word.
+  void hold(std::size_t r, CUdeviceptr word) const {
+    OK(cu().wait_value64(*streams_[r], word, 1, kWaitValueGeq));
+  }
   std::vector<float> result(std::size_t rank) const {
     const auto* got = recv_[rank]->as<float>();
     return {got, got + count};
@@ -245,4 +249,103 @@ TEST_CASE("a compressed call of which a device refuses a part fails, and is no s
   const char* spec = GENERATE(from_range(specs));
   INFO(spec);
   strike_everywhere(nullptr, spec, pithStubRefuseAfter);
+}
+
+TEST_CASE("a rank whose device fails sends nothing of what is not there, and ends") {
+  const test::Device device;
+  const char* algorithm = GENERATE(from_range(algorithms));
+  INFO(algorithm);
+  strike_everywhere(algorithm, nullptr, pithStubFailAfter);
+}
+
+TEST_CASE("a compressed call during which a device fails is no step, and ends") {
+  const test::Device device;
+  const char* spec = GENERATE(from_range(specs));
+  INFO(spec);
+  strike_everywhere(nullptr, spec, pithStubFailAfter);
+}
+
+TEST_CASE("whoever waits for a kernel is told that the device has failed") {
+  const test::Device device;
+  DeviceWorld world(1);
+  CudaCompute& compute = *world[0].compute;
+  const DeviceMemory memory(64);
+  const auto copy = [&] {
+    return compute.run<pith::CopyKernel>({memory.as<std::byte>(), memory.as<std::byte>() + 32, 32});
+  };
+  struct : pith::FenceWait {
+    bool seen = false;
+  } wait;
+  wait.fence = copy();
+  compute.wait(wait.fence);
+  CHECK_FALSE(compute.error());
+  pithStubFailAfter(0);
+  wait.fence = copy();
+  wait.reached = [](pith::FenceWait& self) { static_cast<decltype(wait)&>(self).seen = true; };
+  compute.notify(wait);
+  while (!wait.seen) {
+    compute.progress();
+    std::this_thread::yield();
+  }
+  CHECK(compute.error().code() == pith::Code::cuda);
+  compute.wait(copy());  // at once from now on
+}
+
+TEST_CASE("a device that fails between calls, or under an accumulator, keeps nobody waiting") {
+  const test::Device device;
+  Pair pair(nullptr, "topk:density=0.05,bypass=never");
+  pair.call(0);
+  std::vector<float> out(Pair::count);
+  pair.on(0, [] { pithStubFailAfter(0); });
+  // The copy itself fails, after it was taken.
+  CHECK(pithCompressorGetResidual(pair.compressors[0], out.data(), out.size()) ==
+        pithUnhandledCudaError);
+  CHECK(pithCommAbort(pair.comms[0]) == pithSuccess);
+  pair.comms[0] = nullptr;
+  pair.on(1, [] { pithStubFailAfter(0); });
+  CHECK(pithCommDestroy(pair.comms[1]) == pithSuccess);
+  pair.comms[1] = nullptr;
+  pithStubReset();
+}
+
+TEST_CASE("abort ends a call that waits for a device which has failed") {
+  const test::Device device;
+  Pair pair("allreduce:ring", nullptr);
+  pair.call(0);
+  pair.issue(0, 1);
+  sleep_ms(20);  // it waits for rank 1 now
+  pair.on(0, [] { pithStubPause(true); });
+  pair.issue(1, 1);
+  sleep_ms(20);  // and now for its kernels, with nothing left to submit
+  pair.on(0, [] {
+    const Stream stream;
+    const Words word(1);
+    pithStubFailAfter(0);
+    OK(cu().write_value64(stream, word.at(0), 1, 0));
+  });
+  for (pithComm_t& comm : pair.comms) {
+    CHECK(pithCommAbort(comm) == pithSuccess);
+    comm = nullptr;
+  }
+  pair.finish();
+  pithStubReset();
+}
+
+TEST_CASE("a call that no stream will reach any more is told to all ranks, and keeps nobody") {
+  const test::Device device;
+  const char* spec = GENERATE(static_cast<const char*>(nullptr), "topk:density=0.05,bypass=never");
+  Pair pair(nullptr, spec);
+  pair.call(0);
+  const Words hold(1);
+  pair.on(0, [&] { pair.hold(0, hold.at(0)); });
+  for (std::size_t r = 0; r < 2; ++r) pair.issue(r, 1);
+  pair.on(0, fail_device);
+  pair.finish();
+  while (pair.state(0) == pithSuccess) sleep_ms(1);
+  CHECK(pair.state(1) == pithRemoteError);
+  for (pithComm_t& comm : pair.comms) {
+    CHECK(pithCommDestroy(comm) == pithSuccess);
+    comm = nullptr;
+  }
+  pithStubReset();
 }
