@@ -63,15 +63,20 @@ Error Compressor::move_to(DeviceVectors* device) {
   }
   const DeviceVectors* either = device ? device : device_;
   Compute& copies = const_cast<DeviceVectors*>(either)->compute();
+  const auto copy = [&](const Accumulator& memory) {
+    if (!memory.data()) return Accumulator();
+    Accumulator moved(memory.count(), device);
+    copies.run<CopyKernel>({reinterpret_cast<std::byte*>(moved.data()),
+                            reinterpret_cast<const std::byte*>(memory.data()),
+                            memory.count() * sizeof(float)});
+    return moved;
+  };
   try {
-    for (Accumulator* memory : {&accumulator_, &delivered_}) {
-      if (!memory->data()) continue;
-      Accumulator moved(memory->count(), device);
-      copies.run<CopyKernel>({reinterpret_cast<std::byte*>(moved.data()),
-                              reinterpret_cast<const std::byte*>(memory->data()),
-                              memory->count() * sizeof(float)});
-      *memory = std::move(moved);
-    }
+    // Both are there before either moves: memory may run out for the second.
+    Accumulator accumulator = copy(accumulator_);
+    Accumulator delivered = copy(delivered_);
+    accumulator_ = std::move(accumulator);
+    delivered_ = std::move(delivered);
   } catch (const Failure& failure) {
     return failure.error();
   }
