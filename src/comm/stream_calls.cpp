@@ -115,8 +115,8 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   Task<Error> collective = owner.communicator_.start(*call, args);
   Error error = co_await std::move(collective);
   error = Communicator::told_to_all(*call, args, error);
-  unsettled = error && on_device && owner.communicator_.peers_may_touch();
-  if (unsettled) {
+  unsettled = error && owner.communicator_.peers_may_touch();
+  if (unsettled && on_device) {
     co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call

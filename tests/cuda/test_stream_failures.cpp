@@ -1,4 +1,6 @@
 // Calls on streams that fail, or that nobody reaches: what streams, compressors and memory see.
+#include <chrono>
+
 #include "tests/cuda/compressed_world.hpp"
 
 using namespace pith::cuda;
@@ -64,4 +66,38 @@ TEST_CASE("a compressed call on a stream keeps its gradient, though its communic
   CHECK(pithAllReduceCompressed(from, to, count - 1, pithFloat32, pithSum, side.compressors[0],
                                 comms.comms[0], *comms.streams[0]) == pithInvalidArgument);
   CHECK(side.residual(0) == with_gradient(before, sent));
+}
+
+TEST_CASE("a failed call on host memory holds its stream until no peer touches that") {
+  const test::Device device;
+  constexpr std::size_t count = 3000;
+  setenv("PITH_ALGO", "allreduce:two_shot", 1);
+  Comms comms(3);
+  unsetenv("PITH_ALGO");
+  // Rank 1 is held inside the call, on a device of its own.
+  CUcontext second = nullptr;
+  OK(cu().primary_ctx_retain(&second, 1));
+  OK(cu().ctx_push(second));
+  {
+    const Stream stream;
+    const DeviceMemory theirs(count * 4);
+    std::memset(theirs.as<void>(), 0, count * 4);
+    std::vector<float> ours(count, 1.0f);
+    REQUIRE(pithAllReduce(ours.data(), ours.data(), count, pithFloat32, pithSum, comms.comms[0],
+                          *comms.streams[0]) == pithSuccess);
+    REQUIRE(pithAllReduce(theirs.as<void>(), theirs.as<void>(), count, pithFloat32, pithSum,
+                          comms.comms[1], stream) == pithSuccess);
+    sleep_ms(50);
+    pithStubPause(true);
+    const auto begun = std::chrono::steady_clock::now();
+    REQUIRE(pithCommAbort(comms.comms[2]) == pithSuccess);
+    comms.comms[2] = nullptr;
+    OK(cu().stream_synchronize(*comms.streams[0]));
+    const auto held = std::chrono::steady_clock::now() - begun;
+    CHECK(held > std::chrono::milliseconds(500));  // the limit is longer; rank 1 did not let go
+    pithStubPause(false);
+    OK(cu().stream_synchronize(stream));
+  }
+  CUcontext popped = nullptr;
+  OK(cu().ctx_pop(&popped));
 }
