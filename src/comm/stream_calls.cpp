@@ -473,7 +473,9 @@ void StreamCalls::abandon() {
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
-    call.held.let_go();
+    call.held.let_go();  // before the stream goes on
+    cuda::StreamGate::open(call);
+    owner.gate_.close(call);
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();

@@ -1,6 +1,7 @@
 // Calls on streams that fail, or that nobody reaches: what streams, compressors and memory see.
 #include <chrono>
 
+#include "cuda/stream_gate.hpp"
 #include "tests/cuda/compressed_world.hpp"
 
 using namespace pith::cuda;
@@ -100,4 +101,71 @@ TEST_CASE("a failed call on host memory holds its stream until no peer touches t
   }
   CUcontext popped = nullptr;
   OK(cu().ctx_pop(&popped));
+}
+
+TEST_CASE("what a stream has reached is no call to forget, and others open last") {
+  const test::Device device;
+  const Stream stream;
+  const Stream held;
+  const Words hold(1);
+  const auto found = pith::cuda::Device::of_stream(stream);
+  REQUIRE(found);
+  StreamGate gate(**found);
+  struct Counted : Passage {
+    int starts = 0;
+    int ends = 0;
+    StreamGate* gate = nullptr;
+    bool was_open = false;
+  };
+  Counted reached;
+  Counted unreached;
+  for (Counted* passage : {&reached, &unreached}) {
+    passage->gate = &gate;
+    passage->started = [](Passage& self) { ++static_cast<Counted&>(self).starts; };
+  }
+  OK(cu().wait_value64(held, hold.at(0), 1, kWaitValueGeq));
+  REQUIRE_FALSE(gate.enqueue(stream, reached));
+  REQUIRE_FALSE(gate.enqueue(held, unreached));
+  gate.publish(reached);
+  gate.publish(unreached);
+  while (reached.slot->started() < reached.value) std::this_thread::yield();
+  gate.abandon([](Passage& self) {
+    auto& passage = static_cast<Counted&>(self);
+    ++passage.ends;
+    passage.was_open = std::atomic_ref(passage.slot->end).load() >= passage.value;
+    StreamGate::open(passage);
+    passage.gate->close(passage);
+  });
+  CHECK((reached.starts == 1 && reached.ends == 0));
+  CHECK((unreached.starts == 0 && unreached.ends == 1));
+  CHECK_FALSE(unreached.was_open);
+  hold[0].store(1, std::memory_order_release);
+  OK(cu().stream_synchronize(held));
+  StreamGate::open(reached);
+  gate.close(reached);
+  OK(cu().stream_synchronize(stream));
+}
+
+TEST_CASE("a compressor is free once a stream has passed a call that was forgotten") {
+  const test::Device device;
+  constexpr std::size_t count = 2000;
+  for (int round = 0; round < 20; ++round) {
+    Comms comms(2);
+    const Side side(2, "topk:density=0.05,bypass=never", count, pithFloat32);
+    const Buffers buffers(2, side.bytes());
+    const Words hold(1);
+    OK(cu().wait_value64(*comms.streams[0], hold.at(0), 1, kWaitValueGeq));
+    std::memset(buffers.send[0]->as<void>(), 0, side.bytes());
+    REQUIRE(pithAllReduceCompressed(buffers.send[0]->as<void>(), buffers.recv[0]->as<void>(), count,
+                                    pithFloat32, pithSum, side.compressors[0], comms.comms[0],
+                                    *comms.streams[0]) == pithSuccess);
+    std::thread aborting([&] {
+      CHECK(pithCommAbort(comms.comms[0]) == pithSuccess);
+      comms.comms[0] = nullptr;
+    });
+    hold[0].store(1, std::memory_order_release);
+    OK(cu().stream_synchronize(*comms.streams[0]));
+    CHECK(side.residual(0) == std::vector<float>(count));
+    aborting.join();
+  }
 }
