@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
 #include "core/clock.hpp"

@@ -9,6 +9,12 @@ using namespace pith::cuda::test;
 
 namespace {
 
+bool says(const char* word) {
+  const std::string message = pithGetLastError(nullptr);
+  UNSCOPED_INFO(message);
+  return message.find(word) != std::string::npos;
+}
+
 void wait_until_revoked(pithComm_t comm) {
   for (pithResult_t state = pithSuccess; state == pithSuccess; std::this_thread::yield()) {
     REQUIRE(pithCommGetAsyncError(comm, &state) == pithSuccess);
@@ -168,4 +174,30 @@ TEST_CASE("a compressor is free once a stream has passed a call that was forgott
     CHECK(side.residual(0) == std::vector<float>(count));
     aborting.join();
   }
+}
+
+TEST_CASE("lists that are too long are refused before their stream gets there") {
+  const test::Device device;
+  const char* scheme = GENERATE("ar-topk", "exdyna", "deft");
+  const bool grouped = GENERATE(false, true);
+  INFO(scheme);
+  const Comms comms(1);
+  const DeviceMemory memory(64);
+  constexpr std::size_t count = std::size_t{3} << 30;
+  pithCompressor_t compressor = nullptr;
+  const std::string spec = std::string(scheme) + ":density=0.9,bypass=never";
+  REQUIRE(pithCompressorCreate(&compressor, spec.c_str()) == pithSuccess);
+  if (grouped) REQUIRE(pithGroupStart() == pithSuccess);
+  pithResult_t result =
+      pithAllReduceCompressed(memory.as<void>(), memory.as<void>(), count, pithFloat32, pithSum,
+                              compressor, comms.comms[0], *comms.streams[0]);
+  if (grouped) {
+    REQUIRE(result == pithSuccess);
+    result = pithGroupEnd();
+  }
+  CHECK(result == pithInvalidArgument);
+  CHECK(says("a lower density"));
+  float out = 0;
+  CHECK(pithCompressorGetResidual(compressor, &out, 1) == pithInvalidUsage);  // nothing has begun
+  CHECK(pithCompressorDestroy(compressor) == pithSuccess);
 }
