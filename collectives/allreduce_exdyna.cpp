@@ -254,6 +254,10 @@ std::size_t for_each_partition(Call& call, const ExclusiveElection& election, st
   return offset;
 }
 
+// Whether a tensor's result is written at the end: pairs come in order only when all rounds are
+// there, and a device writes a few long pieces sooner than many short ones.
+bool waits_for_all(const CompressedTensor& tensor) { return tensor.sparse.count || tensor.device; }
+
 // Dense results are written as they come.
 void write_round(Call& call, const ExclusiveElection& election, std::size_t round) {
   const DType type = election.args.spec().values;
@@ -262,11 +266,11 @@ void write_round(Call& call, const ExclusiveElection& election, std::size_t roun
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
     ResultWriter writer(call, tensor);
-    const bool dense = !tensor.sparse.count;
+    const bool waits = waits_for_all(tensor);
     offset = for_each_partition(
         call, election, round, tensor, offset,
         [&](Range range, const SparseList& list, std::size_t at) {
-          if (!dense) return;
+          if (waits) return;
           writer.put(range, {list.indices, values + at * size_of(type), list.count}, type);
         });
   }
@@ -350,9 +354,9 @@ void pass(Call& call, const ExclusiveElection& election, const CompressedTensor&
   }
 }
 
-// Pairs come in order only when all rounds are there: partition by partition.
-void write_pairs(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
-                 const RoundOffsets& offsets, ResultWriter& writer) {
+// Partition by partition.
+void write_all(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
+               const RoundOffsets& offsets, ResultWriter& writer) {
   const DType type = election.args.spec().values;
   for (std::size_t p = 0; p < ranks_of(call); ++p) {
     for (std::size_t round = 0; round < election.rounds; ++round) {
@@ -390,8 +394,8 @@ void conclude(Call& call, const ExclusiveElection& election) {
   RoundOffsets offsets{};
   for (const CompressedTensor& tensor : election.args.tensors) {
     ResultWriter writer(call, tensor);
-    const bool in_pairs = tensor.count > 0 && tensor.sparse.count;
-    if (in_pairs) write_pairs(call, election, tensor, offsets, writer);
+    const bool waited = tensor.count > 0 && waits_for_all(tensor);
+    if (waited) write_all(call, election, tensor, offsets, writer);
     election.args.conclude(tensor, writer);
     if (tensor.count == 0) continue;
     pass(call, election, tensor, offsets);

@@ -9,6 +9,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/by_host_cost.hpp"
+#include "collectives/compressed_check.hpp"
 #include "collectives/hosts.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/result_writer.hpp"
@@ -21,8 +22,8 @@ namespace pith {
 namespace {
 
 // Whether hosts have several ranks, and the call tells them apart.
-bool is_by_host(const Call& call, const Spec& spec) {
-  return spec.by_host && call.context().hosts && !call.context().hosts->alone();
+bool is_by_host(const CallContext& context, const Spec& spec) {
+  return spec.by_host && context.hosts && !context.hosts->alone();
 }
 
 // Sums that are rounded at every hop would lose what no residual keeps.
@@ -63,19 +64,25 @@ struct DeviceCall {
 
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
   if (dense) return allreduce_dense(call, args);
-  return is_by_host(call, args.spec()) ? allreduce_by_host(call, args)
-                                       : run_flat_scheme(call, args);
+  return is_by_host(call.context(), args.spec()) ? allreduce_by_host(call, args)
+                                                 : run_flat_scheme(call, args);
 }
 
 // All of it on ranks that agree on the arguments.
-bool is_dense(const Call& call, const Spec& spec, std::size_t all) {
+bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (spec.scheme == Scheme::none) return true;
-  if (is_by_host(call, spec)) {
-    const Hosts& hosts = *call.context().hosts;
+  if (is_by_host(context, spec)) {
+    const Hosts& hosts = *context.hosts;
     return hosts.count() == 1 || (spec.may_bypass && is_faster_dense_by_host(spec, all, hosts));
   }
   return spec.sparse() && spec.may_bypass &&
-         is_faster_dense(spec, all, call.size(), call.choice().views);
+         is_faster_dense(spec, all, context.size, context.choice.views);
+}
+
+std::size_t elements_of(std::span<const CompressedTensor> tensors) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : tensors) all += tensor.count;
+  return all;
 }
 
 void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, std::size_t all) {
@@ -119,6 +126,11 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
           fmt::format("{} pairs of {} elements would be in one message, expected at most {} of {}: "
                       "a lower density, or fewer tensors in a group",
                       pairs, elements, most_pairs, most_elements)};
+}
+
+Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors) {
+  if (is_dense(context, tensors[0].compressor->spec(), elements_of(tensors))) return {};
+  return check_lists(tensors);
 }
 
 void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks) {
@@ -169,9 +181,8 @@ namespace {
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
                            Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : tensors) all += tensor.count;
-  const bool dense = is_dense(call, tensors[0].compressor->spec(), all);
+  const std::size_t all = elements_of(tensors);
+  const bool dense = is_dense(call.context(), tensors[0].compressor->spec(), all);
   Error error;
   if (!dense) error = check_lists(tensors);
   if (error) co_return error;
@@ -191,6 +202,8 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
     error = out_of_memory();
   }
   if (!error) error = co_await std::move(running);
+  // A device that has failed has revoked the communicator: what it should have told is not there.
+  if (!error && device) error = call.comm().revoked;
   if (error) error = fail_here(call, error);
   for (const CompressedTensor& tensor : tensors) {
     if (error) {

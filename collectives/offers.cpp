@@ -154,6 +154,7 @@ Task<Error> Offers::close() {
   if (on_device_) {
     const Fence all = call_.run<CopyKernel>({nullptr, nullptr, 0});
     co_await call_.until(all);
+    if (call_.comm().revoked) co_return call_.comm().revoked;  // the device may have failed
   }
   for (int d = 1; d < p; ++d) {
     if (!(*this)[peer(d)].any()) continue;

@@ -2,6 +2,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
+#include "core/clock.hpp"
 #include "cuda/dense_launchers.hpp"
 #include "cuda/sparse_launchers.hpp"
 
@@ -54,19 +57,24 @@ Error CudaCompute::open() {
   const Expected<Device::Turn> turn = device_.take_slot();
   if (!turn) return turn.error();
   tickets_ = turn->slot;
-  last_ticket_ = tickets_->started();
+  written_ = last_ticket_ = tickets_->started();
   return {};
 }
 
 CudaCompute::~CudaCompute() {
   if (tickets_) {
     // Kernels wait for nobody, so this ends. Retired memory goes back while we still can take it.
-    while (!reached({last_ticket_})) sched_yield();
+    wait({last_ticket_});
     progress();
-    device_.give_slot({tickets_, last_ticket_});
+    device_.give_slot({tickets_, written_});
   }
   const Current current(device_);
   if (stream_) driver_.stream_destroy(stream_);
+}
+
+bool CudaCompute::reached(Fence fence) const {
+  if (fence.ticket > last_ticket_) return static_cast<bool>(error_);  // core/failed_queue.hpp
+  return std::min(fence.ticket, written_) <= tickets_->started() || lost_;
 }
 
 Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
@@ -79,22 +87,60 @@ Fence CudaCompute::submit(Implementation implementation, const void* args, std::
 
 Fence CudaCompute::write_after_all(std::uint64_t& word, std::uint64_t value) {
   const Current current(device_);
-  if (error_) return {};
+  if (error_) return {last_ticket_};
   return add_ticket(driver_.write_value64(stream_, address_of(&word), value, kWriteValueDefault));
 }
 
 Fence CudaCompute::add_ticket(CUresult launched) {
   const std::uint64_t ticket = ++last_ticket_;
   if (error_) return {ticket};
-  if (launched == kSuccess) {
-    launched =
-        driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
-  }
-  if (launched != kSuccess) error_ = device_.error("a CUDA kernel could not be launched", launched);
+  // A kernel of several launches may have been refused half-way: what went before still runs.
+  const CUresult written =
+      driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
+  if (written == kSuccess) written_ = ticket;
+  if (launched == kSuccess) launched = written;
+  if (launched == kSuccess) return {ticket};
+  fail("a CUDA kernel could not be launched", launched);
+  look();
   return {ticket};
 }
 
+void CudaCompute::fail(const char* what, CUresult result) {
+  if (error_) return;
+  error_ = device_.error(what, result);
+  if (told_) told_(owner_, error_);
+}
+
+// A device that has failed runs nothing that it was given before, so that nobody may wait for it.
+void CudaCompute::look() {
+  const Current current(device_);
+  const RelaxedCapture relaxed(driver_);
+  const CUresult state = driver_.stream_query(stream_);
+  const bool of_capture = state >= kErrorCaptureUnsupported && state <= kErrorCaptureWrongThread;
+  if (state == kSuccess || state == kErrorNotReady || of_capture) return;
+  fail("the CUDA device has failed", state);
+  lost_ = true;
+}
+
+// A device that fails writes no ticket, and nothing else is told.
+void CudaCompute::look_if_late() {
+  constexpr unsigned rounds_a_look = 64;
+  constexpr std::uint64_t late_ns = 100'000'000;
+  if (lost_ || ++rounds_ % rounds_a_look != 0) return;
+  const std::uint64_t now_ns = monotonic_ns();
+  const std::uint64_t passed = tickets_->started();
+  if (seen_ns_ != 0 && passed == seen_ && now_ns - seen_ns_ < late_ns) return;
+  if (seen_ns_ != 0 && passed == seen_) look();
+  seen_ = passed;
+  seen_ns_ = now_ns;
+}
+
+void CudaCompute::wait(Fence fence) {
+  for (seen_ns_ = 0; !reached(fence); look_if_late()) sched_yield();
+}
+
 void CudaCompute::notify(FenceWait& wait) {
+  if (!first_) seen_ns_ = 0;
   wait.next = nullptr;
   (last_ ? last_->next : first_) = &wait;
   last_ = &wait;
@@ -125,6 +171,7 @@ bool CudaCompute::progress() {
   }
   *due_end = nullptr;
   const bool any = due != nullptr;
+  if (!any && busy()) look_if_late();
   while (due) {
     FenceWait* wait = due;
     due = due->next;

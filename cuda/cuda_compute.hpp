@@ -21,22 +21,38 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   ~CudaCompute() override;
 
   MemoryKind kind() const override { return MemoryKind::cuda; }
-  bool reached(Fence fence) const override { return fence.ticket <= tickets_->started() || error_; }
+  bool reached(Fence fence) const override;
   // Reached by now is fine: the stream moves on between the caller's look and this.
   void notify(FenceWait& wait) override;
   bool progress() override;
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
   void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
 
-  bool busy() const override { return first_ != nullptr; }
+  // Where somebody waits for more than fences: for a stream of the caller's, so many calls.
+  void watch_while(const std::atomic<int>* calls) { calls_ = calls; }
+  bool busy() const override {
+    return first_ || (calls_ && calls_->load(std::memory_order_relaxed) > 0);
+  }
   int descriptor() const override { return -1; }
   bool arm() override;
   void disarm() override {}
 
+  // Blocks until the fence is reached. Not while others drive progress().
+  void wait(Fence fence);
   // Writes the word (pinned memory) once all that was submitted has run.
   Fence write_after_all(std::uint64_t& word, std::uint64_t value);
-  // What the driver refused, if anything; nothing runs and every fence counts as reached then.
+  // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
   const Error& error() const { return error_; }
+  // Tells an owner so, at once: before anybody counts on what kernels should have written.
+  void on_error(void (*told)(void* owner, const Error& error), void* owner) {
+    told_ = told;
+    owner_ = owner;
+  }
+  // For who has been told: the next submission is tried again. Nothing may wait for a fence.
+  void begin_anew() {
+    error_ = Error();
+    lost_ = false;
+  }
   ScratchPool& scratch() { return scratch_; }
   PeerMemory* peer_memory() const override { return peers_; }
   void set_peer_memory(PeerMemory* peers) { peers_ = peers; }
@@ -49,6 +65,9 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   explicit CudaCompute(Device& device);
   Error open();
   Fence add_ticket(CUresult launched);
+  void fail(const char* what, CUresult result);
+  void look();
+  void look_if_late();
 
   Device& device_;
   const Driver& driver_;
@@ -56,7 +75,15 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed
   std::uint64_t last_ticket_ = 0;
+  std::uint64_t written_ = 0;  // the last ticket that the stream passes or has passed
   Error error_;
+  void (*told_)(void* owner, const Error& error) = nullptr;
+  void* owner_ = nullptr;
+  const std::atomic<int>* calls_ = nullptr;
+  bool lost_ = false;          // nothing that the stream has been given will run any more
+  unsigned rounds_ = 0;        // of waiting
+  std::uint64_t seen_ = 0;     // the last ticket that the stream was seen to have passed
+  std::uint64_t seen_ns_ = 0;  // 0: not looked at since somebody waits
   FenceWait* first_ = nullptr;
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;

@@ -131,15 +131,11 @@ void StreamGate::close(Passage& passage) {
   }
 }
 
-void StreamGate::abandon(void (*closed)(Passage& passage)) {
-  take_fresh();
+void StreamGate::abandon(void (*end)(Passage& passage)) {
+  progress();
   std::vector<Passage*> left;
   left.swap(waiting_);
-  for (Passage* passage : left) {
-    open(*passage);
-    close(*passage);
-    closed(*passage);
-  }
+  for (Passage* passage : left) end(*passage);
 }
 
 bool StreamGate::busy() const {

@@ -51,9 +51,9 @@ class StreamGate final : public Pollable {
   static std::uint64_t& end_of(Passage& passage) { return passage.slot->end; }
   // The call has ended; a replay may start it again.
   void close(Passage& passage);
-  // Opens every eager passage that no stream has reached yet and closes it. `closed` is called for
-  // each.
-  void abandon(void (*closed)(Passage& passage));
+  // Forgets every eager passage that no stream has reached; those that have been start first. `end`
+  // is to open and close each.
+  void abandon(void (*end)(Passage& passage));
 
   bool progress() override;
   bool busy() const override;

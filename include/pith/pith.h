@@ -307,8 +307,10 @@ PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
  * elected. recv is dense and may equal send. If any rank's acc has an element that is not finite,
  * with nonfinite=propagate every element of every recv is NaN and nothing is delivered; with drop
  * such elements count as zero; either way they leave the residual as it was. A call refused for its
- * arguments changes nothing. After any other error the residual holds old residual plus gradient:
- * retry with send = NULL. */
+ * arguments changes nothing, and one on a stream that returns pithUnhandledCudaError or
+ * pithSystemError has not begun. After any other error the residual holds old residual plus
+ * gradient, on a stream once that has passed the call: retry with send = NULL. What lies on a
+ * device that fails, or refuses a kernel of the call, may be lost. */
 PITH_API pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
                                               pithDataType_t type, pithRedOp_t op,
                                               pithCompressor_t compressor, pithComm_t comm,

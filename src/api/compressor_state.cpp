@@ -9,6 +9,7 @@
 #include "api/compressor_handle.hpp"
 #include "api/last_error.hpp"
 #include "compress/saved_state.hpp"
+#include "core/run_together.hpp"
 #include "kernels/host_compute.hpp"
 
 using namespace pith;
@@ -26,7 +27,8 @@ pithResult_t between_calls(const char* function, pithCompressor_t compressor, Bo
   return guarded([&]() -> Error {
     if (Error error = check_pointer(function, "compressor", compressor)) return error;
     const Claim claim(function, *compressor->state);
-    return claim.error() ? claim.error() : body(*compressor->state);
+    if (claim.error()) return claim.error();
+    return without_throwing([&] { return body(*compressor->state); });
   });
 }
 

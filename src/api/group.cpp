@@ -248,7 +248,9 @@ Expected<Request> Group::run_in_background() {
   }
   if (!error) error = check_messages();
   if (!error) error = shape_compressed();
-  if (!error) error = join_background();
+  if (error) return error;
+  error = join_background();
+  if (error) absorb_compressed();
   if (error) return error;
   Request request = issue(false);
   if (error_) request->group->keep(error_);

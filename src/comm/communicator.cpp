@@ -281,7 +281,9 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
 
 Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
                                       HeldCompressors held) {
-  if (is_revoked_.load(std::memory_order_acquire)) return error();
+  // A compressed call runs all the same: its gradients go to the accumulators, in stream order.
+  const bool revoked = is_revoked_.load(std::memory_order_acquire);
+  if (revoked && args.tensors.empty()) return error();
   if (!streams_) {
     Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, stream);
     if (!made) return made.error();
@@ -289,7 +291,8 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
     streams_ = std::move(*made);
     engine_->disown();
   }
-  return streams_->enqueue(args, stream, std::move(held));
+  const Error refused = streams_->enqueue(args, stream, std::move(held));
+  return refused || !revoked ? refused : error();
 }
 
 // Messages of pairs start at once: what they wait for may be behind any number of calls.

@@ -96,7 +96,8 @@ class Communicator : private CommWatcher {
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
   void issue(BackgroundCall& call, bool driven);
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
-  // `held`: the compressors of its tensors, if it has any; let go before the stream goes on.
+  // `held`: the compressors of its tensors, if it has any; let go before the stream goes on. Where
+  // the communicator is revoked they get the gradient all the same, and this says why it is.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {});
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.

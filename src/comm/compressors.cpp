@@ -1,10 +1,14 @@
 // The compressors of a communicator: which ones have called, and what returns to them.
+#include <fmt/format.h>
+
 #include <chrono>
 #include <thread>
 
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
+#include "core/log.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -46,8 +50,16 @@ void Communicator::return_to_compressors(std::uint64_t completed) {
     if (!compressor || !wait_for(*compressor)) continue;
     if (compressor->binding.lock().get() == static_cast<void*>(this)) {
       engine_->own();
-      compressor->return_after(compute_, call_number(completed));
+      const Error error = without_throwing([&]() -> Error {
+        compressor->return_after(compute_, call_number(completed));
+        return {};
+      });
       engine_->disown();
+      if (error) {
+        log(LogLevel::warn, fmt::format("rank {}: what a compressor had sent and others did not "
+                                        "receive is lost: {}",
+                                        rank(), error.message()));
+      }
       compressor->binding.reset();
     }
     compressor->release();

@@ -1,8 +1,8 @@
 #include "comm/cuda_vectors.hpp"
 
-#include <sched.h>
-
 #include <map>
+
+#include "core/failure.hpp"
 
 namespace pith {
 
@@ -33,8 +33,11 @@ class Waiting final : public Compute {
                std::size_t work_bytes, Fence) override {
     const std::lock_guard lock(mutex_);
     const Fence end = submit_to(*queue_, implementation, args, args_bytes, work_bytes, {});
-    while (!queue_->reached(end)) sched_yield();
-    return {};
+    queue_->wait(end);
+    if (!queue_->error()) return {};
+    const Error error = queue_->error();
+    queue_->begin_anew();
+    throw Failure(error);
   }
 
  private:

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+#include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
 #include "core/clock.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -114,8 +116,8 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   Task<Error> collective = owner.communicator_.start(*call, args);
   Error error = co_await std::move(collective);
   error = Communicator::told_to_all(*call, args, error);
-  unsettled = error && on_device && owner.communicator_.peers_may_touch();
-  if (unsettled) {
+  unsettled = error && owner.communicator_.peers_may_touch();
+  if (unsettled && on_device) {
     co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
@@ -153,6 +155,10 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   if (context_.views && reached_by_peers) {
     compute_->set_peer_memory(&views_.emplace(device, ranks_nearby(context_)));
   }
+  compute_->on_error(
+      [](void* self, const Error& error) { static_cast<StreamCalls*>(self)->device_failed(error); },
+      this);
+  compute_->watch_while(&unreached_);
   Engine& engine = communicator.engine();
   engine.own();
   engine.add(*compute_);
@@ -177,8 +183,17 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
 
 // The communicator has left the progress thread: nothing polls the gate any more.
 StreamCalls::~StreamCalls() {
+  compute_->on_error(nullptr, nullptr);
+  compute_->watch_while(nullptr);
   unsettled_.open_all();
   if (captured_ > 0) communicator_.engine_->background_ends();
+}
+
+// Messages that are made of what kernels should have written must not go out any more.
+void StreamCalls::device_failed(const Error& error) {
+  const int rank = communicator_.rank();
+  communicator_.revoke_for_loss(
+      Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
 cuda::Where StreamCalls::where_is(const void* memory) const {
@@ -312,7 +327,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   }
   if (Error error = check_not_captured(args, stream)) return error;
   if (Error error = place(args)) return error;
-  if (Error error = place_compressors(args)) return error;
+  if (!args.tensors.empty()) {
+    if (Error error = check_compressed_call(context_, args.tensors)) return error;
+  }
+  if (Error error = without_throwing([&] { return place_compressors(args); })) return error;
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
@@ -456,7 +474,9 @@ void StreamCalls::abandon() {
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
-    call.held.let_go();
+    call.held.let_go();  // before the stream goes on
+    cuda::StreamGate::open(call);
+    owner.gate_.close(call);
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();

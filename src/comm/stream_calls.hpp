@@ -9,8 +9,8 @@
 // Compressed calls are not captured: each one is another step. Their compressors are let go before
 // their streams go on, so that who has waited for a stream may use them.
 // After an error every stream goes on all the same; Communicator::error() keeps what happened.
-// Where peers reach device memory of ours it goes on only when they have let go of it, or after a
-// limit.
+// Where peers reach memory of ours, a device's or the host's, it goes on only when they have let go
+// of it, or after a limit.
 #pragma once
 
 #include <atomic>
@@ -74,6 +74,7 @@ class StreamCalls {
   };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
+  void device_failed(const Error& error);
   cuda::Where where_is(const void* memory) const;
   bool is_pageable(const Bytes& memory) const;
   Error place(CollectiveArgs& args) const;

@@ -23,7 +23,12 @@ std::size_t device_bytes(std::size_t count) { return (count > 0 ? count : 1) * s
 std::byte* take_zeros(DeviceVectors& device, std::size_t bytes) {
   std::byte* memory = device.take(bytes);
   if (!memory) throw std::bad_alloc();
-  device.compute().run<ZeroKernel>({memory, bytes});
+  try {
+    device.compute().run<ZeroKernel>({memory, bytes});
+  } catch (...) {
+    device.give(memory, bytes);
+    throw;
+  }
   return memory;
 }
 

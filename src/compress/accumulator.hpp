@@ -7,7 +7,8 @@
 
 namespace pith {
 
-// Zero at first; on huge pages where it is large, or on a device. Throws bad_alloc.
+// Zero at first; on huge pages where it is large, or on a device. Throws bad_alloc,
+// and a Failure where the device refuses.
 class Accumulator {
  public:
   Accumulator() = default;

@@ -10,6 +10,7 @@
 
 #include "compress/host_slice.hpp"
 #include "core/call_number.hpp"
+#include "core/failure.hpp"
 #include "core/kernel_args.hpp"
 #include "core/mix.hpp"
 
@@ -62,13 +63,22 @@ Error Compressor::move_to(DeviceVectors* device) {
   }
   const DeviceVectors* either = device ? device : device_;
   Compute& copies = const_cast<DeviceVectors*>(either)->compute();
-  for (Accumulator* memory : {&accumulator_, &delivered_}) {
-    if (!memory->data()) continue;
-    Accumulator moved(memory->count(), device);
+  const auto copy = [&](const Accumulator& memory) {
+    if (!memory.data()) return Accumulator();
+    Accumulator moved(memory.count(), device);
     copies.run<CopyKernel>({reinterpret_cast<std::byte*>(moved.data()),
-                            reinterpret_cast<const std::byte*>(memory->data()),
-                            memory->count() * sizeof(float)});
-    *memory = std::move(moved);
+                            reinterpret_cast<const std::byte*>(memory.data()),
+                            memory.count() * sizeof(float)});
+    return moved;
+  };
+  try {
+    // Both are there before either moves: memory may run out for the second.
+    Accumulator accumulator = copy(accumulator_);
+    Accumulator delivered = copy(delivered_);
+    accumulator_ = std::move(accumulator);
+    delivered_ = std::move(delivered);
+  } catch (const Failure& failure) {
+    return failure.error();
   }
   device_ = device;
   return {};
@@ -143,9 +153,11 @@ void Compressor::drop_slice(Compute& host) {
 }
 
 void Compressor::clear_spent(Compute& host) {
-  if (!std::exchange(spent_, false) || count_ == 0) return;
-  vectors(host).run<ZeroKernel>(
-      {reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
+  if (spent_ && count_ > 0) {
+    vectors(host).run<ZeroKernel>(
+        {reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
+  }
+  spent_ = false;  // only now: a device may refuse
 }
 
 void Compressor::forget_delivered() {
@@ -378,6 +390,12 @@ void Compressor::reset() {
 }
 
 void Compressor::scale(Compute& host, float factor) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &factor, sizeof factor);
+  for (Accumulator* memory : {&accumulator_, &delivered_}) {  // first of all: a device may refuse
+    auto* data = reinterpret_cast<std::byte*>(memory->data());
+    if (data) vectors(host).run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
+  }
   scale_ *= double(factor);
   SchemeState::scale(factor);
   for (Taken& taken : taken_) {
@@ -385,13 +403,6 @@ void Compressor::scale(Compute& host, float factor) {
     taken.before.scale(factor);
   }
   if (slice_) slice_->scale(host, factor);
-  if (!shaped_) return;
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &factor, sizeof factor);
-  for (Accumulator* memory : {&accumulator_, &delivered_}) {
-    auto* data = reinterpret_cast<std::byte*>(memory->data());
-    if (data) vectors(host).run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
-  }
 }
 
 void Compressor::adopt(const SchemeState& state, double scale) {
@@ -413,16 +424,19 @@ void Compressor::add_range(Compute& host, Part range, const std::byte* values, b
 }
 
 void Compressor::add_residual(Compute& host, const std::byte* residual) {
-  is_new_ = false;
-  const bool fresh = std::exchange(spent_, false);
-  if (!device_) return add_range(host, {0, count_}, residual, fresh);
   constexpr std::size_t at_once = std::size_t{1} << 20;
-  const Scratch copied(device_->pinned(), std::min(count_ + 1, at_once) * sizeof(float));
-  for (std::size_t done = 0; done < count_; done += at_once) {
+  Scratch copied;
+  if (device_) {
+    copied = Scratch(device_->pinned(), std::min(count_ + 1, at_once) * sizeof(float));
+  } else {
+    add_range(host, {0, count_}, residual, spent_);
+  }
+  for (std::size_t done = 0; device_ && done < count_; done += at_once) {
     const std::size_t count = std::min(at_once, count_ - done);
     std::memcpy(copied.bytes().data, residual + done * sizeof(float), count * sizeof(float));
-    add_range(host, {done, count}, copied.bytes().data, fresh);
+    add_range(host, {done, count}, copied.bytes().data, spent_);
   }
+  is_new_ = spent_ = false;  // only now: a device may refuse
 }
 
 std::uint64_t Compressor::digest() const {

@@ -16,7 +16,8 @@ class DeviceVectors {
   virtual std::byte* take(std::size_t bytes) = 0;
   virtual void give(std::byte* memory, std::size_t bytes) = 0;
   // Kernels have ended when run() returns. They copy from and to any host memory; whatever else
-  // they are given is the device's, or pinned.
+  // they are given is the device's, or pinned. What the driver refuses, or has not done to the end,
+  // is a Failure (core/failure.hpp).
   virtual Compute& compute() = 0;
   // Host memory that they reach.
   virtual Compute& pinned() = 0;

@@ -365,8 +365,9 @@ Error load(Compressor& compressor, Compute& host, std::span<const std::byte> byt
   if (!error) error = check(compressor, loaded);
   if (error) return error;
   if (loaded.shaped) compressor.shape(loaded.count, static_cast<DType>(loaded.type));
-  if (compressor.is_new()) compressor.adopt(loaded.state, loaded.scale);
+  const bool is_new = compressor.is_new();
   if (loaded.shaped) compressor.add_residual(host, loaded.residual.data());
+  if (is_new) compressor.adopt(loaded.state, loaded.scale);
   return {};
 }
 

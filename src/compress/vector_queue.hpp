@@ -6,14 +6,16 @@
 #include <coroutine>
 #include <utility>
 
-#include "core/compute.hpp"
+#include "core/failed_queue.hpp"
+#include "core/failure.hpp"
 #include "core/frame_arena.hpp"
 #include "core/scheduler.hpp"
 #include "core/task.hpp"
 
 namespace pith {
 
-// Suspends until the queue has passed a fence; without a queue there is nothing to wait for.
+// Suspends until the queue has passed a fence; without a queue there is nothing to wait for. Throws
+// where the queue has failed: whoever went on would take what lies there for counts and indices.
 class FenceAwaiter {
  public:
   FenceAwaiter(Compute* queue, Scheduler* scheduler, Fence fence)
@@ -30,7 +32,10 @@ class FenceAwaiter {
     };
     queue_->notify(wait_);
   }
-  void await_resume() const {}
+  void await_resume() const {
+    if (queue_ && has_failed(*queue_)) [[unlikely]]
+      throw Failure(Error(Code::cuda, "the device has failed"));
+  }
 
  private:
   Compute* queue_;

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <thread>
 
+#include "core/failure.hpp"
+
 namespace pith {
 
 Error without_throwing(const std::function<Error()>& job) {
@@ -14,6 +16,8 @@ Error without_throwing(const std::function<Error()>& job) {
     return job();
   } catch (const std::bad_alloc&) {
     return {Code::system, "out of memory"};
+  } catch (const Failure& failure) {
+    return failure.error();
   } catch (const std::system_error& error) {
     return {Code::system, error.what()};
   } catch (const std::exception& exception) {

@@ -50,6 +50,50 @@ const Floats twos(count, 2);
 
 }  // namespace
 
+namespace {
+
+// A device in the host's memory that has room for so many vectors.
+class SmallDevice : public DeviceVectors {
+ public:
+  explicit SmallDevice(int room) : room_(room) {}
+  std::byte* take(std::size_t bytes) override {
+    return room_-- > 0 ? new std::byte[bytes] : nullptr;
+  }
+  void give(std::byte* memory, std::size_t) override {
+    ++given;
+    delete[] memory;
+  }
+  Compute& compute() override { return host_; }
+  Compute& pinned() override { return host_; }
+  int given = 0;
+
+ private:
+  int room_;
+  HostCompute host_;
+};
+
+}  // namespace
+
+TEST_CASE("a move to a device that has room for half of it moves nothing") {
+  SmallDevice device(1);
+  Vector v("topk");
+  v.begin(1, ones);
+  v.compressor->fail(v.host);
+  v.compressor->make_room_for_whole();
+  const float* before = v.compressor->accumulator();
+  CHECK_THROWS_AS(v.compressor->move_to(&device), std::bad_alloc);
+  CHECK(device.given == 1);
+  CHECK(v.compressor->accumulator() == before);
+  CHECK(v.residual() == ones);
+  SmallDevice larger(2);
+  REQUIRE_FALSE(v.compressor->move_to(&larger));
+  CHECK(v.compressor->accumulator() != before);
+  CHECK(v.residual() == ones);
+  REQUIRE_FALSE(v.compressor->move_to(nullptr));
+  CHECK(larger.given == 2);
+  CHECK(v.residual() == ones);
+}
+
 TEST_CASE("a failed call leaves residual plus gradient, and the step") {
   Vector v("topk");
   v.begin(1, ones);

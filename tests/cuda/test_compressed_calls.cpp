@@ -94,6 +94,14 @@ TEST_CASE("exdyna and micro on device memory give the host's bits") {
   CHECK(run_steps(ranks, spec, count) == "");
 }
 
+TEST_CASE("exdyna in rounds on device memory writes its result in one piece") {
+  const test::Device device;
+  const Comms on_device(2);
+  const Comms on_host(2);
+  Twins twins(2, "exdyna:density=0.001,bypass=never", 1100000);  // two rounds
+  CHECK(step(on_device, on_host, {&twins}, 0) == "");
+}
+
 TEST_CASE("deft on device memory gives the host's bits") {
   const test::Device device;
   const std::size_t ranks = GENERATE(2, 3, 4);

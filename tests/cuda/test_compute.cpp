@@ -90,7 +90,7 @@ TEST_CASE("a kernel that the driver refuses ends in an error, and no fence waits
   DeviceWorld world(1);
   CudaCompute& compute = *world[0].compute;
   const Fence refused = compute.run<CopyKernel>({nullptr, nullptr, 8});
-  CHECK(compute.reached(refused));
+  progress_until(compute, [&] { return compute.reached(refused); });
   CHECK(compute.error().code() == Code::cuda);
 }
 

@@ -27,6 +27,10 @@ PITH_CUDA_REQUIRED(PITH_STUB_DECLARE)
 PITH_CUDA_OPTIONAL(PITH_STUB_DECLARE)
 #undef PITH_STUB_DECLARE
 extern "C" {
+__attribute__((visibility("default"))) void pithStubFailAfter(std::int64_t operations);
+__attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t operations);
+__attribute__((visibility("default"))) bool pithStubIsArmed();
+__attribute__((visibility("default"))) void pithStubPause(bool paused);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
 __attribute__((visibility("default"))) void pithStubReset();
 __attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsigned limit_ms);
@@ -109,6 +113,9 @@ struct CUctx_st {
   CUdevice device = 0;
   int retained = 0;
   std::atomic<CUresult> fault{kSuccess};
+  std::atomic<bool> paused{false};
+  std::int64_t until_failure = -1;  // operations that are submitted before the one that fails
+  bool refuses = false;             // that one
   CUstream legacy = nullptr;
   std::map<std::thread::id, CUstream> per_thread;
   std::set<CUcontext> peers;  // whose memory it may touch

@@ -152,6 +152,7 @@ extern "C" {
 CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (CUresult r = enter_unsafe(Call::alloc); r != kSuccess) return r;
   if (current_context() == nullptr) return kErrorInvalidContext;
+  if (CUresult fault = current_context()->fault; fault != kSuccess) return fault;
   if (address == nullptr || bytes == 0) return kErrorInvalidValue;
   void* memory = allocate(bytes, kMemoryTypeDevice);
   *address = reinterpret_cast<std::uintptr_t>(memory);
@@ -182,6 +183,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdevice
 CUresult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   if (CUresult r = enter_unsafe(Call::alloc); r != kSuccess) return r;
   if (current_context() == nullptr) return kErrorInvalidContext;
+  if (CUresult fault = current_context()->fault; fault != kSuccess) return fault;
   if (memory == nullptr || bytes == 0) return kErrorInvalidValue;
   *memory = allocate(bytes, kMemoryTypeHost);
   return *memory != nullptr ? kSuccess : kErrorOutOfMemory;

@@ -15,6 +15,10 @@ namespace {
 CUresult submit_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   if (bytes == 0) return submit(stream, [] {});
   if (to == 0 || from == 0) return kErrorInvalidValue;
+  // What the driver knows must be as long as the copy; it cannot tell of pageable memory.
+  for (const CUdeviceptr end : {to, from}) {
+    if (!is_pageable(end) && check_range(end, bytes) != kSuccess) return kErrorInvalidValue;
+  }
   if (is_pageable(to) || is_pageable(from)) ++state().counters.pageable_copies;
   if (is_device(to) != is_device(from)) ++state().counters.host_copies;
   return submit(stream, [to, from, bytes] {
@@ -48,12 +52,14 @@ bool reached(T now, T value, unsigned condition) {
   }
 }
 
-// Nobody tells that memory was written: spin shortly, then yield, then sleep.
+// Nobody tells that memory was written: spin shortly, then yield, then sleep. A context that fails
+// waits no more.
 template <class T>
-void wait_for_value(CUdeviceptr address, T value, unsigned condition) {
+void wait_for_value(CUcontext context, CUdeviceptr address, T value, unsigned condition) {
   const auto word = word_at<T>(address);
   for (int round = 0; !reached<T>(word.load(std::memory_order_acquire), value, condition);
        ++round) {
+    if (context->fault != kSuccess) return;
     if (round < 200) continue;
     if (round < 250) {
       std::this_thread::yield();
@@ -69,7 +75,10 @@ CUresult submit_wait(CUstream stream, CUdeviceptr address, T value, unsigned fla
   const unsigned condition = flags & ~kWaitValueFlush;
   if (condition > kWaitValueNor) return kErrorInvalidValue;
   if (CUresult r = check_word<T>(address); r != kSuccess) return r;
-  return submit(stream, [=] { wait_for_value<T>(address, value, condition); });
+  CUresult result = kSuccess;
+  CUcontext context = context_of(stream, result);
+  if (context == nullptr) return result;
+  return submit(stream, [=] { wait_for_value<T>(context, address, value, condition); });
 }
 
 template <class T>

@@ -357,8 +357,31 @@ void pithStubReset() {
                         &c.host_copies, &c.ipc_opens, &c.ipc_closes})
     *counter = 0;
   std::lock_guard lock(s.mutex);
-  for (CUctx_st& context : s.contexts) context.fault = kSuccess;
+  for (CUctx_st& context : s.contexts) {
+    context.fault = kSuccess;
+    context.paused = false;
+    context.until_failure = -1;
+  }
 }
+
+void pithStubFailAfter(std::int64_t operations) {
+  std::lock_guard lock(state().mutex);
+  current_context()->until_failure = operations;
+  current_context()->refuses = false;
+}
+
+void pithStubRefuseAfter(std::int64_t operations) {
+  std::lock_guard lock(state().mutex);
+  current_context()->until_failure = operations;
+  current_context()->refuses = true;
+}
+
+bool pithStubIsArmed() {
+  std::lock_guard lock(state().mutex);
+  return current_context()->until_failure >= 0;
+}
+
+void pithStubPause(bool paused) { current_context()->paused = paused; }
 
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms) {
   state().strict = strict;

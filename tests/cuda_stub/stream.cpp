@@ -80,13 +80,28 @@ void enqueue(CUstream stream, Operation operation) {
   stream->queue->push(std::move(operation));
 }
 
-CUresult submit(CUstream handle, Operation operation) {
+CUresult submit(CUstream handle, Operation given) {
   std::lock_guard lock(state().mutex);
   CUresult result = kSuccess;
   CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
   if (CUresult r = check_capture(stream); r != kSuccess) return r;
   if (CUresult fault = stream->context->fault; fault != kSuccess) return fault;
+  // Once a context has failed it runs nothing of what was queued before.
+  CUcontext context = stream->context;
+  if (!stream->capture && context->until_failure >= 0 && context->until_failure-- == 0) {
+    if (context->refuses) return kErrorNotSupported;
+    given = [context] {
+      context->paused = false;
+      context->fault = kErrorLaunchFailed;
+    };
+    enqueue(stream, std::move(given));
+    return kSuccess;
+  }
+  Operation operation = [context, run = std::move(given)] {
+    while (context->paused) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (context->fault == kSuccess) run();
+  };
   if (stream->capture) {
     record_node(stream, std::move(operation));
   } else {
@@ -113,6 +128,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (current_context() == nullptr) return kErrorInvalidContext;
   if (stream == nullptr || flags > kStreamNonBlocking) return kErrorInvalidValue;
+  if (CUresult fault = current_context()->fault; fault != kSuccess) return fault;
   std::lock_guard lock(state().mutex);
   *stream = make_stream(current_context(), flags, std::clamp(priority, -5, 0));
   return kSuccess;

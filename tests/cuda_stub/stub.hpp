@@ -38,7 +38,17 @@ extern "C" {
 CUresult pithStubLaunch(CUstream stream, void (*function)(void*), const void* args,
                         std::size_t bytes);
 void pithStubCounters(StubCounters* counters);
-// Clears counters and sticky errors.
+// Of the current context: what is submitted after that many more kernels, copies and memory
+// operations fails when it runs. The context then runs nothing of what is queued, and nearly every
+// call returns CUDA_ERROR_LAUNCH_FAILED.
+void pithStubFailAfter(std::int64_t operations);
+// The same, but it is refused when it is submitted, and the context stays well.
+void pithStubRefuseAfter(std::int64_t operations);
+// Whether what one of these two asked for is still to come.
+bool pithStubIsArmed();
+// Of the current context: nothing that has not begun yet runs until this is called with false.
+void pithStubPause(bool paused);
+// Clears counters, sticky errors and what the functions above have set.
 void pithStubReset();
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms);
 }

@@ -237,6 +237,65 @@ TEST_CASE("a host function that blocks is noticed, while it runs and afterwards"
   OK(cu().stream_synchronize(stream));
 }
 
+TEST_CASE("a context that has failed runs nothing of what is queued, on any of its streams") {
+  Device device;
+  Stream stream;
+  Stream other;
+  Words words(4);
+  pithStubFailAfter(2);
+  OK(cu().wait_value64(stream, words.at(0), 1, kWaitValueGeq));
+  OK(cu().wait_value64(other, words.at(1), 1, kWaitValueGeq));
+  OK(cu().write_value64(stream, words.at(2), 1, 0));
+  OK(cu().write_value64(other, words.at(3), 1, 0));
+  const Event behind;
+  OK(cu().event_record(behind, stream));
+  words[0].store(1, std::memory_order_release);
+  CHECK(cu().event_synchronize(behind) == kErrorLaunchFailed);
+  CHECK(cu().stream_synchronize(other) == kErrorLaunchFailed);  // its wait has ended
+  CHECK(words[2].load() == 0);
+  CHECK(words[3].load() == 0);
+  CHECK(cu().stream_query(stream) == kErrorLaunchFailed);
+  CHECK(cu().write_value64(stream, words.at(2), 1, 0) == kErrorLaunchFailed);
+  CUdeviceptr memory = 0;
+  CHECK(cu().mem_alloc(&memory, 64) == kErrorLaunchFailed);
+  {
+    CUcontext second = nullptr;
+    OK(cu().primary_ctx_retain(&second, 1));
+    OK(cu().ctx_push(second));
+    Stream well;
+    OK(cu().stream_synchronize(well));
+    OK(cu().ctx_pop(&second));
+  }
+  pithStubReset();
+  OK(cu().write_value64(stream, words.at(2), 1, 0));
+  OK(cu().stream_synchronize(stream));
+  CHECK(words[2].load() == 1);
+}
+
+TEST_CASE("a context that is paused goes on where it was") {
+  Device device;
+  Stream stream;
+  Words words(1);
+  pithStubPause(true);
+  OK(cu().write_value64(stream, words.at(0), 1, 0));
+  sleep_ms(5);
+  CHECK(words[0].load() == 0);
+  pithStubPause(false);
+  OK(cu().stream_synchronize(stream));
+  CHECK(words[0].load() == 1);
+}
+
+TEST_CASE("a copy must fit the memory that is known") {
+  Device device;
+  Stream stream;
+  Words words(2);
+  std::uint64_t pageable[4] = {};
+  CHECK(cu().memcpy_async(device_address(pageable), words.at(0), 32, stream) == kErrorInvalidValue);
+  CHECK(cu().memcpy_async(words.at(1), device_address(pageable), 16, stream) == kErrorInvalidValue);
+  OK(cu().memcpy_async(device_address(pageable), words.at(0), 16, stream));
+  OK(cu().stream_synchronize(stream));
+}
+
 TEST_CASE("counters tell what a steady state does") {
   Device device;
   Stream stream;
