@@ -1,6 +1,7 @@
 // TcpTransport between threads over the loopback: contents, flow control, aborts, losses.
 #include "catch.hpp"
 #include "tests/transport/tcp_ranks.hpp"
+#include "transport/two_ranks.hpp"
 
 namespace pith::test {
 namespace {
@@ -261,6 +262,35 @@ TEST_CASE("tcp: a peer that leaves in order is missed only where something waits
     return std::string(calls == 1 && more[0].result().rank() == 1 ? "" : "no loss reported");
   });
   REQUIRE(complaint == "");
+}
+
+// What the transports have in common. Its back-pressure is not among that: a socket takes more.
+TEST_CASE("tcp: what every transport does, and a sleeper that its descriptor wakes") {
+  const std::uint8_t all[2] = {1, 1};
+  const auto body = [&](int rank, const pith_test::Names& names) {
+    using pith_test::must;
+    pith_test::Rank self(rank, 2);
+    Secret secret{};
+    secret[0] = std::byte{42};
+    TcpTransport tcp(self.scheduler, self.mailbox, rank, 2, secret);
+    self.transport = &tcp;
+    Expected<std::string> mine = tcp.listen();
+    must(static_cast<bool>(mine), mine.error().message());
+    std::vector<std::string> addresses(2);
+    addresses[static_cast<std::size_t>(1 - rank)] = names.swap(rank, *mine);
+    const Error error = tcp.connect(addresses, all, monotonic_ns() + 30 * second);
+    must(!error, error.message());
+    self.meet(1 - rank, 1);
+    check_sizes(self, sizes);
+    check_unexpected(self);
+    check_borrow(self, 100);
+    check_borrow(self, 4000);
+    check_sleep(self);
+    self.meet(1 - rank, 50000);
+    tcp.close(monotonic_ns() + second);
+  };
+  CHECK(pith_test::run_threads(body) == "");
+  CHECK(pith_test::run_forked(body) == "");
 }
 
 }  // namespace
