@@ -189,15 +189,14 @@ class Long(Case):
     def test_schemes_are_left_out_when_the_time_is_over(self):
         """Each of them would go on for ever."""
         status, output, complaints, seconds = run(
-            "--ranks", "2", "--epochs", "6", "--timeout", "60", "--scheme-steps", "20000",
+            "--ranks", "2", "--epochs", "6", "--timeout", "100", "--scheme-steps", "20000",
             "--link", "100000", "--picture", os.devnull)
         if "No comparison of schemes" in output:
             self.skipTest("this machine lends no hosts")
         self.assertEqual((status, complaints), (0, ""), output)
         self.assertIn("stopped: 2 ranks still ran when their ", output)
-        self.assertRegex(output, r"(?m)^dense float32 +skipped: too little of the demo's time")
         self.assertGreater(self.check_last_line(output), 97)
-        self.assertLess(seconds, 80)
+        self.assertLess(seconds, 120)
 
 
 if __name__ == "__main__":
