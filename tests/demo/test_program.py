@@ -163,7 +163,7 @@ class Short(Case):
         status, output, complaints, seconds = run("--no-comparison", "--epochs", MANY,
                                                   "--timeout", "4")
         self.assertEqual(status, 1)
-        self.assertIn("4 ranks still ran when the demo's 4 s were over", complaints)
+        self.assertIn("4 ranks still ran when their 4 s were over", complaints)
         self.assertNotIn("demo: accuracy", output)
         self.assertLess(seconds, 20)
 
@@ -187,17 +187,16 @@ class Long(Case):
             self.assertTrue(picture.startswith(b"\x89PNG\r\n\x1a\n"))
 
     def test_schemes_are_left_out_when_the_time_is_over(self):
-        """The first one would go on for ever, and is stopped."""
+        """Each of them would go on for ever."""
         status, output, complaints, seconds = run(
-            "--ranks", "2", "--epochs", "6", "--timeout", "60", "--scheme-steps", "20000",
+            "--ranks", "2", "--epochs", "6", "--timeout", "100", "--scheme-steps", "20000",
             "--link", "100000", "--picture", os.devnull)
         if "No comparison of schemes" in output:
             self.skipTest("this machine lends no hosts")
         self.assertEqual((status, complaints), (0, ""), output)
-        self.assertEqual(output.count("stopped: 2 ranks still ran when the demo's 60 s"), 1, output)
-        self.assertRegex(output, r"(?m)^dense bfloat16 +skipped: too little of the demo's time")
+        self.assertIn("stopped: 2 ranks still ran when their ", output)
         self.assertGreater(self.check_last_line(output), 97)
-        self.assertLess(seconds, 80)
+        self.assertLess(seconds, 120)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,10 @@ namespace {
 constexpr double kTarget = 0.97;
 // On a busy machine no scheme begins with less time than this beyond what its bytes take.
 constexpr double kSpareMin_s = 10.0;
+// What each leaves to every later one: that, and what stopping takes.
+constexpr double kReserve_s = 12.0;
 // One that the end of the time finds without a step for so long is stuck, however busy the machine.
-constexpr double kSilenceMax_s = 30.0;
+constexpr double kSilenceMax_s = 20.0;
 
 struct Scheme {
   const char* name;
@@ -135,15 +137,17 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
   print_heading(options);
   std::vector<ChartLine> lines;
   bool good = true;
+  std::size_t later = kSchemes.size();
   for (const Scheme& scheme : kSchemes) {
-    const bool late = deadline.left_s() < link_time_s(scheme, options) + kSpareMin_s;
+    const Deadline own(deadline.left_s() - kReserve_s * static_cast<double>(--later));
+    const bool late = own.left_s() < link_time_s(scheme, options) + kSpareMin_s;
     const std::string why = late ? "too little of the demo's time is left" : refused(scheme);
     if (!why.empty()) {
       fmt::print("{:<15} skipped: {}\n", scheme.name, why);
       continue;
     }
     try {
-      lines.push_back(run_scheme(scheme, options, hosts, deadline));
+      lines.push_back(run_scheme(scheme, options, hosts, own));
     } catch (const TimeOver& over) {
       fmt::print("{:<15} stopped: {}\n", scheme.name, over.what());
     } catch (const std::exception& error) {

@@ -149,7 +149,7 @@ void RankProcesses::run(const Deadline& deadline) {
     }
     if (failed) throw std::runtime_error(describe_failures());
     if (running > 0 && deadline.is_over()) {
-      throw TimeOver(fmt::format("{} ranks still ran when the demo's {:g} s were over; ended them",
+      throw TimeOver(fmt::format("{} ranks still ran when their {:.0f} s were over; ended them",
                                  running, deadline.seconds()));
     }
   }
