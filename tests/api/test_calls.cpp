@@ -215,6 +215,81 @@ void barriers(Rank& self) {
   }
 }
 
+// Long enough for every algorithm's way of long vectors, up to and just below 16 MiB a rank. Every
+// element has a value of its own, which one multiplication finds, for there are millions.
+class Long {
+ public:
+  Long(Rank& self, pithComm_t comm) : self_(self), comm_(comm) {}
+
+  void reduces(std::size_t count, bool in_place, bool registered) const {
+    const Buffer send(8 * count, registered);
+    const Buffer apart(in_place ? 1 : 8 * count, registered);
+    const Buffer& recv = in_place ? send : apart;
+    fill(send.as<std::uint64_t>(), count, self_.rank);
+    ok(pithAllReduce(send.data(), recv.data(), count, pithUint64, pithSum, comm_, nullptr));
+    const auto size = static_cast<std::uint64_t>(self_.size);
+    const std::uint64_t of_ranks = size * (size - 1) / 2 * rank_step;
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      right &= recv.as<std::uint64_t>()[i] == size * i * index_step + of_ranks;
+    }
+    ensure(right, "a wrong sum");
+  }
+  void broadcasts(std::size_t count, bool in_place, bool registered, int root) const {
+    const Buffer send(8 * count, registered);
+    const Buffer apart(in_place ? 1 : 8 * count, registered);
+    const Buffer& recv = in_place ? send : apart;
+    if (self_.rank == root) fill(send.as<std::uint64_t>(), count, root);
+    ok(pithBroadcast(send.data(), recv.data(), count, pithUint64, root, comm_, nullptr));
+    ensure(holds(recv.as<std::uint64_t>(), count, root), "a wrong element of a broadcast");
+  }
+  void gathers(std::size_t count, bool in_place, bool registered) const {
+    const auto own = static_cast<std::size_t>(self_.rank) * count;
+    const Buffer recv(8 * count * static_cast<std::size_t>(self_.size), registered);
+    const Buffer apart(in_place ? 1 : 8 * count, registered);
+    std::uint64_t* send = in_place ? recv.as<std::uint64_t>() + own : apart.as<std::uint64_t>();
+    fill(send, count, self_.rank);
+    ok(pithAllGather(send, recv.data(), count, pithUint64, comm_, nullptr));
+    for (int r = 0; r < self_.size; ++r) {
+      const auto at = static_cast<std::size_t>(r) * count;
+      ensure(holds(recv.as<std::uint64_t>() + at, count, r), "a wrong element of a gather");
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t index_step = 0x9E3779B97F4A7C15u;
+  static constexpr std::uint64_t rank_step = 0xD1B54A32D192ED03u;
+  static std::uint64_t value(int rank, std::size_t i) {
+    return i * index_step + static_cast<std::uint64_t>(rank) * rank_step;
+  }
+  static void fill(std::uint64_t* at, std::size_t count, int rank) {
+    for (std::size_t i = 0; i < count; ++i) at[i] = value(rank, i);
+  }
+  static bool holds(const std::uint64_t* at, std::size_t count, int rank) {
+    bool right = true;
+    for (std::size_t i = 0; i < count; ++i) right &= at[i] == value(rank, i);
+    return right;
+  }
+
+  Rank& self_;
+  pithComm_t comm_;
+};
+
+void sixteen_MiB(Rank& self) {
+  const Comm comm(self.join());
+  const Long calls(self, comm);
+  constexpr std::size_t whole = (16 << 20) / 8;
+  const bool even = self.rank % 2 == 0;
+  calls.reduces(whole, false, false);
+  calls.reduces(whole - 1, true, false);
+  calls.reduces(whole, true, true);
+  calls.reduces(whole - 1, false, even);  // registered on some ranks
+  calls.broadcasts(whole, true, false, self.size - 1);
+  calls.broadcasts(whole - 1, false, true, 0);
+  calls.gathers(whole, true, even);
+  calls.gathers(whole - 1, false, false);
+}
+
 void empty_calls(Rank& self) {
   const Comm comm(self.join());
   for (int turn = 0; turn < 3; ++turn) {
@@ -242,6 +317,8 @@ TEST_CASE("broadcast: every root", "[calls]") { everywhere(broadcasts); }
 TEST_CASE("allgather", "[calls]") { everywhere(gathers); }
 TEST_CASE("barrier", "[calls]") { everywhere(barriers); }
 TEST_CASE("calls of count 0", "[calls]") { everywhere(empty_calls); }
+
+TEST_CASE("sixteen MiB", "[calls]") { ranks::everywhere(2, 3, sixteen_MiB); }
 
 TEST_CASE("calls in many chunks", "[calls]") {
   for (Setup setup : every_link()) {
