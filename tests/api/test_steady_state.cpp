@@ -127,7 +127,7 @@ std::uint64_t total(Rank& self, int which) {
 // must be less, in some window, than if one rank did it once a call.
 template <class Call>
 void find_quiet_window(Rank& self, const std::string& what, int warm, int counted, Call call) {
-  constexpr int most_windows = 8;
+  constexpr int most_windows = 16;
   int quiet = 0;
   bool others_quiet = false;
   for (int i = 0; i < most_windows; ++i) {
