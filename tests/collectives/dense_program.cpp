@@ -280,12 +280,7 @@ std::string DenseProgram::check() const {
   return failure;
 }
 
-std::string run_case(const DenseCase& c, SimConfig config, const std::string& tests) {
-  const std::string name = describe(c);
-  if (!is_wanted(name)) return {};
-  config.ranks = c.ranks;
-  World world(std::move(config));
-  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
+std::string run_in(World& world, const DenseCase& c) {
   DenseProgram program(c);
   auto task = [&](Call& call, int rank) { return program.start(call, rank); };
   std::string failure;
@@ -293,7 +288,16 @@ std::string run_case(const DenseCase& c, SimConfig config, const std::string& te
     if (error && failure.empty()) failure = error.message();
   }
   if (failure.empty()) failure = program.check();
-  if (failure.empty()) failure = world.leaks();
+  return failure.empty() ? world.leaks() : failure;
+}
+
+std::string run_case(const DenseCase& c, SimConfig config, const std::string& tests) {
+  const std::string name = describe(c);
+  if (!is_wanted(name)) return {};
+  config.ranks = c.ranks;
+  World world(std::move(config));
+  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
+  const std::string failure = run_in(world, c);
   if (failure.empty()) return failure;
   print_again(fmt::format("build/bin/test_collectives '{}'", tests), name);
   return name + "\n  " + failure;

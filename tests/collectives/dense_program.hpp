@@ -102,6 +102,9 @@ class DenseProgram final : public Program {
   std::vector<Buffer> buffers_;
 };
 
+// Runs the case in a world of so many ranks; says what went wrong.
+std::string run_in(World& world, const DenseCase& c);
+
 // Runs the case in a world of its own; says what went wrong, and prints how to run it again alone:
 // `tests` selects its test.
 std::string run_case(const DenseCase& c, SimConfig config, const std::string& tests = "[dense]");

@@ -101,14 +101,7 @@ std::string run_over_views(const DenseCase& c, int how, bool traced) {
   config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
   World world(config);
   if (traced) world.record(64);
-  DenseProgram program(c);
-  auto task = [&program](Call& call, int rank) { return program.start(call, rank); };
-  std::string failure;
-  for (const Error& error : run_ranks(world, task)) {
-    if (error && failure.empty()) failure = error.message();
-  }
-  if (failure.empty()) failure = program.check();
-  if (failure.empty()) failure = world.leaks();
+  const std::string failure = run_in(world, c);
   if (failure.empty()) return failure;
   print_again("build/bin/test_collectives '[dense][views]'", name);
   return name + "\n  " + failure;
