@@ -121,16 +121,21 @@ std::uint64_t total(Rank& self, int which) {
   return sum;
 }
 
+struct Demand {
+  int windows = 2;
+  bool other_threads = true;
+};
+
 // How far peers run ahead is a matter of timing, so the pools reach their largest size some time,
-// and from then on nothing may be allocated: in `windows` of them, one after the other. The control
+// and from then on nothing may be allocated: in so many windows, one after the other. The control
 // thread allocates when it looks around, several times a second; so what other threads allocate
 // must be less, in some window, than if every rank did it once a turn.
 template <class Call>
 void find_quiet_window(Rank& self, const std::string& what, int warm, int counted, Call call,
-                       int windows = 2) {
+                       Demand demand = {}) {
   constexpr int most_windows = 8;
   int quiet = 0;
-  bool others_quiet = false;
+  bool others_quiet = !demand.other_threads;
   for (int i = 0; i < most_windows; ++i) {
     call(warm);
     self.meet();
@@ -147,7 +152,7 @@ void find_quiet_window(Rank& self, const std::string& what, int warm, int counte
     self.meet();
     quiet = own == 0 ? quiet + 1 : 0;
     others_quiet |= others < static_cast<std::uint64_t>(counted * self.size);
-    if (quiet >= windows && others_quiet) return;
+    if (quiet >= demand.windows && others_quiet) return;
     ensure(i + 1 < most_windows, std::to_string(own) + " allocations, and " +
                                      std::to_string(others) +
                                      " on other threads, in steady state with " + what);
@@ -209,9 +214,10 @@ void compresses_without_allocating(Rank& self, const char* spec) {
       }
     }
   };
-  // How many elements pass a threshold goes up and down, so that lists still grow now and then.
-  constexpr int windows = 1;
-  find_quiet_window(self, spec, 30, 20, call, windows);
+  // How many elements pass a threshold goes up and down, so that lists still grow now and then. A
+  // turn takes long: the control thread looks around several times in a window.
+  const Demand demand{.windows = 1, .other_threads = false};
+  find_quiet_window(self, spec, 30, 20, call, demand);
   for (const pithCompressor_t compressor : compressors) ok(pithCompressorDestroy(compressor));
 }
 
@@ -397,7 +403,7 @@ TEST_CASE("no allocation of algorithms that are not the rule's choice", "[steady
   for (const char* algorithm : {"ring", "recursive_doubling"}) {
     for (Setup setup : every_link()) {
       if (setup.transport == "tcp") continue;  // as below
-      setup.environment = {{"PITH_ALGO", std::string("allreduce:") + algorithm}};
+      setup.environment.emplace_back("PITH_ALGO", std::string("allreduce:") + algorithm);
       INFO(algorithm);
       for (const bool registered : {false, true}) {
         runs(3, setup, [registered](Rank& self) { reduces(self, registered); });
