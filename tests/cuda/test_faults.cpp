@@ -75,7 +75,8 @@ class Pair {
                          : pithAllReduce(send_[r]->as<void>(), recv_[r]->as<void>(), count,
                                          pithFloat32, pithSum, comms[r], *streams_[r]);
       INFO(pithGetLastError(nullptr));
-      REQUIRE(result == pithSuccess);
+      const bool heard = struck && r > 0 && result == pithRemoteError;
+      REQUIRE((result == pithSuccess || heard));
     });
   }
   void finish() const {
@@ -118,6 +119,7 @@ class Pair {
 
   std::array<pithComm_t, 2> comms{};
   std::array<pithCompressor_t, 2> compressors{};
+  bool struck = false;  // rank 0: rank 1 may hear of it before it calls
 
  private:
   std::array<CUcontext, 2> contexts_{};
@@ -145,6 +147,7 @@ void strike_everywhere(const char* algorithm, const char* spec, void (*strike)(s
       continue;
     }
     pair.on(0, [&] { strike(at); });
+    pair.struck = true;
     pair.call(1);
     pair.on(0, [&] { struck = !pithStubIsArmed(); });
     const std::vector<float> got = pair.result(1);
