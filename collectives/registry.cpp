@@ -69,6 +69,9 @@ consteval const Algorithm& entry(Collective collective, std::string_view name) {
 
 constexpr std::size_t KiB = 1024;
 
+// A message costs as much as so many bytes of it.
+std::size_t short_bytes_of(bool views) { return views ? 2 * KiB : 32 * KiB; }
+
 bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
 
 // Ranks take turns on the cores, so that rounds count more than messages.
@@ -83,7 +86,7 @@ const Algorithm& crowded_allreduce(const Shape& shape) {
 
 const Algorithm& default_allreduce(const Shape& shape) {
   if (shape.crowded && shape.views) return crowded_allreduce(shape);
-  const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
+  const std::size_t short_bytes = short_bytes_of(shape.views);
   const int few_ranks = shape.views ? 8 : 4;
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= short_bytes) return entry(Collective::allreduce, "recursive_doubling");
@@ -98,19 +101,15 @@ const Algorithm& default_allreduce(const Shape& shape) {
                                         : entry(Collective::allreduce, "recursive_doubling");
 }
 
-// A message counts as much as so many bytes of it.
-std::size_t short_bytes_of(const Shape& shape) {
-  return shape.views && !shape.crowded ? 2 * KiB : 32 * KiB;
-}
-
 const Algorithm& default_allgather(const Shape& shape) {
   const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
-  return shape.ranks > 3 && all <= short_bytes_of(shape) ? entry(Collective::allgather, "bruck")
-                                                         : entry(Collective::allgather, "ring");
+  const std::size_t short_bytes = short_bytes_of(shape.views && !shape.crowded);
+  return shape.ranks > 3 && all <= short_bytes ? entry(Collective::allgather, "bruck")
+                                               : entry(Collective::allgather, "ring");
 }
 
 const Algorithm& default_reduce_scatter(const Shape& shape) {
-  const std::size_t short_bytes = shape.views ? 2 * KiB : 32 * KiB;
+  const std::size_t short_bytes = short_bytes_of(shape.views);
   return shape.bytes * static_cast<std::size_t>(shape.ranks) <= short_bytes
              ? entry(Collective::reduce_scatter, "recursive_halving")
              : entry(Collective::reduce_scatter, "ring");

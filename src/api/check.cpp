@@ -26,11 +26,13 @@ Error check_pointer(const char* function, const char* argument, const void* poin
   return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
 }
 
+Error destroyed_before(const char* function) {
+  return bad(function, "comm was destroyed, expected a communicator");
+}
+
 Error check_handle(const char* function, pithComm_t comm) {
   if (!comm) return bad(function, "comm is NULL, expected a communicator");
-  if (comm->destroyed.load(std::memory_order_relaxed)) {
-    return bad(function, "comm was destroyed, expected a communicator");
-  }
+  if (comm->destroyed.load(std::memory_order_relaxed)) return destroyed_before(function);
   if (comm->process == fork_generation()) return {};
   return bad(function,
              "comm was made before this process was forked and is its parent's, expected one that "

@@ -10,6 +10,8 @@
 namespace pith::api {
 
 Error check_pointer(const char* function, const char* argument, const void* pointer);
+// What the use of a destroyed communicator is answered with.
+Error destroyed_before(const char* function);
 Error check_handle(const char* function, pithComm_t comm);
 // And that it is made, and not finalized; it may be busy.
 Error check_made(const char* function, pithComm_t comm);

@@ -173,11 +173,6 @@ Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
   return {Code::in_progress, "the communicator is being made"};
 }
 
-Error destroyed_before(const char* function) {
-  return {Code::invalid_argument,
-          fmt::format("{}: comm was destroyed before, expected a communicator", function)};
-}
-
 // What is behind a handle goes with it; calls in flight end first.
 Error destroy(pithComm_t comm) {
   if (!comm) return {};

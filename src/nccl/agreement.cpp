@@ -94,6 +94,14 @@ Error explained(const Error& error, const std::string& here) {
           error.rank()};
 }
 
+// What was agreed and cannot be made here: the others are in it already. Of what has revoked the
+// communicator they have heard.
+Error told_to_all(const Poll& poll, const Error& error) {
+  const bool news = error && error.code() != Code::in_progress && error.code() != Code::remote;
+  if (news) poll.first->communicator->abort();
+  return error;
+}
+
 // What follows the vote. A rank that cannot make what was agreed must not leave the others waiting.
 Error count(Poll& poll, const Error& of_vote, Group& group) {
   poll.counted = true;
@@ -106,9 +114,8 @@ Error count(Poll& poll, const Error& of_vote, Group& group) {
     const Error error = poll.compression().add(*poll.calls[i], poll.ballot.places[i],
                                                poll.first->communicator, group);
     if (!error) continue;
-    poll.first->communicator->abort();
     static_cast<void>(group.discard());
-    return error;
+    return told_to_all(poll, error);
   }
   return {};
 }
@@ -122,14 +129,6 @@ Error begin(const Waiting& one, Group& group) {
   if (one.extension->closed) return {Code::remote, "the communicator was aborted meanwhile"};
   ours(one.call.comm)->begin(std::move(begun));
   return {Code::in_progress, "the call has begun"};
-}
-
-// What was agreed and cannot be made here: the others are in it already. Of what has revoked the
-// communicator they have heard.
-Error told_to_all(const Poll& poll, const Error& error) {
-  const bool news = error && error.code() != Code::in_progress && error.code() != Code::remote;
-  if (news) poll.first->communicator->abort();
-  return error;
 }
 
 // Nothing else waits: this thread does all of it.
