@@ -44,10 +44,8 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
     if (!theirs) co_return theirs.error();
     inputs[i] = loans.add(std::move(*theirs));
   }
-  Fence reduced = reduce(call, args, out, inputs[0], inputs[1]);
-  for (std::size_t i = 2; i < static_cast<std::size_t>(p); ++i) {
-    reduced = reduce(call, args, out, out.data, inputs[i]);
-  }
+  const auto all = static_cast<std::size_t>(p);
+  Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(all));
   loans.give_back(call, reduced);
   reduced = finish(call, args, out, reduced);
   co_await call.until(reduced);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <span>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/patterns.hpp"
@@ -33,6 +34,16 @@ inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std
                     const std::byte* b) {
   return call.run<ReduceKernel>(
       {out.data, a, b, elements_in(out, args.type), args.type, args.op, false});
+}
+
+// One input of every rank, at least two, in the order of ranks; out may be the first.
+inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args, Bytes out,
+                              std::span<const std::byte* const> inputs) {
+  Fence reduced = reduce(call, args, out, inputs[0], inputs[1]);
+  for (const std::byte* input : inputs.subspan(2)) {
+    reduced = reduce(call, args, out, out.data, input);
+  }
+  return reduced;
 }
 
 // Divides a finished sum where the operation is avg.
