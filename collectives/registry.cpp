@@ -150,9 +150,9 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              save: Rabenseifner, whose 2 log P messages carry as little, for P a power of two;
 //              else the double tree, from four times the short size on, where its 2n beat the
 //              log P vectors of recursive doubling.
-//              More ranks than cores over shared memory: direct up to 2 KiB among up to 8 ranks (one
-//              round: 1.0 to 1.9 times as fast as recursive doubling with 3 to 6 ranks on two cores,
-//              as fast with 8), recursive doubling up to 32 KiB, two-shot up to 8 ranks (two rounds;
+//              More ranks than cores over shared memory: direct up to 2 KiB and 8 ranks (one round:
+//              1.0 to 1.9 times as fast as recursive doubling with 3 to 6 ranks on two cores, as
+//              fast with 8), recursive doubling up to 32 KiB, two-shot up to 8 ranks (two rounds;
 //              over views up to 2.7 times as fast as the ring, by messages at worst 1.3 times as
 //              slow), else ring from 128 KiB a rank.
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
