@@ -228,8 +228,8 @@ constexpr Collective sum = Collective::allreduce;
 
 // Both sides of every border that the rule documents.
 constexpr Rule rules[] = {
-    {sum, 2, 2 * KiB, true, false, "recursive_doubling"},
-    {sum, 2, 2 * KiB + 1, true, false, "one_shot"},
+    {sum, 2, 4 * KiB, true, false, "recursive_doubling"},
+    {sum, 2, 4 * KiB + 1, true, false, "one_shot"},
     {sum, 2, 32 * KiB, true, false, "one_shot"},
     {sum, 2, 32 * KiB + 1, true, false, "two_shot"},
     {sum, 8, 2 * KiB + 1, true, false, "two_shot"},
