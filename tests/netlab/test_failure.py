@@ -20,7 +20,8 @@ def has_heartbeat():
 
 class FailureCase(unittest.TestCase):
     def check(self, fail, lost, limit_s, environment=None):
-        """Three ranks are in the middle of calls when fail(lab, ranks) strikes the rank `lost`."""
+        """Three ranks are in the middle of calls when fail(lab, ranks) strikes the rank `lost`.
+        The others are told, and go on without it."""
         with Lab(3) as lab, Ranks(lab, environment=environment) as ranks:
             ranks.seconds("allreduce", 1000)
             ranks.begin("allreduce", 1000, ENDLESS)
@@ -32,6 +33,9 @@ class FailureCase(unittest.TestCase):
                 self.assertEqual(answer["code"], REMOTE_ERROR, answer)
                 self.assertIn(f"rank {lost}", answer["error"], f"rank {rank}")
             self.assertLess(time.monotonic() - start, limit_s + SLACK_S)
+            ranks.shrink(survivors)
+            for collective in ("allreduce", "broadcast", "allgather"):
+                ranks.seconds(collective, 100_000, 2, survivors)
             ranks.processes[lost].kill()
 
 
@@ -78,6 +82,37 @@ class Vanishing(FailureCase):
             lab.heal(1)
             for answer in ranks.end().values():
                 self.assertEqual(answer["code"], 0, answer)
+
+
+class OneLink(unittest.TestCase):
+    """Nothing passes between two hosts, and both reach the third."""
+    TIMEOUT_S = 3
+    # A ring of three has every link in it.
+    SETTINGS = {"PITH_TIMEOUT": str(TIMEOUT_S), "PITH_HEARTBEAT": str(HEARTBEAT_S),
+                "PITH_ALGO": "allreduce:ring"}
+
+    def cut(self, lab, ranks, one, other, limit_s):
+        ranks.seconds("allreduce", 100_000)
+        ranks.begin("allreduce", 100_000, ENDLESS)
+        time.sleep(0.2)
+        lab.set_loss(1, one, other)
+        start = time.monotonic()
+        for rank, answer in ranks.end(limit_s + SLACK_S).items():
+            self.assertEqual(answer["code"], REMOTE_ERROR, answer)
+            self.assertRegex(answer["error"], rf"rank [{one}{other}]\b", f"rank {rank}")
+        self.assertLess(time.monotonic() - start, limit_s + SLACK_S)
+
+    def test_between_two_ranks(self):
+        """All are alive to the control plane, and only time tells that calls do not go on."""
+        with Lab(3) as lab, Ranks(lab, environment=self.SETTINGS) as ranks:
+            self.cut(lab, ranks, 1, 2, self.TIMEOUT_S + 1)  # a stall is reported every second
+            ranks.shrink([0, 1], excluded=[2])
+            ranks.seconds("allreduce", 100_000, 2, [0, 1])
+
+    def test_to_the_root_of_the_control_tree(self):
+        """Each takes the other one for dead; whom the third believes is a matter of chance."""
+        with Lab(3) as lab, Ranks(lab, environment=self.SETTINGS) as ranks:
+            self.cut(lab, ranks, 0, 2, HEARTBEAT_S)
 
 
 if __name__ == "__main__":
