@@ -321,9 +321,9 @@ TEST_CASE("a thousand ranks meet at one root", "[startup]") {
             const double took_mib = mebibytes("VmHWM:") - before_mib;
             std::printf("%d ranks met twice in %.2f s, the root took %.1f MiB\n", ranks, took_s,
                         took_mib);
-            ensure(took_s < 60, "took " + std::to_string(took_s) + " s");
+            ensure(took_s < 30, "took " + std::to_string(took_s) + " s");
             // What all hear is a megabyte, and would be a gigabyte were it there for each.
-            ensure(sanitized || took_mib < 64, "took " + std::to_string(took_mib) + " MiB");
+            ensure(sanitized || took_mib < 32, "took " + std::to_string(took_mib) + " MiB");
             return;
           }
           const int first = (self.rank - 1) * ranks / processes;
