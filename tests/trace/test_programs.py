@@ -15,12 +15,14 @@ BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def run(program, *arguments, most_files=None, **variables):
+def run(program, *arguments, most_files=None, most_bytes=None, **variables):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
 
     def limit():
         if most_files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        if most_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
 
     return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
                           timeout=60, env={**environment, **variables}, check=False,
@@ -109,7 +111,7 @@ class PithTrace(unittest.TestCase):
         for algorithm in ("allreduce:double_tree", "broadcast:binomial"):
             with self.subTest(algorithm):
                 done = run("pith-trace", "--sim", algorithm, "--ranks", "1000", "--bytes", "4K",
-                           "--most-messages", "50", "-o", self.out)
+                           "--most-messages", "50", "-o", self.out, most_bytes=1 << 30)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 slices, root = load(self.out)
                 self.assertEqual({rank for rank, _ in slices}, set(range(1000)))
