@@ -1,5 +1,5 @@
-// Ranks connected by UCX: active messages over whatever UCX finds (InfiniBand, RoCE, shared memory,
-// sockets). Header and payload of a message are ours to read before a receive is posted.
+// Ranks connected by UCX: active messages over whatever UCX finds (InfiniBand, RoCE, sockets; not
+// its shared memory). Header and payload of a message are ours to read before a receive is posted.
 //
 // UCX sees no memory but our own pooled buffers: nothing of the user's is registered, so nothing
 // has to watch the user's munmap, and an abort leaves no bytes of the user's with the hardware.

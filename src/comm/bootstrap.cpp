@@ -1,9 +1,11 @@
 #include "comm/bootstrap.hpp"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -26,6 +28,14 @@ constexpr std::chrono::milliseconds most_pause{200};
 bool is_own_echo(int fd) {
   const Expected<Address> own = local_address(fd);
   return own && format_address(*own) == peer_name(fd);
+}
+
+// A root that many call at once has no patience with those that keep it waiting, as a rank does
+// whose machine is busy.
+bool hung_up(int fd) {
+  char byte = 0;
+  const ssize_t got = ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
 // As errors name it to other ranks: "process 123 on node7".
@@ -78,6 +88,7 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   const Expected<Address> root = parse_address(id.address);
   refused = !root;
   if (!root) return root.error();
+  refused = !id.known_before;
   Expected<Descriptor> connection = connect_to(*root, with_silence());
   if (!connection) {
     return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
@@ -91,9 +102,14 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   connection_ = std::move(*connection);
   Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
   const Error error = shake_hands(handshake, connection_.get(), with_silence());
-  refused = handshake.refused();
-  if (refused) return another_job(id, rank, error);
-  if (error) return error;
+  if (handshake.refused()) {
+    refused = true;
+    return another_job(id, rank, error);
+  }
+  if (error) {
+    refused = refused && !hung_up(connection_.get());
+    return error;
+  }
   std::string hello;
   append_blob(hello, own_name());
   return send_all(connection_.get(), bytes_of(hello), deadline_ns_);
@@ -108,7 +124,7 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
     const Error error = bootstrap.call(id, rank, ranks, refused);
     if (Error cancelled = bootstrap.cancelled()) return cancelled;
     if (!error) return bootstrap;
-    if (!id.known_before || refused || monotonic_ns() > bootstrap.deadline_ns_) return error;
+    if (refused || monotonic_ns() > bootstrap.deadline_ns_) return error;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, most_pause);
   }

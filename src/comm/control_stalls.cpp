@@ -71,7 +71,7 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
     pinged_ns_ = now_ns_;
     wire_.send(parent_, message(Kind::ping).take());
   }
-  const double silent = since(std::max(silent_since_ns_, parent_heard_ns_));
+  const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
   if (options_.timeout_s == 0 || waited < limit) return;
   const auto cause = [&](const std::vector<int>& members, int waits_for) {

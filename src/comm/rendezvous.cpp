@@ -108,9 +108,9 @@ class Server {
   std::string failure_;  // why nobody can start any more; empty: they can
 };
 
-// The oldest stranger goes when the table is full: a rank proves itself at once.
+// The oldest stranger goes when the table is full: a rank proves itself at once, or calls again.
 bool Server::has_room() {
-  const auto is_stranger = [](const Guest& guest) { return !guest.joined; };
+  const auto is_stranger = [](const Guest& guest) { return !guest.proved; };
   if (std::count_if(guests_.begin(), guests_.end(), is_stranger) < most_strangers) return true;
   const auto oldest = std::find_if(guests_.begin(), guests_.end(), is_stranger);
   if (monotonic_ns() < oldest->deadline - handshake_ns + patience_ns) return false;

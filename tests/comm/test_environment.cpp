@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -203,27 +204,56 @@ TEST_CASE("a launcher that answers nonsense", "[environment]") {
   }
 }
 
-// 256 processes of a sanitizer keep two cores busy for minutes, and show what 64 of them show.
-TEST_CASE("64 ranks start, and 256 where there is time", "[environment]") {
-  const int port = free_port();
+namespace {
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const bool full = false;
+constexpr bool sanitized = true;
 #else
-  const bool full = std::getenv("PITH_TEST_FULL") != nullptr;
+constexpr bool sanitized = false;
 #endif
+
+void start_and_sum(Rank& self, pithComm_t made) {
+  const Comm comm(made);
+  std::int32_t sum = 0;
+  const std::int32_t one = 1;
+  ok(pithAllReduce(&one, &sum, 1, pithInt32, pithSum, comm, nullptr));
+  ensure(sum == self.size, "a wrong sum");
+}
+
+// Seconds in which so many processes start, sum and end: of three tries the best one, where the
+// first took too long on a busy machine.
+double seconds_to_start(int ranks, double limit_s, const Setup& setup, const Body& body) {
+  double best_s = 1e9;
+  for (int turn = 0; turn < 3 && best_s >= limit_s; ++turn) {
+    const double start = now_s();
+    CHECK(run(ranks, setup, body) == "");
+    best_s = std::min(best_s, now_s() - start);
+  }
+  return best_s;
+}
+
+}  // namespace
+
+// 256 processes of a sanitizer keep two cores busy for minutes, and show what 64 of them show.
+TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment]") {
+  const int port = free_port();
+  const bool full = !sanitized && std::getenv("PITH_TEST_FULL") != nullptr;
+  const int most = full ? most_ranks : 64;
+  const double limit_s = sanitized ? 100 : full ? 15 : 4;
   Setup setup = few_seconds("100");
   setup.limit_s = 100;
-  const int most = full ? most_ranks : 64;
-  const double start = now_s();
-  CHECK(run(most, setup, [&](Rank& self) {
-          as_torchrun(self, port);
-          pithComm_t made = nullptr;
-          ok(pithCommInitEnv(&made));
-          const Comm comm(made);
-          std::int32_t sum = 0;
-          const std::int32_t one = 1;
-          ok(pithAllReduce(&one, &sum, 1, pithInt32, pithSum, comm, nullptr));
-          ensure(sum == self.size, "a wrong sum");
-        }) == "");
-  std::printf("%d processes started, summed and ended in %.1f s\n", most, now_s() - start);
+  const double by_launcher_s = seconds_to_start(most, limit_s, setup, [&](Rank& self) {
+    as_torchrun(self, port);
+    pithComm_t made = nullptr;
+    ok(pithCommInitEnv(&made));
+    start_and_sum(self, made);
+  });
+  const double by_id_s =
+      seconds_to_start(most, limit_s, setup, [](Rank& self) { start_and_sum(self, self.join()); });
+  std::printf(
+      "%d processes started, summed and ended in %.1f s by a launcher's variables, in "
+      "%.1f s by an id\n",
+      most, by_launcher_s, by_id_s);
+  CHECK(by_launcher_s < limit_s);
+  CHECK(by_id_s < limit_s);
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Ranks started by real launchers, where they are installed. Usage: ... ENV_RANK [ALL_REDUCE_PERF]
 
-Open MPI and MPICH may both be installed, so each is called by a name that is its own.
+Open MPI and MPICH may both be installed, so each is called by a name that is its own. Without any
+launcher the test is skipped, but with PITH_TEST_FULL: then these two must be there.
 """
 import importlib.util
 import os
@@ -15,6 +16,8 @@ import unittest
 
 ENV_RANK = str(pathlib.Path(sys.argv.pop(1)).resolve())
 PERF = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else None
+SKIPPED = 77  # what ctest takes for it
+FULL = bool(os.environ.get("PITH_TEST_FULL"))
 FOREIGN = ("PITH_", "OMPI_", "PMI", "SLURM_", "MPI_", "RANK", "WORLD_SIZE", "MASTER_", "LOCAL_")
 
 
@@ -62,6 +65,11 @@ LAUNCHERS = [launcher for launcher in (open_mpi, mpich, torchrun, srun) if not w
 
 
 class Launchers(unittest.TestCase):
+    @unittest.skipUnless(FULL, "PITH_TEST_FULL is not set")
+    def test_open_mpi_and_mpich_are_there(self):
+        self.assertIn(open_mpi, LAUNCHERS, why_not(open_mpi))
+        self.assertIn(mpich, LAUNCHERS, why_not(mpich))
+
     def test_ranks_meet(self):
         for launcher in LAUNCHERS:
             for ranks in (1, 2, 5):
@@ -105,4 +113,7 @@ if __name__ == "__main__":
     for absent in (open_mpi, mpich, torchrun, srun):
         if why_not(absent):
             print(f"not tested under {absent.__name__}: {why_not(absent)}", flush=True)
+    if not LAUNCHERS and not FULL:
+        print("skipped: there is no launcher here")
+        sys.exit(SKIPPED)
     unittest.main()

@@ -1,9 +1,14 @@
 // What PITH_LOG says of a start, and variables that are no settings.
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "../api/ranks.hpp"
@@ -105,6 +110,117 @@ TEST_CASE("a call that goes no further is told of, and what came before it", "[s
                "call 3: allreduce of 10 float, sum, running for "});
           if (self.rank == 0) has(overheard.text(), {"for rank 2 in call 3"});
         }) == "");
+}
+
+namespace {
+
+// Two packages with one core each, at two CPUs that this process may use.
+struct TwoPackages {
+  std::array<int, 2> cpus{};
+
+  static std::optional<TwoPackages> here() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    TwoPackages found;
+    std::size_t count = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE && count < 2; ++cpu) {
+      if (CPU_ISSET(cpu, &allowed)) found.cpus[count++] = cpu;
+    }
+    if (count < 2) return {};
+    return found;
+  }
+
+  void add_to(Setup& setup) const {
+    setup.environment.emplace_back(
+        "HWLOC_SYNTHETIC", "package:2 core:1 pu:1(indexes=" + std::to_string(cpus[0]) + "," +
+                               std::to_string(cpus[1]) + ")");
+    setup.environment.emplace_back("HWLOC_THISSYSTEM", "1");
+  }
+
+  // Neighbours by number are on different packages.
+  void bind(const Rank& self) const {
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(cpus[static_cast<std::size_t>(self.rank % 2)], &own);
+    ensure(sched_setaffinity(0, sizeof own, &own) == 0, "cannot be bound");
+  }
+};
+
+// Where in the result this rank's reductions wrote, by the record of its calls.
+std::set<std::string> reduced_offsets(const std::string& trace) {
+  std::ifstream file(trace);
+  std::set<std::string> offsets;
+  std::string recv = "none";
+  for (std::string line; std::getline(file, line);) {
+    const auto after = [&line](const std::string& key) {
+      const std::size_t at = line.find(key);
+      if (at == std::string::npos) return std::string();
+      const std::size_t begin = at + key.size();
+      return line.substr(begin, line.find_first_of(",}", begin) - begin);
+    };
+    if (after("\"what\":") == "\"recv\"") recv = after("\"buffer\":");
+    const bool reduces = after("\"name\":").starts_with("\"reduce");
+    if (reduces && after("\"buffer\":") == recv) offsets.insert(after("\"offset\":"));
+  }
+  return offsets;
+}
+
+}  // namespace
+
+TEST_CASE("algorithms walk the ranks package by package", "[start-log][order]") {
+  const std::optional<TwoPackages> packages = TwoPackages::here();
+  if (!packages) {
+    WARN("one CPU is allowed: nobody can be bound apart");
+    return;
+  }
+  struct Case {
+    std::vector<std::pair<std::string, std::string>> environment;
+    std::string says;
+    std::array<int, 4> places;
+  };
+  const Case cases[] = {
+      {{}, "in the order 0,2,1,3 (PITH_ORDER=topology)", {0, 2, 1, 3}},
+      {{{"PITH_ORDER", "rank"}}, "as they are numbered (PITH_ORDER=rank)", {0, 1, 2, 3}},
+      {{{"PITH_DETERMINISTIC", "1"}}, "as they are numbered", {0, 1, 2, 3}},
+  };
+  for (const char* transport : {"shm", "tcp"}) {
+    for (const Case& one : cases) {
+      INFO(transport << ": " << one.says);
+      const std::string prefix = "/tmp/pith-order-" + std::to_string(getpid());
+      Setup setup = with("debug", one.environment);
+      setup.transport = transport;
+      setup.environment.emplace_back("PITH_ALGO", "allreduce:two_shot");
+      setup.environment.emplace_back("PITH_TRACE", prefix);
+      packages->add_to(setup);
+      CHECK(run(4, setup, [&](Rank& self) {
+              packages->bind(self);
+              const Overheard overheard;
+              constexpr std::size_t count = 4096;
+              const std::vector<float> ones(count, 1);
+              std::vector<float> sums(count);
+              {
+                const Comm comm(self.join());
+                ok(pithAllReduce(ones.data(), sums.data(), count, pithFloat32, pithSum, comm,
+                                 nullptr));
+                self.meet();
+              }
+              ensure(sums == std::vector<float>(count, 4), "a wrong sum");
+              has(overheard.text(), {"algorithms walk the ranks " + one.says});
+              // Two-shot: whoever is at place p reduces block p.
+              const std::string trace = prefix + ".rank" + std::to_string(self.rank) + ".jsonl";
+              const std::set<std::string> offsets = reduced_offsets(trace);
+              unlink(trace.c_str());
+              const int place = one.places[static_cast<std::size_t>(self.rank)];
+              const std::size_t block = count / 4 * sizeof(float);
+              const std::string own = std::to_string(static_cast<std::size_t>(place) * block);
+              std::string text;
+              for (const std::string& offset : offsets) text += " " + offset;
+              ensure(offsets == std::set<std::string>{own},
+                     "reduces at" + text + " and not at " + own);
+            }) == "");
+    }
+  }
 }
 
 TEST_CASE("why a transport is not used", "[start-log]") {

@@ -17,7 +17,7 @@ using namespace ranks;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
 #else
 constexpr bool sanitized = false;
@@ -256,6 +256,80 @@ TEST_CASE("the root gathers blobs", "[startup]") {
             }
             return {};
           });
+          for (const std::string& result : results) ensure(result.empty(), result);
+        }) == "");
+}
+
+namespace {
+
+// Of this process, by a line of /proc/self/status.
+double mebibytes(const char* line) {
+  std::ifstream status("/proc/self/status");
+  for (std::string text; std::getline(status, text);) {
+    if (text.starts_with(line)) return std::stod(text.substr(std::strlen(line))) / 1024;
+  }
+  return -1;
+}
+
+// What a start-up tells and hears: who a rank is, then to whom it has attached.
+std::string start_as(const UniqueId& id, int rank, int ranks) {
+  Expected<Bootstrap> joined = Bootstrap::join(id, rank, ranks, 60);
+  if (!joined) return joined.error().message();
+  const auto n = static_cast<std::size_t>(ranks);
+  for (const std::size_t length : {std::size_t{200}, n}) {
+    std::string mine(length, static_cast<char>('a' + rank % 26));
+    mine.replace(0, 4, std::to_string(1000 + rank));
+    const auto blobs = joined->gather(mine);
+    if (!blobs) return blobs.error().message();
+    if (blobs->size() != n) return "a wrong number of blobs";
+    for (int r = 0; r < ranks; ++r) {
+      const std::string& blob = (*blobs)[static_cast<std::size_t>(r)];
+      if (blob.size() != length || blob.substr(0, 4) != std::to_string(1000 + r) ||
+          blob.back() != 'a' + r % 26) {
+        return "a wrong blob of rank " + std::to_string(r);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// All ranks but the root are threads of a few processes: what they hear takes memory, too, and is
+// not to be counted as the root's.
+TEST_CASE("a thousand ranks meet at one root", "[startup]") {
+  const int ranks = sanitized ? 100 : 1000;
+  constexpr int processes = 10;
+  Setup setup;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "60"}};
+  setup.limit_s = 120;
+  CHECK(run(1 + processes, setup, [&](Rank& self) {
+          const UniqueId id = *UniqueId::load(self.id().internal);
+          const double before_mib = mebibytes("VmHWM:");
+          self.meet();
+          const double start = now_s();
+          if (self.rank == 0) {
+            for (int r = 1; r <= processes; ++r) {
+              wait_until(
+                  [&] {
+                    sleep_s(0.01);
+                    return self.slot(r) != 0;
+                  },
+                  100);
+            }
+            const double took_s = now_s() - start;
+            const double took_mib = mebibytes("VmHWM:") - before_mib;
+            std::printf("%d ranks met twice in %.2f s, the root took %.1f MiB\n", ranks, took_s,
+                        took_mib);
+            ensure(took_s < 30, "took " + std::to_string(took_s) + " s");
+            // What all hear is a megabyte, and would be a gigabyte were it there for each.
+            ensure(sanitized || took_mib < 32, "took " + std::to_string(took_mib) + " MiB");
+            return;
+          }
+          const int first = (self.rank - 1) * ranks / processes;
+          const auto results =
+              in_threads(ranks / processes, [&](int i) { return start_as(id, first + i, ranks); });
+          self.slot(self.rank) = 1;
           for (const std::string& result : results) ensure(result.empty(), result);
         }) == "");
 }

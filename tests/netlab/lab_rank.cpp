@@ -7,7 +7,12 @@
 //   by_host BYTES TIMES      an allreduce by host that elects everything
 //
 // with {"seconds": [...], "correct": true, "code": 0, "error": ""}: the duration of each call after
-// a barrier, and whether the data were right each time. They leave at the end of their input.
+// a barrier, and whether the data were right each time; and
+//
+//   shrink MEMBERS [EXCLUDED]    lists as 0,2: ranks of the job
+//
+// with the same: "correct" is whether the smaller communicator, in which all further calls are
+// made, has these members. They leave at the end of their input.
 #include <pith/pith.h>
 
 #include <array>
@@ -17,14 +22,17 @@
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
 
 using Element = std::int32_t;
 using Data = std::vector<Element>;
+using Numbers = std::vector<int>;
 
 void print(const nlohmann::json& line) { std::cout << line.dump() << std::endl; }
 
@@ -46,6 +54,14 @@ pithUniqueId from_hex(const std::string& text) {
   return id;
 }
 
+// "0,2"
+Numbers read_numbers(const std::string& text) {
+  Numbers numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) numbers.push_back(std::stoi(part));
+  return numbers;
+}
+
 // What rank r has at index i of call number `call`.
 Element value(int rank, std::size_t i, std::size_t call) {
   return static_cast<Element>((i * 7 + call * 13) % 1009 + static_cast<std::size_t>(rank) * 2003);
@@ -59,7 +75,9 @@ Data values(int rank, std::size_t count, std::size_t call) {
 
 class Rank {
  public:
-  Rank(int rank, int size) : rank_(rank), size_(size) {}
+  Rank(int rank, int size) : rank_(rank), members_(static_cast<std::size_t>(size)) {
+    std::iota(members_.begin(), members_.end(), 0);
+  }
   ~Rank() {
     if (comm_) pithCommDestroy(comm_);
   }
@@ -77,7 +95,8 @@ class Rank {
       std::getline(std::cin, text);
       id = from_hex(text);
     }
-    const pithResult_t joined = pithCommInitRank(&comm_, size_, id, rank_);
+    const pithResult_t joined =
+        pithCommInitRank(&comm_, static_cast<int>(members_.size()), id, rank_);
     if (joined != pithSuccess) return report_failure(joined);
     print({{"ready", true}});
     return true;
@@ -88,7 +107,9 @@ class Rank {
     std::string collective;
     std::size_t bytes = 0;
     std::size_t times = 0;
-    words >> collective >> bytes >> times;
+    words >> collective;
+    if (collective == "shrink") return shrink(words);
+    words >> bytes >> times;
     nlohmann::json seconds = nlohmann::json::array();
     bool correct = true;
     pithResult_t result = pithSuccess;
@@ -96,7 +117,7 @@ class Rank {
       const std::size_t count = bytes / sizeof(Element);
       const Data send = values(rank_, count, call);
       const bool gathers = collective == "allgather";
-      Data recv(gathers ? count * static_cast<std::size_t>(size_) : count);
+      Data recv(gathers ? count * members_.size() : count);
       result = pithBarrier(comm_, nullptr);
       const auto start = std::chrono::steady_clock::now();
       if (result == pithSuccess) result = run(collective, send, recv);
@@ -104,16 +125,42 @@ class Rank {
       seconds.push_back(took.count());
       correct = correct && (result != pithSuccess || is_right(collective, recv, call));
     }
+    answer(seconds, correct, result);
+  }
+
+ private:
+  static void answer(const nlohmann::json& seconds, bool correct, pithResult_t result) {
     print({{"seconds", seconds},
            {"correct", correct},
            {"code", static_cast<int>(result)},
            {"error", result == pithSuccess ? "" : pithGetLastError(nullptr)}});
   }
 
- private:
   static bool report_failure(pithResult_t result) {
     print({{"code", static_cast<int>(result)}, {"error", pithGetLastError(nullptr)}});
     return false;
+  }
+
+  void shrink(std::istringstream& words) {
+    std::string members;
+    std::string excluded;
+    words >> members >> excluded;
+    members_ = read_numbers(members);
+    Numbers apart = read_numbers(excluded);
+    pithComm_t smaller = nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    pithResult_t result = pithCommShrink(comm_, apart.data(), static_cast<int>(apart.size()),
+                                         &smaller, nullptr, PITH_SHRINK_DEFAULT);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    int size = -1;
+    int rank = -1;
+    if (result == pithSuccess) result = pithCommDestroy(std::exchange(comm_, smaller));
+    if (result == pithSuccess) result = pithCommCount(comm_, &size);
+    if (result == pithSuccess) result = pithCommUserRank(comm_, &rank);
+    const auto place = static_cast<std::size_t>(rank);
+    const bool correct = size == static_cast<int>(members_.size()) && place < members_.size() &&
+                         members_[place] == rank_;
+    answer({took.count()}, correct, result);
   }
 
   pithResult_t run(const std::string& collective, const Data& send, Data& recv) {
@@ -153,16 +200,15 @@ class Rank {
   bool is_right(const std::string& collective, const Data& recv, std::size_t call) const {
     Data expected;
     if (collective == "broadcast") {
-      expected = values(0, recv.size(), call);
+      expected = values(members_.front(), recv.size(), call);
     } else if (collective == "allgather") {
-      const std::size_t each = recv.size() / static_cast<std::size_t>(size_);
-      for (int rank = 0; rank < size_; ++rank) {
-        const Data part = values(rank, each, call);
+      for (const int rank : members_) {
+        const Data part = values(rank, recv.size() / members_.size(), call);
         expected.insert(expected.end(), part.begin(), part.end());
       }
     } else {
-      expected = values(0, recv.size(), call);
-      for (int rank = 1; rank < size_; ++rank) {
+      expected.resize(recv.size());
+      for (const int rank : members_) {
         const Data more = values(rank, recv.size(), call);
         for (std::size_t i = 0; i < more.size(); ++i) expected[i] += more[i];
       }
@@ -170,8 +216,8 @@ class Rank {
     return recv == expected;
   }
 
-  int rank_;
-  int size_;
+  const int rank_;   // of the job
+  Numbers members_;  // ranks of the job, by rank of the communicator
   pithComm_t comm_ = nullptr;
 };
 

@@ -90,11 +90,20 @@ class Ranks:
         return {rank: self.answer(rank, limit_s)
                 for rank in (range(len(self)) if ranks is None else ranks)}
 
-    def seconds(self, collective, size, times=1):
+    def seconds(self, collective, size, times=1, ranks=None):
         """The duration of each call, which is that of its slowest rank; the data were right."""
-        self.begin(collective, size, times)
-        answers = self.end()
+        self.begin(collective, size, times, ranks)
+        answers = self.end(ranks=ranks)
         for rank, answer in answers.items():
             if answer["code"] != 0 or not answer["correct"]:
                 raise RankError(f"{collective} of {size} bytes, rank {rank}: {answer}")
         return [max(calls) for calls in zip(*(answer["seconds"] for answer in answers.values()))]
+
+    def shrink(self, survivors, excluded=()):
+        """The survivors go on by themselves, in this order; further calls are theirs alone."""
+        line = " ".join(["shrink", *(",".join(map(str, ranks)) for ranks in (survivors, excluded))])
+        for rank in survivors:
+            self.tell(rank, line)
+        for rank, answer in self.end(ranks=survivors).items():
+            if answer["code"] != 0 or not answer["correct"]:
+                raise RankError(f"shrink to {survivors}, rank {rank}: {answer}")

@@ -1,4 +1,5 @@
 """What ranks are told when hosts and links fail, and how soon."""
+import re
 import signal
 import subprocess
 import time
@@ -20,7 +21,8 @@ def has_heartbeat():
 
 class FailureCase(unittest.TestCase):
     def check(self, fail, lost, limit_s, environment=None):
-        """Three ranks are in the middle of calls when fail(lab, ranks) strikes the rank `lost`."""
+        """Three ranks are in the middle of calls when fail(lab, ranks) strikes the rank `lost`.
+        The others are told, and go on without it."""
         with Lab(3) as lab, Ranks(lab, environment=environment) as ranks:
             ranks.seconds("allreduce", 1000)
             ranks.begin("allreduce", 1000, ENDLESS)
@@ -32,6 +34,9 @@ class FailureCase(unittest.TestCase):
                 self.assertEqual(answer["code"], REMOTE_ERROR, answer)
                 self.assertIn(f"rank {lost}", answer["error"], f"rank {rank}")
             self.assertLess(time.monotonic() - start, limit_s + SLACK_S)
+            ranks.shrink(survivors)
+            for collective in ("allreduce", "broadcast", "allgather"):
+                ranks.seconds(collective, 100_000, 2, survivors)
             ranks.processes[lost].kill()
 
 
@@ -78,6 +83,44 @@ class Vanishing(FailureCase):
             lab.heal(1)
             for answer in ranks.end().values():
                 self.assertEqual(answer["code"], 0, answer)
+
+
+class OneLink(unittest.TestCase):
+    """Nothing passes between two hosts, and both reach the third."""
+    TIMEOUT_S = 3
+    # A ring of three has every link in it.
+    SETTINGS = {"PITH_TIMEOUT": str(TIMEOUT_S), "PITH_HEARTBEAT": str(HEARTBEAT_S),
+                "PITH_ALGO": "allreduce:ring"}
+
+    def cut(self, lab, ranks, one, other, limit_s):
+        ranks.seconds("allreduce", 100_000)
+        ranks.begin("allreduce", 100_000, ENDLESS)
+        time.sleep(0.2)
+        lab.set_loss(1, one, other)
+        start = time.monotonic()
+        answers = ranks.end(limit_s + SLACK_S)
+        self.assertLess(time.monotonic() - start, limit_s + SLACK_S)
+        for rank, answer in answers.items():
+            self.assertEqual(answer["code"], REMOTE_ERROR, answer)
+            self.assertRegex(answer["error"], rf"rank [{one}{other}]\b", f"rank {rank}")
+        return answers
+
+    def go_on(self, ranks, survivors, excluded=()):
+        ranks.shrink(survivors, excluded)
+        ranks.seconds("allreduce", 100_000, 2, survivors)
+
+    def test_between_two_ranks(self):
+        """All are alive to the control plane, and only time tells that calls do not go on."""
+        with Lab(3) as lab, Ranks(lab, environment=self.SETTINGS) as ranks:
+            self.cut(lab, ranks, 1, 2, self.TIMEOUT_S + 1)  # a stall is reported every second
+            self.go_on(ranks, [0, 1], excluded=[2])
+
+    def test_to_the_root_of_the_control_tree(self):
+        """Each takes the other one for dead, and the third believes whom it hears first."""
+        with Lab(3) as lab, Ranks(lab, environment=self.SETTINGS) as ranks:
+            answers = self.cut(lab, ranks, 0, 2, HEARTBEAT_S)
+            lost = int(re.search(r"rank ([02])\b", answers[1]["error"])[1])
+            self.go_on(ranks, sorted({0, 1, 2} - {lost}))
 
 
 if __name__ == "__main__":

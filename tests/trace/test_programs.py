@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -14,10 +15,18 @@ BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def run(program, *arguments, **variables):
+def run(program, *arguments, most_files=None, most_bytes=None, **variables):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
+
+    def limit():
+        if most_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        if most_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+
     return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
-                          timeout=60, env={**environment, **variables}, check=False)
+                          timeout=60, env={**environment, **variables}, check=False,
+                          preexec_fn=limit)
 
 
 def load(prefix):
@@ -67,6 +76,50 @@ class PithTrace(unittest.TestCase):
         root = load(self.out)[1]
         self.assertEqual(len(arrows(root)), 5)
         self.assertIn("the first 5 drawn", "".join(root.itertext()))
+
+    def test_where_arrows_are(self):
+        """From the sender's line to the receiver's, at the times that they name."""
+        done = run("pith-trace", "--sim", "allreduce:ring", "--ranks", "3", "--bytes", "48K",
+                   "--alpha", "10us", "--beta", "1e-9", "-o", self.out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        root = load(self.out)[1]
+        lanes = {}
+        for group in root.iter(f"{SVG}g"):
+            for line in group.iter(f"{SVG}line"):
+                if line.get("class") == "lane":
+                    lanes[group.get("id")] = line
+        self.assertEqual(set(lanes), {"rank0", "rank1", "rank2"})
+        self.assertEqual(len({lane.get("y1") for lane in lanes.values()}), 3)
+        left, right = (float(lanes["rank0"].get(x)) for x in ("x1", "x2"))
+        end = float(re.search(r"([\d.]+) us, 12 messages", "".join(root.itertext())).group(1))
+        drawn = set()
+        for arrow in arrows(root):
+            said = re.fullmatch(r"rank (\d) to (\d), lane \d+, step \d+: 16384 bytes, "
+                                r"([\d.]+) to ([\d.]+) us", arrow.find(f"{SVG}title").text)
+            sender, receiver, begin, arrival = said.groups()
+            self.assertEqual(int(receiver), (int(sender) + 1) % 3)
+            self.assertEqual(arrow.get("y1"), lanes[f"rank{sender}"].get("y1"))
+            self.assertEqual(arrow.get("y2"), lanes[f"rank{receiver}"].get("y1"))
+            self.assertGreaterEqual(float(arrival) - float(begin), 10 + 16.384 - 0.002)
+            for at, time in (("x1", begin), ("x2", arrival)):
+                self.assertAlmostEqual(float(arrow.get(at)),
+                                       left + float(time) / end * (right - left), delta=0.1)
+            drawn.add((sender, begin))
+        self.assertEqual(len(drawn), 12)
+
+    def test_a_thousand_ranks(self):
+        for algorithm in ("allreduce:double_tree", "broadcast:binomial"):
+            with self.subTest(algorithm):
+                done = run("pith-trace", "--sim", algorithm, "--ranks", "1000", "--bytes", "4K",
+                           "--most-messages", "50", "-o", self.out, most_bytes=1 << 30)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                slices, root = load(self.out)
+                self.assertEqual({rank for rank, _ in slices}, set(range(1000)))
+                received = {rank for rank, op in slices if op == "receive"}
+                self.assertGreaterEqual(len(received), 999)
+                self.assertEqual(len(arrows(root)), 50)
+                self.assertIn("the first 50 drawn", "".join(root.itertext()))
+                self.assertIn("rank 999", {text.text for text in root.iter(f"{SVG}text")})
 
     def test_real_calls(self):
         if not (BIN / "all_reduce_perf").exists():
@@ -164,6 +217,54 @@ class PithInfo(unittest.TestCase):
         done = run("pith-info", "--transports")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^tcp +usable: sockets at [0-9a-f.:]+ \(")
+
+    def transports(self, **options):
+        """What is said of each, by name."""
+        done = run("pith-info", "--transports", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+        self.assertEqual(list(said), ["local", "shm", "ucx", "tcp"])
+        return said
+
+    def test_every_transport_says_what_it_is_for(self):
+        said = self.transports()
+        self.assertEqual(said["local"], "usable: ranks that are threads of one process")
+        self.assertEqual(said["shm"], "usable: ranks of one host, through memory files")
+        self.assertRegex(said["ucx"], r"^(usable: UCX [\d.]+ finds |not usable: \w)")
+
+    def test_why_a_transport_is_not_usable(self):
+        said = self.transports(PITH_IFNAME="=nowhere7")
+        self.assertRegex(said["tcp"], r'^not usable: .*PITH_IFNAME is "=nowhere7"')
+        self.assertRegex(said["ucx"], r'^not usable: .*PITH_IFNAME is "=nowhere7"')
+        self.assertTrue(said["shm"].startswith("usable: "), said)
+        # The loader needs one file at a time, a segment and its socket more than that.
+        said = self.transports(most_files=4)
+        self.assertRegex(said["shm"], "^not usable: .*Too many open files")
+        self.assertTrue(said["local"].startswith("usable: "), said)
+
+    def test_why_ucx_is_not_usable(self):
+        if "usable: UCX" not in self.transports()["ucx"]:
+            self.skipTest(self.transports()["ucx"])
+        self.assertRegex(self.transports(UCX_TLS="no_such_way")["ucx"], "^not usable: .*UCX_TLS")
+
+    def test_which_transports_are_forbidden(self):
+        for rule, forbidden in (("^shm", {"shm"}), ("tcp", {"local", "shm", "ucx"}), ("", set())):
+            with self.subTest(rule):
+                said = self.transports(PITH_TRANSPORT=rule)
+                self.assertEqual({name for name in said if "forbids" in said[name]}, forbidden)
+                for name in forbidden:
+                    self.assertTrue(said[name].endswith(f"; PITH_TRANSPORT={rule} forbids it"))
+
+    def test_algorithms_are_those_that_can_be_named(self):
+        done = run("pith-info", "--algorithms")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listed = done.stdout.splitlines()
+        self.assertLessEqual({"allreduce:ring", "allreduce:two_shot", "alltoall:pairwise"},
+                             set(listed))
+        unknown = run("pith-trace", "--sim", "allreduce:nothing").stderr
+        self.assertEqual(listed, unknown.split("expected one of ")[1].strip().split(", "))
+        for name in listed:
+            self.assertRegex(name, r"^[a-z_]+:[a-z_]+$")
 
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_TRACE="/tmp/x")

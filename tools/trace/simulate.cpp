@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/call_step.hpp"
 #include "comm/world.hpp"
 
@@ -63,19 +65,18 @@ Task<Error> recorded(Call& call, Recorder& recorder, const Algorithm& algorithm,
   co_return error;
 }
 
-}  // namespace
-
-Expected<std::vector<std::string>> simulate(const Simulation& simulation) {
-  const Expected<const Algorithm*> algorithm = find(simulation);
-  if (!algorithm) return algorithm.error();
+// Each rank's trace of at most so many steps; `whole`: none had more.
+Expected<std::vector<std::string>> traces_of(const Simulation& simulation,
+                                             const Algorithm& algorithm, std::size_t most_steps,
+                                             bool& whole) {
   SimConfig config;
   config.ranks = simulation.ranks;
   config.link = {simulation.link.alpha, simulation.link.beta};
   config.gamma_s_per_byte = simulation.link.gamma;
   World world(config);
-  world.record();
+  world.record(most_steps);
 
-  const CollectiveArgs shape = arguments_of(simulation, **algorithm);
+  const CollectiveArgs shape = arguments_of(simulation, algorithm);
   const std::size_t block = shape.count * size_of(shape.type);
   const Extent extent = extent_of(shape.collective, simulation.ranks);
   std::vector<Memory> memory(static_cast<std::size_t>(simulation.ranks));
@@ -86,16 +87,32 @@ Expected<std::vector<std::string>> simulate(const Simulation& simulation) {
     CollectiveArgs args = shape;
     args.send = {mine.send.data(), mine.send.size()};
     args.recv = {mine.recv.data(), mine.recv.size()};
-    return recorded(call, world.recorder(rank), **algorithm, args);
+    return recorded(call, world.recorder(rank), algorithm, args);
   };
   for (const Error& error : run_ranks(world, start)) {
     if (error) return error;
   }
   std::vector<std::string> traces;
+  whole = true;
   for (int rank = 0; rank < simulation.ranks; ++rank) {
     traces.push_back(world.recorder(rank).text());
+    whole = whole && world.recorder(rank).dropped() == 0;
   }
   return traces;
+}
+
+}  // namespace
+
+// Room for all that a recorder may keep takes gigabytes for a thousand ranks, which do little each.
+Expected<std::vector<std::string>> simulate(const Simulation& simulation) {
+  const Expected<const Algorithm*> algorithm = find(simulation);
+  if (!algorithm) return algorithm.error();
+  for (std::size_t most_steps = 256;; most_steps *= 8) {
+    const std::size_t room = std::min(most_steps, Recorder::default_steps);
+    bool whole = false;
+    Expected<std::vector<std::string>> traces = traces_of(simulation, **algorithm, room, whole);
+    if (!traces || whole || room == Recorder::default_steps) return traces;
+  }
 }
 
 }  // namespace pith_trace

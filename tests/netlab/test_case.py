@@ -1,0 +1,67 @@
+"""Where no laboratory can be built its tests are skipped, with one line that says why."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from case import SKIPPED
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = ("test_lab", "test_pith", "test_failure", "test_interfaces")
+
+# A test as a user who may do less: only what it has read already must be readable then.
+DRIVER = """
+import os, sys
+sys.path.insert(0, {here!r})
+import case, {test}
+{then}
+case.main()
+"""
+
+# An `ip` that nobody lets do anything, as in a container without rights.
+REFUSING = "#!/bin/sh\necho 'Operation not permitted' >&2\nexit 1\n"
+
+
+class Skipped(unittest.TestCase):
+    def check(self, test, words, then="", environment=None, before=()):
+        script = DRIVER.format(here=HERE, test=test, then=then)
+        done = subprocess.run([*before, sys.executable, "-B", "-c", script], capture_output=True,
+                              text=True, check=False, timeout=60,
+                              env={**os.environ, **(environment or {})})
+        self.assertEqual(done.returncode, SKIPPED, done.stdout + done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1, done.stdout)
+        self.assertRegex(done.stdout, f"^skipped: .*{words}")
+        self.assertEqual(done.stderr, "")
+
+    def test_without_the_tools(self):
+        for test in TESTS:
+            with self.subTest(test):
+                self.check(test, r"ip, tc, unshare \(packages iproute2, util-linux\)",
+                           environment={"PATH": "/nonexistent"})
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_without_root(self):
+        for test in TESTS:
+            with self.subTest(test):
+                self.check(test, "need root", then="os.setuid(65534)")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_without_tun(self):
+        hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/net && exec "$@"', "-"]
+        if subprocess.run([*hide, "true"], capture_output=True, check=False).returncode:
+            self.skipTest("nothing can be mounted here")
+        self.check("test_lab", "/dev/net/tun: No such file", before=hide)
+
+    @unittest.skipUnless(os.geteuid() == 0 and os.path.exists("/dev/net/tun"), "needs root, tun")
+    def test_where_namespaces_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "ip"), "w", encoding="utf-8") as file:
+                file.write(REFUSING)
+            os.chmod(file.name, 0o755)
+            self.check("test_lab", "namespaces are refused here: ip netns add .* not permitted",
+                       environment={"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+if __name__ == "__main__":
+    unittest.main()
