@@ -2,6 +2,8 @@
 // before.
 #include <cstring>
 
+#include "collectives/parcels.hpp"
+#include "core/record.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -70,6 +72,43 @@ TEST_CASE("a leader's tails go down the chain, and sums are written before", "[a
     const Times times = times_of(case_of(ranks, "ar-topk:density=0.01"), 0);
     INFO(ranks << " ranks: " << times.rest_s << " s, of which " << times.wire_s << " s wire");
     CHECK(times.rest_s < write_s + (ranks == 4 ? 2.3 : 3.0) * times.wire_s);
+  }
+}
+
+// Over sockets, whose chunks are long, too.
+TEST_CASE("vectors are cut into sixteen parcels where those are worth a message",
+          "[sparse][tails]") {
+  constexpr std::size_t mebi = std::size_t{1} << 20;
+  for (const std::size_t chunk : {mebi / 16, mebi}) {
+    CHECK(chunks_in(16 * mebi, parcel_elements(16 * mebi, 0.01, chunk)) == 16);
+    CHECK(chunks_in(64 * mebi, parcel_elements(64 * mebi, 0.001, chunk)) == 16);
+    CHECK(chunks_in(4 * mebi, parcel_elements(4 * mebi, 0.1, chunk)) == 16);
+    CHECK(chunks_in(mebi, parcel_elements(mebi, 0.001, chunk)) == 1);
+  }
+}
+
+// A rank relays nothing while a kernel runs.
+TEST_CASE("no pass over gradients is long", "[sparse][tails]") {
+  for (const char* spec :
+       {"topk:density=0.01", "ar-topk:density=0.01", "ar-topk:density=0.01,election=variance",
+        "ar-topk:density=0.01,election=variance-lagged", "exdyna:density=0.01"}) {
+    SparseCase c = case_of(2, spec);
+    c.chunk_bytes = std::size_t{1} << 20;
+    SparseProgram program(c);
+    World world(world_of(c));
+    world.record();
+    REQUIRE(program.begin(world, 3) == "");
+    std::uint64_t longest = 0;
+    for (int r = 0; r < c.ranks; ++r) {
+      for (const Step& step : world.recorder(r).steps()) {
+        if (step.name == "accumulate" || step.name == "select") {
+          longest = std::max(longest, step.bytes);
+        }
+      }
+    }
+    INFO(spec);
+    CHECK(longest > 0);
+    CHECK(longest <= std::uint64_t{12} << 18);  // bytes an element
   }
 }
 
