@@ -32,9 +32,7 @@ inline std::size_t parcel_elements(std::size_t all, double density, std::size_t 
   constexpr std::size_t parcels = 16;
   constexpr double bytes_of_pair = 3;
   constexpr std::size_t most = std::size_t{1} << 22;
-  constexpr std::size_t worth_its_start = std::size_t{1} << 15;  // bytes of a message
-  const double worth =
-      double(std::min(chunk_bytes / 4, worth_its_start)) / (bytes_of_pair * density);
+  const double worth = double(chunk_bytes) / 4 / (bytes_of_pair * density);
   const std::size_t fair = std::max<std::size_t>(all / parcels, 1);
   const std::size_t elements =
       std::max(fair, static_cast<std::size_t>(std::min(worth, double(most))));

@@ -2,7 +2,6 @@
 // before.
 #include <cstring>
 
-#include "collectives/parcels.hpp"
 #include "core/record.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -72,18 +71,6 @@ TEST_CASE("a leader's tails go down the chain, and sums are written before", "[a
     const Times times = times_of(case_of(ranks, "ar-topk:density=0.01"), 0);
     INFO(ranks << " ranks: " << times.rest_s << " s, of which " << times.wire_s << " s wire");
     CHECK(times.rest_s < write_s + (ranks == 4 ? 2.3 : 3.0) * times.wire_s);
-  }
-}
-
-// Over sockets, whose chunks are long, too.
-TEST_CASE("vectors are cut into sixteen parcels where those are worth a message",
-          "[sparse][tails]") {
-  constexpr std::size_t mebi = std::size_t{1} << 20;
-  for (const std::size_t chunk : {mebi / 16, mebi}) {
-    CHECK(chunks_in(16 * mebi, parcel_elements(16 * mebi, 0.01, chunk)) == 16);
-    CHECK(chunks_in(64 * mebi, parcel_elements(64 * mebi, 0.001, chunk)) == 16);
-    CHECK(chunks_in(4 * mebi, parcel_elements(4 * mebi, 0.1, chunk)) == 16);
-    CHECK(chunks_in(mebi, parcel_elements(mebi, 0.001, chunk)) == 1);
   }
 }
 
