@@ -346,7 +346,7 @@ typedef struct {
   double imbalance; /* N max k_i / sum k_i */
   uint64_t bytes_sent;
   uint64_t bytes_received;
-  uint64_t nonfinite; /* elements of this rank's acc that were not finite */
+  uint64_t nonfinite;      /* elements of this rank's acc that were not finite */
   double select_seconds;   /* adding gradients, electing, taking values */
   double exchange_seconds; /* the rest of the call, writing its result included */
   double total_seconds;
