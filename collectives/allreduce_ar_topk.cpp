@@ -170,8 +170,7 @@ Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
   for (bool more = !pieces.done(); more;) {
     const Piece piece = pieces.next();
     more = !piece.ends_parcel;
-    Task<Error> adding = add_gradient(call, sharing.args, sharing.compressor(piece),
-                                      piece.range.begin, piece.range.size);
+    Task<Error> adding = add_in_turns(call, sharing.args, sharing.compressor(piece), piece.range);
     Error error = co_await std::move(adding);
     if (error) co_return error;
     sharing.score.see_pass(piece);
@@ -255,10 +254,11 @@ void remember_scores(Call& call, Sharing& sharing) {
   const Scratch memory(call.host_compute(), ranks * sizeof(float));
   const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
   for (int r = 0; r < call.size(); ++r) {
-    scores[static_cast<std::size_t>(r)] = sharing.notes.score(sharing.note_values(), r);
+    const auto known = static_cast<std::size_t>(call.rank_at(r));
+    scores[known] = sharing.notes.score(sharing.note_values(), r);
   }
   for (const CompressedTensor& tensor : sharing.args.tensors) {
-    tensor.compressor->succession.saw(scores, sharing.leader);
+    tensor.compressor->succession.saw(scores, call.rank_at(sharing.leader));
   }
 }
 

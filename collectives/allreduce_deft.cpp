@@ -73,12 +73,15 @@ class Plan {
   int packer() const {
     return call_.place_of(static_cast<int>(step() % static_cast<std::uint64_t>(call_.size())));
   }
+  // Bins go by the ranks that the caller knows, whatever their order.
   std::size_t bin_of(std::size_t rank) const {
-    return (static_cast<std::size_t>(step() % ranks_of(call_)) + rank) % ranks_of(call_);
+    const auto known = static_cast<std::size_t>(call_.rank_at(static_cast<int>(rank)));
+    return (static_cast<std::size_t>(step() % ranks_of(call_)) + known) % ranks_of(call_);
   }
   std::size_t owner_of(const DeftPiece& piece) const {
     const std::size_t n = ranks_of(call_);
-    return (piece.bin + n - static_cast<std::size_t>(step() % n)) % n;
+    const std::size_t known = (piece.bin + n - static_cast<std::size_t>(step() % n)) % n;
+    return static_cast<std::size_t>(call_.place_of(static_cast<int>(known)));
   }
   // What a rank has elected of a tensor: one run for each of its pieces, without values.
   PairList& list(const DeftPiece& piece, std::size_t rank) const {

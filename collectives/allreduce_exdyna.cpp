@@ -17,6 +17,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "collectives/dense_sum.hpp"
@@ -31,8 +32,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t values_lane = 2;
-constexpr std::uint16_t dense_lanes = 128;                 // so many for each round, from here on
-constexpr std::size_t add_at_once = std::size_t{1} << 18;  // elements, between two turns
+constexpr std::uint16_t dense_lanes = 128;  // so many for each round, from here on
 
 // Several where there is something to overlap. The authors' dummy is known after the last element
 // only, so that their elections are one round.
@@ -64,24 +64,18 @@ Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t rou
 
 // --- adding elsewhere ---
 
-// Adds the gradient in a range; on the host in parts.
+// Adds the gradient in a range.
 Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
   // Zeros, or the caller has added already; what counts as zero has to become it first.
   const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
-  const std::size_t at_once = in_place || args.device ? range.size : add_at_once;
-  while (range.size > 0) {
-    const std::size_t count = std::min(range.size, at_once);
-    if (in_place) {
-      PassResult unused;
-      compressor.pass(range.begin, count, unused);
-    } else {
-      Task<Error> adding = add_gradient(call, args, compressor, range.begin, count);
-      Error error = co_await std::move(adding);
-      if (error) co_return error;
-    }
-    range = {range.begin + count, range.size - count};
-    co_await call.turn();
+  if (!in_place) {
+    Task<Error> adding = add_in_turns(call, args, compressor, range);
+    co_return co_await std::move(adding);
   }
+  if (range.size == 0) co_return Error();
+  PassResult unused;
+  compressor.pass(range.begin, range.size, unused);
+  compressor.stats.squares_all = std::numeric_limits<double>::quiet_NaN();
   co_return Error();
 }
 

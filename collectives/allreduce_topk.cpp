@@ -57,6 +57,9 @@ struct Gathering {
         by_ring(goes_round_ring(call, args, most)),
         ranks(static_cast<std::size_t>(call.size())),
         replaced_memory(call.host_compute(), ranks * args.tensors.size()) {
+    for (const CompressedTensor& tensor : args.tensors) {
+      tensor.compressor->stats.algorithm = by_ring ? "topk_ring" : "topk_direct";
+    }
     call.run<ZeroKernel>({replaced_memory.bytes().data, replaced_memory.bytes().size});
   }
 

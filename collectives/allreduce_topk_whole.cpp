@@ -37,7 +37,9 @@ Task<Error> sum_one(Call& call, bool split, SparseSum sum, Traffic& traffic) {
 }  // namespace
 
 Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
+  const bool split = args.spec().exchange == Exchange::split;
   for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->stats.algorithm = split ? "topk_split" : "topk_recursive_doubling";
     if (tensor.count == 0) continue;
     Task<Error> electing = elect(call, args, tensor);
     Error error = co_await std::move(electing);
@@ -45,7 +47,6 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   }
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   const auto ranks = static_cast<std::size_t>(call.size());
-  const bool split = args.spec().exchange == Exchange::split;
   const std::size_t lists = split ? lists_for_split(ranks) : lists_for_doubling;
   const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(SparseList));
   auto* sums = reinterpret_cast<SparseList*>(memory.bytes().data);

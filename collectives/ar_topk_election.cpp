@@ -20,13 +20,13 @@ Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
   const int to = wrap(call.rank() + distance, call.size());
   const int from = wrap(call.rank() - distance, call.size());
   const auto bytes = [&](int rank) {
-    float& score = scores[static_cast<std::size_t>(rank)];
+    float& score = scores[static_cast<std::size_t>(call.rank_at(rank))];
     return Bytes{reinterpret_cast<std::byte*>(&score), sizeof score};
   };
   co_return co_await call.exchange(to, from, score_lane, 0, bytes(call.rank()), bytes(from));
 }
 
-// scores[r] becomes rank r's.
+// scores[r] becomes that of the caller's rank r.
 Task<Error> allgather_scores(Call& call, std::span<float> scores) {
   return with_every_other(
       call, [&call, scores](int distance) { return trade_score(call, distance, scores); });
@@ -68,11 +68,11 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
   const auto ranks = static_cast<std::size_t>(call.size());
   const Scratch memory(call.host_compute(), ranks * sizeof(float));
   const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
-  scores[static_cast<std::size_t>(call.rank())] = sharing.score.score();
+  scores[static_cast<std::size_t>(call.callers_rank())] = sharing.score.score();
   Task<Error> gathering = allgather_scores(call, scores);
   Error error = co_await std::move(gathering);
   if (error) co_return error;
-  sharing.leader = first_largest(scores);
+  sharing.leader = call.place_of(first_largest(scores));
   if (sharing.selects_first() && sharing.leader != call.rank()) step_down(call, sharing.args);
   co_return error;
 }
@@ -85,7 +85,7 @@ Task<Error> elect_by_history(Call& call, Sharing& sharing) {
     sharing.leader = call.place_of(static_cast<int>(first.step % p));
     co_return Error();
   }
-  sharing.leader = first.succession.leader(call.size());
+  sharing.leader = call.place_of(first.succession.leader(call.size()));
   if (sharing.spec().score == Score::raw) {
     Task<Error> seeing = sharing.score.see_gradients();
     co_return co_await std::move(seeing);

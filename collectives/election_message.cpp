@@ -38,13 +38,15 @@ bool has_levels(const ExclusiveElection& election, std::size_t round) {
 
 // One round of one rank's election: its compressors, and what range and list of each.
 struct Part {
+  const Call& call;
   const ExclusiveElection& election;
   std::size_t round;
   std::size_t rank;
   std::size_t ranks;
 
   Range range(const Compressor& compressor) const {
-    const std::size_t partition = ExdynaControl::owned(compressor.step, rank, ranks);
+    const auto known = static_cast<std::size_t>(call.rank_at(static_cast<int>(rank)));
+    const std::size_t partition = ExdynaControl::owned(compressor.step, known, ranks);
     return election.range(compressor, partition, round);
   }
   PairList& list(Compressor& compressor) const {
@@ -63,7 +65,7 @@ struct Part {
 };
 
 Part part_of(const Call& call, const ExclusiveElection& election, std::size_t round, int rank) {
-  return {election, round, static_cast<std::size_t>(rank), static_cast<std::size_t>(call.size())};
+  return {call, election, round, static_cast<std::size_t>(rank), ranks_of(call)};
 }
 
 ListMessage write_elected(Call& call, const Part& part) {
@@ -210,9 +212,7 @@ class Measurement {
   }
   Task<Error> add_own(Compressor& compressor, MagnitudeHistogram& histogram) const {
     ExdynaControl& control = compressor.exdyna;
-    const std::size_t own =
-        ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call_.rank()),
-                             static_cast<std::size_t>(call_.size()));
+    const std::size_t own = own_partition(call_, compressor);
     Task<Error> adding = add_gradient(call_, args_, compressor, control.partition().begin(own),
                                       control.partition().size(own));
     compressor.histogram = &histogram;  // for as long as this task: nothing here may throw

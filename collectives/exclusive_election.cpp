@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collectives/take_values.hpp"
+#include "core/clock.hpp"
 
 namespace pith {
 
@@ -24,6 +25,7 @@ class Survivors {
 
   // All of them stay in the accumulator: they are taken when everybody's are known.
   Task<Error> find() {
+    const Stopwatch watch(compressor_.stats.select_seconds);
     const ExdynaControl& control = compressor_.exdyna;
     const std::size_t expected = 4 * control.k() / ranks_of(call_) + 1024;
     make_room(std::min(range_.size, expected));

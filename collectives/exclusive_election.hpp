@@ -10,13 +10,15 @@
 namespace pith {
 
 inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
+// Partitions go by the ranks that the caller knows, whatever their order.
 inline std::size_t own_partition(const Call& call, const Compressor& compressor) {
-  return ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call.rank()),
+  return ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call.callers_rank()),
                               ranks_of(call));
 }
 inline std::size_t owner_of(const Call& call, const Compressor& compressor, std::size_t partition) {
   const std::size_t n = ranks_of(call);
-  return (partition + n - static_cast<std::size_t>(compressor.step % n)) % n;
+  const std::size_t rank = (partition + n - static_cast<std::size_t>(compressor.step % n)) % n;
+  return static_cast<std::size_t>(call.place_of(static_cast<int>(rank)));
 }
 
 // What the strands of one call share.

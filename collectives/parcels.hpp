@@ -12,6 +12,12 @@
 
 namespace pith {
 
+// Elements that a pass looks at between two turns, so that messages of other strands go on; on a
+// device, whose kernels run beside them, all.
+inline std::size_t elements_at_once(const SparseCall& args) {
+  return args.device ? ~std::size_t{0} : std::size_t{1} << 18;
+}
+
 struct Piece {
   std::size_t tensor = 0;
   std::size_t number = 0;  // among those of the tensor

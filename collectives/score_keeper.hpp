@@ -7,6 +7,7 @@
 #include "collectives/parcels.hpp"
 #include "collectives/take_values.hpp"
 #include "compress/election.hpp"
+#include "core/clock.hpp"
 
 namespace pith {
 
@@ -25,6 +26,7 @@ class ScoreKeeper {
     for (const CompressedTensor& tensor : args_.tensors) {
       Compressor& compressor = *tensor.compressor;
       if (tensor.send) {
+        const Stopwatch watch(compressor.stats.select_seconds);
         const Answer<double> squares(queue);
         co_await queue.until(
             queue.run<SquaresKernel>({tensor.send, tensor.count, tensor.type, &*squares}));

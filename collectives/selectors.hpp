@@ -1,6 +1,7 @@
 // One selector per tensor of a compressed call.
 #pragma once
 
+#include <algorithm>
 #include <new>
 
 #include "collectives/parcels.hpp"
@@ -14,6 +15,7 @@ class Selectors {
   Selectors(Call& call, const SparseCall& args, bool streams)
       : Selectors(call, args.tensors.size()) {
     const VectorQueue queue = args.queue(call);
+    at_once_ = elements_at_once(args);
     for (const CompressedTensor& tensor : args.tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
       // What is on its way from one array to another would be lost if there were no room.
@@ -28,6 +30,8 @@ class Selectors {
     for (std::size_t i = 0; i < size_; ++i) begin()[i].~TopkSelector();
   }
   TopkSelector& operator[](std::size_t i) { return begin()[i]; }
+  // Elements between two turns.
+  std::size_t at_once() const { return at_once_; }
 
  private:
   // Where there is no memory for all of them, those that are there are taken apart.
@@ -37,15 +41,31 @@ class Selectors {
 
   Scratch memory_;
   std::size_t size_ = 0;
+  std::size_t at_once_ = 0;
 };
+
+// One piece, with a turn behind every part of it; its certain elements are one run.
+inline Task<Error> select_piece(Call& call, Selectors& selectors, Piece piece) {
+  TopkSelector& selector = selectors[piece.tensor];
+  for (Range left = piece.range; left.size > 0;) {
+    const std::size_t count = std::min(left.size, selectors.at_once());
+    Task<Error> looking = selector.looking(left.begin, count);
+    Error error = co_await std::move(looking);
+    if (error) co_return error;
+    left = {left.begin + count, left.size - count};
+    if (left.size > 0) co_await call.turn();
+  }
+  Task<Error> ending = selector.ending_run();
+  co_return co_await std::move(ending);
+}
 
 // Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
 // each(piece) after each.
 template <class Each>
-Task<Error> select_pieces(Call&, Selectors& selectors, Pieces pieces, Each each) {
+Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each each) {
   for (bool more = !pieces.done(); more;) {
     const Piece piece = pieces.next();
-    Task<Error> passing = selectors[piece.tensor].passing(piece.range.begin, piece.range.size);
+    Task<Error> passing = select_piece(call, selectors, piece);
     Error error = co_await std::move(passing);
     if (error) co_return error;
     each(piece);

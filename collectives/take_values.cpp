@@ -1,11 +1,15 @@
 #include "collectives/take_values.hpp"
 
+#include <algorithm>
 #include <cstring>
 
+#include "collectives/parcels.hpp"
+#include "core/clock.hpp"
 namespace pith {
 
 Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
                          std::size_t begin, std::size_t count) {
+  const Stopwatch watch(compressor.stats.select_seconds);
   const VectorQueue queue = args.queue(call);
   const Answer<PassResult> found(queue);
   co_await queue.until(queue.run<AccumulateKernel>(compressor.pass(begin, count, *found)));
@@ -14,8 +18,21 @@ Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compres
   co_return Error();
 }
 
+Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
+  while (range.size > 0) {
+    const std::size_t count = std::min(range.size, elements_at_once(args));
+    Task<Error> adding = add_gradient(call, args, compressor, range.begin, count);
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
+    range = {range.begin + count, range.size - count};
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
 Task<Error> take_values(Call& call, const SparseCall& args, Compressor& compressor,
                         std::size_t count, double& squares) {
+  const Stopwatch watch(compressor.stats.select_seconds);
   const VectorQueue queue = args.queue(call);
   PairList& taken = compressor.taken();
   const std::size_t at = taken.count();

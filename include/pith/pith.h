@@ -273,7 +273,10 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
  * first. With bypass=auto the library may make a call dense, the residual included, where that is
  * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
- * deft elects its k from all tensors of a group together, at least one from each.
+ * deft elects its k from all tensors of a group together, at least one from each, and in ar-topk
+ * one rank leads all of them. With 16-bit values any reduction is direct,
+ * exchange=recursive-doubling goes round a ring, and exchange=split returns sums as float32:
+ * statistics name what was done.
  *
  * With hierarchy=host the ranks of a host are summed first, and elect as one: rank i of each host
  * owns slice i of every tensor, of as many slices as the smallest host has ranks, elects k of that
@@ -306,11 +309,13 @@ PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
 /* op: pithSum or pithAvg. send NULL: a gradient of zeros, so that what the residual holds is
  * elected. recv is dense and may equal send. If any rank's acc has an element that is not finite,
  * with nonfinite=propagate every element of every recv is NaN and nothing is delivered; with drop
- * such elements count as zero; either way they leave the residual as it was. A call refused for its
- * arguments changes nothing, and one on a stream that returns pithUnhandledCudaError or
- * pithSystemError has not begun. After any other error the residual holds old residual plus
- * gradient, on a stream once that has passed the call: retry with send = NULL. What lies on a
- * device that fails, or refuses a kernel of the call, may be lost. */
+ * such elements count as zero; either way they leave the residual as it was. Where the caller has
+ * added to the accumulator itself, exdyna and micro see them in the part this rank elects from, and
+ * elsewhere when others elect them. A call refused for its arguments changes nothing, and one on a
+ * stream that returns pithUnhandledCudaError or pithSystemError has not begun. After any other
+ * error the residual holds old residual plus gradient, on a stream once that has passed the call:
+ * retry with send = NULL. What lies on a device that fails, or refuses a kernel of the call, may be
+ * lost. */
 PITH_API pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
                                               pithDataType_t type, pithRedOp_t op,
                                               pithCompressor_t compressor, pithComm_t comm,
@@ -341,9 +346,9 @@ typedef struct {
   double imbalance; /* N max k_i / sum k_i */
   uint64_t bytes_sent;
   uint64_t bytes_received;
-  uint64_t nonfinite; /* elements of this rank's acc that were not finite */
-  double select_seconds;
-  double exchange_seconds;
+  uint64_t nonfinite;      /* elements of this rank's acc that were not finite */
+  double select_seconds;   /* adding gradients, electing, taking values */
+  double exchange_seconds; /* the rest of the call, writing its result included */
   double total_seconds;
   char algorithm[32];
 } pithCompressorStats_t;

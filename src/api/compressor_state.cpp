@@ -32,6 +32,13 @@ pithResult_t between_calls(const char* function, pithCompressor_t compressor, Bo
   });
 }
 
+// What was sent and what stayed are gradient plus residual.
+double gain_of(const CompressorStats& stats, double residual_squares) {
+  const bool known = !std::isnan(stats.squares_all);
+  const double all = known ? stats.squares_all : stats.squares_sent + residual_squares;
+  return all > 0 ? stats.squares_sent / all : 1;
+}
+
 pithCompressorStats_t stats_of(const Compressor& compressor) {
   const CompressorStats& last = compressor.stats;
   HostCompute host;
@@ -46,8 +53,9 @@ pithCompressorStats_t stats_of(const Compressor& compressor) {
   if (out.count > 0) out.density = double(last.selected_union) / double(out.count);
   out.leader = last.leader;
   out.bypassed = last.bypassed ? 1 : 0;
-  out.gain = last.squares_all > 0 ? last.squares_sent / last.squares_all : 1;
-  out.residual_norm = compressor.shaped() ? std::sqrt(compressor.residual_squares(host)) : 0;
+  const double residual = compressor.shaped() ? compressor.residual_squares(host) : 0;
+  out.gain = gain_of(last, residual);
+  out.residual_norm = std::sqrt(residual);
   out.imbalance = last.imbalance;
   out.bytes_sent = last.bytes_sent;
   out.bytes_received = last.bytes_received;

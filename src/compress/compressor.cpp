@@ -283,24 +283,26 @@ void Compressor::give_back(Compute& host, Taken& taken) {
   give_back(host, taken.losses, taken.factor);
 }
 
-// Most are zero: they are those of other ranks' segments.
+// Most are zero, those of other ranks' segments: they are not worth a visit of the accumulator.
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
+  if (!spec_.feedback) return;  // nothing of the accumulator stays
   const auto* lost = reinterpret_cast<const float*>(losses.values);
   const auto is_lost = [](float loss) { return loss != 0; };
-  PairList& kept = taken_[0].losses;
-  const bool stay = spec_.feedback;  // else nothing of the accumulator does
-  const auto n = stay ? std::count_if(lost, lost + losses.count, is_lost) : 0;
-  kept.reserve(static_cast<std::size_t>(n));
-  add_pairs(host, losses, DType::f32);
+  const auto n = static_cast<std::size_t>(std::count_if(lost, lost + losses.count, is_lost));
   if (n == 0) return;
-  std::uint32_t* indices = kept.indices(kept.count());
-  auto* values = reinterpret_cast<float*>(kept.values(kept.count()));
+  PairList& kept = taken_[0].losses;
+  kept.reserve(n);
+  std::uint32_t* const indices = kept.indices(kept.count());
+  auto* const values = reinterpret_cast<float*>(kept.values(kept.count()));
+  std::size_t found = 0;
   for (std::size_t i = 0; i < losses.count; ++i) {
     if (!is_lost(lost[i])) continue;
-    *indices++ = losses.indices[i];
-    *values++ = -lost[i];
+    indices[found] = losses.indices[i];
+    values[found++] = lost[i];
   }
-  kept.end_run(static_cast<std::size_t>(n));
+  add_pairs(host, {indices, reinterpret_cast<const std::byte*>(values), n}, DType::f32);
+  for (std::size_t i = 0; i < n; ++i) values[i] = -values[i];
+  kept.end_run(n);
 }
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }

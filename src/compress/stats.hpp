@@ -13,7 +13,7 @@ struct CompressorStats {
   float threshold = 0;
   int leader = -1;
   double squares_sent = 0;  // of what this rank sent
-  double squares_all = 0;   // of gradient plus residual, as far as they were read
+  double squares_all = 0;   // of gradient plus residual; NaN: not all of it was read
   double residual_squares = 0;
   double imbalance = 1;
   std::uint64_t bytes_sent = 0;

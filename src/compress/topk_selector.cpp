@@ -69,6 +69,15 @@ void TopkSelector::count_in(const PassResult& result) {
 }
 
 Task<Error> TopkSelector::passing(std::size_t begin, std::size_t count) {
+  Task<Error> looking_on = looking(begin, count);
+  Error error = co_await std::move(looking_on);
+  if (error) co_return error;
+  Task<Error> ending = ending_run();
+  error = co_await std::move(ending);
+  co_return error;
+}
+
+Task<Error> TopkSelector::looking(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   if (!std::exchange(begun_, true)) {
     Task<Error> foreseeing = foresee();
@@ -79,24 +88,29 @@ Task<Error> TopkSelector::passing(std::size_t begin, std::size_t count) {
   const AccumulateKernel::Args args = compressor_.pass(begin, count, found_->pass);
   if (!foreseen()) {
     Task<Error> running = pass_running(args, begin);
-    Error error = co_await std::move(running);
-    if (!error) compressor_.taken().end_run(0);
-    co_return error;
+    co_return co_await std::move(running);
   }
   if (!on_course()) {
     co_await queue_.until(queue_.run<AccumulateKernel>(args));
     count_in(found_->pass);
-    compressor_.taken().end_run(0);
     co_return Error();
   }
   co_await queue_.until(select(args, bounds_.low, begin));
   const std::size_t count_above = survivors();
-  if (!early_) {
-    waiting_ += count_above;
+  waiting_ += count_above;
+  if (early_) unsplit_ += count_above;
+  co_return Error();
+}
+
+Task<Error> TopkSelector::ending_run() {
+  const Stopwatch watch(compressor_.stats.select_seconds);
+  if (unsplit_ == 0) {
     compressor_.taken().end_run(0);
     co_return Error();
   }
-  co_await queue_.until(split(count_above));
+  const std::size_t count = std::exchange(unsplit_, 0);
+  waiting_ -= count;
+  co_await queue_.until(split(count));
   const std::size_t sure = certain();
   co_await queue_.until(take(waiting_indices() + waiting_, waiting_values() + waiting_, sure));
   taken(sure);

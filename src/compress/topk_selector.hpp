@@ -30,6 +30,9 @@ class TopkSelector {
 
   // Adds the gradient in [begin, begin + count). Its certain elements are a new run of taken().
   Task<Error> passing(std::size_t begin, std::size_t count);
+  // The same in steps: ranges that are looked at one after the other, and the run of all of them.
+  Task<Error> looking(std::size_t begin, std::size_t count);
+  Task<Error> ending_run();
   // After all ranges: the rest, as one more run.
   Task<Error> finishing();
   // That run replaces all runs before.
@@ -84,6 +87,7 @@ class TopkSelector {
   bool overflowed_ = false;
   float floor_ = 0;  // what is smaller is not among the k largest
   std::size_t waiting_ = 0;
+  std::size_t unsplit_ = 0;  // the last of those, of the run that has not ended
   Scratch indices_;
   Scratch values_;
   Scratch lower_indices_;

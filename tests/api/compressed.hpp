@@ -19,6 +19,10 @@ inline const std::vector<std::string>& sparse_specs() {
       "topk:density=0.05,values=f16,bypass=never",
       "exdyna:density=0.05,bypass=never",
       "micro:density=0.05,bypass=never",
+      "ar-topk:density=0.05,bypass=never",
+      "ar-topk:density=0.05,election=variance,values=bf16,bypass=never",
+      "ar-topk:density=0.05,election=variance-lagged,score=raw,bypass=never",
+      "deft:density=0.05,bypass=never",
   };
   return specs;
 }

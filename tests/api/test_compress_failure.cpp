@@ -2,6 +2,7 @@
 // nothing is lost.
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <thread>
 
@@ -88,6 +89,29 @@ Run run_until_error(Kind kind, bool odd, int rank, std::size_t count, pithCompre
   }
 }
 
+// What the rounding of sums lost is their owner's, who may have died: at most half a unit in the
+// last place of each sum. Residuals of values that are not summed in 16 bits lack nothing.
+std::vector<double> lost_at_most(const std::string& spec, const Run& run, std::size_t completed) {
+  std::vector<double> lost(run.fed.size());
+  const bool sums_narrowly = spec.find("topk:") != 0 && spec.find("values=bf16") != spec.npos;
+  for (std::size_t step = 0; sums_narrowly && step < completed; ++step) {
+    for (std::size_t i = 0; i < lost.size(); ++i) {
+      lost[i] += std::fabs(double(run.received[step][i])) / 256;
+    }
+  }
+  return lost;
+}
+
+// Moves what is left over into `kept`, as far as it may be lost.
+std::vector<double> with_losses(std::vector<double> kept, const std::vector<double>& fed,
+                                const std::vector<double>& received,
+                                const std::vector<double>& lost) {
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    kept[i] += std::clamp(fed[i] - kept[i] - received[i], -lost[i], lost[i]);
+  }
+  return kept;
+}
+
 // Even elements only: those of the survivors.
 std::vector<double> even(std::vector<double> values) {
   for (std::size_t i = 1; i < values.size(); i += 2) values[i] = 0;
@@ -118,9 +142,12 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, 
   ensure(completed <= run.received.size(), "more was completed by all than by this rank");
   std::vector<double> received(count);
   for (std::size_t i = 0; i < completed; ++i) add_to(received, run.received[i]);
+  const std::vector<double> lost = lost_at_most(spec, run, completed);
+  const std::vector<double> fed = sum_over(run.fed, smaller);
   std::vector<double> kept(count);
   add_to(kept, residual_of(compressor, count));
-  ensure_conserved(even(sum_over(run.fed, smaller)), even(sum_over(kept, smaller)), even(received));
+  kept = with_losses(sum_over(kept, smaller), fed, received, lost);
+  ensure_conserved(even(fed), even(kept), even(received));
   ensure(stats_of(compressor).calls == completed, "another step than what all completed");
 
   ok(pithAllReduceCompressed(nullptr, recv.data(), count, pithFloat32, pithSum, compressor, smaller,
@@ -128,16 +155,21 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, 
   add_to(received, recv);
   std::fill(kept.begin(), kept.end(), 0);
   add_to(kept, residual_of(compressor, count));
-  ensure_conserved(even(sum_over(run.fed, smaller)), even(sum_over(kept, smaller)), even(received));
+  kept = with_losses(sum_over(kept, smaller), fed, received, lost);
+  ensure_conserved(even(fed), even(kept), even(received));
 }
 
 }  // namespace
 
 TEST_CASE("a rank is killed: survivors shrink, retry, and nothing is lost", "[compress]") {
   int turn = 0;
+  int of_one_kind = 0;  // of long lists of specs each has one
   for (const char* transport : {"shm", "tcp"}) {
     for (const std::string& spec : conserving_specs()) {
+      const bool in_turn = spec.find("ar-topk") == 0 || spec.find("deft") == 0;
+      const int only = in_turn ? of_one_kind++ % 3 : -1;
       for (const Kind kind : {Kind::blocking, Kind::grouped, Kind::background}) {
+        if (only >= 0 && static_cast<int>(kind) != only) continue;
         const double after_s = 0.003 * (turn++ % 11);
         INFO(transport << ", " << spec << ", after " << after_s << " s");
         CHECK(run(4, processes(transport),

@@ -155,8 +155,10 @@ TEST_CASE("statistics fit a smaller and a larger struct", "[compress]") {
         }) == "");
 }
 
+// With score=raw a gradient in the accumulator counts with the residual: others may lead.
 TEST_CASE("the accumulator as send buffer", "[compress]") {
   for (const std::string& spec : conserving_specs()) {
+    if (spec.find("score=raw") != std::string::npos) continue;
     INFO(spec);
     CHECK(run(2, threads(), [&](Rank& self) {
             const Comm comm(self.join());
@@ -176,6 +178,10 @@ TEST_CASE("the accumulator as send buffer", "[compress]") {
                                          comm, nullptr));
               ensure(same_bits(recv, step(self, number, apart, comm)), "another result");
               ensure(residual_of(in_place, count) == residual_of(apart, count), "another residual");
+              const double gain = stats_of(apart).gain;
+              ensure(gain > 0 && gain < 1 + 1e-9, "a gain of " + std::to_string(gain));
+              const double there = stats_of(in_place).gain;
+              ensure(std::fabs(there - gain) < 1e-6, "in place " + std::to_string(there));
               void* again = nullptr;
               ok(pithCompressorGetAccumulator(in_place, &again, count, pithFloat32));
               ensure(again == memory, "the accumulator moved");

@@ -132,7 +132,7 @@ class ArTopkReference {
   }
 
   // Scores that differ by less than this may be ordered either way: they are sums in another order,
-  // and of lagged elections taken from a histogram.
+  // and of lagged elections taken from a histogram. Of equal ones the first rank's comes first.
   double margin() const {
     const bool counted = spec_.election == Election::variance_lagged && spec_.score != Score::raw;
     return counted ? 0.99 : 1 - 1e-6;
@@ -157,8 +157,9 @@ class ArTopkReference {
       const auto seen = static_cast<std::size_t>(leader);
       if (lagged && workers_[longest].waited >= 4 * ranks) {
         expected = longest;
-      } else if (seen < ranks && score(seen) >= margin() * score(expected)) {
-        expected = lagged && leaders.empty() ? 0 : seen;
+      } else if (seen < ranks && score(seen) >= margin() * score(expected) &&
+                 score(seen) < score(expected)) {
+        expected = seen;
       }
     }
     for (Worker& worker : workers_) {

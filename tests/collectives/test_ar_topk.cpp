@@ -45,9 +45,11 @@ struct Outcome {
   std::vector<int> leaders;
 };
 
-Outcome run(const SparseCase& c, int steps, const Change& change = {}, SimConfig config = {}) {
+Outcome run(const SparseCase& c, int steps, const Change& change = {}, SimConfig config = {},
+            const std::vector<int>& order = {}) {
   SparseProgram program(c);
   World world(world_of(c, config));
+  if (!order.empty()) world.set_order(RankOrder(order));
   ArTopkReference reference(c);
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
@@ -206,6 +208,23 @@ TEST_CASE("gradients that leave AR-Topk little choice", "[ar-topk]") {
         CHECK(run(c, 5, change).failure == "");
       }
     }
+  }
+}
+
+// Scores are equal at first, and again whenever all residuals are.
+TEST_CASE("in any order of the ranks the lowest rank leads among equals", "[ar-topk]") {
+  const auto equal = [](SparseProgram& program, int step) {
+    make_integers(program, step);
+    for (int r = 1; r < 4 && step % 2 == 0; ++r) program.gradient(r) = program.gradient(0);
+  };
+  for (const char* election : elections) {
+    SparseCase c;
+    c.ranks = 4;
+    c.counts = {500};
+    c.spec = spec_of("0.05", election);
+    const Outcome outcome = run(c, 12, equal, {}, {2, 3, 1, 0});
+    CHECK(outcome.failure == "");
+    CHECK(outcome.leaders[0] == 0);
   }
 }
 

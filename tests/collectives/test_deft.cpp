@@ -51,10 +51,11 @@ std::string compare_step(SparseProgram& program, const DeftTwin& twin) {
   return {};
 }
 
-std::string run_beside_twin(SparseCase c, int steps) {
+std::string run_beside_twin(SparseCase c, int steps, const std::vector<int>& order = {}) {
   c.integers = true;  // whose squares and sums are exact
   SparseProgram program(c);
   World world(world_of(c));
+  if (!order.empty()) world.set_order(RankOrder(order));
   DeftTwin twin(c.counts, c.ranks, Spec::parse(c.spec)->density);
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
@@ -119,6 +120,11 @@ TEST_CASE("DEFT is its authors', bit for bit", "[sparse][deft]") {
     }
   }
   CHECK(run_beside_twin(case_of(4, {200000}, "density=0.001"), 6) == "");
+}
+
+TEST_CASE("in any order of the ranks DEFT's bins are those of its authors", "[sparse][deft]") {
+  CHECK(run_beside_twin(case_of(4, {5000}, "density=0.01"), 9, {2, 3, 1, 0}) == "");
+  CHECK(run_beside_twin(case_of(4, {300, 40, 7}, "density=0.1"), 9, {3, 0, 1, 2}) == "");
 }
 
 TEST_CASE("in a group every tensor is a layer of DEFT", "[sparse][deft]") {

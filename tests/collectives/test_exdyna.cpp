@@ -1,6 +1,7 @@
 // ExDyna and MiCRO against their authors' algorithm bit for bit, and our rules against what they
 // promise.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -55,14 +56,24 @@ std::string compare_step(SparseProgram& program, const ExdynaTwin& twin) {
   return {};
 }
 
-std::string run_beside_twin(const SparseCase& c, int steps) {
+// What becomes of the gradients of a step before it is made.
+using Change = std::function<void(SparseProgram& program, int step)>;
+
+struct Walk {
+  Change change = {};
+  std::vector<int> order = {};  // of the ranks; none: by rank
+};
+
+std::string run_beside_twin(const SparseCase& c, int steps, const Walk& walk = {}) {
   SparseProgram program(c);
   World world(world_of(c));
+  if (!walk.order.empty()) world.set_order(RankOrder(walk.order));
   const Spec spec = *Spec::parse(c.spec);
   ExdynaTwin twin(c.counts[0], c.ranks, spec.density, spec.rule == Rule::intended,
                   spec.scheme == Scheme::micro);
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
+    if (walk.change) walk.change(program, step);
     twin.prepare();
     std::string failure = step == 0 ? "" : compare_control(program, twin);
     std::vector<const std::vector<float>*> gradients;
@@ -93,6 +104,57 @@ TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse
     large.counts = {200000};
     large.spec = fmt::format("exdyna:density=0.001,rule={}", rule);
     CHECK(run_beside_twin(large, 100) == "");
+  }
+}
+
+// Sums meet in the order of the ranks: integers are exact in any.
+TEST_CASE("in any order of the ranks partitions are those of the authors", "[sparse][exdyna]") {
+  for (const char* scheme : {"exdyna", "micro"}) {
+    for (const char* rule : {"released", "intended"}) {
+      SparseCase c;
+      c.ranks = 4;
+      c.counts = {5000};
+      c.integers = true;
+      c.spec = fmt::format("{}:density=0.01,rule={}", scheme, rule);
+      CHECK(run_beside_twin(c, 10, {.order = {2, 3, 1, 0}}) == "");
+    }
+  }
+}
+
+TEST_CASE("gradients that leave ExDyna little choice", "[sparse][exdyna]") {
+  const auto set = [](SparseProgram& program, float factor, float value) {
+    for (int r = 0; r < program.sparse_case().ranks; ++r) {
+      for (float& element : program.gradient(r)) element = factor * element + value;
+    }
+  };
+  const Change changes[] = {
+      [&](SparseProgram& program, int) { set(program, 0, 1); },
+      [&](SparseProgram& program, int) { set(program, 0, 0); },
+      [&](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
+      [&](SparseProgram& program, int) { set(program, 0, 1e-42f); },
+      [&](SparseProgram& program, int) { set(program, 1e-40f, 0); },
+      [&](SparseProgram& program, int step) {
+        set(program, 0, 0);
+        program.gradient(step % 3)[5] = 1e30f;
+      },
+      [&](SparseProgram& program, int) {
+        for (int r = 0; r < 3; ++r) {
+          for (float& element : program.gradient(r)) element = std::round(16 * element);
+        }
+      },
+  };
+  for (const Change& change : changes) {
+    for (const char* scheme : {"exdyna", "micro"}) {
+      for (const char* rule : {"released", "intended"}) {
+        for (const std::size_t count : {100, 40000}) {
+          SparseCase c;
+          c.ranks = 3;
+          c.counts = {count};
+          c.spec = fmt::format("{}:density=0.01,rule={}", scheme, rule);
+          CHECK(run_beside_twin(c, 5, {.change = change}) == "");
+        }
+      }
+    }
   }
 }
 

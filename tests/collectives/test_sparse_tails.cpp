@@ -2,6 +2,7 @@
 // before.
 #include <cstring>
 
+#include "core/record.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -70,6 +71,31 @@ TEST_CASE("a leader's tails go down the chain, and sums are written before", "[a
     const Times times = times_of(case_of(ranks, "ar-topk:density=0.01"), 0);
     INFO(ranks << " ranks: " << times.rest_s << " s, of which " << times.wire_s << " s wire");
     CHECK(times.rest_s < write_s + (ranks == 4 ? 2.3 : 3.0) * times.wire_s);
+  }
+}
+
+// A rank relays nothing while a kernel runs.
+TEST_CASE("no pass over gradients is long", "[sparse][tails]") {
+  for (const char* spec :
+       {"topk:density=0.01", "ar-topk:density=0.01", "ar-topk:density=0.01,election=variance",
+        "ar-topk:density=0.01,election=variance-lagged", "exdyna:density=0.01"}) {
+    SparseCase c = case_of(2, spec);
+    c.chunk_bytes = std::size_t{1} << 20;
+    SparseProgram program(c);
+    World world(world_of(c));
+    world.record();
+    REQUIRE(program.begin(world, 3) == "");
+    std::uint64_t longest = 0;
+    for (int r = 0; r < c.ranks; ++r) {
+      for (const Step& step : world.recorder(r).steps()) {
+        if (step.name == "accumulate" || step.name == "select") {
+          longest = std::max(longest, step.bytes);
+        }
+      }
+    }
+    INFO(spec);
+    CHECK(longest > 0);
+    CHECK(longest <= std::uint64_t{12} << 18);  // bytes an element
   }
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 
+#include "kernels/scalar.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -10,8 +11,19 @@ namespace pith::test {
 
 namespace {
 
+// What values are when they have travelled, by the plain twin.
+float rounded(float value, DType type) {
+  if (type == DType::f32) return value;
+  if (type == DType::f16) value = std::clamp(value, -65504.0f, 65504.0f);
+  std::byte code[2];
+  float back = 0;
+  kernels::scalar::cast(code, type, reinterpret_cast<const std::byte*>(&value), DType::f32, 1);
+  kernels::scalar::cast(reinterpret_cast<std::byte*>(&back), DType::f32, code, type, 1);
+  return back;
+}
+
 // Elects from `sums` as the definition says, and leaves the residual there.
-void elect(std::vector<float>& sums, std::size_t k, std::vector<float>& elected) {
+void elect(std::vector<float>& sums, std::size_t k, DType type, std::vector<float>& elected) {
   std::vector<std::size_t> order(sums.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -19,9 +31,13 @@ void elect(std::vector<float>& sums, std::size_t k, std::vector<float>& elected)
   });
   elected.assign(sums.size(), 0);
   for (std::size_t i = 0; i < std::min(k, sums.size()); ++i) {
-    elected[order[i]] = std::exchange(sums[order[i]], 0.0f);
+    elected[order[i]] = rounded(sums[order[i]], type);
+    sums[order[i]] -= elected[order[i]];
   }
 }
+
+// What becomes of the gradients of a step before it is made.
+using Change = std::function<void(SparseProgram& program, int step)>;
 
 // What becomes of a tensor's gradients at a step: they are multiplied.
 using Factor = std::function<float(std::size_t tensor, int step)>;
@@ -36,10 +52,12 @@ void scale(SparseProgram& program, int step, const Factor& factor) {
 }
 
 // All steps of one case beside the plain algorithm; empty is good.
-std::string run_beside_reference(const SparseCase& c, int steps, const Factor& factor = {}) {
+std::string run_beside_reference(const SparseCase& c, int steps, const Factor& factor = {},
+                                 const Change& change = {}) {
   SparseProgram program(c);
   World world(world_of(c));
   const double density = Spec::parse(c.spec)->density;
+  const DType type = Spec::parse(c.spec)->values;
   std::vector<std::vector<std::vector<float>>> residuals(static_cast<std::size_t>(c.ranks));
   for (auto& own : residuals) {
     for (const std::size_t count : c.counts) own.emplace_back(count);
@@ -47,6 +65,7 @@ std::string run_beside_reference(const SparseCase& c, int steps, const Factor& f
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
     if (factor) scale(program, step, factor);
+    if (change) change(program, step);
     std::string failure = program.step(world);
     for (std::size_t t = 0; t < c.counts.size() && failure.empty(); ++t) {
       std::vector<float> sum(c.counts[t]);
@@ -54,7 +73,7 @@ std::string run_beside_reference(const SparseCase& c, int steps, const Factor& f
       for (int r = 0; r < c.ranks; ++r) {
         std::vector<float>& own = residuals[static_cast<std::size_t>(r)][t];
         for (std::size_t i = 0; i < own.size(); ++i) own[i] += program.gradient(r, t)[i];
-        elect(own, elected_of(density, own.size()), elected);
+        elect(own, elected_of(density, own.size()), type, elected);
         for (std::size_t i = 0; i < own.size(); ++i) sum[i] += elected[i];
         if (program.residual(r, t) != own) failure = fmt::format("rank {}: another residual", r);
       }
@@ -125,6 +144,58 @@ TEST_CASE("top-k follows magnitudes that jump", "[sparse]") {
       c.spec = fmt::format("topk:density=0.01,{}", rest);
       c.chunk_bytes = 1024;
       CHECK(run_beside_reference(c, 14, jump) == "");
+    }
+  }
+}
+
+// Each rank's are rounded once, and summed in float32.
+TEST_CASE("top-k with 16-bit values", "[sparse]") {
+  for (const char* values : {"bf16", "f16"}) {
+    for (const char* exchange : {"direct", "ring", "recursive-doubling", "split"}) {
+      for (const int ranks : {1, 3}) {
+        SparseCase c;
+        c.ranks = ranks;
+        c.counts = {1000, 0, 70000};
+        c.chunk_bytes = 1024;
+        c.spec = fmt::format("topk:density=0.01,values={},exchange={}", values, exchange);
+        CHECK(run_beside_reference(c, 3) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients that leave top-k little choice", "[sparse]") {
+  const auto set = [](SparseProgram& program, float factor, float value) {
+    for (int r = 0; r < program.sparse_case().ranks; ++r) {
+      for (float& element : program.gradient(r)) element = factor * element + value;
+    }
+  };
+  const Change changes[] = {
+      [&](SparseProgram& program, int) { set(program, 0, 1); },
+      [&](SparseProgram& program, int) { set(program, 0, 0); },
+      [&](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
+      [&](SparseProgram& program, int) { set(program, 0, 1e-42f); },
+      [&](SparseProgram& program, int) { set(program, 1e-40f, 0); },
+      [&](SparseProgram& program, int step) {
+        set(program, 0, 0);
+        program.gradient(step % 3)[5] = 1e30f;
+      },
+      [&](SparseProgram& program, int) {
+        for (int r = 0; r < 3; ++r) {
+          for (float& element : program.gradient(r)) element = std::round(16 * element);
+        }
+      },
+  };
+  for (const Change& change : changes) {
+    for (const char* exchange : {"direct", "ring"}) {
+      for (const std::size_t count : {100, 70000}) {
+        SparseCase c;
+        c.ranks = 3;
+        c.counts = {count};
+        c.chunk_bytes = 1024;
+        c.spec = fmt::format("topk:density=0.05,exchange={}", exchange);
+        CHECK(run_beside_reference(c, 4, {}, change) == "");
+      }
     }
   }
 }
