@@ -64,7 +64,8 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   double waited = 0;
   for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
   for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
-  if (is_root() || waited < options_.report_s) {
+  const bool excluded = !is_root() && parent_is_excluded();
+  if (is_root() || (waited < options_.report_s && !excluded)) {
     pinged_ns_ = 0;
     return;
   }
@@ -75,11 +76,12 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   }
   const double silent = since(std::max(silent_since_ns_, parent_heard_ns_));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
-  const bool late = options_.timeout_s > 0 && waited >= limit;
-  if (silent > (late ? silent_s : excluded_silent_s) && parent_is_excluded()) {
-    return give_up_parent(silent);
-  }
-  if (!late) return;
+  // Before those above miss what this rank has to say.
+  const double patience = options_.timeout_s == 0
+                              ? excluded_silent_s
+                              : std::min(excluded_silent_s, options_.timeout_s / 2);
+  if (excluded && silent > patience) return give_up_parent(silent);
+  if (options_.timeout_s == 0 || waited < limit) return;
   const auto cause = [&](const std::vector<int>& members, int waits_for) {
     const int place = place_of(members, parent_);
     if (silent <= silent_s || place < 0) {

@@ -142,7 +142,7 @@ TEST_CASE("inner ranks of the control tree are killed", "[inner]") {
 
 TEST_CASE("an inner rank of the control tree is stopped, and left out", "[inner]") {
   constexpr int size = 5;
-  for (const Setup& setup : setups(1)) {
+  for (const Setup& setup : setups(2)) {
     if (setup.transport != "tcp" && !all) continue;
     INFO(ranks::name_of(setup));
     CHECK(run(size, setup, [](Rank& self) {

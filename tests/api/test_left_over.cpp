@@ -54,8 +54,10 @@ std::size_t descriptors() {
 void make_and_end(Rank& self, int which, int size, bool dies) {
   pithComm_t comm = nullptr;
   ok(pithCommInitRank(&comm, size, self.id(which), self.rank));
-  ok(pithBarrier(comm, nullptr));
-  if (dies) {
+  const pithResult_t first = pithBarrier(comm, nullptr);
+  if (!dies) {
+    ok(first);
+  } else {
     if (self.rank == size - 1) self.die();
     while (pithBarrier(comm, nullptr) == pithSuccess) continue;
     pithComm_t next = nullptr;
