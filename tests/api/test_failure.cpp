@@ -273,7 +273,7 @@ TEST_CASE("ranks that compute are taken for alive, and hear of deaths meanwhile"
             const Comm comm(self.join());
             ok(pithBarrier(comm, nullptr));
             // The root of the control tree and another one, longer than any silence is borne.
-            if (self.rank < 2) compute_s(1.7);
+            if (self.rank < 2) compute_s(1.4);
             ok(pithBarrier(comm, nullptr));
             self.meet();
             if (self.rank == 3) {

@@ -1,6 +1,7 @@
 // Nothing stays behind: what a run leaves in the system is found by every test of this folder, and
 // what a process keeps of communicators that have ended, here.
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <unistd.h>
@@ -38,6 +39,32 @@ TEST_CASE("a run tells what it has left behind", "[left-over]") {
   });
   CHECK_THAT(text, ContainsSubstring(" still runs\n"));
   CHECK(run(1, {}, [](Rank&) {}) == "");
+}
+
+// A name that is there for a moment stays if its process is killed then.
+TEST_CASE("a start makes no names in /dev/shm, not even for a moment", "[left-over]") {
+  for (const Setup& setup : between_processes()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, [](Rank& self) {
+            const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+            if (inotify_add_watch(watch, "/dev/shm", IN_CREATE) < 0) return;  // none here
+            {
+              const Comm comm(self.join());
+              ok(pithBarrier(comm, nullptr));
+            }
+            alignas(inotify_event) std::array<char, 4096> events{};
+            const ssize_t got = read(watch, events.data(), events.size());
+            close(watch);
+            for (ssize_t at = 0; at < got;) {
+              const auto* event = reinterpret_cast<const inotify_event*>(events.data() + at);
+              const std::string name = event->name;
+              // Others may make what they like.
+              ensure(name.find("pith") == std::string::npos, name);
+              ensure(name.find("ucx") == std::string::npos, name);
+              at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+            }
+          }) == "");
+  }
 }
 
 namespace {
