@@ -132,8 +132,8 @@ class ControlPlane final : public ControlEars {
     live,  // those participants that live and still hold the communicator
   };
   // Collective over the participants, in the same order of keys: ranks of the job, by the rank by
-  // which errors name them; -1: nobody. `done` is called from turn(). A member that is left out, has
-  // stopped and is in the way of the others is given up as if it had died.
+  // which errors name them; -1: nobody. `done` is called from turn(). A member that is left out,
+  // has stopped and is in the way of the others is given up as if it had died.
   using Done = std::function<void(const GatherResult&)>;
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done);
