@@ -90,6 +90,7 @@ void ControlPlane::refresh_tree() {
   announced_ = acknowledged_ = false;
   look_at_all_gone();
   parent_since_ns_ = now_ns_;
+  pinged_ns_ = 0;  // it was another one's silence
   if (old >= 0 && lives(old)) wire_.hang_up(old);
   if (parent_ < 0) {
     must_call_roll_ = true;

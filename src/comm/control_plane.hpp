@@ -132,7 +132,8 @@ class ControlPlane final : public ControlEars {
     live,  // those participants that live and still hold the communicator
   };
   // Collective over the participants, in the same order of keys: ranks of the job, by the rank by
-  // which errors name them; -1: nobody. `done` is called from turn().
+  // which errors name them; -1: nobody. `done` is called from turn(). A member that is left out,
+  // has stopped and is in the way of the others is given up as if it had died.
   using Done = std::function<void(const GatherResult&)>;
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done);
@@ -236,6 +237,8 @@ class ControlPlane final : public ControlEars {
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
   void watch_parent(const Stalls& stalls);
+  bool parent_is_excluded() const;
+  void give_up_parent(double silent);
   double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);

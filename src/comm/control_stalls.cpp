@@ -16,6 +16,8 @@ constexpr std::uint64_t report_again_ns = 1'000'000'000;
 // A parent that has not answered for so long has stopped; one that has is given time to blame.
 constexpr double silent_s = 0.9;
 constexpr double patience_s = 4;
+// Those who shrink a communicator without their parent need not wait for one that has stopped.
+constexpr double excluded_silent_s = 2;
 
 }  // namespace
 
@@ -62,7 +64,8 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   double waited = 0;
   for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
   for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
-  if (is_root() || waited < options_.report_s) {
+  const bool excluded = !is_root() && parent_is_excluded();
+  if (is_root() || (waited < options_.report_s && !excluded)) {
     pinged_ns_ = 0;
     return;
   }
@@ -73,6 +76,11 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   }
   const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
+  // Before those above miss what this rank has to say.
+  const double patience = options_.timeout_s == 0
+                              ? excluded_silent_s
+                              : std::min(excluded_silent_s, options_.timeout_s / 2);
+  if (excluded && silent > patience) return give_up_parent(silent);
   if (options_.timeout_s == 0 || waited < limit) return;
   const auto cause = [&](const std::vector<int>& members, int waits_for) {
     const int place = place_of(members, parent_);
@@ -98,6 +106,25 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
     }
     entry = next;
   }
+}
+
+// Whether members of a communicator agree on one without the parent, which is a member, too.
+bool ControlPlane::parent_is_excluded() const {
+  return std::any_of(pending_.begin(), pending_.end(), [this](const auto& entry) {
+    const auto& [key, pending] = entry;
+    const auto member = members_.find(key.comm);
+    return pending.need == Need::live && member != members_.end() &&
+           contains(member->second.ranks, parent_) && !contains(pending.participants, parent_);
+  });
+}
+
+// It blocks the way to the others and is not to take part any more: the tree is repaired as if it
+// had died. When it wakes up it hears that.
+void ControlPlane::give_up_parent(double silent) {
+  const std::string how = fmt::format("it was left out and has not answered for {:.0f} s", silent);
+  const int parent = parent_;
+  wire_.send(parent, message(Kind::dead).value(parent).text(how).take());
+  note_dead(parent, how, -1);
 }
 
 void ControlPlane::suspect(CommKey comm, const CallNote& call) {

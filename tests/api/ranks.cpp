@@ -15,6 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "left_over.hpp"
+
 namespace ranks {
 
 // What the processes of one run share; all zero at first.
@@ -24,7 +26,9 @@ struct Shared {
   std::array<std::atomic<int>, ids> id_ready;
   std::array<pithUniqueId, ids> id;
   std::array<std::array<std::atomic<std::uint64_t>, 8>, most_ranks> slots;
+  std::array<std::atomic<double>, most_ranks> died;
   std::array<std::array<char, 1024>, most_ranks> failure;
+  std::array<std::array<char, 256>, most_ranks> late;
 };
 
 namespace {
@@ -32,9 +36,22 @@ namespace {
 constexpr double meeting_limit_s = 20;
 constexpr double grace_s = 3;  // for the other ranks, once one has failed
 
-void put_failure(Shared& shared, int rank, const std::string& text) {
-  auto& room = shared.failure[static_cast<std::size_t>(rank)];
+// Sanitizers make everything slower.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double patience = 3;
+#else
+constexpr double patience = 1;
+#endif
+constexpr int tries = 3;
+
+template <class Room>
+void put(Room& rooms, int rank, const std::string& text) {
+  auto& room = rooms[static_cast<std::size_t>(rank)];
   std::strncpy(room.data(), text.c_str(), room.size() - 1);
+}
+
+void put_failure(Shared& shared, int rank, const std::string& text) {
+  put(shared.failure, rank, text);
 }
 
 void set_environment(const Setup& setup) {
@@ -118,10 +135,50 @@ std::vector<std::string> wait_for(std::vector<pid_t> children, const Setup& setu
   return fates;
 }
 
-[[noreturn]] void fail_at(const std::string& what, Where where) {
+std::string at(Where where, const std::string& what) {
   std::string file = where.file_name();
   file.erase(0, file.rfind('/') + 1);
-  throw std::runtime_error(file + ":" + std::to_string(where.line()) + ": " + what);
+  return file + ":" + std::to_string(where.line()) + ": " + what;
+}
+
+[[noreturn]] void fail_at(const std::string& what, Where where) {
+  throw std::runtime_error(at(where, what));
+}
+
+struct Outcome {
+  std::string failed;
+  std::string late;
+};
+
+Outcome run_once(int size, const Setup& setup, const Body& body) {
+  void* mapping =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return {"no shared mapping", {}};
+  auto& shared = *static_cast<Shared*>(mapping);
+  const LeftOver left_over;
+  std::fflush(nullptr);
+  std::vector<pid_t> children;
+  for (int r = 0; r < (setup.way == Way::processes ? size : 1); ++r) {
+    const pid_t child = fork();
+    if (child == 0) run_child(r, size, setup, shared, body);
+    children.push_back(child);
+  }
+  const std::vector<std::string> fates = wait_for(children, setup);
+  Outcome outcome;
+  for (int r = 0; r < size; ++r) {
+    const auto rank = static_cast<std::size_t>(r);
+    const std::string name = "rank " + std::to_string(r) + ": ";
+    const std::string failure = shared.failure[rank].data();
+    const std::string fate = rank < fates.size() ? fates[rank] : std::string();
+    const std::string late = shared.late[rank].data();
+    if (!failure.empty() || !fate.empty()) {
+      outcome.failed += name + (failure.empty() ? fate : failure) + "\n";
+    }
+    if (!late.empty()) outcome.late += name + late + "\n";
+  }
+  outcome.failed += left_over.find(children);
+  munmap(mapping, sizeof(Shared));
+  return outcome;
 }
 
 }  // namespace
@@ -138,35 +195,30 @@ std::vector<Setup> every_link() {
   return setups;
 }
 
+std::vector<Setup> between_processes() {
+  std::vector<Setup> setups = every_link();
+  std::erase_if(setups, [](const Setup& setup) { return setup.way == Way::all; });
+  for (Setup& setup : setups) setup.may_be_killed = true;
+  return setups;
+}
+
 std::string name_of(const Setup& setup) {
   constexpr std::array names = {"processes", "threads", "InitAll", "alone"};
   return setup.transport + " " + names[static_cast<std::size_t>(setup.way)];
 }
 
 std::string run(int size, const Setup& setup, const Body& body) {
-  void* mapping =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) return "no shared mapping";
-  auto& shared = *static_cast<Shared*>(mapping);
-  std::fflush(nullptr);
-  std::vector<pid_t> children;
-  for (int r = 0; r < (setup.way == Way::processes ? size : 1); ++r) {
-    const pid_t child = fork();
-    if (child == 0) run_child(r, size, setup, shared, body);
-    children.push_back(child);
+  const Outcome outcome = run_once(size, setup, body);
+  return outcome.failed + outcome.late;
+}
+
+std::string run_in_time(int size, const Setup& setup, const Body& body) {
+  Outcome outcome;
+  for (int turn = 0; turn < tries; ++turn) {
+    outcome = run_once(size, setup, body);
+    if (!outcome.failed.empty() || outcome.late.empty()) break;
   }
-  const std::vector<std::string> fates = wait_for(std::move(children), setup);
-  std::string text;
-  for (int r = 0; r < size; ++r) {
-    const char* failure = shared.failure[static_cast<std::size_t>(r)].data();
-    const std::string fate = static_cast<std::size_t>(r) < fates.size()
-                                 ? fates[static_cast<std::size_t>(r)]
-                                 : std::string();
-    if (*failure || !fate.empty()) text += "rank " + std::to_string(r) + ": ";
-    if (*failure || !fate.empty()) text += (*failure ? failure : fate) + std::string("\n");
-  }
-  munmap(mapping, sizeof(Shared));
-  return text;
+  return outcome.failed + outcome.late;
 }
 
 pithComm_t Rank::join() {
@@ -207,6 +259,24 @@ void Rank::agree(std::uint64_t value, Where where) {
 
 std::atomic<std::uint64_t>& Rank::slot(int of, int which) {
   return shared_.slots[static_cast<std::size_t>(of)][static_cast<std::size_t>(which)];
+}
+
+void Rank::die() {
+  shared_.died[static_cast<std::size_t>(rank)] = now_s();
+  raise(SIGKILL);
+  std::abort();  // not reached
+}
+
+double Rank::since_death_of(int victim) {
+  const double died = shared_.died[static_cast<std::size_t>(victim)];
+  return died == 0 ? -1 : now_s() - died;
+}
+
+void Rank::in_time(double took_s, double limit_s, std::string_view what, Where where) {
+  if (took_s <= limit_s * patience) return;
+  put(shared_.late, rank,
+      at(where, std::string(what) + " took " + std::to_string(took_s) + " s, expected " +
+                    std::to_string(limit_s)));
 }
 
 void ensure(bool condition, std::string_view what, Where where) {

@@ -37,6 +37,8 @@ struct Setup {
 // The set-ups that every collective must work on: shm, tcp and, where it was built, ucx between
 // processes, local.
 std::vector<Setup> every_link();
+// Those of them whose ranks are processes, and may be killed.
+std::vector<Setup> between_processes();
 std::string name_of(const Setup& setup);
 
 inline constexpr int most_ranks = 256;
@@ -60,6 +62,13 @@ class Rank {
   // Fails unless all ranks give the same value.
   void agree(std::uint64_t value, std::source_location where = std::source_location::current());
   std::atomic<std::uint64_t>& slot(int rank, int which = 0);
+  // This rank is killed now, and the others can ask when that was. Seconds after it; negative
+  // before.
+  [[noreturn]] void die();
+  double since_death_of(int victim);
+  // What took longer is late. That is no reason to stop: see run_in_time.
+  void in_time(double took_s, double limit_s, std::string_view what,
+               std::source_location where = std::source_location::current());
 
  private:
   Way way_;
@@ -69,8 +78,11 @@ class Rank {
 
 using Body = std::function<void(Rank&)>;
 
-// Empty where all went well, else what failed on which rank.
+// Empty where all went well, else what failed on which rank, and what was left behind.
 std::string run(int size, const Setup& setup, const Body& body);
+// Where nothing fails but that ranks are late, the machine may be busy: they are late in earnest
+// where they are so three times.
+std::string run_in_time(int size, const Setup& setup, const Body& body);
 
 // Checks inside bodies: what fails is reported by run().
 using Where = std::source_location;

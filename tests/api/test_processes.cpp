@@ -11,13 +11,6 @@ using namespace ranks;
 
 namespace {
 
-std::vector<Setup> between_processes() {
-  std::vector<Setup> setups = every_link();
-  std::erase_if(setups, [](const Setup& setup) { return setup.way == Way::all; });
-  for (Setup& setup : setups) setup.limit_s = 20;
-  return setups;
-}
-
 // Whether the child did not fail; what failed is on its error output.
 bool passes(pid_t child) {
   int status = 0;
@@ -79,8 +72,7 @@ struct Holder {
 }  // namespace
 
 TEST_CASE("a rank that has forked is killed, and its child lives on", "[failure]") {
-  for (Setup setup : between_processes()) {
-    setup.may_be_killed = true;
+  for (const Setup& setup : between_processes()) {
     INFO(name_of(setup));
     CHECK(run(3, setup, [](Rank& self) {
             pithComm_t comm = self.join();

@@ -213,6 +213,66 @@ TEST_CASE("a rank stops: the others say so and then give up, in time", "[control
   }
 }
 
+namespace {
+
+// All members but one agree without it, as in a shrink that excludes it; `late` comes after 4 s.
+class WithoutOne {
+ public:
+  WithoutOne(ControlWorld& world, int excluded, int late)
+      : world_(world), members_(all_ranks(world)), watchers_(at(world.ranks())) {
+    members_[at(excluded)] = -1;
+    for (int rank = 0; rank < world.ranks(); ++rank) {
+      world.plane(rank).add(comm, all_ranks(world), watchers_[at(rank)]);
+      if (rank == excluded) continue;
+      world.at_ms(rank == late ? 4'500 : 500, [this, rank] { take_part(rank); });
+    }
+  }
+  int agreed() const { return agreed_; }
+
+ private:
+  void take_part(int rank) {
+    world_.plane(rank).gather({comm, 1}, Need::live, members_, "x",
+                              [this](const GatherResult& result) {
+                                agreed_ += !result.error && result.blobs.size() == 7;
+                              });
+  }
+
+  ControlWorld& world_;
+  std::vector<int> members_;
+  std::vector<RecordingWatcher> watchers_;
+  int agreed_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that has stopped and is left out keeps nobody from agreeing", "[control]") {
+  for (const int stopped : {0, 1, 7}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      INFO("rank " << stopped << ", seed " << seed);
+      ControlWorld world(8, 2, seed);
+      const WithoutOne without(world, stopped, -1);
+      world.run_until_ms(200);
+      world.stop(stopped);
+      world.run_until_ms(3'500);
+      CHECK(without.agreed() == 7);
+      // A leaf is in nobody's way.
+      CHECK(ignorant(world, stopped == 7 ? std::vector<int>{} : std::vector<int>{stopped}) == 0);
+    }
+  }
+}
+
+TEST_CASE("a rank that is left out and answers is not given up", "[control]") {
+  for (const int excluded : {0, 1}) {
+    ControlWorld world(8, 2, 1);
+    const WithoutOne without(world, excluded, 5);
+    world.run_until_ms(4'400);
+    CHECK(without.agreed() == 0);
+    world.run_until_ms(5'000);
+    CHECK(without.agreed() == 7);
+    CHECK(ignorant(world, {}) == 0);
+  }
+}
+
 TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "[control][scale]") {
   constexpr int ranks = 1000;
   ControlWorld world(ranks, 32, 1);
