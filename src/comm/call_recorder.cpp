@@ -222,14 +222,14 @@ std::string CallRecorder::when(const Times& times) const {
                      seconds(times.ended_ms, now), seconds(times.begun_ms, times.ended_ms));
 }
 
-// Algorithms count the messages of each lane from 0, the same on all ranks.
+// Steps have the names that the algorithm gives its messages, the same on all ranks.
 std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
   std::string text;
   for (std::size_t i = 0; i < awaited.count; ++i) {
     const auto& [peer, tag] = awaited.some[i];
     if (tag.lane == pair_lane || tag.call != call.note.number) continue;
-    text += fmt::format("{} message {} of rank {}", text.empty() ? ", waits for" : " and", tag.step,
-                        peer);
+    text +=
+        fmt::format("{} step {} of rank {}", text.empty() ? ", waits for" : " and", tag.step, peer);
     if (tag.lane != 0) text += fmt::format(" in lane {}", tag.lane);
   }
   const bool all_known = awaited.known && awaited.count < most_awaited;

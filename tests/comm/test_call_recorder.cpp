@@ -167,10 +167,10 @@ TEST_CASE("lines say how far a call has got", "[call-recorder]") {
   recorder.tell_awaited(awaited);
   CHECK(recorder.lines(chunk) ==
         Lines{"call 1: allreduce of 1 float, sum, done 0.0 s ago, after 0.0 s",
-              "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for message 5 of rank 2 "
-              "and message 7 of rank 1 in lane 3",
+              "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for step 5 of rank 2 "
+              "and step 7 of rank 1 in lane 3",
               "call 3: allreduce of 3 float, sum, running for 0.0 s, waits for no message",
-              "call 4: allreduce of 4 float, sum, running for 0.0 s, waits for message 0 of rank "
+              "call 4: allreduce of 4 float, sum, running for 0.0 s, waits for step 0 of rank "
               "0"});
   // Where there are more than there is room for, nothing is said of calls that may be among them.
   const std::vector<Awaited> many(20, of_call(2, 2, 1));

@@ -105,7 +105,7 @@ TEST_CASE("a call that goes no further is told of, and what came before it", "[s
                "call 2: allreduce of 8 float, sum, done ",
                "call 3: allreduce of 10 float, sum, running for "});
           if (self.rank != 0) return;
-          has(overheard.text(), {"for rank 2 in call 3", "waits for message ", " of rank 2"});
+          has(overheard.text(), {"for rank 2 in call 3", "waits for step ", " of rank 2"});
         }) == "");
 }
 
@@ -123,9 +123,12 @@ TEST_CASE("messages that go no further are told of", "[start-log]") {
           if (self.rank == 0) ok(send(8, 1));
           if (self.rank == 1) ok(receive(8, 0));
           self.meet();
-          if (self.rank == 1) return sleep_s(3.5);
+          if (self.rank == 1) {
+            return wait_until([&] { return self.slot(0) == 1 && self.slot(2) == 1; });
+          }
           if (self.rank == 0) {
             fails(receive(9, 1), pithRemoteError, {"has waited"});
+            self.slot(0) = 1;
             return has(
                 overheard.text(),
                 {"rank 0 has waited 1 s for rank 1 in recv of 9 float from rank 1",
@@ -133,6 +136,7 @@ TEST_CASE("messages that go no further are told of", "[start-log]") {
                  "\n  recv of 9 float from rank 1, running for ", " s, 0 of 36 bytes have come\n"});
           }
           fails(send(values.size(), 1), pithRemoteError, {"has waited"});
+          self.slot(2) = 1;
           has(overheard.text(), {"rank 2 has waited 1 s in send of 4000000 float to rank 1",
                                  "\n  send of 4000000 float to rank 1, running for "});
         }) == "");
