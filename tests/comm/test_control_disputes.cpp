@@ -172,7 +172,7 @@ class Dispute {
 
 TEST_CASE("ranks in different calls, and the root dies", "[control]") {
   std::uint64_t first = 1;
-  std::uint64_t count = std::getenv("PITH_TEST_FULL") ? 20'000 : 1'000;
+  std::uint64_t count = std::getenv("PITH_TEST_FULL") ? 10'000 : 1'000;
   if (const char* one = std::getenv("PITH_TEST_SEED")) {
     first = std::strtoull(one, nullptr, 10);
     count = 1;
