@@ -7,6 +7,7 @@
 
 #include "collectives/compressed.hpp"
 #include "core/call_number.hpp"
+#include "core/pair_message.hpp"
 
 namespace pith {
 
@@ -36,11 +37,12 @@ std::string describe(const CollectiveArgs& args) {
   return text;
 }
 
+std::string describe(const Message& message) {
+  return fmt::format("{} of {} {} {} rank {}", message.sends ? "send" : "recv", message.count,
+                     name_of(message.type), message.sends ? "to" : "from", message.peer);
+}
+
 void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
-  if (number == 0) {
-    pairs_running_.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
   Entry& e = entry(number);
   e.number.store(0, std::memory_order_relaxed);
   // Readers that see new words behind an old number look at the number again, and see 0.
@@ -90,10 +92,6 @@ std::string CallRecorder::describe_compressed(const Entry& e, CollectiveArgs arg
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {
-  if (number == 0) {
-    pairs_running_.fetch_sub(1, std::memory_order_relaxed);
-    return;
-  }
   if (well && number <= call_numbers) completed_.add(number);
   Entry& e = entry(number);
   if (e.number.load(std::memory_order_relaxed) != number) return;  // a later call took its place
@@ -101,19 +99,60 @@ void CallRecorder::end(std::uint32_t number, bool well) {
   e.state.store(well ? ended_well : failed, std::memory_order_release);
 }
 
+CallRecorder::Batch CallRecorder::begin(std::span<const Message> messages) {
+  const auto last = messages.last(std::min(messages.size(), kept));
+  const Batch batch = {messages_begun_ + 1, last.size()};
+  const std::uint64_t others = messages_running_.load(std::memory_order_relaxed);
+  messages_running_.store(others + batch.count, std::memory_order_relaxed);
+  for (const Message& message : last) write(++messages_begun_, message);
+  return batch;
+}
+
+void CallRecorder::write(std::uint64_t serial, const Message& message) {
+  MessageEntry& e = messages_[serial % kept];
+  e.serial.store(0, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // as in an entry of a call
+  e.state.store(running, std::memory_order_release);
+  e.number.store(message.number, std::memory_order_release);
+  e.count.store(message.count, std::memory_order_release);
+  e.peer.store(message.peer, std::memory_order_release);
+  e.type.store(message.type, std::memory_order_release);
+  e.sends.store(message.sends, std::memory_order_release);
+  e.begun_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
+  e.serial.store(serial, std::memory_order_release);
+}
+
+void CallRecorder::end(const Batch& batch, bool well) {
+  const std::uint64_t all = messages_running_.load(std::memory_order_relaxed);
+  messages_running_.store(all - batch.count, std::memory_order_relaxed);
+  for (std::uint64_t serial = batch.first; serial < batch.first + batch.count; ++serial) {
+    MessageEntry& e = messages_[serial % kept];
+    if (e.serial.load(std::memory_order_relaxed) != serial) continue;  // lapped
+    e.ended_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
+    e.state.store(well ? ended_well : failed, std::memory_order_release);
+  }
+}
+
+void CallRecorder::tell_awaited(std::span<const Awaited> awaited) {
+  const std::lock_guard lock(awaited_mutex_);
+  awaited_.count = std::min(awaited.size(), most_awaited);
+  awaited_.known = true;
+  std::copy_n(awaited.begin(), awaited_.count, awaited_.some.begin());
+}
+
 std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   const std::uint32_t number = e.number.load(std::memory_order_acquire);
   if (number == 0) return std::nullopt;
   Read read{};
   CollectiveArgs args;
-  read.state = static_cast<State>(e.state.load(std::memory_order_acquire));
+  read.times.state = static_cast<State>(e.state.load(std::memory_order_acquire));
   read.note.number = number;
   read.note.digest = e.digest.load(std::memory_order_acquire);
   args.count = e.count.load(std::memory_order_acquire);
   unpack(e.what.load(std::memory_order_acquire), args);
   args.root = e.root.load(std::memory_order_acquire);
-  read.begun_ms = e.begun_ms.load(std::memory_order_acquire);
-  read.ended_ms = e.ended_ms.load(std::memory_order_acquire);
+  read.times.begun_ms = e.begun_ms.load(std::memory_order_acquire);
+  read.times.ended_ms = e.ended_ms.load(std::memory_order_acquire);
   const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
   read.note.text = compressed ? describe_compressed(e, args) : describe(args);
   if (e.number.load(std::memory_order_relaxed) != number) return std::nullopt;
@@ -136,25 +175,84 @@ std::optional<CallNote> CallRecorder::oldest_unfinished() const {
     if (first == 0 || is_later(first, number)) first = number;
   }
   std::optional<CallNote> oldest = find(first);
-  if (!oldest && pairs_running_.load(std::memory_order_relaxed) > 0) {
-    oldest = CallNote{0, 0, "send or recv"};
+  if (oldest || messages_running_.load(std::memory_order_relaxed) == 0) return oldest;
+  oldest = CallNote{0, 0, "send or recv"};  // where later ones have taken its place
+  for (const ReadMessage& one : messages()) {
+    if (one.times.state != running) continue;
+    oldest->text = describe(one.message);
+    break;
   }
   return oldest;
 }
 
-std::string CallRecorder::line_of(const Read& call) const {
-  const std::uint32_t now = now_ms_.load(std::memory_order_relaxed);
-  const auto seconds = [](std::uint32_t from, std::uint32_t to) { return (to - from) / 1e3; };
-  const std::string what = fmt::format("call {}: {}", call.note.number, call.note.text);
-  if (call.state == running) {
-    return fmt::format("{}, running for {:.1f} s", what, seconds(call.begun_ms, now));
-  }
-  return fmt::format("{}, {} {:.1f} s ago, after {:.1f} s", what,
-                     call.state == failed ? "failed" : "done", seconds(call.ended_ms, now),
-                     seconds(call.begun_ms, call.ended_ms));
+std::optional<CallRecorder::ReadMessage> CallRecorder::read(const MessageEntry& e) {
+  ReadMessage read{};
+  read.serial = e.serial.load(std::memory_order_acquire);
+  if (read.serial == 0) return std::nullopt;
+  read.times.state = static_cast<State>(e.state.load(std::memory_order_acquire));
+  read.message.number = e.number.load(std::memory_order_acquire);
+  read.message.count = e.count.load(std::memory_order_acquire);
+  read.message.peer = e.peer.load(std::memory_order_acquire);
+  read.message.type = e.type.load(std::memory_order_acquire);
+  read.message.sends = e.sends.load(std::memory_order_acquire);
+  read.times.begun_ms = e.begun_ms.load(std::memory_order_acquire);
+  read.times.ended_ms = e.ended_ms.load(std::memory_order_acquire);
+  if (e.serial.load(std::memory_order_relaxed) != read.serial) return std::nullopt;
+  return read;
 }
 
-std::vector<std::string> CallRecorder::lines() const {
+// In order.
+std::vector<CallRecorder::ReadMessage> CallRecorder::messages() const {
+  std::vector<ReadMessage> all;
+  for (const MessageEntry& e : messages_) {
+    if (const std::optional<ReadMessage> found = read(e)) all.push_back(*found);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const ReadMessage& a, const ReadMessage& b) { return a.serial < b.serial; });
+  return all;
+}
+
+std::string CallRecorder::when(const Times& times) const {
+  const std::uint32_t now = now_ms_.load(std::memory_order_relaxed);
+  const auto seconds = [](std::uint32_t from, std::uint32_t to) { return (to - from) / 1e3; };
+  if (times.state == running) {
+    return fmt::format(", running for {:.1f} s", seconds(times.begun_ms, now));
+  }
+  return fmt::format(", {} {:.1f} s ago, after {:.1f} s", times.state == failed ? "failed" : "done",
+                     seconds(times.ended_ms, now), seconds(times.begun_ms, times.ended_ms));
+}
+
+// Steps have the names that the algorithm gives its messages, the same on all ranks.
+std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
+  std::string text;
+  for (std::size_t i = 0; i < awaited.count; ++i) {
+    const auto& [peer, tag] = awaited.some[i];
+    if (tag.lane == pair_lane || tag.call != call.note.number) continue;
+    text +=
+        fmt::format("{} step {} of rank {}", text.empty() ? ", waits for" : " and", tag.step, peer);
+    if (tag.lane != 0) text += fmt::format(" in lane {}", tag.lane);
+  }
+  const bool all_known = awaited.known && awaited.count < most_awaited;
+  return text.empty() && all_known ? ", waits for no message" : text;
+}
+
+std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awaited,
+                                  std::size_t chunk_bytes) {
+  for (std::size_t i = 0; i < awaited.count && !message.sends; ++i) {
+    const auto& [peer, tag] = awaited.some[i];
+    if (tag.lane != pair_lane || tag.call != message.number || peer != message.peer) continue;
+    return fmt::format(", {} of {} bytes have come", tag.step * chunk_bytes,
+                       message.count * size_of(message.type));
+  }
+  return {};
+}
+
+std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes) const {
+  AwaitedNow awaited;
+  {
+    const std::lock_guard lock(awaited_mutex_);
+    awaited = awaited_;
+  }
   std::vector<Read> all;
   for (const Entry& e : entries_) {
     if (std::optional<Read> found = read(e)) all.push_back(std::move(*found));
@@ -162,7 +260,16 @@ std::vector<std::string> CallRecorder::lines() const {
   std::sort(all.begin(), all.end(),
             [](const Read& a, const Read& b) { return a.note.number < b.note.number; });
   std::vector<std::string> lines;
-  for (const Read& one : all) lines.push_back(line_of(one));
+  for (const Read& one : all) {
+    const bool runs = one.times.state == running;
+    lines.push_back(fmt::format("call {}: {}{}{}", one.note.number, one.note.text, when(one.times),
+                                runs ? how_far(one, awaited) : ""));
+  }
+  for (const ReadMessage& one : messages()) {
+    const bool runs = one.times.state == running;
+    lines.push_back(fmt::format("{}{}{}", describe(one.message), when(one.times),
+                                runs ? how_far(one.message, awaited, chunk_bytes) : ""));
+  }
   return lines;
 }
 

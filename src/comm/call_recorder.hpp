@@ -1,13 +1,16 @@
-// The flight recorder: the last calls of one rank on one communicator. What, when, and whether they
-// ended.
+// The flight recorder: the last calls of one rank on one communicator, and its last messages
+// between pairs. What, when, whether they ended, and how far those have got that did not.
 //
 // Written by whoever drives the engine, read by any thread: plain atomic words, a few stores a
-// call and no clock. The time is what whoever looks regularly has told last.
+// call and no clock. The time is what whoever looks regularly has told last. Nothing is counted on
+// the way: a call that stands still has got as far as the messages that it waits for, whose names
+// are asked for then.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,27 +19,46 @@
 #include "collectives/algorithm.hpp"
 #include "comm/completed_calls.hpp"
 #include "comm/control_plane.hpp"
+#include "core/operation.hpp"
 
 namespace pith {
 
+// A message that a call waits for, as the mailbox knows it.
+struct Awaited {
+  int peer = -1;
+  Tag tag;
+};
+
 class CallRecorder {
  public:
-  // Number 0: messages between pairs, which do not count among the calls; nor do captured calls.
   void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
   void end(std::uint32_t number, bool well);
+
+  // Messages between pairs do not count among the calls. Of more than are kept, the last ones.
+  struct Batch {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+  };
+  Batch begin(std::span<const Message> messages);
+  void end(const Batch& batch, bool well);
 
   // Some times a second; calls are stamped with it.
   void tell_time(std::uint64_t now_ns) {
     now_ms_.store(static_cast<std::uint32_t>(now_ns / 1'000'000), std::memory_order_relaxed);
   }
 
+  // Where calls do not get on: what they wait for, as many as there is room for.
+  static constexpr std::size_t most_awaited = 8;
+  void tell_awaited(std::span<const Awaited> awaited);
+
   std::optional<CallNote> find(std::uint32_t number) const;
-  // The lowest number that has begun and not ended.
+  // The lowest number that has begun and not ended; where there is none, the oldest such message.
   std::optional<CallNote> oldest_unfinished() const;
   // Up to this call, counting from 1, all have ended well; 0: none.
   std::uint64_t last_completed() const { return completed_.count(); }
-  // The last calls, a line each, for the log.
-  std::vector<std::string> lines() const;
+  // The last calls and then the last messages, a line each, for the log. `chunk_bytes`: in which
+  // messages of pairs are cut.
+  std::vector<std::string> lines(std::size_t chunk_bytes) const;
 
  private:
   static constexpr std::size_t kept = 64;
@@ -55,25 +77,61 @@ class CallRecorder {
     std::atomic<std::uint64_t> scale{0};  // bits of a double
     std::array<std::atomic<std::uint64_t>, 3> spec{};
   };
-  struct Read {
-    CallNote note;
+  struct MessageEntry {
+    std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the others are being written
+    std::atomic<std::uint32_t> state{running};
+    std::atomic<std::uint32_t> number{0};  // of the pair and direction
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<int> peer{-1};
+    std::atomic<DType> type{DType::u8};
+    std::atomic<bool> sends{false};
+    std::atomic<std::uint32_t> begun_ms{0};
+    std::atomic<std::uint32_t> ended_ms{0};
+  };
+  struct Times {
     State state;
     std::uint32_t begun_ms;
     std::uint32_t ended_ms;
   };
+  struct Read {
+    CallNote note;
+    Times times;
+  };
+  struct ReadMessage {
+    std::uint64_t serial;
+    Message message;
+    Times times;
+  };
+  struct AwaitedNow {
+    std::array<Awaited, most_awaited> some;
+    std::size_t count = 0;
+    bool known = false;
+  };
   static std::optional<Read> read(const Entry& entry);
-  std::string line_of(const Read& call) const;
+  static std::optional<ReadMessage> read(const MessageEntry& entry);
+  std::vector<ReadMessage> messages() const;
+  std::string when(const Times& times) const;
+  static std::string how_far(const Read& call, const AwaitedNow& awaited);
+  static std::string how_far(const Message& message, const AwaitedNow& awaited,
+                             std::size_t chunk_bytes);
+  void write(std::uint64_t serial, const Message& message);
   static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
   static std::string describe_compressed(const Entry& entry, CollectiveArgs args);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
 
   std::array<Entry, kept> entries_;
+  std::array<MessageEntry, kept> messages_;
   CompletedCalls completed_;
-  std::atomic<int> pairs_running_{0};
+  std::uint64_t messages_begun_ = 0;
+  std::atomic<std::uint64_t> messages_running_{0};
   std::atomic<std::uint32_t> now_ms_{0};
+  mutable std::mutex awaited_mutex_;
+  AwaitedNow awaited_;
 };
 
 // "allreduce of 10 float, sum" or "broadcast of 10 float from root 3".
 std::string describe(const CollectiveArgs& args);
+// "recv of 10 float from rank 2" or "send of 10 float to rank 2".
+std::string describe(const Message& message);
 
 }  // namespace pith

@@ -184,19 +184,30 @@ std::uint32_t Communicator::number(const CollectiveArgs& args) {
   return 0;
 }
 
-void Communicator::call_begins(std::uint32_t number, std::uint64_t digest,
-                               const CollectiveArgs& args) {
-  recorder_.begin(number, digest, args);
-  if (!trace_) return;
+Communicator::Recorded Communicator::call_begins(std::uint32_t number, std::uint64_t digest,
+                                                 const CollectiveArgs& args) {
   const bool paired = args.collective == Collective::point_to_point;
-  const std::string_view compressed =
-      args.tensors.empty() ? "" : name_of(args.tensors[0].compressor->spec().scheme);
-  if (!compressed.empty()) return trace_->begin(number, args, compressed);
-  trace_->begin(number, args, paired ? std::string_view() : choose(args).name);
+  Recorded recorded;
+  if (paired) {
+    recorded = recorder_.begin(args.messages);
+  } else {
+    recorder_.begin(number, digest, args);
+  }
+  if (!trace_) return recorded;
+  if (!args.tensors.empty()) {
+    trace_->begin(number, args, name_of(args.tensors[0].compressor->spec().scheme));
+  } else {
+    trace_->begin(number, args, paired ? std::string_view() : choose(args).name);
+  }
+  return recorded;
 }
 
-void Communicator::call_ends(std::uint32_t number, bool well) {
-  recorder_.end(number, well);
+void Communicator::call_ends(std::uint32_t number, const Recorded& recorded, bool well) {
+  if (recorded.count != 0) {
+    recorder_.end(recorded, well);
+  } else {
+    recorder_.end(number, well);
+  }
   if (trace_) trace_->end(number, well);
 }
 
@@ -241,7 +252,7 @@ bool Communicator::is_over(const Error& error) const { return !error || !state_.
 Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& args) {
   inside_ = true;
   const std::uint64_t digest = digest_of(args);
-  call_begins(call_number, digest, args);
+  const Recorded recorded = call_begins(call_number, digest, args);
   Call call(context_, call_number, digest);
   Error result;
   Task<Error> task;
@@ -256,7 +267,7 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
     result = task.take();
   }
   result = told_to_all(call, args, result);
-  call_ends(call_number, is_over(result));
+  call_ends(call_number, recorded, is_over(result));
   inside_ = false;
   const bool alone = call_number != 0 && active_.load(std::memory_order_relaxed) == 0;
   if (result || !alone) return result;
@@ -313,7 +324,7 @@ void Communicator::start_queued() {
 
 void Communicator::begin(BackgroundCall& call) {
   const std::uint64_t digest = digest_of(call.args_);
-  call_begins(call.number_, digest, call.args_);
+  call.recorded_ = call_begins(call.number_, digest, call.args_);
   call.call_.emplace(context_, call.number_, digest);
   call.task_ = call.run_and_report();
   call.task_.handle().resume();
@@ -322,7 +333,7 @@ void Communicator::begin(BackgroundCall& call) {
 void Communicator::reap(BackgroundCall& call) {
   Error error = call.task_.take();
   if (error && state_.revoked) error = state_.revoked;
-  call_ends(call.number_, is_over(error));
+  call_ends(call.number_, call.recorded_, is_over(error));
   call.task_ = Task<Error>();
   call.call_.reset();
   if (!call.is_paired()) --running_;

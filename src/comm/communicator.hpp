@@ -70,6 +70,7 @@ class BackgroundCall : public Work {
   CollectiveArgs args_;
   CallGroup& group_;
   std::uint32_t number_ = 0;
+  CallRecorder::Batch recorded_;
   bool driven_ = false;  // the issuing thread drives it: the progress thread is not needed
   std::optional<Call> call_;
   Task<Error> task_;
@@ -179,8 +180,9 @@ class Communicator : private CommWatcher {
   Error run_alone(const CollectiveArgs& args);
   bool is_alone(const CollectiveArgs& args) const;
   // For the flight recorder, and for the trace where there is one.
-  void call_begins(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
-  void call_ends(std::uint32_t number, bool well);
+  using Recorded = CallRecorder::Batch;
+  Recorded call_begins(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
+  void call_ends(std::uint32_t number, const Recorded& recorded, bool well);
   // Where the settings want a trace; once all routes are known.
   void begin_trace();
   std::uint32_t number(const CollectiveArgs& args);

@@ -11,8 +11,9 @@ namespace pith {
 
 namespace {
 
-// A stall is reported again so often: what the other ranks do meanwhile changes.
-constexpr std::uint64_t report_again_ns = 1'000'000'000;
+// A stall is reported again so often: what the other ranks do meanwhile changes. Who disagrees with
+// a call that stands still is to be found within a second.
+constexpr std::uint64_t report_again_ns = 700'000'000;
 // A parent that has not answered for so long has stopped; one that has is given time to blame.
 constexpr double silent_s = 0.9;
 constexpr double patience_s = 4;

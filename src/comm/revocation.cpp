@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -268,11 +269,13 @@ void Communicator::look_who_is_waited_for() {
   look_work_.context = this;
   look_work_.run = [](Work& work) {
     auto* self = static_cast<Communicator*>(work.context);
-    int peer = -1;
-    self->engine_->mailbox().for_each_waiting([&](int from, const Tag&) {
-      if (peer < 0) peer = from;
+    std::array<Awaited, CallRecorder::most_awaited> some;
+    std::size_t count = 0;
+    self->engine_->mailbox().for_each_waiting([&](int from, const Tag& tag) {
+      if (count < some.size()) some[count++] = {from, tag};
     });
-    self->waits_for_.store(peer, std::memory_order_relaxed);
+    self->recorder_.tell_awaited({some.data(), count});
+    self->waits_for_.store(count == 0 ? -1 : some[0].peer, std::memory_order_relaxed);
     self->look_posted_.store(false, std::memory_order_release);
   };
   engine_->post(look_work_);
@@ -284,7 +287,7 @@ void Communicator::on_stalled(const Stall& stall) {
   std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", rank(), stall.seconds, whom,
                                  title_of(stall.call));
   text += "; its last calls:";
-  for (const std::string& line : recorder_.lines()) text += "\n  " + line;
+  for (const std::string& line : recorder_.lines(tuning_.chunk_bytes)) text += "\n  " + line;
   log(LogLevel::warn, text);
 }
 

@@ -105,6 +105,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   std::uint32_t number = 0;
   std::uint32_t replays = 0;
   std::uint32_t running = 0;              // the number of the call that runs
+  CallRecorder::Batch recorded;           // where it consists of messages
   std::vector<Message> messages;          // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
@@ -418,14 +419,16 @@ void StreamCalls::start(StreamCall& call) {
   }
   const std::uint64_t digest = Communicator::digest_of(call.args);
   call.running = number;
-  communicator_.call_begins(number, digest, call.args);
+  call.recorded = communicator_.call_begins(number, digest, call.args);
   call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
 
 void StreamCalls::end(StreamCall& call) {
-  if (call.call) communicator_.call_ends(call.running, !communicator_.state_.revoked);
+  if (call.call) {
+    communicator_.call_ends(call.running, call.recorded, !communicator_.state_.revoked);
+  }
   call.task = Task<Error>();
   call.call.reset();
   if (call.unsettled) {

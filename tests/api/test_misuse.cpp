@@ -175,24 +175,30 @@ pithResult_t init(Rank& self, int size, int rank) {
 // Ranks that disagree on a call: an error on all, soon, and revoked from then on.
 using Call = std::function<pithResult_t(pithComm_t)>;
 
+// Even ranks make one call, odd ones the other. The error that both get, in words.
+std::string disagree(Rank& self, pithComm_t comm, const Call& even, const Call& odd) {
+  const double start = now_s();
+  // Others may have come to the disagreement before this rank has left the barrier.
+  pithResult_t result = pithBarrier(comm, nullptr);
+  if (result == pithSuccess) result = (self.rank % 2 ? odd : even)(comm);
+  // An eager rank may have returned; it hears of it in its next call.
+  if (result == pithSuccess) result = pithBarrier(comm, nullptr);
+  std::string text = pithGetLastError(nullptr);
+  ensure(result == pithInvalidUsage, "code " + std::to_string(result) + ": " + text);
+  const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
+  // The odd one out, and whichever of the others came to the call first.
+  ensure(says("rank 1 called ") && (says("rank 0 called ") || says("rank 2 called ")),
+         "\"" + text + "\" does not name the ranks");
+  ensure(now_s() - start < 3, "a mismatch took long");
+  ensure(pithBarrier(comm, nullptr) != pithSuccess, "not revoked");
+  return text;
+}
+
 void disagree(const Call& even, const Call& odd) {
   const auto body = [&](Rank& self) {
     const Comm comm(self.join());
-    const double start = now_s();
-    // Others may have come to the disagreement before this rank has left the barrier.
-    pithResult_t result = pithBarrier(comm, nullptr);
-    if (result == pithSuccess) result = (self.rank % 2 ? odd : even)(comm);
-    // An eager rank may have returned; it hears of it in its next call.
-    if (result == pithSuccess) result = pithBarrier(comm, nullptr);
-    const std::string text = pithGetLastError(nullptr);
-    ensure(result == pithInvalidUsage, "code " + std::to_string(result) + ": " + text);
-    const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
-    // The odd one out, and whichever of the others came to the call first.
-    ensure(says("rank 1 called ") && (says("rank 0 called ") || says("rank 2 called ")) &&
-               says("call 2"),
-           "\"" + text + "\" does not name the ranks or the call");
-    ensure(now_s() - start < 3, "a mismatch took long");
-    ensure(pithBarrier(comm, nullptr) != pithSuccess, "not revoked");
+    const std::string text = disagree(self, comm, even, odd);
+    ensure(text.find("call 2 ") != std::string::npos, text + " does not name the call");
     self.meet();
   };
   for (Setup setup : every_link()) {
@@ -219,11 +225,11 @@ Call broadcast(std::size_t count, int root) {
   };
 }
 
-Call reduce_scatter(std::size_t count, pithRedOp_t op) {
+Call reduce_scatter(std::size_t count, pithRedOp_t op, pithDataType_t type = pithInt8) {
   return [=](pithComm_t comm) {
-    std::vector<char> send(count * 3);
-    std::vector<char> recv(count);
-    return pithReduceScatter(send.data(), recv.data(), count, pithInt8, op, comm, nullptr);
+    std::vector<char> send(count * 3 * 8);
+    std::vector<char> recv(count * 8);
+    return pithReduceScatter(send.data(), recv.data(), count, type, op, comm, nullptr);
   };
 }
 
@@ -235,28 +241,131 @@ Call alltoall(std::size_t count) {
   };
 }
 
-Call gather(std::size_t count) {
+Call allgather(std::size_t count) {
   return [=](pithComm_t comm) {
     std::vector<char> send(count);
     std::vector<char> recv(count * 3);
-    return pithGather(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+    return pithAllGather(send.data(), recv.data(), count, pithInt8, comm, nullptr);
   };
 }
 
-Call scatter(std::size_t count) {
+Call gather(std::size_t count, int root = 0) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(count);
+    std::vector<char> recv(count * 3);
+    return pithGather(send.data(), recv.data(), count, pithInt8, root, comm, nullptr);
+  };
+}
+
+Call scatter(std::size_t count, int root = 0) {
   return [=](pithComm_t comm) {
     std::vector<char> send(count * 3);
     std::vector<char> recv(count);
-    return pithScatter(send.data(), recv.data(), count, pithInt8, 0, comm, nullptr);
+    return pithScatter(send.data(), recv.data(), count, pithInt8, root, comm, nullptr);
   };
 }
 
-Call reduce(std::size_t count) {
+Call reduce(std::size_t count, int root = 0, pithRedOp_t op = pithSum,
+            pithDataType_t type = pithInt8) {
   return [=](pithComm_t comm) {
-    std::vector<char> send(count);
-    std::vector<char> recv(count);
-    return pithReduce(send.data(), recv.data(), count, pithInt8, pithSum, 0, comm, nullptr);
+    std::vector<char> send(count * 8);
+    std::vector<char> recv(count * 8);
+    return pithReduce(send.data(), recv.data(), count, type, op, root, comm, nullptr);
   };
+}
+
+Call split() {
+  return [](pithComm_t comm) {
+    pithComm_t made = nullptr;
+    const pithResult_t result = pithCommSplit(comm, 0, 0, &made, nullptr);
+    if (result == pithSuccess) pithCommDestroy(made);
+    return result;
+  };
+}
+
+Call shrink() {
+  return [](pithComm_t comm) {
+    pithComm_t made = nullptr;
+    const pithResult_t result =
+        pithCommShrink(comm, nullptr, 0, &made, nullptr, PITH_SHRINK_DEFAULT);
+    if (result == pithSuccess) pithCommDestroy(made);
+    return result;
+  };
+}
+
+// An allreduce and a broadcast in one group.
+Call group(bool sum_first) {
+  return [=](pithComm_t comm) {
+    std::vector<char> sum(100);
+    std::vector<char> news(200);
+    ok(pithGroupStart());
+    for (const bool sums : {sum_first, !sum_first}) {
+      ok(sums ? pithAllReduce(sum.data(), sum.data(), 100, pithInt8, pithSum, comm, nullptr)
+              : pithBcast(news.data(), 200, pithInt8, 0, comm, nullptr));
+    }
+    return pithGroupEnd();
+  };
+}
+
+// What even and odd ranks call, and how errors tell of it.
+struct Different {
+  std::string even_words;
+  Call even;
+  std::string odd_words;
+  Call odd;
+};
+
+std::vector<Different> different_calls() {
+  return {
+      {"split", split(), "allreduce of 8 int8, sum", allreduce(8, pithInt8, pithSum)},
+      {"broadcast of 8 int8, root 0", broadcast(8, 0), "split", split()},
+      {"barrier", [](pithComm_t comm) { return pithBarrier(comm, nullptr); },
+       "broadcast of 0 int8, root 0", broadcast(0, 0)},
+      {"allreduce of 100 int8, sum", group(true), "broadcast of 200 int8, root 0", group(false)},
+      {"broadcast of 9 int8, root 1", broadcast(9, 1), "broadcast of 9 int8, root 0",
+       broadcast(9, 0)},
+      {"reduce of 90 int8, sum, root 0", reduce(90, 0), "reduce of 90 int8, sum, root 1",
+       reduce(90, 1)},
+      {"reduce of 90 int8, sum, root 1", reduce(90, 1), "reduce of 90 int8, sum, root 0",
+       reduce(90, 0)},
+      {"gather of 90 int8, root 0", gather(90, 0), "gather of 90 int8, root 1", gather(90, 1)},
+      {"gather of 90 int8, root 1", gather(90, 1), "gather of 90 int8, root 0", gather(90, 0)},
+      {"scatter of 90 int8, root 0", scatter(90, 0), "scatter of 90 int8, root 1", scatter(90, 1)},
+      {"scatter of 90 int8, root 1", scatter(90, 1), "scatter of 90 int8, root 0", scatter(90, 0)},
+      {"reduce of 90 int8, sum", reduce(90, 0), "reduce of 90 uint8, sum",
+       reduce(90, 0, pithSum, pithUint8)},
+      {"reduce of 90 int8, sum", reduce(90, 0), "reduce of 90 int8, max", reduce(90, 0, pithMax)},
+      {"reduce_scatter of 90 int32, sum", reduce_scatter(90, pithSum, pithInt32),
+       "reduce_scatter of 90 float, sum", reduce_scatter(90, pithSum, pithFloat32)},
+      {"reduce_scatter of 90 int8, sum", reduce_scatter(90, pithSum),
+       "reduce_scatter of 90 int8, min", reduce_scatter(90, pithMin)},
+      {"alltoall of 90 int8", alltoall(90), "allgather of 90 int8", allgather(90)},
+  };
+}
+
+// Each on a communicator of its own, whose parent goes on. Every day one in four, from `first` on.
+void disagree_on_children(Rank& self, std::size_t first) {
+  const Comm parent(self.join());
+  const std::vector<Different> all = different_calls();
+  const std::size_t apart = std::getenv("PITH_TEST_FULL") ? 1 : 4;
+  for (std::size_t i = first % apart; i < all.size(); i += apart) {
+    const Different& calls = all[i];
+    pithComm_t made = nullptr;
+    ok(pithCommSplit(parent, 0, self.rank, &made, nullptr));
+    const Comm child(made);
+    const std::string text = disagree(self, child, calls.even, calls.odd);
+    const auto says = [&](const std::string& words) {
+      return text.find(words) != std::string::npos;
+    };
+    // Where a group has the two in another order, its second call may be the one that is found.
+    const bool second = says("call 3 ");
+    const std::string& odd = second ? calls.even_words : calls.odd_words;
+    const std::string& even = second ? calls.odd_words : calls.even_words;
+    ensure((second || says("call 2 ")) && says("rank 1 called " + odd) && says(" called " + even),
+           text);
+  }
+  ok(pithBarrier(parent, nullptr));
+  self.meet();
 }
 
 Call premultiplied(std::size_t count) {
@@ -377,5 +486,40 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
     disagree(reduce_scatter(100, pithSum), reduce_scatter(100'000, pithSum));
     disagree(reduce_scatter(100, pithSum), alltoall(100));
   }
+  SECTION("on communicators of their own") {
+    std::size_t first = 0;
+    for (const Setup& setup : every_link()) {
+      for (const int size : {2, 3}) {
+        INFO(name_of(setup) << ", " << size << " ranks");
+        CHECK(run(size, setup, [&](Rank& self) { disagree_on_children(self, first); }) == "");
+        ++first;
+      }
+    }
+  }
   SECTION("a factor") { disagree(premultiplied(100), allreduce(100, pithInt8, pithSum)); }
+}
+
+// Ranks that shrink a communicator agree among those that live, in the time that ranks have for
+// calling at all.
+TEST_CASE("ranks disagree on whether to shrink", "[misuse]") {
+  std::vector<Setup> setups = every_link();
+  if (!std::getenv("PITH_TEST_FULL")) setups.resize(1);
+  for (Setup& setup : setups) {
+    setup.environment = {{"PITH_TIMEOUT", "1"}};
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const Comm comm(self.join());
+            ok(pithBarrier(comm, nullptr));
+            const double start = now_s();
+            const Call call = self.rank == 1 ? shrink() : allreduce(8, pithInt8, pithSum);
+            const pithResult_t result = call(comm);
+            const std::string text = pithGetLastError(nullptr);
+            ensure(result == pithRemoteError, "code " + std::to_string(result) + ": " + text);
+            const char* names = self.rank == 1 ? "rank 0, rank 2 did not take part within 1 s"
+                                               : "rank 1 did not call call 2 (allreduce of 8 int8";
+            ensure(text.find(names) != std::string::npos, text);
+            ensure(now_s() - start < 8, "a mismatch took long");
+            self.meet();
+          }) == "");
+  }
 }

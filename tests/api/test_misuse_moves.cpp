@@ -1,5 +1,6 @@
 // Bad arguments of the collectives with a root or one block a rank, of operations and
 // registrations.
+#include <csignal>
 #include <limits>
 
 #include "catch.hpp"
@@ -132,9 +133,20 @@ void bad_lives(Rank& self) {
   fails(shrink(&out, 1, PITH_SHRINK_DEFAULT), bad, {"exclude[0] is 2", "expected 0 to 1"});
   fails(shrink(&own, 1, PITH_SHRINK_DEFAULT), bad, {"exclude[0]", "calling rank"});
   fails(shrink(&out, 0, PITH_SHRINK_DEFAULT), bad, {"n is 0", "at least 1"});
+  fails(pithCommShrink(comm, nullptr, 0, nullptr, nullptr, PITH_SHRINK_DEFAULT), bad,
+        {"pithCommShrink", "newcomm is NULL"});
+  fails(pithCommShrink(nullptr, nullptr, 0, &made, nullptr, PITH_SHRINK_DEFAULT), bad,
+        {"pithCommShrink", "comm is NULL"});
+  fails(pithCommShrink(comm, nullptr, 0, &made, &config, PITH_SHRINK_DEFAULT), bad,
+        {"pithCommShrink", "blocking is 7", "expected 0 or 1"});
   ensure(made == nullptr, "a refused call made a communicator");
 
   int n = 0;
+  pithResult_t result = pithSuccess;
+  std::uint64_t last = 0;
+  fails(pithCommGetAsyncError(nullptr, &result), bad, {"pithCommGetAsyncError", "comm is NULL"});
+  fails(pithCommGetFailed(nullptr, nullptr, &n), bad, {"pithCommGetFailed", "comm is NULL"});
+  fails(pithCommGetLastCompleted(nullptr, &last), bad, {"GetLastCompleted", "comm is NULL"});
   fails(pithCommGetAsyncError(comm, nullptr), bad, {"result is NULL"});
   fails(pithCommGetFailed(comm, nullptr, nullptr), bad, {"n is NULL"});
   fails(pithCommGetLastCompleted(comm, nullptr), bad, {"call is NULL"});
@@ -146,6 +158,66 @@ void bad_lives(Rank& self) {
   ok(pithCommSplit(comm, 0, 0, &made, nullptr));
   const Comm child(made);
   ok(pithBarrier(child, nullptr));
+}
+
+// A communicator that never comes to be, for the other rank does not come.
+void never_made(Rank& self) {
+  constexpr auto bad = pithInvalidArgument;
+  pithConfig_t config = PITH_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  pithComm_t comm = nullptr;
+  pithComm_t made = nullptr;
+  int n = 0;
+  ensure(pithCommInitRankConfig(&comm, 2, self.id(), 0, &config) == pithInProgress, "is made");
+  fails(pithCommCount(comm, &n), bad, {"pithCommCount", "comm is busy", "pithCommGetAsyncError"});
+  fails(pithCommSplit(comm, 0, 0, &made, nullptr), bad, {"pithCommSplit", "comm is busy"});
+  fails(pithCommFinalize(comm), bad, {"pithCommFinalize", "comm is busy"});
+  fails(pithCommShrink(comm, nullptr, 0, &made, nullptr, PITH_SHRINK_ABORT), bad,
+        {"pithCommShrink", "comm is not ready: it is still being made"});
+  wait_until([&] {
+    pithResult_t result = pithInProgress;
+    ok(pithCommGetAsyncError(comm, &result));
+    return result == pithRemoteError;
+  });
+  const auto refused = [&](pithResult_t result, const char* function) {
+    fails(result, bad, {function, "comm is not ready: its creation failed"});
+  };
+  refused(pithCommCount(comm, &n), "pithCommCount");
+  refused(pithCommSplit(comm, 0, 0, &made, nullptr), "pithCommSplit");
+  refused(pithCommShrink(comm, nullptr, 0, &made, nullptr, PITH_SHRINK_DEFAULT), "pithCommShrink");
+  refused(pithCommGetFailed(comm, nullptr, &n), "pithCommGetFailed");
+  refused(pithBarrier(comm, nullptr), "pithBarrier");
+  ok(pithCommDestroy(comm));
+  ok(pithCommInitRank(&made, 1, self.id(1), 0));
+  ok(pithBarrier(made, nullptr));
+  ok(pithCommDestroy(made));
+}
+
+// Room that is too small for the dead; then with enough, and a shrink that works.
+void too_little_room(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithBarrier(comm, nullptr));
+  self.meet();
+  if (self.rank >= 2) std::raise(SIGKILL);
+  wait_until([&] {
+    int n = 0;
+    ok(pithCommGetFailed(comm, nullptr, &n));
+    return n == 2;
+  });
+  int ranks[2] = {-1, -1};
+  for (const int room : {-1, 0, 1}) {
+    int n = room;
+    fails(pithCommGetFailed(comm, ranks, &n), pithInvalidArgument,
+          {"pithCommGetFailed", "*n is " + std::to_string(room), "expected room for 2 ranks"});
+    ensure(n == room && ranks[0] == -1, "a refused call wrote something");
+  }
+  int n = 2;
+  ok(pithCommGetFailed(comm, ranks, &n));
+  ensure(n == 2 && ranks[0] == 2 && ranks[1] == 3, "the wrong ranks");
+  pithComm_t made = nullptr;
+  ok(pithCommShrink(comm, nullptr, 0, &made, nullptr, PITH_SHRINK_DEFAULT));
+  const Comm smaller(made);
+  ok(pithBarrier(smaller, nullptr));
 }
 
 // Handles and requests that are no more, and a new communicator after them.
@@ -189,6 +261,19 @@ TEST_CASE("handles that are no more", "[misuse]") { CHECK(run(2, Setup(), dead_h
 
 TEST_CASE("bad arguments of the life of communicators", "[misuse]") {
   CHECK(run(2, Setup(), bad_lives) == "");
+}
+
+TEST_CASE("calls on a communicator that is not there", "[misuse]") {
+  Setup setup;
+  setup.way = Way::alone;
+  setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};
+  CHECK(run(1, setup, never_made) == "");
+}
+
+TEST_CASE("too little room for the dead", "[misuse]") {
+  Setup setup;
+  setup.may_be_killed = true;
+  CHECK(run(4, setup, too_little_room) == "");
 }
 
 TEST_CASE("bad arguments of moves", "[misuse]") {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "catch.hpp"
+#include "port_noise.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/two_ranks.hpp"
 #include "transport/ucx.hpp"
@@ -454,6 +455,16 @@ TEST_CASE("ucx: strangers are dropped", "[ucx]") {
           must(self.connected.rank() == 1 - rank, "names another rank");
           must(self.ucx->strangers() != 0, "heard nobody");
         }) == "");
+}
+
+TEST_CASE("ucx: noise at the ports, while ranks meet and talk", "[ucx]") {
+  if (absent()) return;
+  const Ways set("tcp");
+  pith::test::PortNoise noise;
+  CHECK(run_threads([](int rank, const Names& names) {
+          walk_every_path(rank, names, {}, std::size_t{3} << 20);
+        }) == "");
+  CHECK(noise.calls() > 20);
 }
 
 TEST_CASE("ucx: nobody patches munmap", "[ucx]") {
