@@ -71,6 +71,22 @@ bool send_greeting(int socket, const ShmGreeting& greeting, std::span<const int>
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof greeting);
 }
 
+// All that came, for they are ours to close: a stranger's message may have too many of them, also
+// beside no bytes at all.
+void take_descriptors(msghdr& message, ShmDescriptors& descriptors) {
+  const std::array<Descriptor*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
+                                                   &descriptors.heap};
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return;
+  const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (std::size_t i = 0; i < count; ++i) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+    Descriptor one(fd);
+    if (i < fds_max) *places[i] = std::move(one);
+  }
+}
+
 bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descriptors) {
   iovec part = {&greeting, sizeof greeting};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(fds_max * sizeof(int))> control{};
@@ -80,18 +96,8 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (length <= 0) return false;
-  std::array<Descriptor*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
-                                             &descriptors.heap};
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count && i < fds_max; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      *places[i] = Descriptor(fd);
-    }
-  }
+  if (length < 0) return false;
+  take_descriptors(message, descriptors);
   return static_cast<std::size_t>(length) == sizeof greeting &&
          (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 &&
          greeting.magic == ShmGreeting::right_magic;
