@@ -1,5 +1,5 @@
-// Calls drawn at random, of any kind: a collective of any algorithm, type and operation, or messages
-// between pairs.
+// Calls drawn at random, of any kind: a collective of any algorithm, type and operation, or
+// messages between pairs.
 #pragma once
 
 #include <cstddef>

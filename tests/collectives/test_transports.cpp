@@ -75,9 +75,8 @@ Programs programs_of(const Algorithm& algorithm, int ranks, const Sizes& sizes, 
   for (const std::size_t bytes : sizes) {
     const std::uint64_t turn = turns.next();
     const auto odd = static_cast<int>(turn / 2 % 2);
-    programs.push_back(
-        std::make_unique<DenseProgram>(case_of(algorithm, ranks, bytes, turn),
-                                       [odd](int rank) { return rank % 2 == odd; }));
+    programs.push_back(std::make_unique<DenseProgram>(case_of(algorithm, ranks, bytes, turn),
+                                                      [odd](int rank) { return rank % 2 == odd; }));
   }
   return programs;
 }

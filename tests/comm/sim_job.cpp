@@ -30,7 +30,8 @@ SimComm::SimComm(World& world, ControlWorld& control, CommKey key_, std::vector<
   context.routes = routes_;
   context.rank = place_of(members, own);
   context.size = static_cast<int>(members.size());
-  context.views = key % 2 == 0;  // the opening of two-shot and one-shot; there is nothing to be seen
+  // The opening of two-shot and one-shot, though there is nothing to be seen.
+  context.views = key % 2 == 0;
   context.revoke_context = this;
   context.revoke = [](void* self, const Error& error) {
     static_cast<SimComm*>(self)->revoke(error);
@@ -135,9 +136,9 @@ void SimJob::check(int rank) {
   if (!alive(rank)) return;
   if (!world_.ended(rank)) {
     const bool agrees = static_cast<bool>(ranks_[at(rank)].waiter);
-    return complain(fmt::format(
-        "rank {} does not end: {}", rank,
-        agrees ? "it waits for an agreement" : world_.sim().deadlock_report()));
+    return complain(
+        fmt::format("rank {} does not end: {}", rank,
+                    agrees ? "it waits for an agreement" : world_.sim().deadlock_report()));
   }
   std::vector<int> dead;
   for (int other = 0; other < size(); ++other) {

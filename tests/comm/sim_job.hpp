@@ -2,7 +2,7 @@
 // ranks that die. Splits and shrinks go by comm/descent.hpp, as those of Communicator do.
 //
 //   SimJob job(config, fanout);
-//   std::string wrong = job.run([&](Call& frames, int rank) { return life_of(frames, job, rank); });
+//   std::string wrong = job.run([&](Call& frames, int rank) { return life(frames, rank); });
 #pragma once
 
 #include <coroutine>

@@ -1,7 +1,7 @@
 // Random programs on ranks that die, in virtual time: collectives of every kind and messages,
 // several under way at once and on several communicators at once, splits, splits of splits, aborts,
-// pauses, deaths, and a shrink whenever something fails. Every program must end, the survivors agree
-// on who died, and every call that all ranks of a communicator finished is right.
+// pauses, deaths, and a shrink whenever something fails. Every program must end, the survivors
+// agree on who died, and every call that all ranks of a communicator finished is right.
 //
 // PITH_TEST_SEEDS=n runs n seeds; PITH_TEST_SEED=s runs that one, which is what a failure prints.
 #include <fmt/format.h>
@@ -221,10 +221,9 @@ void Story::check_split(const SimComm& parent, const SimComm* child, std::size_t
   std::vector<int> members;
   for (const auto& [key, place, member] : expected) members.push_back(member);
   if ((child ? child->members : std::vector<int>()) == members) return;
-  job_.complain(fmt::format("rank {} is split from {} among {}, not {}", parent.own,
-                            fmt::join(parent.members, " "),
-                            fmt::join(child ? child->members : std::vector<int>(), " "),
-                            fmt::join(members, " ")));
+  job_.complain(fmt::format(
+      "rank {} is split from {} among {}, not {}", parent.own, fmt::join(parent.members, " "),
+      fmt::join(child ? child->members : std::vector<int>(), " "), fmt::join(members, " ")));
 }
 
 // Mostly with calls of the parent under way; the child of one in three is split as well. Then all

@@ -10,10 +10,10 @@ namespace pith::fuzz {
 namespace {
 
 std::string trace_of(int rank, int ranks) {
-  std::string text = fmt::format(
-      R"({{"pith_trace":1,"rank":{},"ranks":{},"dropped":0,"wall_offset":{}}})"
-      "\n",
-      rank, ranks, 1000 * rank);
+  std::string text =
+      fmt::format(R"({{"pith_trace":1,"rank":{},"ranks":{},"dropped":0,"wall_offset":{}}})"
+                  "\n",
+                  rank, ranks, 1000 * rank);
   const int peer = (rank + 1) % ranks;
   text += R"({"id":1,"op":"call","name":"allreduce","algorithm":"ring","call":3,"bytes":64,)"
           R"("begin":100,"end":9000})"
@@ -28,9 +28,8 @@ std::string trace_of(int rank, int ranks) {
       R"("end":900,"buffer":1,"offset":8}})"
       "\n",
       peer);
-  return text +
-         R"({"id":4,"op":"kernel","name":"add","call":0,"bytes":32,"begin":900,"end":950})"
-         "\n";
+  return text + R"({"id":4,"op":"kernel","name":"add","call":0,"bytes":32,"begin":900,"end":950})"
+                "\n";
 }
 
 }  // namespace
