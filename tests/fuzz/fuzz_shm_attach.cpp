@@ -1,5 +1,6 @@
 // Packets at the socket by which ranks of one host attach, with descriptors and without. Whoever
 // does not know the secret gets nowhere, and no descriptor of theirs stays.
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -76,8 +77,8 @@ void attack(Bites& bites) {
   // One turn for the call and one for each packet.
   std::size_t turns = 0;
   const Patience patience(~std::uint64_t{0}, [&] {
-    char end = 0;
-    const bool is_over = recv(stranger.get(), &end, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    pollfd end = {stranger.get(), 0, 0};
+    const bool is_over = poll(&end, 1, 0) == 1 && (end.revents & POLLHUP) != 0;
     return is_over || turns++ > packets;
   });
   int found = 0;
