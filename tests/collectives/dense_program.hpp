@@ -74,7 +74,6 @@ class DenseProgram final : public Program {
   // What is wrong after a successful call: results, inputs that changed, bytes beside the buffers.
   // Empty is good.
   std::string check() const;
-  std::string name() const { return describe(case_); }
 
  private:
   std::size_t element() const { return size_of(case_.type); }

@@ -28,7 +28,11 @@ constexpr int rank_counts[] = {2, 3, 5};
 constexpr int many_ranks = 8;
 #endif
 
-using Programs = std::vector<std::unique_ptr<DenseProgram>>;
+struct Named {
+  std::string name;
+  std::unique_ptr<DenseProgram> program;
+};
+using Programs = std::vector<Named>;
 using Sizes = std::vector<std::size_t>;  // in bytes, of all blocks together
 
 const Sizes all_sizes = {
@@ -39,13 +43,8 @@ const Sizes short_sizes = {2048, 40000};
 
 // Types and operations in turn: after 60 cases each type has met each operation. Every run of ranks
 // begins elsewhere, so that an algorithm meets others on another link or among more ranks.
-class Turns {
- public:
-  explicit Turns(std::uint64_t first) : next_(first) {}
-  std::uint64_t next() { return ++next_; }
-
- private:
-  std::uint64_t next_;
+struct Turns {
+  std::uint64_t last = 0;
 };
 
 // The reference goes by elements, and slowly.
@@ -57,13 +56,15 @@ DenseCase case_of(const Algorithm& algorithm, int ranks, std::size_t bytes, std:
   c.ranks = ranks;
   c.type = static_cast<DType>(turn % dtype_count);
   c.op = static_cast<Op>(turn % op_count);
-  c.premultiplied = c.op == Op::sum && reduces(algorithm.collective) && turn % 3 == 0;
+  // The rest at random, so that no type always lies in one way.
+  const std::uint64_t bits = random_bits(1, turn, 0);
+  c.premultiplied = c.op == Op::sum && reduces(algorithm.collective) && bits / 2 % 3 == 0;
   const Extent extent = extent_of(algorithm.collective, ranks);
   const std::size_t elements = std::min(bytes / size_of(c.type), most_elements);
   c.count = std::max<std::size_t>(elements / std::max(extent.send, extent.recv), 1);
-  c.root = static_cast<int>(turn % static_cast<std::uint64_t>(ranks));
-  c.in_place = turn % 2 == 0;
-  c.shift = turn % 7 == 0 ? turn % 16 : 0;
+  c.root = static_cast<int>(bits / 64 % static_cast<std::uint64_t>(ranks));
+  c.in_place = bits % 2 == 0;
+  c.shift = bits / 8 % 4 == 0 ? bits / 4096 % 16 : 0;
   c.tuning = {};
   c.seed = turn;
   return c;
@@ -73,10 +74,11 @@ DenseCase case_of(const Algorithm& algorithm, int ranks, std::size_t bytes, std:
 Programs programs_of(const Algorithm& algorithm, int ranks, const Sizes& sizes, Turns& turns) {
   Programs programs;
   for (const std::size_t bytes : sizes) {
-    const std::uint64_t turn = turns.next();
-    const auto odd = static_cast<int>(turn / 2 % 2);
-    programs.push_back(std::make_unique<DenseProgram>(case_of(algorithm, ranks, bytes, turn),
-                                                      [odd](int rank) { return rank % 2 == odd; }));
+    const std::uint64_t turn = ++turns.last;
+    const auto odd = static_cast<int>(random_bits(2, turn, 0) % 2);
+    const DenseCase c = case_of(algorithm, ranks, bytes, turn);
+    const auto registered = [odd](int rank) { return rank % 2 == odd; };
+    programs.push_back({describe(c), std::make_unique<DenseProgram>(c, registered)});
   }
   return programs;
 }
@@ -87,12 +89,12 @@ void run_dense(RealRank& rank, Programs& shared, const Sizes& sizes, Turns& turn
     if (algorithm.collective == Collective::barrier) continue;
     if (rank.rank() == 0) shared = programs_of(algorithm, rank.size(), sizes, turns);
     rank.meet();
-    for (auto& program : shared) {
-      rank.run([&](Call& call) { return program->start(call, rank.rank()); });
+    for (const Named& one : shared) {
+      rank.run([&](Call& call) { return one.program->start(call, rank.rank()); });
     }
     rank.meet();
     if (rank.rank() != 0) continue;
-    for (const auto& program : shared) rank.must(program->check(), program->name());
+    for (const Named& one : shared) rank.must(one.program->check(), one.name);
   }
 }
 
@@ -155,7 +157,7 @@ std::string run_by_host(RealKind kind) {
 std::string run_all(RealKind kind, int ranks, const Sizes& sizes) {
   Programs shared;
   std::unique_ptr<UnknownProgram> unknown;
-  Turns turns(static_cast<std::uint64_t>(kind) * 13 + static_cast<std::uint64_t>(ranks) * 29);
+  Turns turns{static_cast<std::uint64_t>(13 * static_cast<int>(kind) + 29 * ranks)};
   const std::string failures = run_real(kind, ranks, [&](RealRank& rank) {
     run_dense(rank, shared, sizes, turns);
     run_unknown(rank, unknown);
