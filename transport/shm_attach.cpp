@@ -71,19 +71,17 @@ bool send_greeting(int socket, const ShmGreeting& greeting, std::span<const int>
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof greeting);
 }
 
-// All that came, for they are ours to close: a stranger's message may have too many of them, also
-// beside no bytes at all.
+// They are ours as soon as the message has been read, whatever else is in it.
 void take_descriptors(msghdr& message, ShmDescriptors& descriptors) {
   const std::array<Descriptor*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
                                                    &descriptors.heap};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return;
   const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < count && i < fds_max; ++i) {
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-    Descriptor one(fd);
-    if (i < fds_max) *places[i] = std::move(one);
+    *places[i] = Descriptor(fd);
   }
 }
 
@@ -94,7 +92,8 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  // Without the padding of the space, in which the kernel would put one descriptor more.
+  message.msg_controllen = CMSG_LEN(fds_max * sizeof(int));
   const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (length < 0) return false;
   take_descriptors(message, descriptors);
