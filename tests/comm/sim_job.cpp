@@ -135,10 +135,10 @@ void SimJob::let_go(SimComm& comm) {
 void SimJob::check(int rank) {
   if (!alive(rank)) return;
   if (!world_.ended(rank)) {
-    const bool agrees = static_cast<bool>(ranks_[at(rank)].waiter);
-    return complain(
-        fmt::format("rank {} does not end: {}", rank,
-                    agrees ? "it waits for an agreement" : world_.sim().deadlock_report()));
+    const RankState& state = ranks_[at(rank)];
+    return complain(fmt::format("rank {} does not end: {}", rank,
+                                state.waiter ? "it waits for an agreement " + state.asked
+                                             : world_.sim().deadlock_report()));
   }
   std::vector<int> dead;
   for (int other = 0; other < size(); ++other) {
@@ -181,6 +181,8 @@ bool SimJob::Agreement::await_suspend(std::coroutine_handle<> waiter) {
   RankState& state = job_.ranks_[at(rank_)];
   state.waiter = waiter;
   state.result = &result_;
+  state.asked = fmt::format("of communicator {:x}, round {:x}, among {}", question_.key.comm,
+                            question_.key.round, fmt::join(question_.participants, " "));
   job_.control_.plane(rank_).gather(
       question_.key, question_.need, question_.participants, question_.blob,
       [job = &job_, rank = rank_](const GatherResult& result) { job->decided(rank, result); });

@@ -90,6 +90,7 @@ class SimJob {
     std::vector<std::unique_ptr<SimComm>> comms;
     std::coroutine_handle<> waiter;  // of an agreement
     GatherResult* result = nullptr;
+    std::string asked;  // what the agreement is about
   };
 
   // One agreement; only its own rank's coroutine may await it.
