@@ -20,8 +20,8 @@
 #include "comm/call_trace.hpp"
 #include "comm/cancellation.hpp"
 #include "comm/control_seat.hpp"
+#include "comm/descent.hpp"
 #include "comm/pair_numbers.hpp"
-#include "comm/survivors.hpp"
 #include "comm/unique_id.hpp"
 #include "compress/held_compressors.hpp"
 #include "core/call_number.hpp"
@@ -102,7 +102,7 @@ class Communicator : private CommWatcher {
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {});
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
-  static constexpr int no_color = -1;
+  static constexpr int no_color = Split::no_color;
   // `settings`: of the new one; where they could not be read, the others are told.
   Expected<std::unique_ptr<Communicator>> split(const Expected<Settings>& settings, int color,
                                                 int key);
@@ -161,8 +161,7 @@ class Communicator : private CommWatcher {
   std::vector<int> named(const std::vector<int>& members) const;
   Error leave_descent(CommKey child, const Error& error);
   Error end_descent(CommKey child, const Error& error);
-  Expected<Survivors> agree_on_survivors(const std::vector<int>& candidates);
-  Expected<Outcome> agree_on_outcome(const std::vector<int>& members, bool here);
+  GatherResult ask(const Question& question);
   // From then on algorithms walk the ranks in this order. Once all routes are known.
   void set_order(RankOrder order);
   // `names`: by rank, equal where ranks run on one host. After set_order().
@@ -265,8 +264,7 @@ class Communicator : private CommWatcher {
   bool one_process_ = false;                    // all ranks are threads of this process
   std::shared_ptr<Cancellation> cancellation_;  // of descents
   CallRecorder recorder_;
-  std::uint32_t splits_ = 0;
-  std::uint32_t shrink_rounds_ = 0;  // agreements of shrinks so far
+  DescentRounds rounds_;
   std::uint64_t completed_by_all_ = 0;
   std::atomic<bool> shrunk_{false};
   std::vector<std::weak_ptr<Compressor>> compressors_;  // that have called

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "comm/blob.hpp"
 #include "comm/start_log.hpp"
 #include "comm/topology.hpp"
 #include "core/log.hpp"
@@ -39,17 +38,6 @@ bool attach_each_other(const Matrix& matrix, std::size_t a, std::size_t b) {
 }
 
 }  // namespace
-
-std::string Meeting::Introduction::pack() const {
-  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack()});
-}
-
-Meeting::Introduction Meeting::Introduction::unpack(std::string_view blob) {
-  std::vector<std::string> strings = split_strings(blob);
-  strings.resize(6);
-  return {strings[0], strings[1], strings[2],
-          strings[3], strings[4], UsableCores::unpack(strings[5])};
-}
 
 Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
   const std::string& ours = all[static_cast<std::size_t>(rank)].settings;

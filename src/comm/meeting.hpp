@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "comm/control_seat.hpp"
+#include "comm/introduction.hpp"
 #include "comm/locality.hpp"
-#include "comm/usable_cores.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
@@ -70,18 +70,6 @@ class Meeting {
   Gatherer& gatherer_;
   const Settings& settings_;
   const TransportRule rule_;
-  // What a rank tells the others before they attach. Empty: it does not have that transport.
-  struct Introduction {
-    std::string settings;
-    std::string shm_name;
-    std::string ucx_address;
-    std::string tcp_address;
-    std::string locality;
-    UsableCores cores;
-
-    std::string pack() const;
-    static Introduction unpack(std::string_view blob);
-  };
   static Error check_settings(const std::vector<Introduction>& all, int rank);
   std::vector<std::string> all_of(std::string Introduction::*field) const;
 

@@ -1,5 +1,6 @@
 // Every collective on every link: all types and operations, all ways to pass memory.
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "everywhere.hpp"
@@ -219,57 +220,127 @@ void barriers(Rank& self) {
 // element has a value of its own, which one multiplication finds, for there are millions.
 class Long {
  public:
+  // How the buffers lie.
+  struct Where {
+    bool in_place = false;
+    bool registered = false;
+    std::size_t offset = 0;
+  };
+
   Long(Rank& self, pithComm_t comm) : self_(self), comm_(comm) {}
 
-  void reduces(std::size_t count, bool in_place, bool registered) const {
-    const Buffer send(8 * count, registered);
-    const Buffer apart(in_place ? 1 : 8 * count, registered);
-    const Buffer& recv = in_place ? send : apart;
-    fill(send.as<std::uint64_t>(), count, self_.rank);
-    ok(pithAllReduce(send.data(), recv.data(), count, pithUint64, pithSum, comm_, nullptr));
-    const auto size = static_cast<std::uint64_t>(self_.size);
-    const std::uint64_t of_ranks = size * (size - 1) / 2 * rank_step;
-    bool right = true;
-    for (std::size_t i = 0; i < count; ++i) {
-      right &= recv.as<std::uint64_t>()[i] == size * i * index_step + of_ranks;
-    }
-    ensure(right, "a wrong sum");
+  void reduces(std::size_t count, const Where& where) const {
+    const Pair pair(8 * count, where);
+    fill(pair.send, count, self_.rank);
+    ok(pithAllReduce(pair.send, pair.recv, count, pithUint64, pithSum, comm_, nullptr));
+    ensure(holds_sum(pair.recv, 0, count), "a wrong sum");
   }
-  void broadcasts(std::size_t count, bool in_place, bool registered, int root) const {
-    const Buffer send(8 * count, registered);
-    const Buffer apart(in_place ? 1 : 8 * count, registered);
-    const Buffer& recv = in_place ? send : apart;
-    if (self_.rank == root) fill(send.as<std::uint64_t>(), count, root);
-    ok(pithBroadcast(send.data(), recv.data(), count, pithUint64, root, comm_, nullptr));
-    ensure(holds(recv.as<std::uint64_t>(), count, root), "a wrong element of a broadcast");
+  void reduces_to(int root, std::size_t count, const Where& where) const {
+    const Pair pair(8 * count, where);
+    fill(pair.send, count, self_.rank);
+    ok(pithReduce(pair.send, pair.recv, count, pithUint64, pithSum, root, comm_, nullptr));
+    ensure(self_.rank != root || holds_sum(pair.recv, 0, count), "a wrong sum at the root");
   }
-  void gathers(std::size_t count, bool in_place, bool registered) const {
-    const auto own = static_cast<std::size_t>(self_.rank) * count;
-    const Buffer recv(8 * count * static_cast<std::size_t>(self_.size), registered);
-    const Buffer apart(in_place ? 1 : 8 * count, registered);
-    std::uint64_t* send = in_place ? recv.as<std::uint64_t>() + own : apart.as<std::uint64_t>();
+  // The inputs of all blocks have `count` elements, those of a block `count` by size.
+  void reduce_scatters(std::size_t count, const Where& where) const {
+    const std::size_t block = count / size();
+    const Buffer all(8 * block * size(), where.registered, where.offset);
+    const Buffer apart(where.in_place ? 1 : 8 * block, where.registered, where.offset);
+    char* recv = where.in_place ? all.data() + 8 * block * rank() : apart.data();
+    fill(all.data(), block * size(), self_.rank);
+    ok(pithReduceScatter(all.data(), recv, block, pithUint64, pithSum, comm_, nullptr));
+    ensure(holds_sum(recv, block * rank(), block), "a wrong sum of a block");
+  }
+  void broadcasts(int root, std::size_t count, const Where& where) const {
+    const Pair pair(8 * count, where);
+    if (self_.rank == root) fill(pair.send, count, root);
+    ok(pithBroadcast(pair.send, pair.recv, count, pithUint64, root, comm_, nullptr));
+    ensure(holds(pair.recv, 0, count, root), "a wrong element of a broadcast");
+  }
+  void gathers(std::size_t count, const Where& where) const {
+    const Buffer all(8 * count * size(), where.registered, where.offset);
+    const Buffer apart(where.in_place ? 1 : 8 * count, where.registered, where.offset);
+    char* send = where.in_place ? all.data() + 8 * count * rank() : apart.data();
     fill(send, count, self_.rank);
-    ok(pithAllGather(send, recv.data(), count, pithUint64, comm_, nullptr));
+    ok(pithAllGather(send, all.data(), count, pithUint64, comm_, nullptr));
+    check_gathered(all, count);
+  }
+  // To a root and back.
+  void gathers_and_scatters(int root, std::size_t count, const Where& where) const {
+    const Buffer all(8 * count * size(), where.registered, where.offset);
+    const Buffer own(8 * count, where.registered, where.offset);
+    fill(own.data(), count, self_.rank);
+    ok(pithGather(own.data(), all.data(), count, pithUint64, root, comm_, nullptr));
+    if (self_.rank == root) check_gathered(all, count);
+    std::memset(own.data(), 0, 8 * count);
+    ok(pithScatter(all.data(), own.data(), count, pithUint64, root, comm_, nullptr));
+    ensure(holds(own.data(), 0, count, self_.rank), "a wrong element of a scatter");
+  }
+  // What goes from rank a to rank b are the elements of a in b's block.
+  void all_to_alls(std::size_t count, const Where& where) const {
+    const std::size_t block = count / size();
+    const Buffer send(8 * block * size(), where.registered, where.offset);
+    const Buffer recv(8 * block * size(), where.registered, where.offset);
+    fill(send.data(), block * size(), self_.rank);
+    ok(pithAlltoAll(send.data(), recv.data(), block, pithUint64, comm_, nullptr));
     for (int r = 0; r < self_.size; ++r) {
-      const auto at = static_cast<std::size_t>(r) * count;
-      ensure(holds(recv.as<std::uint64_t>() + at, count, r), "a wrong element of a gather");
+      const char* from = recv.data() + 8 * block * static_cast<std::size_t>(r);
+      ensure(holds(from, block * rank(), block, r), "a wrong element of an exchange");
     }
   }
 
  private:
+  // Both buffers of a call, or one for both.
+  struct Pair {
+    Pair(std::size_t bytes, const Where& where)
+        : first(bytes, where.registered, where.offset),
+          second(where.in_place ? 1 : bytes, where.registered, where.offset),
+          send(first.data()),
+          recv(where.in_place ? first.data() : second.data()) {}
+    Buffer first;
+    Buffer second;
+    char* send;
+    char* recv;
+  };
+
   static constexpr std::uint64_t index_step = 0x9E3779B97F4A7C15u;
   static constexpr std::uint64_t rank_step = 0xD1B54A32D192ED03u;
   static std::uint64_t value(int rank, std::size_t i) {
     return i * index_step + static_cast<std::uint64_t>(rank) * rank_step;
   }
-  static void fill(std::uint64_t* at, std::size_t count, int rank) {
-    for (std::size_t i = 0; i < count; ++i) at[i] = value(rank, i);
+  static void fill(char* at, std::size_t count, int rank) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t one = value(rank, i);
+      std::memcpy(at + 8 * i, &one, 8);
+    }
   }
-  static bool holds(const std::uint64_t* at, std::size_t count, int rank) {
+  // Whether element i is of(first + i).
+  template <class Of>
+  static bool are(const char* at, std::size_t first, std::size_t count, Of of) {
     bool right = true;
-    for (std::size_t i = 0; i < count; ++i) right &= at[i] == value(rank, i);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t got = 0;
+      std::memcpy(&got, at + 8 * i, 8);
+      right &= got == of(first + i);
+    }
     return right;
   }
+  static bool holds(const char* at, std::size_t first, std::size_t count, int rank) {
+    return are(at, first, count, [rank](std::size_t i) { return value(rank, i); });
+  }
+  bool holds_sum(const char* at, std::size_t first, std::size_t count) const {
+    const std::uint64_t ranks = size();
+    const std::uint64_t of_ranks = ranks * (ranks - 1) / 2 * rank_step;
+    return are(at, first, count, [=](std::size_t i) { return ranks * i * index_step + of_ranks; });
+  }
+  void check_gathered(const Buffer& all, std::size_t count) const {
+    for (int r = 0; r < self_.size; ++r) {
+      const char* from = all.data() + 8 * count * static_cast<std::size_t>(r);
+      ensure(holds(from, 0, count, r), "a wrong element of a gather");
+    }
+  }
+  std::size_t size() const { return static_cast<std::size_t>(self_.size); }
+  std::size_t rank() const { return static_cast<std::size_t>(self_.rank); }
 
   Rank& self_;
   pithComm_t comm_;
@@ -279,15 +350,19 @@ void sixteen_MiB(Rank& self) {
   const Comm comm(self.join());
   const Long calls(self, comm);
   constexpr std::size_t whole = (16 << 20) / 8;
-  const bool even = self.rank % 2 == 0;
-  calls.reduces(whole, false, false);
-  calls.reduces(whole - 1, true, false);
-  calls.reduces(whole, true, true);
-  calls.reduces(whole - 1, false, even);  // registered on some ranks
-  calls.broadcasts(whole, true, false, self.size - 1);
-  calls.broadcasts(whole - 1, false, true, 0);
-  calls.gathers(whole, true, even);
-  calls.gathers(whole - 1, false, false);
+  const bool even = self.rank % 2 == 0;  // registered on some ranks
+  calls.reduces(whole, {});
+  calls.reduces(whole - 1, {.in_place = true});
+  calls.reduces(whole, {.in_place = true, .registered = true});
+  calls.reduces(whole - 1, {.registered = even, .offset = 3});
+  calls.reduces_to(1, whole, {.registered = even});
+  calls.reduce_scatters(whole, {.in_place = even, .offset = 1});
+  calls.broadcasts(self.size - 1, whole, {.in_place = true});
+  calls.broadcasts(0, whole - 1, {.registered = true, .offset = even ? 5u : 0u});
+  calls.gathers(whole, {.in_place = true, .registered = even});
+  calls.gathers(whole - 1, {.offset = 1});
+  calls.gathers_and_scatters(1, whole / 2, {.registered = even, .offset = 7});
+  calls.all_to_alls(whole, {.registered = !even, .offset = even ? 1u : 0u});
 }
 
 void empty_calls(Rank& self) {
@@ -319,6 +394,15 @@ TEST_CASE("barrier", "[calls]") { everywhere(barriers); }
 TEST_CASE("calls of count 0", "[calls]") { everywhere(empty_calls); }
 
 TEST_CASE("sixteen MiB", "[calls]") { ranks::everywhere(2, 3, sixteen_MiB); }
+
+TEST_CASE("seventeen ranks", "[calls]") {
+  if (!std::getenv("PITH_TEST_FULL")) {
+    WARN("skipped: it takes long, PITH_TEST_FULL=1 runs it");
+    return;
+  }
+  ranks::everywhere(17, 17, all_types_and_ops);
+  ranks::everywhere(17, 17, gathers);
+}
 
 TEST_CASE("calls in many chunks", "[calls]") {
   for (Setup setup : every_link()) {

@@ -13,24 +13,11 @@
 #include <fmt/format.h>
 
 #include "tests/catch.hpp"
-#include "tests/collectives/dense_program.hpp"
-#include "tests/collectives/message_program.hpp"
+#include "tests/collectives/random_calls.hpp"
 
 namespace pith::test {
 
 namespace {
-
-// Random numbers of one seed.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : seed_(seed) {}
-  std::size_t below(std::size_t n) { return random_bits(seed_, 77, ++count_) % n; }
-  double uniform() { return static_cast<double>(below(1 << 20)) / (1 << 20); }
-
- private:
-  std::uint64_t seed_;
-  std::uint64_t count_ = 0;
-};
 
 // A communicator over the ranks of a world; rank r of it is rank members[r] of the world.
 class Group {
@@ -105,24 +92,15 @@ class Group {
   bool aborted_ = false;
 };
 
-// A call of any kind: a collective, or messages of pairs.
-struct Scheduled {
-  explicit Scheduled(const DenseCase& c) : dense(std::make_unique<DenseProgram>(c)) {}
-  Scheduled(const MessageCase& c, MessageCounts& counts)
-      : messages(std::make_unique<MessageProgram>(c, counts)) {}
-  Task<Error> start(Call& call, int rank) {
-    return dense ? dense->start(call, rank) : messages->start(call, rank);
-  }
-  std::string check() const { return dense ? dense->check() : messages->check(); }
-
-  std::unique_ptr<DenseProgram> dense;
-  std::unique_ptr<MessageProgram> messages;
-  int succeeded = 0;  // ranks
-};
-
 using Programs = std::vector<std::unique_ptr<Scheduled>>;
 
 constexpr std::size_t most_at_once = 3;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t usual_seeds = 500;
+#else
+constexpr std::uint64_t usual_seeds = 2000;
+#endif
 
 // A communicator and its calls: those of a batch are under way at once, one batch follows the
 // other.
@@ -148,16 +126,6 @@ struct Part {
   std::string failure;  // the first rank's that has one
 };
 
-// The frames come from `frames`.
-Task<Error> make_call(Call&, const Group& group, Scheduled& scheduled, int rank,
-                      std::uint32_t number) {
-  Call call(group.context(rank), number, number);
-  Task<Error> task = scheduled.start(call, rank);
-  Error error = co_await std::move(task);
-  if (!error) ++scheduled.succeeded;
-  co_return error;
-}
-
 // One rank's calls of one communicator. Never an error: others of the rank go on.
 Task<Error> make_calls(Call& frames, Part& part, int rank) {
   std::uint32_t number = 0;
@@ -166,7 +134,7 @@ Task<Error> make_calls(Call& frames, Part& part, int rank) {
     std::size_t used = 0;
     for (auto& program : batch) {
       number += program->dense ? 1 : 0;  // messages do not count among the calls
-      strands[used++] = make_call(frames, part.group, *program, rank, number);
+      strands[used++] = make_call(frames, part.group.context(rank), *program, number);
     }
     const Error error = co_await when_all(std::span(strands).first(used));
     if (!error) continue;
@@ -186,31 +154,6 @@ Task<Error> make_all_calls(Call& frames, Parts& parts, int member) {
     if (rank >= 0) strands.push_back(make_calls(frames, *part, rank));
   }
   co_return co_await when_all(strands);
-}
-
-DenseCase random_case(Dice& dice, int ranks) {
-  DenseCase c;
-  c.algorithm = &algorithms()[dice.below(algorithms().size())];
-  c.ranks = ranks;
-  c.type = static_cast<DType>(dice.below(dtype_count));
-  c.op = static_cast<Op>(dice.below(op_count));
-  c.tuning = {std::size_t{32} << dice.below(4), static_cast<int>(1 + dice.below(4))};
-  c.count = dice.below(120);
-  c.root = static_cast<int>(dice.below(static_cast<std::size_t>(ranks)));
-  c.in_place = dice.below(2) == 0;
-  c.premultiplied = c.op == Op::sum && reduces(c.algorithm->collective) && dice.below(4) == 0;
-  c.seed = dice.below(1'000'000);
-  return c;
-}
-
-MessageCase random_messages(Dice& dice, int ranks) {
-  MessageCase c;
-  c.ranks = ranks;
-  c.messages = dice.below(12);
-  c.most_bytes = dice.below(2) == 0 ? 100 : 2000;
-  c.chunk_bytes = std::size_t{32} << dice.below(4);
-  c.seed = dice.below(1'000'000);
-  return c;
 }
 
 SimConfig random_config(Dice& dice, std::uint64_t seed) {
@@ -251,17 +194,9 @@ std::unique_ptr<Part> random_part(Dice& dice, World& world, std::uint32_t id, st
   for (std::size_t b = 1 + dice.below(3); b > 0; --b) {
     Programs& batch = part->batches.emplace_back();
     for (std::size_t k = 1 + dice.below(most_at_once); k > 0; --k) {
-      std::string call;
-      if (dice.below(3) == 0) {
-        const MessageCase c = random_messages(dice, ranks);
-        batch.push_back(std::make_unique<Scheduled>(c, counts));
-        call = describe(c);
-      } else {
-        const DenseCase c = random_case(dice, ranks);
-        batch.push_back(std::make_unique<Scheduled>(c));
-        call = describe(c);
-      }
-      calls += fmt::format("\n  communicator {}, batch {}: {}", id, part->batches.size(), call);
+      batch.push_back(random_call(dice, ranks, counts));
+      calls += fmt::format("\n  communicator {}, batch {}: {}", id, part->batches.size(),
+                           batch.back()->name);
     }
   }
   return part;
@@ -323,7 +258,8 @@ TEST_CASE("random schedules", "[collectives][schedules]") {
     return;
   }
   const char* many = std::getenv("PITH_TEST_SEEDS");
-  const std::uint64_t seeds = many ? std::strtoull(many, nullptr, 10) : 500;
+  const std::uint64_t usual = std::getenv("PITH_TEST_FULL") ? 10'000 : usual_seeds;
+  const std::uint64_t seeds = many ? std::strtoull(many, nullptr, 10) : usual;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const std::string failure = run_seed(seed);
     if (!failure.empty()) FAIL_CHECK(failure);

@@ -1,0 +1,118 @@
+// How communicators come from another one, by split or by shrink: what its ranks ask each other,
+// and what follows from the answers. Nothing here waits or sends. Whoever makes the descendant does
+// what step() says until it says `end`: Communicator on the control plane of the job, the tests on
+// one in virtual time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/control_plane.hpp"
+
+namespace pith {
+
+// What is put to ControlPlane::gather().
+struct Question {
+  GatherKey key;
+  ControlPlane::Need need = ControlPlane::Need::all;
+  std::vector<int> participants;
+  std::string blob;
+};
+
+// Of one communicator, so far. Shrinks count apart from splits, for the ranks that survive have not
+// all begun the same splits.
+struct DescentRounds {
+  std::uint32_t splits = 0;
+  std::uint32_t shrinks = 0;
+};
+
+enum class DescentStep {
+  ask,   // question(), and hear() the result
+  make,  // the communicator of this key() and these members(): then a split is over, and a shrink
+         // wants to know whether it was made()
+  end,   // error() is why there is no descendant
+};
+
+// The ranks of one color, ordered by key and then by rank.
+class Split {
+ public:
+  static constexpr int no_color = -1;  // of ranks that are in no descendant
+
+  // `members`: ranks of the job, by rank of the parent; `own` is this one. Both `members` and
+  // `rounds` are the parent's and outlive the split.
+  Split(CommKey parent, const std::vector<int>& members, int own, DescentRounds& rounds, int color,
+        int key);
+
+  DescentStep step() const { return step_; }
+  Question question() const;
+  void hear(const GatherResult& result);
+
+  CommKey key() const;
+  const std::vector<int>& members() const { return chosen_; }  // by rank of the descendant
+  const Error& error() const { return error_; }
+
+ private:
+  const CommKey parent_;
+  const std::vector<int>& members_;
+  const int own_;
+  const std::uint32_t round_;
+  const int color_;
+  const int order_;
+  DescentStep step_ = DescentStep::ask;
+  std::vector<int> chosen_;
+  Error error_;
+};
+
+// Those that live and are not excluded. They agree who that is, make the communicator, and agree
+// whether it came to be everywhere. A death in between makes all try again without the dead.
+class Shrink {
+ public:
+  // As of Split. `excluded`: ranks of the parent.
+  Shrink(CommKey parent, const std::vector<int>& members, std::span<const int> excluded,
+         DescentRounds& rounds);
+
+  DescentStep step() const { return step_; }
+  // Once before each hear(). `completed`: the last call that this rank has completed by now.
+  Question question(std::uint64_t completed);
+  void hear(const GatherResult& result);
+  void made(const Error& error);
+
+  CommKey key() const { return key_; }
+  const std::vector<int>& members() const { return survivors_; }
+  // Of this attempt: others may have made it, or be about to.
+  bool was_made() const { return stage_ == Stage::outcome; }
+  // The descendant of the last made() is the one.
+  bool built() const { return built_; }
+  // The last call that all survivors have completed, as far as they have agreed on it.
+  std::uint64_t completed() const { return completed_; }
+  const Error& error() const { return error_; }
+
+ private:
+  enum class Stage { survivors, outcome };
+
+  void hear_survivors(const GatherResult& result);
+  void hear_outcome(const GatherResult& result);
+  void end(const Error& error);
+
+  const CommKey parent_;
+  const std::vector<int>& members_;
+  std::vector<int> candidates_;  // ranks of the job
+  DescentRounds& rounds_;
+  DescentStep step_ = DescentStep::ask;
+  Stage stage_ = Stage::survivors;
+  std::size_t attempts_ = 0;
+  CommKey key_ = 0;
+  std::vector<int> survivors_;
+  std::uint64_t own_completed_ = 0;  // as it was told
+  std::uint64_t completed_ = 0;
+  Error not_made_;  // why this rank has none
+  bool built_ = false;
+  Error error_;
+};
+
+// The members that are among `some`, at their places; -1 at the others.
+std::vector<int> at_their_places(std::vector<int> members, const std::vector<int>& some);
+
+}  // namespace pith

@@ -1,0 +1,20 @@
+#include "comm/introduction.hpp"
+
+#include <vector>
+
+#include "comm/blob.hpp"
+
+namespace pith {
+
+std::string Introduction::pack() const {
+  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack()});
+}
+
+Introduction Introduction::unpack(std::string_view blob) {
+  std::vector<std::string> strings = split_strings(blob);
+  strings.resize(6);
+  return {strings[0], strings[1], strings[2],
+          strings[3], strings[4], UsableCores::unpack(strings[5])};
+}
+
+}  // namespace pith

@@ -1,0 +1,24 @@
+// What a rank tells the others before they attach. Empty: it does not have that transport.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "comm/usable_cores.hpp"
+
+namespace pith {
+
+struct Introduction {
+  std::string settings;
+  std::string shm_name;
+  std::string ucx_address;
+  std::string tcp_address;
+  std::string locality;
+  UsableCores cores;
+
+  std::string pack() const;
+  // What is missing in the text is empty.
+  static Introduction unpack(std::string_view blob);
+};
+
+}  // namespace pith

@@ -1,0 +1,149 @@
+// A job in virtual time: data paths and control planes of all ranks, communicators on them, and
+// ranks that die. Splits and shrinks go by comm/descent.hpp, as those of Communicator do.
+//
+//   SimJob job(config, fanout);
+//   std::string wrong = job.run([&](Call& frames, int rank) { return life(frames, rank); });
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/descent.hpp"
+#include "comm/members.hpp"
+#include "comm/world.hpp"
+#include "control_world.hpp"
+
+namespace pith::test {
+
+// One rank's communicator, joined to the control plane as Communicator is.
+class SimComm final : public CommWatcher {
+ public:
+  SimComm(World& world, ControlWorld& control, CommKey key, std::vector<int> members, int own);
+  SimComm(const SimComm&) = delete;
+  SimComm& operator=(const SimComm&) = delete;
+
+  int size() const { return context.size; }
+  // Here and at all others, as an abort does.
+  void revoke(const Error& error);
+  // Here alone.
+  void quiesce(const Error& error);
+
+  void on_revoked(const Error& error) override { revoke(error); }
+  std::optional<CallNote> find_call(std::uint32_t) override { return std::nullopt; }
+  std::optional<Stall> look(std::uint64_t) override { return std::nullopt; }
+  void on_stalled(const Stall&) override {}
+
+  const CommKey key;
+  const std::vector<int> members;
+  const int own;  // rank of the job
+  CommState state;
+  CallContext context;
+  std::uint32_t calls = 0;
+  DescentRounds rounds;
+
+ private:
+  World& world_;
+  ControlWorld& control_;
+  std::vector<Route> routes_;
+};
+
+class SimJob {
+ public:
+  // `fanout`: of the control plane's tree.
+  SimJob(SimConfig config, int fanout);
+
+  World& world() { return world_; }
+  int size() const { return world_.size(); }
+  bool alive(int rank) { return world_.sim().alive(rank); }
+  void kill(int rank);
+  // Of the ranks' communicators, the newest; null: none.
+  SimComm* newest(int rank);
+
+  SimComm& add(int rank, CommKey key, const std::vector<int>& members);
+  void let_go(SimComm& comm);
+  // What is wrong. The first one counts.
+  void complain(std::string what);
+
+  using Life = std::function<Task<Error>(Call& frames, int rank)>;
+  // Every rank lives; ends some time after the last one. Empty, or what went wrong.
+  std::string run(const Life& life);
+
+  static Task<Error> pause(Call& frames, SimJob& job, double seconds);
+  // One descent of a rank at a time. The descendant is null where there is none.
+  static Task<Error> split(Call& frames, SimJob& job, SimComm& comm, int color, int key,
+                           SimComm*& child);
+  struct Smaller {
+    SimComm* comm = nullptr;
+    std::uint64_t completed = 0;
+  };
+  static Task<Error> shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
+                            std::uint64_t completed, Smaller& smaller);
+
+ private:
+  struct RankState {
+    std::vector<std::unique_ptr<SimComm>> comms;
+    std::coroutine_handle<> waiter;  // of an agreement
+    GatherResult* result = nullptr;
+    std::string asked;  // what the agreement is about
+  };
+
+  // One agreement; only its own rank's coroutine may await it.
+  class Agreement {
+   public:
+    Agreement(SimJob& job, int rank, Question question)
+        : job_(job), rank_(rank), question_(std::move(question)) {}
+    bool await_ready() const { return false; }
+    bool await_suspend(std::coroutine_handle<> waiter);
+    GatherResult await_resume() { return std::move(result_); }
+
+   private:
+    SimJob& job_;
+    const int rank_;
+    const Question question_;
+    GatherResult result_;
+  };
+
+  class Sleep {
+   public:
+    Sleep(SimWorld& sim, double seconds) : sim_(sim), seconds_(seconds) {}
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> sleeper) {
+      sim_.after(seconds_, [sim = &sim_, sleeper] { sim->scheduler().make_ready(sleeper); });
+    }
+    void await_resume() const {}
+
+   private:
+    SimWorld& sim_;
+    const double seconds_;
+  };
+
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static Task<Error> make(Call& frames, SimJob& job, const SimComm& parent, CommKey key,
+                          std::vector<int> members, SimComm*& made);
+  ControlWorld::Host host();
+  bool goes_on();
+  void lose(int observer, int lost);
+  void decided(int rank, const GatherResult& result);
+  void check(int rank);
+  void check_shrunk(const Shrink& shrink);
+  void tidy_up();
+
+  World world_;
+  bool started_ = false;
+  bool over_ = false;
+  std::uint64_t quiet_at_ns_ = 0;
+  ControlWorld control_;
+  std::vector<RankState> ranks_;
+  std::map<CommKey, std::vector<int>> members_;  // as the first rank saw them
+  // What ranks have said they completed, by the communicator that comes of it.
+  std::map<CommKey, std::map<int, std::uint64_t>> told_;
+  std::string wrong_;
+};
+
+}  // namespace pith::test

@@ -1,0 +1,169 @@
+// What follows from the answers of a split and of a shrink.
+#include "comm/descent.hpp"
+#include "tests/catch.hpp"
+
+namespace {
+
+using namespace pith;
+
+const std::vector<int> parent = {4, 0, 7, 2};  // ranks of the job
+constexpr CommKey parent_key = 11;
+
+std::string color_and_key(int color, int key) { return Packer().value(color).value(key).take(); }
+std::string completed(std::uint64_t calls) { return Packer().value(calls).take(); }
+
+GatherResult failed(const char* why) {
+  GatherResult result;
+  result.error = Error(Code::remote, why);
+  return result;
+}
+
+GatherResult colors() {
+  GatherResult result;
+  result.blobs = {{4, color_and_key(1, 3)},
+                  {0, color_and_key(0, 0)},
+                  {7, color_and_key(1, -1)},
+                  {2, color_and_key(1, 3)}};
+  return result;
+}
+
+// All four answer but those; they have completed 9, 8, 7, 6 calls.
+GatherResult living(const std::vector<int>& dead = {}) {
+  GatherResult result;
+  for (std::size_t r = 0; r < parent.size(); ++r) result.blobs[parent[r]] = completed(9 - r);
+  for (const int rank : dead) result.blobs.erase(rank);
+  result.dead = dead;
+  return result;
+}
+
+GatherResult outcome(const std::vector<int>& built, const std::vector<int>& not_built = {}) {
+  GatherResult result;
+  for (const int rank : built) result.blobs[rank] = "built";
+  for (const int rank : not_built) result.blobs[rank] = "";
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a split orders the ranks of a color by key, then by rank", "[descent]") {
+  DescentRounds rounds;
+  Split split(parent_key, parent, 2, rounds, 1, 3);
+  REQUIRE(split.step() == DescentStep::ask);
+  CHECK(split.question().participants == parent);
+  CHECK(split.question().need == ControlPlane::Need::all);
+  CHECK(split.question().blob == color_and_key(1, 3));
+  split.hear(colors());
+  CHECK(split.step() == DescentStep::make);
+  CHECK(split.members() == std::vector<int>{7, 4, 2});
+
+  Split other(parent_key, parent, 0, rounds, 0, 0);
+  CHECK_FALSE(other.question().key == split.question().key);
+  other.hear(colors());
+  CHECK(other.members() == std::vector<int>{0});
+  CHECK(other.key() != split.key());
+}
+
+TEST_CASE("a split without a color ends without a descendant", "[descent]") {
+  DescentRounds rounds;
+  Split split(parent_key, parent, 0, rounds, Split::no_color, 0);
+  split.hear(colors());
+  CHECK(split.step() == DescentStep::end);
+  CHECK_FALSE(split.error());
+}
+
+TEST_CASE("a split that fails, or without its caller, is an error", "[descent]") {
+  DescentRounds rounds;
+  Split split(parent_key, parent, 7, rounds, 1, 0);
+  split.hear(failed("rank 1 is dead"));
+  CHECK(split.step() == DescentStep::end);
+  CHECK(std::string(split.error().message()) == "rank 1 is dead");
+  Split lost(parent_key, parent, 0, rounds, 1, 0);
+  lost.hear(colors());
+  CHECK(lost.error().code() == Code::internal);
+}
+
+TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least that was completed",
+          "[descent]") {
+  DescentRounds rounds;
+  const int excluded[] = {3};
+  Shrink shrink(parent_key, parent, excluded, rounds);
+  const Question question = shrink.question(9);
+  CHECK(question.participants == std::vector<int>{4, 0, 7, -1});
+  CHECK(question.need == ControlPlane::Need::live);
+  shrink.hear(living({0}));
+  REQUIRE(shrink.step() == DescentStep::make);
+  CHECK(shrink.members() == std::vector<int>{4, 7});
+  CHECK(shrink.completed() == 7);
+  CHECK_FALSE(shrink.was_made());
+  shrink.made(Error());
+  CHECK(shrink.was_made());
+  CHECK(shrink.question(9).participants == std::vector<int>{4, -1, 7, -1});
+  shrink.hear(outcome({4, 7}));
+  CHECK(shrink.step() == DescentStep::end);
+  CHECK(shrink.built());
+  CHECK_FALSE(shrink.error());
+}
+
+TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, {}, rounds);
+  std::vector<CommKey> keys;
+  std::vector<std::uint32_t> asked;
+  std::vector<int> dead;
+  for (const int next : {0, 7}) {
+    asked.push_back(shrink.question(9).key.round);
+    shrink.hear(living(dead));
+    keys.push_back(shrink.key());
+    shrink.made(failed("a member is dead").error);
+    asked.push_back(shrink.question(9).key.round);
+    dead.push_back(next);
+    GatherResult result = outcome({}, shrink.members());
+    result.dead = dead;
+    shrink.hear(result);
+    REQUIRE(shrink.step() == DescentStep::ask);
+    CHECK_FALSE(shrink.built());
+  }
+  asked.push_back(shrink.question(9).key.round);
+  shrink.hear(living(dead));
+  CHECK(shrink.members() == std::vector<int>{4, 2});
+  CHECK(shrink.completed() == 6);
+  keys.push_back(shrink.key());
+  shrink.made(Error());
+  asked.push_back(shrink.question(9).key.round);
+  shrink.hear(outcome({4, 2}));
+  CHECK(shrink.built());
+  // No round and no communicator has the name of another.
+  for (std::size_t i = 1; i < asked.size(); ++i) CHECK(asked[i] == asked[i - 1] + 1);
+  CHECK((keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]));
+}
+
+TEST_CASE("a shrink that some could not make is an error on all of them", "[descent]") {
+  for (const bool here : {true, false}) {
+    DescentRounds rounds;
+    Shrink shrink(parent_key, parent, {}, rounds);
+    static_cast<void>(shrink.question(1));
+    shrink.hear(living());
+    shrink.made(here ? Error() : Error(Code::system, "no descriptors"));
+    CHECK(shrink.question(1).blob.empty() == !here);
+    shrink.hear(outcome({4, 0, 7}, {2}));
+    CHECK(shrink.step() == DescentStep::end);
+    CHECK_FALSE(shrink.built());
+    CHECK(shrink.error().code() == (here ? Code::remote : Code::system));
+  }
+}
+
+TEST_CASE("a shrink in which ranks die for ever ends", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, {}, rounds);
+  int attempts = 0;
+  while (shrink.step() != DescentStep::end) {
+    static_cast<void>(shrink.question(1));
+    shrink.hear(living());
+    shrink.made(Error());
+    static_cast<void>(shrink.question(1));
+    shrink.hear(outcome({4}));
+    REQUIRE(++attempts <= 4);
+  }
+  CHECK(attempts == 4);
+  CHECK(shrink.error().code() == Code::remote);
+}

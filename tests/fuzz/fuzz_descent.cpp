@@ -1,0 +1,97 @@
+// The answers of a split and of a shrink: blobs of other ranks, whatever is in them.
+#include "comm/descent.hpp"
+#include "comm/members.hpp"
+#include "fuzz_target.hpp"
+
+namespace pith::fuzz {
+
+namespace {
+
+const std::vector<int> members = {4, 0, 7, 2, 9};  // ranks of the job
+constexpr int own = 7;
+
+bool are_apart(std::vector<int> some) {
+  std::sort(some.begin(), some.end());
+  return std::adjacent_find(some.begin(), some.end()) == some.end();
+}
+
+// For each member a byte: nothing came, it is dead, or how long its blob is.
+GatherResult answer(Bites& bites) {
+  GatherResult result;
+  for (const int member : members) {
+    const std::uint8_t what = bites.byte();
+    if (what % 8 == 0) continue;
+    if (what % 8 == 1) result.dead.push_back(member);
+    result.blobs[member] = bites.bytes(what / 8);
+  }
+  return result;
+}
+
+void split(Bites& bites) {
+  DescentRounds rounds;
+  const int color = bites.byte() % 3 - 1;
+  Split split(1, members, own, rounds, color, bites.byte());
+  GatherResult result = answer(bites);
+  if (bites.byte() % 4 != 0) result.blobs[own] = split.question().blob;
+  split.hear(result);
+  expect(split.step() != DescentStep::ask);
+  if (split.step() == DescentStep::end) return;
+  expect(color != Split::no_color && contains(split.members(), own));
+  expect(are_apart(split.members()));
+  for (const int member : split.members()) {
+    expect(contains(members, member) && result.blobs.contains(member));
+  }
+}
+
+void shrink(Bites& bites) {
+  DescentRounds rounds;
+  const int excluded[] = {bites.byte() % 7 - 1};
+  Shrink shrink(1, members, excluded, rounds);
+  std::size_t made = 0;
+  std::uint64_t completed = 0;
+  while (shrink.step() != DescentStep::end) {
+    if (shrink.step() == DescentStep::make) {
+      expect(++made <= members.size() && are_apart(shrink.members()));
+      expect(shrink.completed() <= completed);
+      for (const int member : shrink.members()) {
+        expect(place_of(members, member) >= 0 && place_of(members, member) != excluded[0]);
+      }
+      shrink.made(bites.byte() % 4 == 0 ? Error(Code::remote, "not made") : Error());
+      continue;
+    }
+    completed = bites.byte();
+    static_cast<void>(shrink.question(completed));
+    shrink.hear(answer(bites));
+  }
+  expect(shrink.built() != static_cast<bool>(shrink.error()));
+}
+
+std::string told(const std::vector<std::string>& blobs) {
+  std::string text;
+  for (const std::string& blob : blobs) text += static_cast<char>(8 * blob.size() + 2) + blob;
+  return text;
+}
+
+}  // namespace
+
+void run(std::span<const std::uint8_t> input) {
+  Bites bites(input);
+  return bites.byte() % 2 == 0 ? split(bites) : shrink(bites);
+}
+
+std::vector<std::string> seeds() {
+  const auto color_and_key = [](int color, int key) {
+    return Packer().value(color).value(key).take();
+  };
+  const auto completed = [](std::uint64_t calls) { return Packer().value(calls).take(); };
+  const std::string splitting =
+      std::string{0, 2, 5} + told({color_and_key(1, 3), color_and_key(0, 0), color_and_key(1, -1),
+                                   color_and_key(1, 3), color_and_key(-1, 0)});
+  const std::string shrinking =
+      std::string{1, 2, 9} +
+      told({completed(9), completed(4), completed(7), completed(4), completed(5)}) +
+      std::string{1, 9} + told({"built", "built", "built", "built", "built"});
+  return {splitting, shrinking};
+}
+
+}  // namespace pith::fuzz
