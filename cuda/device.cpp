@@ -29,6 +29,14 @@ Loaded& loaded() {
   return once;
 }
 
+std::mutex devices_mutex;
+
+// Never destroyed, for the same reason.
+std::map<CUcontext, std::unique_ptr<Device>>& devices() {
+  static auto& known_devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
+  return known_devices;
+}
+
 }  // namespace
 
 const Driver* known_driver() { return known.load(std::memory_order_acquire); }
@@ -53,12 +61,24 @@ Expected<const Driver*> driver() {
   return &found.driver;
 }
 
-Where where_is(const Driver& driver, const void* memory) {
+Expected<Where> where_is(const Driver& driver, const void* memory) {
   unsigned type = 0;
-  if (driver.pointer_attribute(&type, kPointerMemoryType, address_of(memory)) != kSuccess) {
-    return Where::pageable;
+  const auto ask = [&] {
+    return driver.pointer_attribute(&type, kPointerMemoryType, address_of(memory));
+  };
+  CUresult result = ask();
+  if (result == kErrorInvalidContext) {
+    if (const Device* const any = Device::any()) {
+      const Current current(*any);
+      result = ask();
+    }
   }
-  return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  if (result == kSuccess) return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  // A driver that nobody has started here, or that has ended, has no memory.
+  const bool has_none = result == kErrorNotInitialized || result == kErrorDeinitialized;
+  if (result == kErrorInvalidValue || has_none) return Where::pageable;
+  return Error(Code::cuda, fmt::format("cuPointerGetAttribute of {}: {}", memory,
+                                       driver.describe(result)));
 }
 
 Expected<Device*> Device::of_stream(CUstream stream) {
@@ -71,12 +91,15 @@ Expected<Device*> Device::of_stream(CUstream stream) {
                  fmt::format("stream {} is no CUDA stream: {}", static_cast<void*>(stream),
                              (*found)->describe(result)));
   }
-  static std::mutex mutex;
-  static auto& devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Device>& device = devices[context];
+  const std::lock_guard lock(devices_mutex);
+  std::unique_ptr<Device>& device = devices()[context];
   if (!device) device.reset(new Device(**found, context));
   return device.get();
+}
+
+Device* Device::any() {
+  const std::lock_guard lock(devices_mutex);
+  return devices().empty() ? nullptr : devices().begin()->second.get();
 }
 
 Error Device::error(const char* what, CUresult result) const {

@@ -26,7 +26,8 @@ const Driver* known_driver();
 void look_for_driver();
 
 enum class Where { pageable, pinned, device };
-Where where_is(const Driver& driver, const void* memory);
+// Error: the driver does not say, so it may be any.
+Expected<Where> where_is(const Driver& driver, const void* memory);
 
 // A pair of flags in pinned memory, each on a cache line of its own. The stream writes `start` and
 // waits for `end`. Values only grow, so a slot needs no clean-up between its users.
@@ -61,6 +62,8 @@ class RelaxedCapture {
 class Device {
  public:
   static Expected<Device*> of_stream(CUstream stream);
+  // One that is known already, for threads without a context; null: none is.
+  static Device* any();
 
   const Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }

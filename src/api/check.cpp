@@ -102,7 +102,10 @@ Error check_stream(const char* function, pithStream_t stream) {
 Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv) {
   if (stream) return check_stream(function, stream);
   for (const void* memory : {send, recv}) {
-    if (!memory || !is_device_memory(memory)) continue;
+    if (!memory) continue;
+    const Expected<bool> on_device = is_device_memory(memory);
+    if (!on_device) return on_device.error();
+    if (!*on_device) continue;
     return bad(function,
                fmt::format("stream is NULL, expected another stream for device memory ({}): the "
                            "legacy stream is not supported yet",

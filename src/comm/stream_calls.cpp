@@ -196,11 +196,8 @@ void StreamCalls::device_failed(const Error& error) {
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
-cuda::Where StreamCalls::where_is(const void* memory) const {
+Expected<cuda::Where> StreamCalls::where_is(const void* memory) const {
   return cuda::where_is(device_.driver(), memory);
-}
-bool StreamCalls::is_pageable(const Bytes& memory) const {
-  return where_is(memory.data) == cuda::Where::pageable;
 }
 
 // Which memory the call runs on: what the device reaches, or plain host memory.
@@ -208,18 +205,28 @@ Error StreamCalls::place(CollectiveArgs& args) const {
   // Messages stage their own memory, so that each may lie where it likes.
   for (Message& message : args.messages) {
     if (!message.data.data || message.data.size == 0) continue;
-    message.data.kind = is_pageable(message.data) ? MemoryKind::host : MemoryKind::cuda;
+    const Expected<cuda::Where> where = where_is(message.data.data);
+    if (!where) return where.error();
+    message.data.kind = *where == cuda::Where::pageable ? MemoryKind::host : MemoryKind::cuda;
   }
   bool reached = false;
   bool plain = false;
+  bool scalar_apart = false;
   for (Bytes* memory : {&args.send, &args.recv}) {
     if (!memory->data || args.count == 0) continue;
-    const bool pageable = is_pageable(*memory);
+    const Expected<cuda::Where> where = where_is(memory->data);
+    if (!where) return where.error();
+    const bool pageable = *where == cuda::Where::pageable;
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
   }
   if (!args.tensors.empty()) return place_tensors(args.tensors);
-  if (plain && args.factor.where && is_device_memory(args.factor.where)) {
+  if (plain && args.factor.where) {
+    const Expected<cuda::Where> where = where_is(args.factor.where);
+    if (!where) return where.error();
+    scalar_apart = *where == cuda::Where::device;
+  }
+  if (scalar_apart) {
     return {Code::invalid_argument,
             fmt::format("op has its scalar in device memory ({}), expected device buffers too",
                         static_cast<const void*>(args.factor.where))};
@@ -244,9 +251,14 @@ Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
     for (const void* memory : {static_cast<const void*>(tensor.send),
                                static_cast<const void*>(tensor.recv), indices, values}) {
       if (!memory || tensor.count == 0) continue;
-      (where_is(memory) == cuda::Where::pageable ? plain : reached) = memory;
+      const Expected<cuda::Where> where = where_is(memory);
+      if (!where) return where.error();
+      (*where == cuda::Where::pageable ? plain : reached) = memory;
     }
-    if (!pairs.count || where_is(pairs.count) != cuda::Where::device) continue;
+    if (!pairs.count) continue;
+    const Expected<cuda::Where> where = where_is(pairs.count);
+    if (!where) return where.error();
+    if (*where != cuda::Where::device) continue;
     tensor.sparse.counts_on_device = true;
     told = pairs.count;
   }
@@ -320,6 +332,7 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
 
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  const cuda::Current current(device_);  // the caller's thread may have none
   if (!device_.owns(stream)) {
     return {Code::invalid_usage,
             fmt::format("stream {} belongs to another context than this communicator's first one",
@@ -334,7 +347,6 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
-    const cuda::Current current(device_);
     const cuda::CUresult copied = device_.driver().memcpy_async(
         cuda::address_of(args.recv.data), cuda::address_of(args.send.data), args.send.size, stream);
     return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
@@ -489,10 +501,11 @@ Error check_streams() { return cuda::driver().error(); }
 
 bool are_apart(const void* send, const void* recv) {
   const cuda::Driver* driver = cuda::known_driver();
-  const auto is_pageable = [&](const void* memory) {
-    return !driver || cuda::where_is(*driver, memory) == cuda::Where::pageable;
-  };
-  return is_pageable(send) != is_pageable(recv);
+  if (!driver) return false;
+  const Expected<cuda::Where> from = cuda::where_is(*driver, send);
+  const Expected<cuda::Where> to = cuda::where_is(*driver, recv);
+  if (!from || !to) return true;
+  return (*from == cuda::Where::pageable) != (*to == cuda::Where::pageable);
 }
 
 bool is_captured(void* stream) {
@@ -503,9 +516,12 @@ bool is_captured(void* stream) {
   return info && info->active;
 }
 
-bool is_device_memory(const void* memory) {
+Expected<bool> is_device_memory(const void* memory) {
   const cuda::Driver* driver = cuda::known_driver();
-  return driver && cuda::where_is(*driver, memory) == cuda::Where::device;
+  if (!driver) return false;
+  const Expected<cuda::Where> where = cuda::where_is(*driver, memory);
+  if (!where) return where.error();
+  return *where == cuda::Where::device;
 }
 
 }  // namespace pith

@@ -75,8 +75,7 @@ class StreamCalls {
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
-  cuda::Where where_is(const void* memory) const;
-  bool is_pageable(const Bytes& memory) const;
+  Expected<cuda::Where> where_is(const void* memory) const;
   Error place(CollectiveArgs& args) const;
   Error place_tensors(std::span<CompressedTensor> tensors) const;
   Error place_compressors(const CollectiveArgs& args);
@@ -112,7 +111,7 @@ class StreamCalls {
 // Null where streams can be used; else why not.
 Error check_streams();
 // Device memory as far as the process knows the CUDA driver at all; costs a load where it does not.
-bool is_device_memory(const void* memory);
+Expected<bool> is_device_memory(const void* memory);
 // What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
 // is not. Precondition, here and below: streams can be used.
 bool are_apart(const void* send, const void* recv);

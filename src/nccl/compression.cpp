@@ -70,8 +70,11 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 // own call refuses is left to that.
 const char* objection_of_memory(const NcclCall& call) {
   if (!call.stream) {
-    const bool on_device = is_device_memory(call.send) || is_device_memory(call.recv);
-    return on_device ? "its sums are of device memory, on no stream" : nullptr;
+    for (const void* memory : {call.send, static_cast<const void*>(call.recv)}) {
+      const Expected<bool> on_device = is_device_memory(memory);
+      if (!on_device || *on_device) return "its sums are of device memory, on no stream";
+    }
+    return nullptr;
   }
   if (check_streams()) return "its sums are on streams, without a CUDA driver";
   if (is_captured(call.stream)) return "its sums are captured";
