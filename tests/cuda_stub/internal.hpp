@@ -32,6 +32,7 @@ __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t ope
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
+__attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
 __attribute__((visibility("default"))) void pithStubReset();
 __attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsigned limit_ms);
@@ -156,6 +157,7 @@ struct Range {
   bool imported = false;  // another process's
   CUcontext context = nullptr;
   std::uint64_t id = 0;
+  bool disowned = false;  // cuPointerGetAttribute tells no context
 };
 
 struct AtomicCounters {

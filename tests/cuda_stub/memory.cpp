@@ -73,7 +73,7 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
   const Range& range = entry->second;
   switch (attribute) {
     case kPointerContext:
-      store(value, range.context);
+      store(value, range.disowned ? nullptr : range.context);
       break;
     case kPointerMemoryType:
       store(value, range.type);
@@ -232,6 +232,12 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsign
   if (type != kMemoryTypeHost) return kErrorInvalidValue;
   *address = same;
   return kSuccess;
+}
+
+void pithStubDisown(CUdeviceptr address) {
+  std::lock_guard lock(state().mutex);
+  const auto entry = find(static_cast<std::uintptr_t>(address));
+  if (entry != state().ranges.end()) entry->second.disowned = true;
 }
 
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {

@@ -50,6 +50,8 @@ bool pithStubIsArmed();
 void pithStubPause(bool paused);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
+// The allocation that begins here belongs to no context from now on, as memory of a pool does.
+void pithStubDisown(CUdeviceptr address);
 // Clears counters, sticky errors and what the functions above have set.
 void pithStubReset();
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms);
