@@ -242,6 +242,7 @@ static void bad_types(struct client* me) { bad_spec(me, "f32|f16|bf16"); }
 static void bad_density(struct client* me) { bad_spec(me, "density"); }
 static void bad_hierarchy(struct client* me) { bad_spec(me, "host"); }
 static void bad_key(struct client* me) { bad_spec(me, "bypass"); }
+static void bad_comma(struct client* me) { bad_spec(me, "key=value"); }
 
 static void read_log(struct client* me, const char* path, char* text, size_t room) {
   FILE* file = fopen(path, "r");
@@ -535,7 +536,7 @@ int main(void) {
              {"PITH_COMPRESS=topk:density=2", bad_density},
              {"PITH_COMPRESS=topk:hierarchy=rack", bad_hierarchy},
              {"PITH_COMPRESS=topk:nonsense=1", bad_key},
-             {"PITH_COMPRESS=topk:min=1,,", bad_key}};
+             {"PITH_COMPRESS=topk:min=1,,", bad_comma}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     const char* environment[] = {bad[i].spec, NULL};
     client_run(bad[i].spec, 1, environment, bad[i].body);
