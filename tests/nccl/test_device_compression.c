@@ -148,7 +148,6 @@ static void whole_job(struct client* me) { train(me, 0, not_default); }
 static void in_groups(struct client* me) { train(me, 1, not_default); }
 /* As PyTorch's collectives that are not asynchronous: on its current stream. */
 static void on_null(struct client* me) { train(me, 0, NULL); }
-static void on_null_in_groups(struct client* me) { train(me, 1, NULL); }
 static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 
 /* Nobody synchronises: a vector's next call waits for its last one, on either of two streams. */
@@ -292,7 +291,6 @@ int main(int count, char** arguments) {
   client_run("whole job", 3, world, whole_job);
   client_run("groups", 2, world, in_groups);
   client_run("stream NULL", 2, world, on_null);
-  client_run("stream NULL in groups", 2, world, on_null_in_groups);
   client_run("a thread's own stream", 2, world, on_own_of_thread);
   client_run("without synchronising", 2, world, without_synchronising);
   client_run("not blocking", 2, world, not_blocking);
