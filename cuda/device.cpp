@@ -29,6 +29,35 @@ Loaded& loaded() {
   return once;
 }
 
+std::mutex devices_mutex;
+
+// Never destroyed, for the same reason.
+std::map<CUcontext, std::unique_ptr<Device>>& devices() {
+  static auto& known_devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
+  return known_devices;
+}
+
+// Memory of pools, and what is mapped by hand, belongs to a device but to no context: then it is
+// the current one where that is the device's, else the one that its runtime uses.
+Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
+  CUcontext context = nullptr;
+  CUresult result = driver.pointer_attribute(&context, kPointerContext, memory);
+  if (result == kSuccess && context) return context;
+  int ordinal = 0;
+  result = driver.pointer_attribute(&ordinal, kPointerDeviceOrdinal, memory);
+  CUdevice device = 0;
+  if (result == kSuccess) result = driver.device_get(&device, ordinal);
+  CUdevice current = 0;
+  const bool has_current = result == kSuccess && driver.ctx_get_current(&context) == kSuccess &&
+                           context && driver.ctx_get_device(&current) == kSuccess;
+  if (has_current && current == device) return context;
+  // Never released: the process uses the device.
+  if (result == kSuccess) result = driver.primary_ctx_retain(&context, device);
+  if (result == kSuccess) return context;
+  return Error(Code::cuda, fmt::format("the context of device memory {:#x}: {}", memory,
+                                       driver.describe(result)));
+}
+
 }  // namespace
 
 const Driver* known_driver() { return known.load(std::memory_order_acquire); }
@@ -53,12 +82,24 @@ Expected<const Driver*> driver() {
   return &found.driver;
 }
 
-Where where_is(const Driver& driver, const void* memory) {
+Expected<Where> where_is(const Driver& driver, const void* memory) {
   unsigned type = 0;
-  if (driver.pointer_attribute(&type, kPointerMemoryType, address_of(memory)) != kSuccess) {
-    return Where::pageable;
+  const auto ask = [&] {
+    return driver.pointer_attribute(&type, kPointerMemoryType, address_of(memory));
+  };
+  CUresult result = ask();
+  if (result == kErrorInvalidContext) {
+    if (const Device* const any = Device::any()) {
+      const Current current(*any);
+      result = ask();
+    }
   }
-  return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  if (result == kSuccess) return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  // A driver that nobody has started here, or that has ended, has no memory.
+  const bool has_none = result == kErrorNotInitialized || result == kErrorDeinitialized;
+  if (result == kErrorInvalidValue || has_none) return Where::pageable;
+  return Error(Code::cuda,
+               fmt::format("cuPointerGetAttribute of {}: {}", memory, driver.describe(result)));
 }
 
 Expected<Device*> Device::of_stream(CUstream stream) {
@@ -67,16 +108,32 @@ Expected<Device*> Device::of_stream(CUstream stream) {
   CUcontext context = nullptr;
   const CUresult result = (*found)->stream_get_ctx(stream, &context);
   if (result != kSuccess) {
-    return Error(Code::invalid_argument,
-                 fmt::format("stream {} is no CUDA stream: {}", static_cast<void*>(stream),
-                             (*found)->describe(result)));
+    const char* const what =
+        is_default(stream) ? "stands for one of the current context" : "is no CUDA stream";
+    return Error(Code::invalid_argument, fmt::format("stream {} {}: {}", static_cast<void*>(stream),
+                                                     what, (*found)->describe(result)));
   }
-  static std::mutex mutex;
-  static auto& devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Device>& device = devices[context];
-  if (!device) device.reset(new Device(**found, context));
+  return of_context(**found, context);
+}
+
+Expected<Device*> Device::of_memory(const void* memory) {
+  const Expected<const Driver*> found = cuda::driver();
+  if (!found) return found.error();
+  const Expected<CUcontext> context = context_of(**found, address_of(memory));
+  if (!context) return context.error();
+  return of_context(**found, *context);
+}
+
+Device* Device::of_context(const Driver& driver, CUcontext context) {
+  const std::lock_guard lock(devices_mutex);
+  std::unique_ptr<Device>& device = devices()[context];
+  if (!device) device.reset(new Device(driver, context));
   return device.get();
+}
+
+Device* Device::any() {
+  const std::lock_guard lock(devices_mutex);
+  return devices().empty() ? nullptr : devices().begin()->second.get();
 }
 
 Error Device::error(const char* what, CUresult result) const {

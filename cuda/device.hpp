@@ -26,7 +26,19 @@ const Driver* known_driver();
 void look_for_driver();
 
 enum class Where { pageable, pinned, device };
-Where where_is(const Driver& driver, const void* memory);
+// Error: the driver does not say, so it may be any.
+Expected<Where> where_is(const Driver& driver, const void* memory);
+
+// The legacy default stream, or the thread's own: which of them depends on the current context.
+inline bool is_default(CUstream stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= kStreamPerThread;
+}
+// Tells streams of one context apart: the thread's own has the same handle on all threads.
+inline const void* identity_of(CUstream stream) {
+  static thread_local char own;
+  return reinterpret_cast<std::uintptr_t>(stream) == kStreamPerThread ? &own
+                                                                      : static_cast<void*>(stream);
+}
 
 // A pair of flags in pinned memory, each on a cache line of its own. The stream writes `start` and
 // waits for `end`. Values only grow, so a slot needs no clean-up between its users.
@@ -61,6 +73,10 @@ class RelaxedCapture {
 class Device {
  public:
   static Expected<Device*> of_stream(CUstream stream);
+  // A default stream's handle stands for one in each context; here for that of the memory.
+  static Expected<Device*> of_memory(const void* memory);
+  // One that is known already, for threads without a context; null: none is.
+  static Device* any();
 
   const Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
@@ -88,6 +104,7 @@ class Device {
 
  private:
   Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  static Device* of_context(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
 
   const Driver& driver_;

@@ -47,6 +47,7 @@ inline constexpr CUresult kSuccess = 0;
 inline constexpr CUresult kErrorInvalidValue = 1;
 inline constexpr CUresult kErrorOutOfMemory = 2;
 inline constexpr CUresult kErrorNotInitialized = 3;
+inline constexpr CUresult kErrorDeinitialized = 4;
 inline constexpr CUresult kErrorNoDevice = 100;
 inline constexpr CUresult kErrorInvalidDevice = 101;
 inline constexpr CUresult kErrorInvalidContext = 201;

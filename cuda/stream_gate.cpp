@@ -25,6 +25,12 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
   } else if (driver.capture_info_v2) {
     result = driver.capture_info_v2(stream, &status, &info.id, nullptr, nullptr, nullptr);
   }
+  if (result == kErrorCaptureImplicit) {
+    return Error(Code::cuda,
+                 fmt::format("the legacy default stream takes no calls while a stream that waits "
+                             "for it is being captured: {}",
+                             driver.describe(result)));
+  }
   if (result != kSuccess) {
     return Error(Code::cuda, fmt::format("cuStreamGetCaptureInfo: {}", driver.describe(result)));
   }
@@ -76,15 +82,16 @@ Error StreamGate::enqueue_eager(CUstream stream, Passage& passage) {
 }
 
 Error StreamGate::enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage) {
+  const void* const identity = identity_of(stream);
   const auto same = [&](const Line& line) {
-    return line.capture == capture && line.stream == stream;
+    return line.capture == capture && line.stream == identity;
   };
   auto line = std::find_if(capturing_.rbegin(), capturing_.rend(), same);
   if (line == capturing_.rend()) {
     // An eager slot would not do: a stream may still be looking at the value we set back.
     const Expected<Slot*> slot = device_.take_fresh_slot();
     if (!slot) return slot.error();
-    capturing_.push_back({capture, stream, *slot, {}, false});
+    capturing_.push_back({capture, identity, *slot, {}, false});
     line = capturing_.rbegin();
   }
   line->passages.push_back(&passage);

@@ -65,7 +65,7 @@ class StreamGate final : public Pollable {
   // The captured calls of one stream in one capture, which run one after another in each replay.
   struct Line {
     std::uint64_t capture = 0;
-    CUstream stream = nullptr;
+    const void* stream = nullptr;
     Slot* slot = nullptr;
     std::vector<Passage*> passages;
     bool running = false;

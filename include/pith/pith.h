@@ -43,7 +43,7 @@ extern "C" {
 typedef struct pithComm* pithComm_t;
 typedef struct pithRequest* pithRequest_t;
 typedef struct pithCompressor* pithCompressor_t;
-typedef void* pithStream_t; /* NULL on host memory, else a CUstream / cudaStream_t */
+typedef void* pithStream_t; /* CUstream / cudaStream_t; NULL: none, the legacy one for GPU memory */
 
 /* Carries the address of the bootstrap root and a 128-bit secret: keep it as private as the data.
  */

@@ -99,14 +99,19 @@ Error check_stream(const char* function, pithStream_t stream) {
                                    error.message()));
 }
 
-Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv) {
+Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
+                     const void* recv) {
   if (stream) return check_stream(function, stream);
   for (const void* memory : {send, recv}) {
-    if (!memory || !is_device_memory(memory)) continue;
-    return bad(function,
-               fmt::format("stream is NULL, expected another stream for device memory ({}): the "
-                           "legacy stream is not supported yet",
-                           memory));
+    if (!memory) continue;
+    const Expected<bool> on_device = is_device_memory(memory);
+    if (!on_device) {
+      const Error& error = on_device.error();
+      return {error.code(), fmt::format("{}: {}", function, error.message())};
+    }
+    if (!*on_device) continue;
+    stream = legacy_stream();
+    return check_stream(function, stream);
   }
   return {};
 }

@@ -25,8 +25,10 @@ Error check_rank(const char* function, const char* argument, int rank, int ranks
 // Memory of count elements.
 Error check_memory(const char* function, const char* argument, const void* memory, size_t count);
 Error check_stream(const char* function, pithStream_t stream);
-// And that the stream suits the memory; NULL pointers are no memory.
-Error check_stream(const char* function, pithStream_t stream, const void* send, const void* recv);
+// And makes NULL the legacy default stream where some of the memory is a device's; NULL pointers
+// are no memory.
+Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
+                     const void* recv);
 // count elements of the type, `copies` times over, must be a size that memory can have.
 Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
                   int copies);

@@ -54,7 +54,10 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
   }
   args.factor = comm->ops.find(op)->factor;
   const std::byte* scalar = args.factor.where;
-  if (stream || !scalar || !is_device_memory(scalar)) return {};
+  if (stream || !scalar) return {};
+  const Expected<bool> on_device = is_device_memory(scalar);
+  if (!on_device) return on_device.error();
+  if (!*on_device) return {};
   return {Code::invalid_argument,
           fmt::format("{}: op has its scalar in device memory ({}), expected a stream", function,
                       static_cast<const void*>(scalar))};
@@ -62,14 +65,14 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
 
 Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
                        pithStream_t stream) {
-  if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
+  if (Error error = resolve_stream(function, stream, args.send.data, args.recv.data)) return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
   return submit(comm, args, stream);
 }
 
 Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                   pithStream_t stream) {
-  if (Error error = check_stream(function, stream, args.send.data, args.recv.data)) return error;
+  if (Error error = resolve_stream(function, stream, args.send.data, args.recv.data)) return error;
   return submit(comm, args, stream);
 }
 
@@ -96,7 +99,7 @@ Error pass_message(const char* function, const char* argument, const void* memor
   if (!error) error = check_rank(function, "peer", peer, comm->communicator->size());
   if (!error) error = check_count(function, "count", count, type, 1);
   if (!error) error = check_memory(function, argument, memory, count);
-  if (!error) error = check_stream(function, stream, memory, nullptr);
+  if (!error) error = resolve_stream(function, stream, memory, nullptr);
   if (error) return error;
   Bytes data = bytes_at(memory);
   data.size = count * size_of(static_cast<DType>(type));

@@ -1,9 +1,13 @@
 #include "api/group.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "api/compressor_handle.hpp"
+#include "comm/stream_calls.hpp"
 
 namespace pith::api {
 
@@ -96,6 +100,41 @@ void Group::absorb_compressed() {
 Error Group::check_messages() const {
   for (const MessageBatch& batch : batches_) {
     if (Error error = check_own(batch.messages, batch.communicator->rank())) return error;
+  }
+  return {};
+}
+
+// All of a group's streams are in one capture, or none is: a replay would run a part of what the
+// other ranks take for one. What the driver says of a stream here, it says to the call as well.
+Error Group::check_captures() {
+  if (collectives_.size() < 2 && batches_.empty()) return {};
+  const Communicator* last = nullptr;
+  void* stream = nullptr;  // the last that was asked for
+  std::optional<std::uint64_t> capture;
+  const auto differs = [&](const Communicator* communicator, const CollectiveArgs& args,
+                           void* its) -> Error {
+    if (!its || (its == stream && communicator == last)) return {};
+    const auto found = capture_of(args, its);
+    if (!found) return {};
+    const bool first = !stream;
+    void* const other = std::exchange(stream, its);
+    last = communicator;
+    if (first) capture = *found;
+    if (*found == capture) return {};
+    const auto words = [](bool captured) { return captured ? "is captured" : "is not captured"; };
+    return {Code::invalid_usage,
+            fmt::format("stream {} {} and stream {} {}{}, expected all streams of a group in one "
+                        "capture, or none",
+                        other, words(capture.has_value()), its, words(found->has_value()),
+                        *found && capture ? " by another capture" : "")};
+  };
+  for (const Collected& one : collectives_) {
+    if (Error error = differs(one.communicator.get(), one.args, one.stream)) return error;
+  }
+  for (MessageBatch& batch : batches_) {
+    CollectiveArgs args;
+    args.messages = batch.messages;
+    if (Error error = differs(batch.communicator.get(), args, batch.stream)) return error;
   }
   return {};
 }
@@ -221,6 +260,7 @@ Error Group::join_background() {
 Error Group::run() {
   const Emptied emptied(*this);
   Error error = error_ ? error_ : check_messages();
+  if (!error) error = check_captures();
   if (!error) error = shape_compressed();
   const bool refused = static_cast<bool>(error);
   if (!error) error = run_setups();
@@ -247,6 +287,7 @@ Expected<Request> Group::run_in_background() {
                   "pithGroupEnd");
   }
   if (!error) error = check_messages();
+  if (!error) error = check_captures();
   if (!error) error = shape_compressed();
   if (error) return error;
   error = join_background();

@@ -125,6 +125,7 @@ class Group {
   };
   void clear();
   Error check_messages() const;
+  Error check_captures();
   Error shape_compressed();
   void place_compressed();
   Error join_background();

@@ -78,6 +78,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       rank_(rank),
       members_(std::move(members)),
       cancellation_(std::make_shared<Cancellation>(rank)) {
+  look_for_device_memory();  // calls without a stream ask what their memory is
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   pinned_ = settings.deterministic;
@@ -296,7 +297,7 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   if (revoked && args.tensors.empty()) return error();
   if (!streams_) {
-    Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, stream);
+    Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, args, stream);
     if (!made) return made.error();
     engine_->own();
     streams_ = std::move(*made);

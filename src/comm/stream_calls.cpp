@@ -80,6 +80,38 @@ bool uses_device(const CollectiveArgs& args) {
   return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
 }
 
+// The first of the call that is a device's; null where none is.
+Expected<const void*> device_memory_of(const cuda::Driver& driver, const CollectiveArgs& args) {
+  const void* found = nullptr;
+  Error error;
+  const auto look_at = [&](const void* memory, std::size_t size) {
+    if (found || error || !memory || size == 0) return;
+    const Expected<cuda::Where> where = cuda::where_is(driver, memory);
+    if (!where) error = where.error();
+    if (where && *where == cuda::Where::device) found = memory;
+  };
+  look_at(args.send.data, args.count);
+  look_at(args.recv.data, args.count);
+  for (const Message& message : args.messages) look_at(message.data.data, message.data.size);
+  for (const CompressedTensor& tensor : args.tensors) {
+    look_at(tensor.send, tensor.count);
+    look_at(tensor.recv, tensor.count);
+  }
+  if (error) return error;
+  return found;
+}
+
+// Whose stream it is. A default stream is that of the memory's context; where no memory tells, the
+// current context's.
+Expected<cuda::Device*> device_of(const CollectiveArgs& args, cuda::CUstream stream) {
+  if (!cuda::is_default(stream)) return cuda::Device::of_stream(stream);
+  const Expected<const cuda::Driver*> driver = cuda::driver();
+  if (!driver) return driver.error();
+  const Expected<const void*> memory = device_memory_of(**driver, args);
+  if (!memory) return memory.error();
+  return *memory ? cuda::Device::of_memory(*memory) : cuda::Device::of_stream(stream);
+}
+
 // By rank: who runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
   std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
@@ -169,9 +201,9 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
 }
 
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
+                                                           const CollectiveArgs& args,
                                                            void* stream) {
-  const Expected<cuda::Device*> device =
-      cuda::Device::of_stream(static_cast<cuda::CUstream>(stream));
+  const Expected<cuda::Device*> device = device_of(args, static_cast<cuda::CUstream>(stream));
   if (!device) return device.error();
   Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
   if (!compute) return compute.error();
@@ -197,11 +229,8 @@ void StreamCalls::device_failed(const Error& error) {
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
-cuda::Where StreamCalls::where_is(const void* memory) const {
+Expected<cuda::Where> StreamCalls::where_is(const void* memory) const {
   return cuda::where_is(device_.driver(), memory);
-}
-bool StreamCalls::is_pageable(const Bytes& memory) const {
-  return where_is(memory.data) == cuda::Where::pageable;
 }
 
 // Which memory the call runs on: what the device reaches, or plain host memory.
@@ -209,18 +238,28 @@ Error StreamCalls::place(CollectiveArgs& args) const {
   // Messages stage their own memory, so that each may lie where it likes.
   for (Message& message : args.messages) {
     if (!message.data.data || message.data.size == 0) continue;
-    message.data.kind = is_pageable(message.data) ? MemoryKind::host : MemoryKind::cuda;
+    const Expected<cuda::Where> where = where_is(message.data.data);
+    if (!where) return where.error();
+    message.data.kind = *where == cuda::Where::pageable ? MemoryKind::host : MemoryKind::cuda;
   }
   bool reached = false;
   bool plain = false;
+  bool scalar_apart = false;
   for (Bytes* memory : {&args.send, &args.recv}) {
     if (!memory->data || args.count == 0) continue;
-    const bool pageable = is_pageable(*memory);
+    const Expected<cuda::Where> where = where_is(memory->data);
+    if (!where) return where.error();
+    const bool pageable = *where == cuda::Where::pageable;
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
   }
   if (!args.tensors.empty()) return place_tensors(args.tensors);
-  if (plain && args.factor.where && is_device_memory(args.factor.where)) {
+  if (plain && args.factor.where) {
+    const Expected<cuda::Where> where = where_is(args.factor.where);
+    if (!where) return where.error();
+    scalar_apart = *where == cuda::Where::device;
+  }
+  if (scalar_apart) {
     return {Code::invalid_argument,
             fmt::format("op has its scalar in device memory ({}), expected device buffers too",
                         static_cast<const void*>(args.factor.where))};
@@ -245,9 +284,14 @@ Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
     for (const void* memory : {static_cast<const void*>(tensor.send),
                                static_cast<const void*>(tensor.recv), indices, values}) {
       if (!memory || tensor.count == 0) continue;
-      (where_is(memory) == cuda::Where::pageable ? plain : reached) = memory;
+      const Expected<cuda::Where> where = where_is(memory);
+      if (!where) return where.error();
+      (*where == cuda::Where::pageable ? plain : reached) = memory;
     }
-    if (!pairs.count || where_is(pairs.count) != cuda::Where::device) continue;
+    if (!pairs.count) continue;
+    const Expected<cuda::Where> where = where_is(pairs.count);
+    if (!where) return where.error();
+    if (*where != cuda::Where::device) continue;
     tensor.sparse.counts_on_device = true;
     told = pairs.count;
   }
@@ -298,14 +342,31 @@ Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream
 
 // Outside of any call, so that none asks the driver for memory while streams wait for it.
 Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
-  if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
-    streams_.push_back(stream);
+  const void* const identity = cuda::identity_of(stream);
+  if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
+    streams_.push_back(identity);
   }
   const Need need = need_of(args, communicator_.size());
   device_need_ = std::max(device_need_, need.device);
   pinned_need_ = std::max(pinned_need_, need.pinned);
   if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;
   return pinned_.scratch().reserve(streams_.size() * pinned_need_);
+}
+
+// Precondition: the device's context is current.
+Error StreamCalls::check_context(const CollectiveArgs& args, cuda::CUstream stream) const {
+  bool ours = false;
+  if (cuda::is_default(stream)) {
+    const Expected<cuda::Device*> device = device_of(args, stream);
+    if (!device) return device.error();
+    ours = *device == &device_;
+  } else {
+    ours = device_.owns(stream);
+  }
+  if (ours) return {};
+  return {Code::invalid_usage,
+          fmt::format("stream {} belongs to another context than this communicator's first one",
+                      static_cast<const void*>(stream))};
 }
 
 StreamCalls::StreamCall& StreamCalls::take_call() {
@@ -321,11 +382,8 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
 
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
-  if (!device_.owns(stream)) {
-    return {Code::invalid_usage,
-            fmt::format("stream {} belongs to another context than this communicator's first one",
-                        raw_stream)};
-  }
+  const cuda::Current current(device_);  // the caller's thread may have none
+  if (Error error = check_context(args, stream)) return error;
   if (Error error = check_not_captured(args, stream)) return error;
   if (Error error = place(args)) return error;
   if (!args.tensors.empty()) {
@@ -335,7 +393,6 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
-    const cuda::Current current(device_);
     const cuda::CUresult copied = device_.driver().memcpy_async(
         cuda::address_of(args.recv.data), cuda::address_of(args.send.data), args.send.size, stream);
     return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
@@ -490,25 +547,35 @@ void StreamCalls::abandon() {
 
 Error check_streams() { return cuda::driver().error(); }
 
+void look_for_device_memory() { cuda::look_for_driver(); }
+
 bool are_apart(const void* send, const void* recv) {
   const cuda::Driver* driver = cuda::known_driver();
-  const auto is_pageable = [&](const void* memory) {
-    return !driver || cuda::where_is(*driver, memory) == cuda::Where::pageable;
-  };
-  return is_pageable(send) != is_pageable(recv);
+  if (!driver) return false;
+  const Expected<cuda::Where> from = cuda::where_is(*driver, send);
+  const Expected<cuda::Where> to = cuda::where_is(*driver, recv);
+  if (!from || !to) return true;
+  return (*from == cuda::Where::pageable) != (*to == cuda::Where::pageable);
 }
 
-bool is_captured(void* stream) {
+Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream) {
+  const auto capturing = static_cast<cuda::CUstream>(stream);
+  const Expected<cuda::Device*> device = device_of(args, capturing);
+  if (!device) return device.error();
+  const cuda::Current current(**device);
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of((*device)->driver(), capturing);
+  if (!info) return info.error();
+  return info->active ? std::optional(info->id) : std::nullopt;
+}
+
+void* legacy_stream() { return reinterpret_cast<void*>(cuda::kStreamLegacy); }
+
+Expected<bool> is_device_memory(const void* memory) {
   const cuda::Driver* driver = cuda::known_driver();
   if (!driver) return false;
-  const Expected<cuda::CaptureInfo> info =
-      cuda::capture_of(*driver, static_cast<cuda::CUstream>(stream));
-  return info && info->active;
-}
-
-bool is_device_memory(const void* memory) {
-  const cuda::Driver* driver = cuda::known_driver();
-  return driver && cuda::where_is(*driver, memory) == cuda::Where::device;
+  const Expected<cuda::Where> where = cuda::where_is(*driver, memory);
+  if (!where) return where.error();
+  return *where == cuda::Where::device;
 }
 
 }  // namespace pith

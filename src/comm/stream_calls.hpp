@@ -28,7 +28,8 @@ namespace pith {
 
 class StreamCalls {
  public:
-  static Expected<std::unique_ptr<StreamCalls>> create(Communicator& communicator, void* stream);
+  static Expected<std::unique_ptr<StreamCalls>> create(Communicator& communicator,
+                                                       const CollectiveArgs& args, void* stream);
   ~StreamCalls();
 
   // Calling thread; never waits for the call.
@@ -75,12 +76,12 @@ class StreamCalls {
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
-  cuda::Where where_is(const void* memory) const;
-  bool is_pageable(const Bytes& memory) const;
+  Expected<cuda::Where> where_is(const void* memory) const;
   Error place(CollectiveArgs& args) const;
   Error place_tensors(std::span<CompressedTensor> tensors) const;
   Error place_compressors(const CollectiveArgs& args);
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
+  Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   StreamCall& take_call();
   Error admit(StreamCall& call);
@@ -101,7 +102,7 @@ class StreamCalls {
   DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
   std::uint32_t captured_ = 0;
   PairNumbers captured_pairs_;
-  std::vector<cuda::CUstream> streams_;  // that have been used: how many calls may run at once
+  std::vector<const void*> streams_;  // that have been used: how many calls may run at once
   std::size_t device_need_ = 0;
   std::size_t pinned_need_ = 0;
   std::mutex mutex_;  // guards the two lists
@@ -111,11 +112,16 @@ class StreamCalls {
 
 // Null where streams can be used; else why not.
 Error check_streams();
-// Device memory as far as the process knows the CUDA driver at all; costs a load where it does not.
-bool is_device_memory(const void* memory);
+// Device memory as far as the process knew the CUDA driver when it last looked for it, or has used
+// a stream; costs a load where it did not.
+void look_for_device_memory();
+Expected<bool> is_device_memory(const void* memory);
 // What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
 // is not. Precondition, here and below: streams can be used.
 bool are_apart(const void* send, const void* recv);
-bool is_captured(void* stream);
+// The capture that a call would be part of; none where its stream is not being captured.
+Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream);
+// What NULL stands for where the memory is a device's.
+void* legacy_stream();
 
 }  // namespace pith

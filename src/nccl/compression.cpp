@@ -66,15 +66,20 @@ Expected<unsigned> read_types(std::string_view text) {
 // While a stream goes on.
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
+bool is_captured(const NcclCall& call) {
+  CollectiveArgs args;
+  args.send = api::bytes_at(call.send);
+  args.count = call.count;
+  const auto capture = capture_of(args, call.stream);
+  return capture && capture->has_value();
+}
+
 // Why a sum cannot be compressed where its memory lies, or its stream is; null: it can. What Pith's
 // own call refuses is left to that.
 const char* objection_of_memory(const NcclCall& call) {
-  if (!call.stream) {
-    const bool on_device = is_device_memory(call.send) || is_device_memory(call.recv);
-    return on_device ? "its sums are of device memory, on no stream" : nullptr;
-  }
+  if (!call.stream) return nullptr;
   if (check_streams()) return "its sums are on streams, without a CUDA driver";
-  if (is_captured(call.stream)) return "its sums are captured";
+  if (is_captured(call)) return "its sums are captured";
   return are_apart(call.send, call.recv) ? "its sums are of two kinds of memory" : nullptr;
 }
 

@@ -26,10 +26,37 @@ constexpr std::array<std::string_view, 13> names = {
     "NCCL_NET"};
 
 // Which users set and which mean nothing here, or nothing yet.
-constexpr std::array<std::string_view, 12> without_effect = {
-    "NCCL_DEBUG_SUBSYS",  "NCCL_CHECK_POINTERS", "NCCL_HOSTID",     "NCCL_IB_HCA",
-    "NCCL_IB_DISABLE",    "NCCL_IB_GID_INDEX",   "NCCL_IB_TIMEOUT", "NCCL_NET_GDR_LEVEL",
-    "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",  "NCCL_NTHREADS",   "NCCL_TOPO_FILE"};
+constexpr std::array without_effect =
+    std::to_array<std::string_view>({"NCCL_DEBUG_SUBSYS",
+                                     "NCCL_CHECK_POINTERS",
+                                     "NCCL_HOSTID",
+                                     "NCCL_IB_HCA",
+                                     "NCCL_IB_DISABLE",
+                                     "NCCL_IB_GID_INDEX",
+                                     "NCCL_IB_TIMEOUT",
+                                     "NCCL_IB_RETRY_CNT",
+                                     "NCCL_IB_TC",
+                                     "NCCL_IB_SL",
+                                     "NCCL_IB_QPS_PER_CONNECTION",
+                                     "NCCL_NET_GDR_LEVEL",
+                                     "NCCL_NET_PLUGIN",
+                                     "NCCL_TUNER_PLUGIN",
+                                     "NCCL_PROFILER_PLUGIN",
+                                     "NCCL_MIN_NCHANNELS",
+                                     "NCCL_MAX_NCHANNELS",
+                                     "NCCL_MIN_CTAS",
+                                     "NCCL_MAX_CTAS",
+                                     "NCCL_NTHREADS",
+                                     "NCCL_P2P_LEVEL",
+                                     "NCCL_SOCKET_NTHREADS",
+                                     "NCCL_NSOCKS_PERTHREAD",
+                                     "NCCL_SOCKET_RETRY_CNT",
+                                     "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+                                     "NCCL_COMM_SPLIT_SHARE_RESOURCES",
+                                     "NCCL_CONF_FILE",
+                                     "NCCL_TOPO_FILE",
+                                     "NCCL_RAS_ENABLE",
+                                     "NCCL_PROTO"});
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -140,13 +167,17 @@ std::string algorithm_of(const std::vector<Rule>& rules) {
   return ring ? "allreduce:ring" : "allreduce:double_tree";
 }
 
-Error check_choice(const Variables& variables, std::map<std::string, std::string>& defaults) {
+const std::vector<std::string>& known_algorithms() {
   static const std::vector<std::string> algorithms = {
       "tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+  return algorithms;
+}
+
+Error check_choice(const Variables& variables, std::map<std::string, std::string>& defaults) {
   static const std::vector<std::string> protocols = {"ll", "ll128", "simple"};
   const std::string algo = value_of(variables, "NCCL_ALGO");
   if (!algo.empty()) {
-    const auto rules = read_rules("NCCL_ALGO", algo, algorithms);
+    const auto rules = read_rules("NCCL_ALGO", algo, known_algorithms());
     if (!rules) return rules.error();
     defaults["ALGO"] = algorithm_of(*rules);
   }
@@ -187,15 +218,26 @@ std::string transports_of(const Variables& variables) {
 void say_what_has_no_effect() {
   static std::once_flag once;
   std::call_once(once, [] {
-    const Variables set = variables_from_environment(without_effect);
-    std::vector<std::string_view> found;
-    for (const auto& [name, value] : set) found.push_back(name);
+    const std::vector<std::string> found = variables_without_effect();
     if (found.empty()) return;
     log(LogLevel::info, fmt::format("without effect in Pith: {}", fmt::join(found, ", ")));
   });
 }
 
 }  // namespace
+
+std::vector<std::string> variables_without_effect() {
+  std::vector<std::string> found;
+  for (const auto& [name, value] : variables_from_environment(without_effect)) {
+    found.emplace_back(name);
+  }
+  const std::string algo = value_of(variables_from_environment(names), "NCCL_ALGO");
+  const auto rules = read_rules("NCCL_ALGO", algo, known_algorithms());
+  if (!algo.empty() && rules && algorithm_of(*rules).empty()) found.emplace_back("NCCL_ALGO");
+  const std::string net = in_lower_case(value_of(variables_from_environment(names), "NCCL_NET"));
+  if (!net.empty() && net != "socket") found.emplace_back("NCCL_NET");
+  return found;
+}
 
 Expected<Environment> read_environment() {
   const Variables variables = variables_from_environment(names);

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -17,5 +18,8 @@ struct Environment {
 // Read at every call that makes an id or a communicator, never on loading. An error where a
 // variable has no meaning in NCCL either.
 Expected<Environment> read_environment();
+
+// What is set and changes nothing here; the first communicator's log says so once.
+std::vector<std::string> variables_without_effect();
 
 }  // namespace pith::nccl

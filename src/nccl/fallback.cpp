@@ -99,7 +99,9 @@ bool Fallback::takes(const NcclCall& call) const {
   // What points to nothing says nothing, and need not be alike on all ranks.
   if (call.count == 0) return true;
   const void* const memory = call.send ? call.send : call.recv;
-  return memory && is_device_memory(memory);
+  if (!memory) return false;
+  const Expected<bool> on_device = is_device_memory(memory);
+  return on_device && *on_device;
 }
 
 void Fallback::announce(Kind kind, bool there) const {

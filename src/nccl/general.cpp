@@ -33,7 +33,9 @@ Error allocate(void** pointer, std::size_t bytes) {
 }
 
 Error release(void* pointer) {
-  if (pointer && is_device_memory(pointer)) {
+  const Expected<bool> on_device = pointer ? is_device_memory(pointer) : Expected<bool>(false);
+  if (!on_device) return on_device.error();
+  if (*on_device) {
     const cuda::Driver& driver = *cuda::known_driver();
     Place place = place_of_this_thread();
     if (!place.context) place = place_of(0);

@@ -72,6 +72,14 @@ Error keep_factor(const char* function, Waiting& one) {
   return {};
 }
 
+// As Pith's own call takes it.
+Error resolve_stream(const char* function, NcclCall& call) {
+  pithStream_t stream = call.stream;
+  Error error = api::resolve_stream(function, stream, call.send, call.recv);
+  call.stream = static_cast<cudaStream_t>(stream);
+  return error;
+}
+
 // Precondition: the call's comm is not NULL, and something more than Pith's own call may be wanted.
 ncclResult_t submit_with_extras(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
@@ -83,11 +91,17 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   const std::string function = fmt::format("nccl{}", name_of(call.kind));
   if (Error error = api::check_communicator(function.c_str(), comm)) return refused(error);
   const bool alone = !Group::of_this_thread().open();
-  const bool in_background = alone && !comm->blocking && !call.stream;
-  Waiting one{call, comm->communicator, extension_of(comm), nullptr, {}, in_background};
+  Waiting one{call, comm->communicator, extension_of(comm), nullptr, {}, false};
   prepare(*one.extension, comm);
   Compression* const compression = one.extension->compression.get();
-  const bool compressed = compression && compression->covers(call);
+  bool compressed = false;
+  if (compression && call.kind == Kind::allreduce) {
+    NcclCall resolved = call;
+    if (Error error = resolve_stream(function.c_str(), resolved)) return refused(error);
+    compressed = compression->covers(resolved);
+    if (compressed) one.call = resolved;
+  }
+  one.in_background = alone && !comm->blocking && !one.call.stream;
   if (const Fallback* const library = extras()->fallback.get()) {
     if (!compressed && library->takes(call)) one.there = one.extension->other_comm();
     library->announce(call.kind, one.there != nullptr);

@@ -19,11 +19,11 @@ Error check_comm(const char* function, ncclComm_t comm) {
   return api::check_handle(function, ours(comm));
 }
 
-ncclResult_t unsupported(const char* function, ncclComm_t comm) {
+ncclResult_t unsupported(const char* function, ncclComm_t comm,
+                         const char* what = "one-sided or device communication") {
   return guarded([&]() -> Error {
     if (Error error = check_comm(function, comm)) return error;
-    return {Code::invalid_usage,
-            fmt::format("{}: Pith has no one-sided or device communication", function)};
+    return {Code::invalid_usage, fmt::format("{}: Pith has no {}", function, what)};
   });
 }
 
@@ -148,20 +148,15 @@ NCCL_EXPORT(ncclResult_t, ncclWaitSignal,
   return unsupported("ncclWaitSignal", comm);
 }
 
-// A communicator holds no memory of the device between calls, so there is nothing to give back.
+// Memory of a device, once taken, serves all communicators of the process and is never freed.
 NCCL_EXPORT(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int)) {
-  return guarded([&] { return check_comm("ncclCommSuspend", comm); });
+  return unsupported("ncclCommSuspend", comm, "memory that it could give back");
 }
 NCCL_EXPORT(ncclResult_t, ncclCommResume, (ncclComm_t comm)) {
-  return guarded([&] { return check_comm("ncclCommResume", comm); });
+  return unsupported("ncclCommResume", comm, "communicators that are suspended");
 }
-NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t, uint64_t* value)) {
-  return guarded([&]() -> pith::Error {
-    pith::Error error = check_comm("ncclCommMemStats", comm);
-    if (!error) error = pith::api::check_pointer("ncclCommMemStats", "value", value);
-    if (!error) *value = 0;
-    return error;
-  });
+NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t, uint64_t*)) {
+  return unsupported("ncclCommMemStats", comm, "count of a communicator's memory");
 }
 NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* out)) {
   return guarded([&] { return describe(comm, out); });

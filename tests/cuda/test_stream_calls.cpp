@@ -165,6 +165,64 @@ TEST_CASE("calls of a group are enqueued when it ends") {
   }
 }
 
+TEST_CASE("all streams of a group are in one capture, or none is") {
+  const test::Device device;
+  World world(2);
+  // One rank's two calls; the other rank makes none.
+  Rank& rank = *world.ranks[0];
+  const auto call_both = [&] {
+    REQUIRE(pithGroupStart() == pithSuccess);
+    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+    REQUIRE(pithSend(rank.other_send.as<void>(), count, pithUint32, 1, rank.comm,
+                     rank.other.handle) == pithSuccess);
+    return pithGroupEnd();
+  };
+  CUgraph graph = nullptr;
+  OK(cu().capture_begin(rank.stream, kCaptureRelaxed));
+  CHECK(call_both() == pithInvalidUsage);
+  CHECK(std::string(pithGetLastError(nullptr)).find("in one capture") != std::string::npos);
+  OK(cu().capture_begin(rank.other, kCaptureRelaxed));
+  CHECK(call_both() == pithInvalidUsage);
+  CHECK(std::string(pithGetLastError(nullptr)).find("another capture") != std::string::npos);
+  // Nothing of it has begun, and the captures are as they were.
+  for (const CUstream stream : {rank.other.handle, rank.stream.handle}) {
+    OK(cu().capture_end(stream, &graph));
+    std::size_t nodes = 1;
+    OK(cu().graph_nodes(graph, nullptr, &nodes));
+    CHECK(nodes == 0);
+    OK(cu().graph_destroy(graph));
+    OK(cu().stream_query(stream));
+  }
+  // In one capture they go.
+  std::vector<std::unique_ptr<Graph>> graphs;
+  for (std::size_t r = 0; r < 2; ++r) {
+    Rank& one = *world.ranks[r];
+    const Event fork;
+    const Event join;
+    fill(one.send, r, 6);
+    fill(one.other_send, r, 7);
+    OK(cu().capture_begin(one.stream, kCaptureRelaxed));
+    OK(cu().event_record(fork, one.stream));
+    OK(cu().stream_wait_event(one.other, fork, 0));
+    REQUIRE(pithGroupStart() == pithSuccess);
+    REQUIRE(allreduce(one, one.send, one.recv, one.stream) == pithSuccess);
+    REQUIRE(allreduce(one, one.other_send, one.other_recv, one.other) == pithSuccess);
+    REQUIRE(pithGroupEnd() == pithSuccess);
+    OK(cu().event_record(join, one.other));
+    OK(cu().stream_wait_event(one.stream, join, 0));
+    OK(cu().capture_end(one.stream, &graph));
+    graphs.push_back(std::make_unique<Graph>(graph));
+    OK(cu().graph_destroy(graph));
+  }
+  for (std::size_t r = 0; r < 2; ++r)
+    OK(cu().graph_launch(graphs[r]->exec, world.ranks[r]->stream));
+  world.finish();
+  for (const auto& one : world.ranks) {
+    CHECK(holds_sum(one->recv, 2, 6));
+    CHECK(holds_sum(one->other_recv, 2, 7));
+  }
+}
+
 TEST_CASE("host memory and blocking calls go along with streams") {
   const test::Device device;
   World world(2);
@@ -194,11 +252,11 @@ TEST_CASE("memory and stream must suit each other") {
   const test::Device device;
   World world(2);
   Rank& rank = *world.ranks[0];
-  CHECK(allreduce(rank, rank.send, rank.recv, nullptr) == pithInvalidArgument);
-  CHECK(std::string(pithGetLastError(nullptr)).find("legacy stream") != std::string::npos);
   std::vector<std::uint32_t> plain(count);
   CHECK(pithAllReduce(plain.data(), rank.recv.as<void>(), count, pithUint32, pithSum, rank.comm,
                       rank.stream.handle) == pithInvalidArgument);
+  CHECK(pithAllReduce(plain.data(), rank.recv.as<void>(), count, pithUint32, pithSum, rank.comm,
+                      nullptr) == pithInvalidArgument);
 }
 
 TEST_CASE("one rank copies in stream order") {

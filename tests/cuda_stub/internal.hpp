@@ -31,6 +31,8 @@ __attribute__((visibility("default"))) void pithStubFailAfter(std::int64_t opera
 __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t operations);
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
+__attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
+__attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
 __attribute__((visibility("default"))) void pithStubReset();
 __attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsigned limit_ms);
@@ -155,6 +157,7 @@ struct Range {
   bool imported = false;  // another process's
   CUcontext context = nullptr;
   std::uint64_t id = 0;
+  bool disowned = false;  // cuPointerGetAttribute tells no context
 };
 
 struct AtomicCounters {
@@ -174,6 +177,7 @@ struct State {
   AtomicCounters counters{};
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
+  std::atomic<bool> attributes_need_context{false};
   bool peers_reach = true;  // devices reach each other's memory
   std::map<std::thread::id, Clock::time_point> running_host_functions;
 };

@@ -60,6 +60,8 @@ void store(void* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+bool lacks_context() { return state().attributes_need_context && current_context() == nullptr; }
+
 CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   std::lock_guard lock(state().mutex);
   auto entry = find(static_cast<std::uintptr_t>(address));
@@ -71,7 +73,7 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
   const Range& range = entry->second;
   switch (attribute) {
     case kPointerContext:
-      store(value, range.context);
+      store(value, range.disowned ? nullptr : range.context);
       break;
     case kPointerMemoryType:
       store(value, range.type);
@@ -232,9 +234,16 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsign
   return kSuccess;
 }
 
+void pithStubDisown(CUdeviceptr address) {
+  std::lock_guard lock(state().mutex);
+  const auto entry = find(static_cast<std::uintptr_t>(address));
+  if (entry != state().ranges.end()) entry->second.disowned = true;
+}
+
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdeviceptr address) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (value == nullptr) return kErrorInvalidValue;
+  if (lacks_context()) return kErrorInvalidContext;
   return attribute_of(value, attribute, address);
 }
 
@@ -242,6 +251,7 @@ CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdev
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values,
                                 CUdeviceptr address) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (lacks_context()) return kErrorInvalidContext;
   for (unsigned i = 0; i < count; ++i) {
     if (attribute_of(values[i], attributes[i], address) != kSuccess)
       std::memset(values[i], 0, attribute_bytes(attributes[i]));

@@ -356,6 +356,7 @@ void pithStubReset() {
                         &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked,
                         &c.host_copies, &c.ipc_opens, &c.ipc_closes})
     *counter = 0;
+  s.attributes_need_context = false;
   std::lock_guard lock(s.mutex);
   for (CUctx_st& context : s.contexts) {
     context.fault = kSuccess;
@@ -380,6 +381,8 @@ bool pithStubIsArmed() {
   std::lock_guard lock(state().mutex);
   return current_context()->until_failure >= 0;
 }
+
+void pithStubNeedContext(bool needed) { state().attributes_need_context = needed; }
 
 void pithStubPause(bool paused) { current_context()->paused = paused; }
 

@@ -48,6 +48,10 @@ void pithStubRefuseAfter(std::int64_t operations);
 bool pithStubIsArmed();
 // Of the current context: nothing that has not begun yet runs until this is called with false.
 void pithStubPause(bool paused);
+// From now on nobody learns what an address is without a current context: cuda.h allows that.
+void pithStubNeedContext(bool needed);
+// The allocation that begins here belongs to no context from now on, as memory of a pool does.
+void pithStubDisown(CUdeviceptr address);
 // Clears counters, sticky errors and what the functions above have set.
 void pithStubReset();
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms);

@@ -134,6 +134,11 @@ static void memory(struct client* me) {
   OK(ncclGetPeerDevicePointer(window, 0, (me->rank + 1) % me->size, &pointer));
   CHECK(me->size == 1 ? pointer == buffer : pointer == NULL);
   FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
+  uint64_t bytes = 0;
+  FAILS(ncclInvalidUsage, ncclCommSuspend(comm, 1));
+  FAILS(ncclInvalidUsage, ncclCommResume(comm));
+  FAILS(ncclInvalidUsage, ncclCommMemStats(comm, ncclStatGpuMemSuspend, &bytes));
+  FAILS(ncclInvalidArgument, ncclCommSuspend(NULL, 1));
   OK(ncclCommWindowDeregister(comm, window));
   FAILS(ncclInvalidArgument, ncclCommWindowDeregister(comm, window));
   OK(ncclCommWindowDeregister(comm, NULL));

@@ -70,6 +70,38 @@ static void grouped(struct client* me) {
   OK(ncclGroupEnd());
 }
 
+/* Several ranks of a process, each on a thread of its own. */
+struct rank_thread {
+  struct client* me;
+  ncclUniqueId id;
+  int rank, size;
+  pthread_t thread;
+};
+
+static void* run_rank(void* raw) {
+  struct rank_thread* const one = raw;
+  struct client* const me = one->me;
+  ncclComm_t comm = NULL;
+  OK(ncclCommInitRank(&comm, one->size, one->id, one->rank));
+  for (int i = 0; i < 100; ++i) {
+    const float sum = (float)(one->size * (one->size - 1) / 2 + one->size * i);
+    CHECK(sum_over(me, comm, (float)(one->rank + i)) == sum);
+  }
+  OK(ncclCommDestroy(comm));
+  return NULL;
+}
+
+static void in_threads(struct client* me) {
+  enum { threads = 3 };
+  struct rank_thread ranks[threads];
+  const ncclUniqueId id = client_id(me, 0);
+  for (int t = 0; t < threads; ++t) {
+    ranks[t] = (struct rank_thread){me, id, threads * me->rank + t, threads * me->size, 0};
+    CHECK(pthread_create(&ranks[t].thread, NULL, run_rank, &ranks[t]) == 0);
+  }
+  for (int t = 0; t < threads; ++t) CHECK(pthread_join(ranks[t].thread, NULL) == 0);
+}
+
 static void errors_in_groups(struct client* me) {
   ncclComm_t comm = client_join(me);
   float value = 1;
@@ -348,6 +380,16 @@ static void by_address(struct client* me) {
   FAILS(ncclInvalidArgument, ncclGetUniqueId(&id));
 }
 
+/* Where other hosts could come, too, there must be a secret, or the user's word. */
+static void by_public_address(struct client* me) {
+  ncclUniqueId id;
+  ncclComm_t comm = NULL;
+  const ncclResult_t made = ncclGetUniqueId(&id);
+  CHECK((made == ncclSuccess ? ncclCommInitRank(&comm, 1, id, 0) : made) == ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "PITH_SECRET") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "there is no secret") != NULL);
+}
+
 static void wrong_settings(struct client* me) {
   ncclComm_t comm = NULL;
   FAILS(ncclInvalidUsage, ncclCommInitAll(&comm, 1, NULL));
@@ -360,6 +402,7 @@ static void wrong_settings(struct client* me) {
 int main(void) {
   client_run("InitAll", 1, NULL, all_in_one_process);
   client_run("grouped InitRank", 3, NULL, grouped);
+  client_run("ranks in threads", 2, NULL, in_threads);
   client_run("errors in groups", 1, NULL, errors_in_groups);
   client_run("errors in groups", 2, NULL, errors_in_groups);
   client_run("blocking and not in one group", 2, NULL, mixed_in_a_group);
@@ -376,6 +419,8 @@ int main(void) {
   snprintf(address, sizeof address, "NCCL_COMM_ID=127.0.0.1:%d", port);
   const char* by_port[] = {address, NULL};
   client_run("NCCL_COMM_ID", 3, by_port, by_address);
+  const char* public[] = {"NCCL_COMM_ID=192.0.2.1:20001", NULL};
+  client_run("NCCL_COMM_ID of other hosts", 1, public, by_public_address);
   const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};
   client_run("NCCL_ALGO", 1, wrong, wrong_settings);
   return 0;

@@ -165,6 +165,30 @@ static void left_alone(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* Halves, all of whose elements are 1: which types are compressed is told by types=. */
+static void halves(struct client* me, int f16, int bf16) {
+  static uint16_t ones[2 * n], sums[2 * n];
+  ncclComm_t comm = client_join(me);
+  for (int kind = 0; kind < 2; ++kind) {
+    const ncclDataType_t type = kind == 0 ? ncclFloat16 : ncclBfloat16;
+    for (int i = 0; i < steps; ++i) {
+      for (int k = 0; k < 2 * n; ++k) ones[k] = kind == 0 ? 0x3C00 : 0x3F80;
+      OK(ncclAllReduce(ones, sums, 2 * n, type, ncclSum, comm, NULL));
+      int zeros = 0, exact = 0;
+      for (int k = 0; k < 2 * n; ++k) {
+        zeros += sums[k] == 0;
+        exact += sums[k] == 0x4000; /* 2, of both types */
+      }
+      const int compressed = kind == 0 ? f16 : bf16;
+      CHECK(compressed && i >= 2 ? zeros > 0 && zeros < 2 * n : exact == 2 * n);
+    }
+  }
+  OK(ncclCommDestroy(comm));
+}
+static void halves_alike(struct client* me) { halves(me, 1, 1); }
+static void halves_of_one_type(struct client* me) { halves(me, 0, 1); }
+static void no_halves(struct client* me) { halves(me, 0, 0); }
+
 /* A step is left out, vectors are exchanged, one rank's memory moves: the units must hold. */
 static void disturbed(struct client* me) {
   ncclComm_t comm = client_join(me);
@@ -203,14 +227,22 @@ static void differing(struct client* me) {
   CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS=") != NULL);
 }
 
-static void bad_spec(struct client* me) {
+static void bad_spec(struct client* me, const char* known) {
   ncclUniqueId id;
   ncclComm_t comm = NULL;
   OK(ncclGetUniqueId(&id));
   FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 1, id, 0));
   CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS") != NULL);
-  CHECK(strstr(ncclGetLastError(NULL), "expected") != NULL); /* and what is known */
+  CHECK(strstr(ncclGetLastError(NULL), "expected") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), known) != NULL);
 }
+static void bad_scheme(struct client* me) { bad_spec(me, "ar-topk"); }
+static void bad_bytes(struct client* me) { bad_spec(me, "64K"); }
+static void bad_types(struct client* me) { bad_spec(me, "f32|f16|bf16"); }
+static void bad_density(struct client* me) { bad_spec(me, "density"); }
+static void bad_hierarchy(struct client* me) { bad_spec(me, "host"); }
+static void bad_key(struct client* me) { bad_spec(me, "bypass"); }
+static void bad_comma(struct client* me) { bad_spec(me, "key=value"); }
 
 static void read_log(struct client* me, const char* path, char* text, size_t room) {
   FILE* file = fopen(path, "r");
@@ -244,6 +276,31 @@ static void logged(struct client* me) {
   CHECK(strstr(text, "in steps of 3 vectors") != NULL);
   CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: residuals of ") == 1);
   CHECK(strstr(text, "their norm was ") != NULL);
+}
+
+/* Its number: what was given and never came, which is the same on both ranks. */
+static void logged_norm(struct client* me) {
+  char path[64], text[65536];
+  static float gradient[n], sum[n];
+  static double left[n];
+  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  ncclComm_t comm = client_join(me);
+  for (int i = 0; i < steps; ++i) {
+    for (int k = 0; k < n; ++k) gradient[k] = (float)(k % 7 + 1);
+    OK(ncclAllReduce(gradient, sum, n, ncclFloat32, ncclSum, comm, NULL));
+    for (int k = 0; k < n; ++k) left[k] += (double)gradient[k] - (double)sum[k] / me->size;
+  }
+  OK(ncclCommDestroy(comm));
+  double squares = 0;
+  for (int k = 0; k < n; ++k) squares += left[k] * left[k];
+  read_log(me, path, text, sizeof text);
+  unlink(path);
+  const char* const told = strstr(text, "their norm was ");
+  CHECK(told != NULL && squares > 0);
+  const double norm = strtod(told + strlen("their norm was "), NULL);
+  CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
 }
 
 static int logged_reason(struct client* me, const char* reason) {
@@ -447,6 +504,12 @@ int main(void) {
   client_run("by name on one rank", 2, named, by_name_on_one_rank);
   client_run("one thread", 1, world, one_thread);
   client_run("left alone", 3, world, left_alone);
+  const char* types[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K,types=f32|bf16",
+                         NULL};
+  const char* floats[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K,types=f32", NULL};
+  client_run("halves", 2, world, halves_alike);
+  client_run("halves of one type", 2, types, halves_of_one_type);
+  client_run("no halves", 2, floats, no_halves);
   client_run("disturbed", 3, world, disturbed);
   client_run("disturbed", 2, ar, disturbed);
   const char* pairs[] = {world[0], "PITH_COMPRESS_COMM=*", NULL};
@@ -457,18 +520,26 @@ int main(void) {
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("log", 2, world, logged);
+  client_run("log of lost norms", 2, world, logged_norm);
   client_run("log of short sums", 2, world, logged_short);
   client_run("log of maxima", 2, world, logged_maxima);
   client_run("log of vectors that move", 2, world, logged_moving);
   client_run("log of other communicators", 2, world, logged_others);
   client_run("grouped otherwise", 2, world, grouped_otherwise);
   client_run("differing", 2, NULL, differing);
-  const char* bad[] = {"PITH_COMPRESS=nonsense:density=1",  "PITH_COMPRESS=topk:min=1XB",
-                       "PITH_COMPRESS=topk:types=f32|f64",  "PITH_COMPRESS=topk:density=2",
-                       "PITH_COMPRESS=topk:hierarchy=rack", "PITH_COMPRESS=topk:min=1,,"};
+  const struct {
+    const char* spec;
+    client_body body; /* that knows what the message tells of what is known */
+  } bad[] = {{"PITH_COMPRESS=nonsense:density=1", bad_scheme},
+             {"PITH_COMPRESS=topk:min=1XB", bad_bytes},
+             {"PITH_COMPRESS=topk:types=f32|f64", bad_types},
+             {"PITH_COMPRESS=topk:density=2", bad_density},
+             {"PITH_COMPRESS=topk:hierarchy=rack", bad_hierarchy},
+             {"PITH_COMPRESS=topk:nonsense=1", bad_key},
+             {"PITH_COMPRESS=topk:min=1,,", bad_comma}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
-    const char* environment[] = {bad[i], NULL};
-    client_run(bad[i], 1, environment, bad_spec);
+    const char* environment[] = {bad[i].spec, NULL};
+    client_run(bad[i].spec, 1, environment, bad[i].body);
   }
   return 0;
 }

@@ -7,6 +7,8 @@
 
 enum { layers = 3, n = 40000, steps = 12, relaxed = 2 };
 
+static void* const not_default = (void*)-1;
+
 static struct {
   int (*init)(unsigned);
   int (*retain)(void**, int);
@@ -78,8 +80,8 @@ struct model {
   int compressed[layers]; /* steps */
 };
 
-static void model_init(struct client* me, struct model* model) {
-  model->stream = new_stream(me);
+static void model_init(struct client* me, struct model* model, void* stream) {
+  model->stream = stream;
   memset(model->compressed, 0, sizeof model->compressed);
   for (int l = 0; l < layers; ++l) {
     model->gradient[l] = device_floats(me);
@@ -96,7 +98,6 @@ static void model_free(struct client* me, struct model* model) {
     free(model->host_gradient[l]);
     free(model->host_sum[l]);
   }
-  CHECK(cuda.destroy_stream(model->stream) == 0);
 }
 
 static void step(struct client* me, struct model* model, ncclComm_t comm, ncclComm_t on_host,
@@ -127,22 +128,27 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, ncclCo
   }
 }
 
-static void train(struct client* me, int grouped) {
+static void train(struct client* me, int grouped, void* default_stream) {
   struct model model;
   start_driver(me);
+  void* const own = new_stream(me);
   ncclComm_t comm = client_join(me), on_host = NULL;
   OK(ncclCommSplit(comm, 0, me->rank, &on_host, NULL));
-  model_init(me, &model);
+  model_init(me, &model, default_stream == not_default ? own : default_stream);
   for (int i = 0; i < steps; ++i) step(me, &model, comm, on_host, i, grouped);
   for (int l = 0; l < layers; ++l) {
     CHECK(model.compressed[l] >= steps - 5 && model.compressed[l] <= steps - 3);
   }
   model_free(me, &model);
+  CHECK(cuda.destroy_stream(own) == 0);
   OK(ncclCommDestroy(on_host));
   OK(ncclCommDestroy(comm));
 }
-static void whole_job(struct client* me) { train(me, 0); }
-static void in_groups(struct client* me) { train(me, 1); }
+static void whole_job(struct client* me) { train(me, 0, not_default); }
+static void in_groups(struct client* me) { train(me, 1, not_default); }
+/* As PyTorch's collectives that are not asynchronous: on its current stream. */
+static void on_null(struct client* me) { train(me, 0, NULL); }
+static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 
 /* Nobody synchronises: a vector's next call waits for its last one, on either of two streams. */
 static void without_synchronising(struct client* me) {
@@ -241,7 +247,7 @@ static void bad_calls(struct client* me) {
     FAILS(ncclInvalidArgument, ncclAllReduce(device, plain, n, ncclFloat32, ncclSum, comm, stream));
     FAILS(ncclInvalidArgument, ncclAllReduce(plain, device, n, ncclFloat32, ncclSum, comm, stream));
     FAILS(ncclInvalidArgument, ncclAllReduce(device, NULL, n, ncclFloat32, ncclSum, comm, stream));
-    FAILS(ncclInvalidArgument, ncclAllReduce(device, device, n, ncclFloat32, ncclSum, comm, NULL));
+    FAILS(ncclInvalidArgument, ncclAllReduce(device, plain, n, ncclFloat32, ncclSum, comm, NULL));
   }
   for (int i = 0; i < steps; ++i) {
     for (int k = 0; k < n; ++k) plain[k] = 1;
@@ -284,6 +290,8 @@ int main(int count, char** arguments) {
   }
   client_run("whole job", 3, world, whole_job);
   client_run("groups", 2, world, in_groups);
+  client_run("stream NULL", 2, world, on_null);
+  client_run("a thread's own stream", 2, world, on_own_of_thread);
   client_run("without synchronising", 2, world, without_synchronising);
   client_run("not blocking", 2, world, not_blocking);
   client_run("blocking = 0", 2, world, in_the_background);

@@ -10,10 +10,12 @@ using namespace pith;
 
 namespace {
 
-constexpr const char* names[] = {
-    "NCCL_SOCKET_IFNAME",  "NCCL_SOCKET_FAMILY", "NCCL_SHM_DISABLE", "NCCL_ALGO",   "NCCL_PROTO",
-    "NCCL_COMM_ID",        "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE", "PITH_IFNAME", "PITH_TIMEOUT",
-    "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",      "NCCL_NET"};
+constexpr const char* names[] = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY",  "NCCL_SHM_DISABLE",
+                                 "NCCL_ALGO",          "NCCL_PROTO",          "NCCL_COMM_ID",
+                                 "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE",    "PITH_IFNAME",
+                                 "PITH_TIMEOUT",       "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",
+                                 "NCCL_NET",           "NCCL_NET_PLUGIN",     "NCCL_P2P_LEVEL",
+                                 "NCCL_MAX_CTAS",      "NCCL_SOCKET_NTHREADS"};
 
 // Variables for the length of a test.
 class Environment {
@@ -95,6 +97,23 @@ TEST_CASE("NCCL_ALGO", "[nccl]") {
   CHECK(code_now() == Code::invalid_usage);
   setenv("NCCL_PROTO", "^LL128", 1);
   CHECK(code_now() == Code::success);
+}
+
+TEST_CASE("what changes nothing is told", "[nccl]") {
+  const auto told = [](std::initializer_list<std::pair<const char*, const char*>> values) {
+    const Environment variables(values);
+    return nccl::variables_without_effect();
+  };
+  using Names = std::vector<std::string>;
+  CHECK(told({}).empty());
+  for (const char* name : {"NCCL_NET_PLUGIN", "NCCL_P2P_LEVEL", "NCCL_MAX_CTAS",
+                           "NCCL_SOCKET_NTHREADS", "NCCL_PROTO"}) {
+    CHECK(told({{name, "LL128"}}) == Names{name});
+  }
+  CHECK(told({{"NCCL_ALGO", "NVLS"}}) == Names{"NCCL_ALGO"});
+  CHECK(told({{"NCCL_ALGO", "Ring"}}).empty());
+  CHECK(told({{"NCCL_NET", "IB"}}) == Names{"NCCL_NET"});
+  CHECK(told({{"NCCL_NET", "Socket"}, {"NCCL_SHM_DISABLE", "1"}}).empty());
 }
 
 TEST_CASE("NCCL_COMM_ID", "[nccl]") {

@@ -1,0 +1,65 @@
+// Which memory an address is in: only what the driver does not know is the host's.
+#include "tests/cuda/stream_world.hpp"
+
+using namespace pith;
+using namespace pith::cuda;
+using namespace pith::cuda::test;
+
+namespace {
+
+CUresult answer = kSuccess;
+CUresult answer_of(void* value, CUpointer_attribute, CUdeviceptr) {
+  if (answer == kSuccess) *static_cast<unsigned*>(value) = kMemoryTypeDevice;
+  return answer;
+}
+
+Expected<Where> where_if(CUresult result) {
+  Driver driver = cu();
+  driver.pointer_attribute = answer_of;
+  answer = result;
+  return where_is(driver, &answer);
+}
+
+}  // namespace
+
+TEST_CASE("an address that the driver says nothing about is no host memory") {
+  CHECK(*where_if(kSuccess) == Where::device);
+  for (const CUresult result : {kErrorInvalidValue, kErrorNotInitialized, kErrorDeinitialized}) {
+    const Expected<Where> where = where_if(result);
+    CHECK((where && *where == Where::pageable));
+  }
+  for (const CUresult result : {kErrorInvalidContext, kErrorLaunchFailed, kErrorNotPermitted}) {
+    const Expected<Where> where = where_if(result);
+    REQUIRE_FALSE(where);
+    CHECK(where.error().code() == Code::cuda);
+    CHECK(std::string(where.error().message()).find("cuPointerGetAttribute") != std::string::npos);
+  }
+}
+
+TEST_CASE("a thread without a context makes calls, whatever the driver wants for an answer") {
+  const test::Device device;
+  World world(2);
+  std::vector<std::vector<std::uint32_t>> plain{{1, 2, 3}, {10, 20, 30}};
+  for (std::size_t r = 0; r < 2; ++r) fill(world.ranks[r]->send, r, 1);
+  // A context is known from here on: threads without one may ask in it.
+  REQUIRE(pithBarrier(world.ranks[0]->comm, world.ranks[0]->other.handle) == pithSuccess);
+  REQUIRE(pithBarrier(world.ranks[1]->comm, world.ranks[1]->other.handle) == pithSuccess);
+  pithStubNeedContext(true);
+  std::vector<pithResult_t> results;
+  std::thread([&] {
+    for (const auto& rank : world.ranks) {
+      results.push_back(allreduce(*rank, rank->send, rank->recv, rank->stream));
+    }
+    results.push_back(pithGroupStart());
+    for (std::size_t r = 0; r < 2; ++r) {
+      results.push_back(pithAllReduce(plain[r].data(), plain[r].data(), 3, pithUint32, pithSum,
+                                      world.ranks[r]->comm, nullptr));
+    }
+    results.push_back(pithGroupEnd());
+  }).join();
+  pithStubNeedContext(false);
+  world.finish();
+  for (const pithResult_t result : results) CHECK(result == pithSuccess);
+  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 1));
+  CHECK(plain[0] == std::vector<std::uint32_t>{11, 22, 33});
+}
