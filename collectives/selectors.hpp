@@ -45,19 +45,7 @@ class Selectors {
 };
 
 // One piece, with a turn behind every part of it; its certain elements are one run.
-inline Task<Error> select_piece(Call& call, Selectors& selectors, Piece piece) {
-  TopkSelector& selector = selectors[piece.tensor];
-  for (Range left = piece.range; left.size > 0;) {
-    const std::size_t count = std::min(left.size, selectors.at_once());
-    Task<Error> looking = selector.looking(left.begin, count);
-    Error error = co_await std::move(looking);
-    if (error) co_return error;
-    left = {left.begin + count, left.size - count};
-    if (left.size > 0) co_await call.turn();
-  }
-  Task<Error> ending = selector.ending_run();
-  co_return co_await std::move(ending);
-}
+Task<Error> select_piece(Call& call, Selectors& selectors, Piece piece);
 
 // Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
 // each(piece) after each.
@@ -75,16 +63,6 @@ Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each 
 }
 
 // After all passes: of those tensors whose first piece is among these.
-inline Task<Error> finish_pieces(Call&, Selectors& selectors, Pieces pieces) {
-  for (bool more = !pieces.done(); more;) {
-    const Piece piece = pieces.next();
-    more = !piece.ends_parcel;
-    if (piece.number != 0) continue;
-    Task<Error> finishing = selectors[piece.tensor].finishing();
-    Error error = co_await std::move(finishing);
-    if (error) co_return error;
-  }
-  co_return Error();
-}
+Task<Error> finish_pieces(Call& call, Selectors& selectors, Pieces pieces);
 
 }  // namespace pith

@@ -10,8 +10,11 @@ namespace pith {
 namespace {
 
 constexpr double second_ns = 1e9;
-// Results that are kept for ranks whose way to the root broke while it decided.
-constexpr std::size_t results_kept = 64;
+// Results are kept for ranks whose way to the root broke while it decided: those of communicators
+// that are not over, at least so many, and more while they are small.
+constexpr std::size_t least_results = 64;
+constexpr std::size_t result_bytes_kept = 4 << 20;
+constexpr std::size_t dropped_kept = 4096;
 // A rank that has stopped does not answer the roll.
 constexpr std::uint64_t roll_ns = 5'000'000'000;
 
@@ -51,6 +54,7 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int
     if (from != options_.rank) wire_.send(from, known->second);
     return;
   }
+  if (dropped_.contains(key)) return;
   const auto need = in.value<Need>();
   const std::vector<int> participants = in.numbers();
   const int rank = in.value<int>();
@@ -170,15 +174,38 @@ void ControlPlane::conclude(GatherKey key, const Error& error,
 void ControlPlane::keep_result(const GatherKey& key, std::string_view packed) {
   results_.emplace(key, packed);
   result_order_.push_back(key);
-  if (result_order_.size() <= results_kept) return;
-  results_.erase(result_order_.front());
-  result_order_.erase(result_order_.begin());
+  result_bytes_ += packed.size();
+  while (result_order_.size() > least_results && result_bytes_ > result_bytes_kept) drop_oldest();
+}
+
+// It is not taken again from those who still have it: it would push out newer ones.
+void ControlPlane::drop_oldest() {
+  const GatherKey oldest = result_order_.front();
+  result_order_.pop_front();
+  const auto found = results_.find(oldest);
+  result_bytes_ -= found->second.size();
+  results_.erase(found);
+  dropped_.insert(oldest);
+  dropped_order_.push_back(oldest);
+  if (dropped_order_.size() <= dropped_kept) return;
+  dropped_.erase(dropped_order_.front());
+  dropped_order_.pop_front();
+}
+
+void ControlPlane::forget_results(CommKey comm) {
+  std::erase_if(results_, [&](const auto& entry) {
+    if (entry.first.comm != comm) return false;
+    result_bytes_ -= entry.second.size();
+    return true;
+  });
+  std::erase_if(result_order_, [&](const GatherKey& key) { return key.comm == comm; });
 }
 
 void ControlPlane::hear_result(Unpacker& in, const std::string& whole, int from) {
   const auto comm = in.value<CommKey>();
   const GatherKey key{comm, in.value<std::uint32_t>()};
-  if (results_.contains(key) || !unpack_result(in)) return;
+  if (results_.contains(key) || dropped_.contains(key) || over_.contains(comm)) return;
+  if (!unpack_result(in)) return;
   keep_result(key, whole);
   collecting_.erase(key);
   // Up as well: a new root may hear from somebody who has it before it decides itself.

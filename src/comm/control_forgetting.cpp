@@ -67,6 +67,7 @@ void ControlPlane::note_over(CommKey comm, int from) {
   }
   gone_.erase(comm);
   revoked_.erase(comm);
+  forget_results(comm);
   std::erase_if(collecting_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(inquiries_, [&](const auto& entry) { return entry.first.first == comm; });
   spread(message(Kind::over).value(comm).take(), from);

@@ -145,7 +145,7 @@ class ControlPlane final : public ControlEars {
   // What has revoked the communicator, as far as it is known here, also before it is added.
   Error revocation_of(CommKey comm) const;
   int parent() const;
-  // Communicators of which this rank still knows anything.
+  // Communicators of which this rank still knows anything, but for results of a limited size.
   std::vector<CommKey> remembered() const;
 
  private:
@@ -232,6 +232,8 @@ class ControlPlane final : public ControlEars {
   void decide(GatherKey key, const Collecting& collecting);
   void conclude(GatherKey key, const Error& error, const std::map<int, std::string>& blobs);
   void keep_result(const GatherKey& key, std::string_view packed);
+  void drop_oldest();
+  void forget_results(CommKey comm);
 
   using Stalls = std::map<CommKey, Stall>;
   Stalls look_for_stalls(std::uint64_t now_ns);
@@ -288,7 +290,10 @@ class ControlPlane final : public ControlEars {
   std::map<CommKey, Member> members_;
   std::map<GatherKey, Pending> pending_;
   std::map<GatherKey, std::string> results_;
-  std::vector<GatherKey> result_order_;
+  std::deque<GatherKey> result_order_;
+  std::size_t result_bytes_ = 0;
+  std::set<GatherKey> dropped_;  // the last results that were no longer kept
+  std::deque<GatherKey> dropped_order_;
   std::map<GatherKey, Collecting> collecting_;
   std::map<InquiryKey, Inquiry> inquiries_;
   std::vector<std::pair<CommKey, std::function<void()>>> ready_;  // for this turn, unlocked

@@ -197,7 +197,6 @@ TEST_CASE("sparse results on device memory are refused for reasons that are told
   };
   CHECK(call(&plain_index, *comms.streams[0], &n) == pithInvalidArgument);
   CHECK(std::string(pithGetLastError(nullptr)).find("pageable") != std::string::npos);
-  CHECK(call(indices.as<std::uint64_t>(), nullptr, &n) == pithInvalidArgument);
   CHECK(call(indices.as<std::uint64_t>(), *comms.streams[0], nullptr) == pithInvalidArgument);
   // How many there are is told by the host where all other memory is the host's.
   const std::vector<float> plain_send(1000);
