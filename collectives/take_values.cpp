@@ -5,6 +5,7 @@
 
 #include "collectives/parcels.hpp"
 #include "core/clock.hpp"
+
 namespace pith {
 
 Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,

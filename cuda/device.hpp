@@ -121,17 +121,17 @@ class Device {
 // Makes a context current on this thread for the length of a scope.
 class Current {
  public:
-  explicit Current(const Device& device) : driver_(device.driver()) {
-    driver_.ctx_push(device.context());
-  }
+  explicit Current(const Device& device)
+      : driver_(device.driver()), pushed_(driver_.ctx_push(device.context()) == kSuccess) {}
   ~Current() {
     CUcontext popped = nullptr;
-    driver_.ctx_pop(&popped);
+    if (pushed_) driver_.ctx_pop(&popped);
   }
   Current(const Current&) = delete;
 
  private:
   const Driver& driver_;
+  const bool pushed_;
 };
 
 }  // namespace pith::cuda

@@ -22,6 +22,8 @@ constexpr double grace_s = 2;
 // Between two calls at a root that does not listen yet.
 constexpr std::chrono::milliseconds least_pause{5};
 constexpr std::chrono::milliseconds most_pause{200};
+// A root that hangs up may be too busy; one that does so for longer is none.
+constexpr std::uint64_t most_busy_ns = 20'000'000'000;
 
 // Who calls a free port of their own host often enough reaches themselves in the end: the system
 // may give that port to the caller.
@@ -119,12 +121,16 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, dou
                                     std::shared_ptr<const Cancellation> cancellation) {
   Bootstrap bootstrap(timeout_s, std::move(cancellation));
   std::chrono::milliseconds pause = least_pause;
+  // Where there must be a root already, only one that hangs up is called again.
+  const std::uint64_t busy_until = monotonic_ns() + most_busy_ns;
   while (true) {
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
     if (Error cancelled = bootstrap.cancelled()) return cancelled;
     if (!error) return bootstrap;
-    if (refused || monotonic_ns() > bootstrap.deadline_ns_) return error;
+    const std::uint64_t now = monotonic_ns();
+    if (refused || now > bootstrap.deadline_ns_) return error;
+    if (!id.known_before && now > busy_until) return error;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, most_pause);
   }

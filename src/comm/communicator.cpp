@@ -96,7 +96,6 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   context_.revoke = [](void* self, const Error& error) {
     static_cast<Communicator*>(self)->revoke_for_loss(error);
   };
-  cuda::look_for_driver();
   recorder_.tell_time(monotonic_ns());
   engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
 }

@@ -13,7 +13,7 @@ constexpr double second_ns = 1e9;
 // Results are kept for ranks whose way to the root broke while it decided: those of communicators
 // that are not over, at least so many, and more while they are small.
 constexpr std::size_t least_results = 64;
-constexpr std::size_t result_bytes_kept = 4 << 20;
+constexpr std::size_t result_bytes_kept = 256 << 10;
 constexpr std::size_t dropped_kept = 4096;
 // A rank that has stopped does not answer the roll.
 constexpr std::uint64_t roll_ns = 5'000'000'000;
@@ -28,6 +28,7 @@ void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int
   if (const auto known = results_.find(key); known != results_.end()) {
     return deliver(key, pending, known->second);
   }
+  if (dropped_.contains(key)) return refuse(key, pending, too_late());
   if (is_dead(options_.rank)) {
     return refuse(key, pending, {Code::remote, "the other ranks could not reach this one"});
   }
@@ -54,7 +55,10 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int
     if (from != options_.rank) wire_.send(from, known->second);
     return;
   }
-  if (dropped_.contains(key)) return;
+  if (dropped_.contains(key)) {
+    wire_.send(from, pack_result(key, too_late(), {}));
+    return;
+  }
   const auto need = in.value<Need>();
   const std::vector<int> participants = in.numbers();
   const int rank = in.value<int>();
@@ -153,8 +157,12 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
            {});
 }
 
-void ControlPlane::conclude(GatherKey key, const Error& error,
-                            const std::map<int, std::string>& blobs) {
+Error ControlPlane::too_late() {
+  return {Code::remote, "this has been decided so long ago that nobody knows how"};
+}
+
+std::string ControlPlane::pack_result(const GatherKey& key, const Error& error,
+                                      const std::map<int, std::string>& blobs) const {
   Packer packer = message(Kind::result);
   packer.value(key.comm).value(key.round);
   pack(packer, error);
@@ -165,7 +173,12 @@ void ControlPlane::conclude(GatherKey key, const Error& error,
   packer.numbers(dead);
   packer.value(static_cast<std::uint32_t>(blobs.size()));
   for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
-  const std::string whole = packer.take();
+  return packer.take();
+}
+
+void ControlPlane::conclude(GatherKey key, const Error& error,
+                            const std::map<int, std::string>& blobs) {
+  const std::string whole = pack_result(key, error, blobs);
   Unpacker in(whole);
   in.value<Kind>();
   hear_result(in, whole, -1);

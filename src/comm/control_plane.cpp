@@ -17,6 +17,8 @@ constexpr std::uint64_t unreached_ns = 300'000'000;
 constexpr std::uint64_t awaited_ns = 300'000'000;
 // Those who have heard of a departure do not call any more, others may be about to.
 constexpr std::uint64_t farewell_ns = 100'000'000;
+// Between two turns: this process stood still, and was not told what has been said meanwhile.
+constexpr std::uint64_t pause_ns = 500'000'000;
 
 }  // namespace
 
@@ -438,7 +440,9 @@ void ControlPlane::turn(std::uint64_t now_ns) {
   std::vector<std::pair<CommKey, std::function<void()>>> calls;
   {
     const std::lock_guard lock(mutex_);
+    const bool paused = now_ns - now_ns_ > pause_ns;
     now_ns_ = now_ns;
+    if (paused) parent_heard_ns_ = now_ns;
     if (started_) {
       give_up_unreached();
       look_for_children();

@@ -230,6 +230,9 @@ class ControlPlane final : public ControlEars {
   bool all_present();
   void decide_all();
   void decide(GatherKey key, const Collecting& collecting);
+  static Error too_late();
+  std::string pack_result(const GatherKey& key, const Error& error,
+                          const std::map<int, std::string>& blobs) const;
   void conclude(GatherKey key, const Error& error, const std::map<int, std::string>& blobs);
   void keep_result(const GatherKey& key, std::string_view packed);
   void drop_oldest();

@@ -19,6 +19,7 @@ constexpr double silent_s = 0.9;
 constexpr double patience_s = 4;
 // Those who shrink a communicator without their parent need not wait for one that has stopped.
 constexpr double excluded_silent_s = 2;
+constexpr double least_excluded_silent_s = 0.5;
 
 }  // namespace
 
@@ -70,17 +71,21 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
     pinged_ns_ = 0;
     return;
   }
+  // Before those above miss what this rank has to say.
+  const double patience =
+      options_.timeout_s == 0
+          ? excluded_silent_s
+          : std::clamp(options_.timeout_s / 2, least_excluded_silent_s, excluded_silent_s);
+  // More than one question must have gone unanswered.
+  const auto ping_again_ns =
+      excluded ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
   if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
-  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= report_again_ns) {
+  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= ping_again_ns) {
     pinged_ns_ = now_ns_;
     wire_.send(parent_, message(Kind::ping).take());
   }
   const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
-  // Before those above miss what this rank has to say.
-  const double patience = options_.timeout_s == 0
-                              ? excluded_silent_s
-                              : std::min(excluded_silent_s, options_.timeout_s / 2);
   if (excluded && silent > patience) return give_up_parent(silent);
   if (options_.timeout_s == 0 || waited < limit) return;
   const auto cause = [&](const std::vector<int>& members, int waits_for) {

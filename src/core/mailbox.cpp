@@ -134,7 +134,7 @@ Mailbox::~Mailbox() {
     }
   }
   for (Incoming* incoming : active_incoming_) {
-    if (incoming->owned) heap_slots_->give(incoming->owned);
+    if (incoming->owned_) heap_slots_->give(incoming->owned_);
   }
 }
 
@@ -295,8 +295,8 @@ bool Mailbox::start_unobserved(Receive& receive) {
     return true;
   }
   // Still arriving: it is this receive's now, and completes with its last byte.
-  stored->incoming->receive = &receive;
-  stored->incoming->stored = nullptr;
+  stored->incoming->receive_ = &receive;
+  stored->incoming->stored_ = nullptr;
   ++state(receive.peer).waiting;
   ++waiting_total_;
   free_stored(stored);
@@ -354,63 +354,63 @@ Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
   incoming.header = header;
   incoming.peer = peer;
   incoming.arrived = 0;
-  incoming.stored = nullptr;
-  incoming.owned = nullptr;
-  incoming.receive = take_waiting(peer, header);
-  if (incoming.receive) {
+  incoming.stored_ = nullptr;
+  incoming.owned_ = nullptr;
+  incoming.receive_ = take_waiting(peer, header);
+  if (incoming.receive_) {
     // Counted as waiting until the last byte is there, so that its transport keeps reading.
     ++state(peer).waiting;
     ++waiting_total_;
-    const bool direct = !incoming.receive->borrow && header.length <= incoming.receive->room &&
-                        incoming.receive->digest == header.digest;
-    incoming.data = direct ? incoming.receive->into : nullptr;
+    const bool direct = !incoming.receive_->borrow && header.length <= incoming.receive_->room &&
+                        incoming.receive_->digest == header.digest;
+    incoming.data = direct ? incoming.receive_->into : nullptr;
   } else {
     incoming.data = nullptr;
     if (!closed_.contains(header.comm)) {
-      incoming.stored = new_stored(peer, header);
-      incoming.stored->incoming = &incoming;
+      incoming.stored_ = new_stored(peer, header);
+      incoming.stored_->incoming = &incoming;
     }
   }
-  if (!incoming.data) incoming.data = incoming.owned = heap_slots_->take(header.length);
+  if (!incoming.data) incoming.data = incoming.owned_ = heap_slots_->take(header.length);
   return incoming;
 }
 
 void Mailbox::finish(Incoming& incoming) {
   std::erase(active_incoming_, &incoming);
   spare_incoming_.push_back(&incoming);
-  if (Receive* receive = incoming.receive) {
+  if (Receive* receive = incoming.receive_) {
     --state(incoming.peer).waiting;
     --waiting_total_;
-    if (incoming.owned) {
-      hand_over_owned(*receive, incoming.header, incoming.owned);
+    if (incoming.owned_) {
+      hand_over_owned(*receive, incoming.header, incoming.owned_);
     } else {
       receive->length = incoming.header.length;
     }
     return scheduler_.complete(*receive);
   }
-  if (incoming.stored) {
-    incoming.stored->incoming = nullptr;
-    incoming.stored->data = incoming.owned;
-    incoming.stored->owner = heap_slots_.get();
-    incoming.stored->slot = slot_of(incoming.owned);
+  if (incoming.stored_) {
+    incoming.stored_->incoming = nullptr;
+    incoming.stored_->data = incoming.owned_;
+    incoming.stored_->owner = heap_slots_.get();
+    incoming.stored_->slot = slot_of(incoming.owned_);
     return;
   }
-  heap_slots_->give(incoming.owned);
+  heap_slots_->give(incoming.owned_);
 }
 
 void Mailbox::abandon(Incoming& incoming, const Error& error) {
   std::erase(active_incoming_, &incoming);
   spare_incoming_.push_back(&incoming);
-  if (Stored* stored = incoming.stored) {
+  if (Stored* stored = incoming.stored_) {
     const std::size_t b = bucket_of(incoming.peer, incoming.header.tag());
     unlink(stored_[b], stored_tail_[b], [&](Stored& other) { return &other == stored; });
     free_stored(stored);
   }
-  if (incoming.owned) heap_slots_->give(incoming.owned);
-  if (!incoming.receive) return;
+  if (incoming.owned_) heap_slots_->give(incoming.owned_);
+  if (!incoming.receive_) return;
   --state(incoming.peer).waiting;
   --waiting_total_;
-  fail(*incoming.receive, error);
+  fail(*incoming.receive_, error);
 }
 
 void Mailbox::fail(Receive& receive, Error error) {
@@ -487,15 +487,15 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
     }
   }
   for (Incoming* incoming : active_incoming_) {
-    if (!incoming->receive || incoming->receive->comm != &comm) continue;
+    if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
     // The rest of the message must go somewhere that is ours.
-    if (!incoming->owned) {
-      incoming->owned = heap_slots_->take(incoming->header.length);
-      incoming->data = incoming->owned;
+    if (!incoming->owned_) {
+      incoming->owned_ = heap_slots_->take(incoming->header.length);
+      incoming->data = incoming->owned_;
     }
     --state(incoming->peer).waiting;
     --waiting_total_;
-    fail(*std::exchange(incoming->receive, nullptr), error);
+    fail(*std::exchange(incoming->receive_, nullptr), error);
   }
 }
 
@@ -505,7 +505,7 @@ void Mailbox::forget(std::uint32_t comm) {
     auto of_comm = [&](Stored& stored) { return stored.header.comm == comm; };
     while (Stored* found = unlink(stored_[b], stored_tail_[b], of_comm)) {
       if (found->incoming) {
-        found->incoming->stored = nullptr;
+        found->incoming->stored_ = nullptr;
       } else if (found->owner) {
         found->owner->release_slot(found->peer, found->slot);
       }

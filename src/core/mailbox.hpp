@@ -62,9 +62,9 @@ class Mailbox {
 
    private:
     friend class Mailbox;
-    Receive* receive = nullptr;  // null: stored, or its receive was aborted
-    Stored* stored = nullptr;    // where it will be found by a later receive
-    std::byte* owned = nullptr;  // null: straight into the receiver's buffer
+    Receive* receive_ = nullptr;  // null: stored, or its receive was aborted
+    Stored* stored_ = nullptr;    // where it will be found by a later receive
+    std::byte* owned_ = nullptr;  // null: straight into the receiver's buffer
   };
   Incoming& begin(int peer, const Header& header);
   void finish(Incoming& incoming);
@@ -111,7 +111,7 @@ class Mailbox {
       for (; head; head = head->next) f(head->peer, static_cast<const Receive*>(head)->tag);
     }
     for (const Incoming* incoming : active_incoming_) {
-      if (incoming->receive) f(incoming->peer, incoming->receive->tag);
+      if (incoming->receive_) f(incoming->peer, incoming->receive_->tag);
     }
   }
 
