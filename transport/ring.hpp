@@ -23,10 +23,10 @@ namespace pith {
 
 // Sizes of a ring; both ends must have the same.
 struct RingShape {
-  std::uint32_t cells = 64;          // a power of two, at least 8
-  std::uint32_t small_slots = 32;    // at most 64
+  std::uint32_t cells = 64;               // a power of two, at least 8
+  std::uint32_t small_slots = 32;         // at most 64
   std::uint32_t small_bytes = 4096 + 64;  // a multiple of 64, not of what caches repeat after
-  std::uint32_t large_slots = 16;    // at most 64
+  std::uint32_t large_slots = 16;         // at most 64
   std::uint32_t large_bytes = 64 << 10;
 
   friend bool operator==(const RingShape&, const RingShape&) = default;

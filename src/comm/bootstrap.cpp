@@ -103,7 +103,7 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   }
   connection_ = std::move(*connection);
   Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
-  const Error error = shake_hands(handshake, connection_.get(), with_silence());
+  Error error = shake_hands(handshake, connection_.get(), with_silence());
   if (handshake.refused()) {
     refused = true;
     return another_job(id, rank, error);

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ import lint
 
 # Writes down what it is shown, and does not like what has "bad" in it.
 CLANG_TIDY = """#!/bin/sh
-for source; do :; done
+for source; do case $source in --header-filter=*) echo "$source" > "$SHOWN.filter" ;; esac; done
 echo "$source" >> "$SHOWN"
 ! grep bad "$source"
 """
@@ -110,10 +111,14 @@ class Repository(unittest.TestCase):
                                ("src/core/deep.hpp", "src/two.cpp"),
                                ("src/lonely.hpp", "build/tests/headers/lonely.cpp")):
             self.commit()
+            filters = pathlib.Path(f"{self.shown}.filter")
             self.write(header, (self.root / header).read_text(encoding="utf-8") + "// more\n")
             self.commit()
             self.assertEqual(self.lint(), 0)
             self.assertEqual(self.saw, [source])
+            allowed = filters.read_text(encoding="utf-8").strip().split("=")[1]
+            for other in ("src/one.hpp", "src/core/deep.hpp", "src/lonely.hpp"):
+                self.assertEqual(bool(re.search(allowed, f"{self.root}/{other}")), other == header)
 
     def test_a_header_costs_nothing_where_a_changed_source_includes_it(self):
         self.commit()
