@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""driver_facts over the stub driver, whose facts are known: check_gpu_facts.py PROGRAM STUB_FOLDER."""
+"""driver_facts over the stub driver: check_gpu_facts.py PROGRAM STUB_FOLDER."""
 import ctypes.util
 import os
 import re

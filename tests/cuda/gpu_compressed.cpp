@@ -1,7 +1,6 @@
 // Compressed calls on device memory beside the same on host memory, over any driver: results and
 // residuals are the same bits.
 #include <cmath>
-#include <cstdlib>
 
 #include "tests/cuda/gpu_world.hpp"
 
@@ -69,9 +68,9 @@ TEST_CASE("gpu: compressed calls give the host's bits") {
                          "topk:density=0.02,values=bf16,exchange=split,bypass=never",
                          "bf16:bypass=never",
                          "none"};
-  const std::size_t count = std::getenv("PITH_TEST_GPU") ? std::size_t{3} << 20 : 30011;
+  const std::size_t count = on_gpu() ? std::size_t{3} << 20 : 30011;
   for (const Peers& peers : every_peer()) {
-    if (peers.way == Way::all) continue;  // as threads
+    if (peers.way == Way::all) continue;  // its transport serves no other communicator
     for (const char* spec : specs) {
       check(2, setup_of(peers), std::string(peers.name) + ", " + spec,
             [&](Rank& rank) { run_scheme(rank, spec, count); });

@@ -23,8 +23,8 @@ using ranks::Way;
 
 const Driver& cu();
 void good(CUresult result, ranks::Where where = ranks::Where::current());
-// In a rank only: the test's own process never looks for a driver.
-bool over_stub();
+// By PITH_TEST_GPU: vectors and repetitions of a size that a GPU does at once.
+bool on_gpu();
 // Whether everything is run: on a GPU, and where there is time.
 bool thorough();
 

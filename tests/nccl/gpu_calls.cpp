@@ -1,9 +1,12 @@
 // All-reduces on one GPU by NCCL's symbols, whoever answers them: ranks in threads or in processes.
-//   gpu_calls threads|processes RANKS FILE [MOST_BYTES]
-// appends a line of JSON a size. Times are medians, by events on rank 0's stream, all ranks calling
-// at once. "of copy": N copies of the vector by the device in the time of the call of N ranks, for
-// each vector is read and each result written at least once. Run by tools/gpu/run.sh; by the driver
-// alone, so that the tests can run it over the stub.
+//   gpu_calls threads|processes|hosts RANKS FILE [MOST_BYTES [LABEL]]
+// appends a line of JSON a size. "hosts": processes that say by NCCL_HOSTID that each is on a host
+// of its own, without which NVIDIA's library refuses two ranks on a device. LABEL is what the line
+// calls the way. Where PITH_COMPRESS is set the sums are not looked at. Times are medians, by
+// events on rank 0's stream, all ranks calling at once. "of copy": N copies of the vector by the
+// device in the time of the call of N ranks, for each vector is read and each result written at
+// least once. Run by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the
+// stub.
 //
 // Memory is taken before anybody calls and freed when all have ended: freeing waits for streams
 // that may wait for the rank that frees.
@@ -71,7 +74,7 @@ struct Shared {
 struct Run {
   Shared& shared;
   int ranks;
-  const char* way;
+  const char* label;
   const char* file;
   std::size_t most_bytes;
 };
@@ -156,6 +159,7 @@ void fill(const Rank& rank, std::size_t count) {
 }
 
 void verify(const Rank& rank, std::size_t count, int ranks) {
+  if (std::getenv("PITH_COMPRESS")) return;
   CHECK(cu().memcpy_dtoh_async(rank.host, rank.recv, 4 * count, rank.stream));
   CHECK(cu().stream_synchronize(rank.stream));
   for (std::size_t i = 0; i < count; ++i) {
@@ -193,13 +197,13 @@ void measure(const Run& run, const Rank& rank, std::size_t bytes, std::FILE* out
   }
   const double us = 1e3 * static_cast<double>(median(calls));
   const double bound = 1e3 * run.ranks * static_cast<double>(median(copies));
-  std::printf("%-9s %d ranks %10zu B %10.1f us %6.3f of copy\n", run.way, run.ranks, bytes, us,
+  std::printf("%-9s %d ranks %10zu B %10.1f us %6.3f of copy\n", run.label, run.ranks, bytes, us,
               bound / us);
   std::fflush(stdout);
   std::fprintf(out,
                "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"us\": %.2f, "
                "\"of_copy\": %.4f}\n",
-               run.way, run.ranks, bytes, us, bound / us);
+               run.label, run.ranks, bytes, us, bound / us);
   std::fflush(out);
 }
 
@@ -234,28 +238,31 @@ int wait_for_children(int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool known = argc == 4 || argc == 5;
-  const bool threads = known && std::strcmp(argv[1], "threads") == 0;
+  const bool known = argc >= 4 && argc <= 6;
+  const std::string way = known ? argv[1] : "";
   const int ranks = known ? std::atoi(argv[2]) : 0;
-  if (ranks < 1 || (!threads && std::strcmp(argv[1], "processes") != 0)) {
-    std::fprintf(stderr, "usage: gpu_calls threads|processes RANKS FILE [MOST_BYTES]\n");
+  if (ranks < 1 || (way != "threads" && way != "processes" && way != "hosts")) {
+    std::fprintf(stderr,
+                 "usage: gpu_calls threads|processes|hosts RANKS FILE [MOST_BYTES [LABEL]]\n");
     return 2;
   }
   void* memory =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
-  const std::size_t most = argc == 5 ? std::strtoull(argv[4], nullptr, 10) : sizes[4];
-  const Run run{*static_cast<Shared*>(memory), ranks, argv[1], argv[3], std::max(most, sizes[0])};
+  const std::size_t most = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : sizes[4];
+  const Run run{*static_cast<Shared*>(memory), ranks, argc > 5 ? argv[5] : argv[1], argv[3],
+                std::max(most, sizes[0])};
   std::vector<std::thread> all;
   for (int r = 0; r < ranks; ++r) {
-    if (threads) {
+    if (way == "threads") {
       all.emplace_back([&run, r] { run_rank(run, r); });
     } else if (fork() == 0) {  // before anybody has used CUDA
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (way == "hosts") setenv("NCCL_HOSTID", ("host" + std::to_string(r)).c_str(), 1);
       run_rank(run, r);
       std::_Exit(0);
     }
   }
   for (std::thread& thread : all) thread.join();
-  return threads ? 0 : wait_for_children(ranks);
+  return way == "threads" ? 0 : wait_for_children(ranks);
 }
