@@ -180,11 +180,11 @@ void run_new_memory(Rank& rank) {
   const Gpu gpu;
   const ranks::Comm comm(rank.join());
   const Memory image(gpu, 40000);
-  for (unsigned round = 0; round < 8; ++round) {
+  for (unsigned round = 0; round < 6; ++round) {
     CUdeviceptr fresh = 0;
-    good(cu().mem_alloc(&fresh, image.bytes()));
+    good(cu().mem_alloc(&fresh, image.bytes() << (round % 3)));
     rank.meet();
-    for (unsigned call = 0; call < 4; ++call) {
+    for (unsigned call = 0; call < 8; ++call) {
       fill(image, rank.rank, 10 * round + call);
       good(cu().memcpy_dtod_async(fresh, image.address(), image.bytes(), gpu.stream));
       auto* memory = reinterpret_cast<void*>(static_cast<std::uintptr_t>(fresh));
@@ -192,6 +192,7 @@ void run_new_memory(Rank& rank) {
       good(cu().memcpy_dtod_async(image.address(), fresh, image.bytes(), gpu.stream));
       gpu.wait();
       ensure_sum(image, rank.size, 10 * round + call);
+      ranks::sleep_s(0.001);  // peers map it meanwhile
     }
     rank.meet();  // no stream waits any more
     good(cu().mem_free(fresh));
@@ -210,7 +211,8 @@ void check_all(int size, const ranks::Body& body, const char* algorithm = nullpt
 }  // namespace
 
 TEST_CASE("gpu: every collective") {
-  for (const int size : {2, 3}) {
+  for (const int size : {3, 2}) {
+    if (size == 2 && !thorough()) continue;
     check_all(size, [](Rank& rank) {
       Blocks blocks(rank);
       for (int root = 0; root < rank.size; ++root) {
@@ -232,7 +234,10 @@ TEST_CASE("gpu: large vectors, the same bits each time") {
   check_all(2, run_large);
   if (thorough()) check_all(4, run_large);
 }
-TEST_CASE("gpu: memory that comes and goes") { check_all(2, run_new_memory); }
+TEST_CASE("gpu: memory that comes and goes") {
+  check_all(2, run_new_memory, "allreduce:two_shot");
+  if (thorough()) check_all(3, run_new_memory, "allreduce:one_shot");
+}
 TEST_CASE("gpu: eight ranks on one device") {
   if (thorough()) check_all(8, run_new_memory);
 }
