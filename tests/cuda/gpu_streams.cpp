@@ -322,9 +322,9 @@ TEST_CASE("gpu: calls and messages of a group") { check_all(3, run_group); }
 TEST_CASE("gpu: several communicators on one device") {
   check_all(2, run_communicators, {.joins = true});
 }
+// Not run_held: its own copies could wait behind the stream that it holds.
 TEST_CASE("gpu: one hardware queue") {
   if (!thorough()) return;
-  check_all(2, run_held, {.connections = "1"});
   check_all(2, run_two_streams, {.connections = "1"});
   check_all(2, run_communicators, {.connections = "1", .joins = true});
 }

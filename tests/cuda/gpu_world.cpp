@@ -119,7 +119,7 @@ std::vector<Peers> every_peer() {
   std::vector<Peers> peers = {{"processes", Way::processes, "shm"}};
   if (!thorough()) return peers;
   peers.push_back({"threads", Way::threads, "shm"});
-  peers.push_back({"InitAll", Way::all, "local"});
+  if (!on_gpu()) peers.push_back({"InitAll", Way::all, "local"});
   return peers;
 }
 

@@ -92,7 +92,7 @@ struct Peers {
   Way way;
   const char* transport;
 };
-// Processes, and where there is time also threads.
+// Processes, and where there is time also threads and, but on a GPU, InitAll.
 std::vector<Peers> every_peer();
 Setup setup_of(const Peers& peers);
 // Runs the body; what failed is said with the name.

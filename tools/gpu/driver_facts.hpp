@@ -15,8 +15,6 @@
 
 namespace pith::facts {
 
-using namespace std::chrono_literals;
-
 // Shared by a probe's process, its parent and its helper.
 struct Page {
   std::atomic<std::uint64_t> begun_ns;  // the probe has its device; its limit counts from here
