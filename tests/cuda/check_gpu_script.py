@@ -55,6 +55,19 @@ class Script(unittest.TestCase):
                                     for ranks in (2, 4)})
             self.assertTrue(os.path.exists(os.path.join(out, "results.tar.gz")))
 
+    def test_builds_where_no_program_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, body in (("nvidia-smi", "[[ $1 == -L ]] || echo 9.0"),
+                               ("cmake", 'echo "cmake $*"; exit 3')):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write("#!/usr/bin/env bash\n" + body + "\n")
+                os.chmod(os.path.join(folder, name), 0o755)
+            path = folder + os.pathsep + os.environ["PATH"]
+            done = run("tests", "calls", PATH=path, GPU_TREE=os.path.join(folder, "tree"))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("build and facts instead of tests calls", done.stdout)
+            self.assertRegex(done.stdout, "cmake .*-DPITH_WERROR=OFF .*-DPITH_CUDA_CODE=sm_90")
+
     def test_a_failing_part_is_told(self):
         done = run("calls", GPU_STUB="/nonexistent", CALLS_MOST_BYTES="8", PITH_CHUNK="nonsense")
         self.assertEqual(done.returncode, 1)

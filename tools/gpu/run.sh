@@ -55,9 +55,9 @@ plan() {
   printf '%4d s  together, of 1800\n' "$total"
   cat <<'END'
 One after another without a pause, for a machine that idles goes back. Look at the facts before
-the second: a line with HANGS, STUCK or WAITS says which way of running steps is left. If "tests"
-says that the carried programs lack something, run `build`, then facts, tests and calls in one tree,
-and let the rest be.
+the second: a line with HANGS, STUCK or WAITS says which way of running steps is left. Where the
+carried programs do not run, the first command builds them there and asks for the facts; go on with
+tests and calls, while the machine is the same, and let the rest be.
 END
 }
 
@@ -414,6 +414,10 @@ main() {
   # What earlier commands have brought back, where a machine is a new one each time.
   [[ ! -d $pack/results ]] || cp -rn "$pack/results/." "$results/"
   [[ ! -f $pack/commit ]] || say "programs of $(cat "$pack/commit")"
+  if [[ " ${parts[*]} " != *" build "* && -z ${GPU_STUB:-} ]] && has_gpu && ! (find_programs); then
+    say "no program runs here: build and facts instead of ${parts[*]}"
+    parts=(build facts)
+  fi
   trap hand_over EXIT
   local part failed=()
   for part in "${parts[@]}"; do
