@@ -13,7 +13,7 @@ SCRIPT, TREE, STUB = (os.path.abspath(argument) for argument in sys.argv[1:4])
 
 
 def run(*arguments, **variables):
-    environment = dict(os.environ, GPU_TREE=TREE, GPU_PACK="/nonexistent", **variables)
+    environment = dict(os.environ, GPU_TREE=TREE, GPU_PACK="/nonexistent")
     environment.pop("OUT", None)
     environment.update(variables)
     return subprocess.run(["bash", SCRIPT, *arguments], env=environment, capture_output=True,
