@@ -1,45 +1,87 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, on a machine that has one, nvcc and g++, and nothing else of ours:
-# no network, no packages. Where there is no GPU each part does what it can and says so.
+# Everything that needs a GPU, on a machine that has one, and nothing else of ours: no network, no
+# packages. Programs are built beforehand, elsewhere, and carried along; where they do not run they
+# are built there. Without a GPU each part does what it can and says so.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly root
-readonly pack=$root/tools/gpu/pack tree=$root/build-gpu
-readonly results=${OUT:-$tree/results}
-readonly part_seconds=470 # each part ends within eight minutes
-readonly most_pack_bytes=$((64 << 20))
+readonly pack=${GPU_PACK:-$root/tools/gpu/pack} tree=${GPU_TREE:-$root/build-gpu}
+readonly results=$tree/results # kept from command to command; $OUT gets a copy at the end
+readonly most_pack_bytes=$((60 << 20))
+readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
-# What the build needs beyond nvcc, g++ and make. Debian's; they also serve Ubuntu 24.04.
+# What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
 readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev libssl3
   libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
-readonly wheels=(cmake ninja)
 
 usage() {
   cat <<'END'
-Usage: bash tools/gpu/run.sh [--pack] [PART...]
+Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 
-  --pack     here, with a network: fill tools/gpu/pack (ignored by git, 64 MiB at most), which is
-             carried to the machine with the GPU; needs apt-get and pip
+  --prebuild  here, without a GPU but with nvcc: builds the programs for sm_90 and PTX, and puts
+              them with the libraries they need into tools/gpu/pack (ignored by git)
+  --pack      here, with a network: adds to it what a build there needs, from Debian
+  --plan      the commands of a first day of thirty minutes, the most telling first
 
-Parts, each under eight minutes; without one: kernels build tests perf
-  kernels    nvcc compiles every kernel: PTX, and code for this machine's GPU
-  build      the library, its tests and programs, into build-gpu
-  tests      every kernel through the compute seam, against the host's, bit for bit
-  sanitize   the same under compute-sanitizer (memcheck)
-  perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
+Parts, each with a limit of its own; without one: facts tests
+  facts      what the driver does where its documentation is silent (driver_facts)
+  tests      streams, capture, groups, views, faults and compressed calls; then every kernel
   calls      all-reduces of two and four ranks on the GPU, in threads and in processes
-  clients    PyTorch through LD_PRELOAD of libnccl.so.2
-  nccltests  nccl-tests, from $NCCL_TESTS (its build folder), through LD_PRELOAD under mpirun
+  perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
+  peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same
+  clients    PyTorch and CuPy through LD_PRELOAD of libnccl.so.2
+  nccltests  nccl-tests, from $NCCL_TESTS or pack/nccl-tests, through LD_PRELOAD under mpirun
+  sanitize   kernels under compute-sanitizer: memcheck, then racecheck and synccheck
+  kernels    nvcc compiles every kernel: PTX, and code for this machine's GPU
+  build      the library, its tests and programs, into build-gpu: only where the carried do not run
   table      what the parts have left, as one table and one JSON file
 
-Results go to $OUT, or build-gpu/results.
+Results are kept in build-gpu/results; at the end they go to $OUT, where that is set, as
+results.tar.gz, table.txt and gpu.json.
 END
+}
+
+# Seconds are limits: what is left of the day goes to starts and transfers.
+plan() {
+  local command part seconds total=0
+  printf 'limit   command, with tools/gpu/pack carried along\n'
+  for command in "facts tests" "calls perf" clients peers nccltests sanitize; do
+    seconds=0
+    for part in $command; do seconds=$((seconds + $(limit_of "$part"))); done
+    total=$((total + seconds))
+    printf '%4d s  bash tools/gpu/run.sh %s\n' "$seconds" "$command"
+  done
+  printf '%4d s  together, of 1800\n' "$total"
+  cat <<'END'
+One after another without a pause, for a machine that idles goes back. Look at the facts before
+the second: a line with HANGS, STUCK or WAITS says which way of running steps is left. Where the
+carried programs do not run, the first command builds them there and asks for the facts; go on with
+tests and calls, while the machine is the same, and let the rest be.
+END
+}
+
+limit_of() {
+  case $1 in
+    facts) printf 150 ;;
+    tests) printf 270 ;;
+    calls) printf 185 ;;
+    perf) printf 140 ;;
+    peers) printf 210 ;;
+    clients) printf 250 ;;
+    nccltests) printf 140 ;;
+    sanitize) printf 230 ;;
+    kernels) printf 300 ;;
+    build) printf 550 ;;
+    *) printf 30 ;;
+  esac
 }
 
 say() { printf 'gpu: %s\n' "$*"; }
 
-has_gpu() { nvidia-smi -L >/dev/null 2>&1; }
+# GPU_STUB: a folder with a stub driver, so that the script itself can be tried; GPU_TREE and
+# GPU_PACK are other folders than build-gpu and pack.
+has_gpu() { [[ -n ${GPU_STUB:-} ]] || nvidia-smi -L >/dev/null 2>&1; }
 
 # sm_90 for compute capability 9.0; PTX where nobody knows.
 gpu_code() {
@@ -57,37 +99,134 @@ find_nvcc() {
   command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && printf '/usr/local/cuda/bin/nvcc'; }
 }
 
-make_pack() {
-  mkdir -p "$pack/debs" "$pack/wheels"
-  (cd "$pack/debs" && rm -f -- *.deb && apt-get download "${debs[@]}")
-  python3 -m pip download --quiet --no-deps --only-binary :all: \
-    --platform manylinux2014_x86_64 --dest "$pack/wheels" "${wheels[@]}"
-  local bytes
-  bytes=$(du -sb "$pack" | cut -f1)
-  say "pack: $((bytes >> 20)) MiB in tools/gpu/pack"
-  ((bytes <= most_pack_bytes)) || { say "pack: more than 64 MiB" && return 1; }
+has_module() { python3 -c "import $1" 2>/dev/null; }
+
+# --- here, without a GPU ------------------------------------------------------------------------
+
+configure() {
+  local generator=() launcher=()
+  if command -v ninja >/dev/null; then generator=(-G Ninja); fi
+  if command -v ccache >/dev/null; then
+    launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  fi
+  cmake -S "$root" -B "$tree" "${generator[@]}" "${launcher[@]}" -DCMAKE_BUILD_TYPE=Release \
+    -DPITH_TESTS=ON "$@" >"$tree/configure.log" || { cat "$tree/configure.log" && return 1; }
 }
 
-# The pack's packages beside the system's; nothing is installed.
-use_pack() {
-  [[ -d $pack/debs ]] || return 0
-  local at=$tree/pack file
-  if [[ ! -d $at ]]; then
-    mkdir -p "$at/wheels"
-    for file in "$pack"/debs/*.deb; do dpkg -x "$file" "$at"; done
-    for file in "$pack"/wheels/*.whl; do python3 -m zipfile -e "$file" "$at/wheels"; done
-    # Zip files forget which files are programs.
-    find "$at/wheels" \( -path '*/bin/*' -o -path '*/scripts/*' \) -type f -exec chmod +x {} +
-    ln -sf pkgconf "$at/usr/bin/pkg-config"
+compile_cuda_perf() {
+  local nvcc
+  nvcc=$(find_nvcc) || { say "no nvcc: no cuda_perf" && return 0; }
+  [[ ! -x $tree/bin/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/bin/cuda_perf ]] || return 0
+  "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-arch=$1" "-I$root" "-I$root/src" \
+    -o "$tree/bin/cuda_perf" "$root/perf/cuda_perf.cu"
+}
+
+# What the programs load beyond libc and the compiler's own, which every machine has.
+libraries_of() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libnccl|libcuda)\.so'
+}
+
+prebuild() {
+  find_nvcc >/dev/null || { say "prebuild: needs nvcc" && return 1; }
+  mkdir -p "$tree" "$pack/bin" "$pack/lib" "$pack/spare"
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+  configure "-DPITH_CUDA_CODE=${PREBUILD_CODE:-sm_90+ptx}"
+  cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
+  compile_cuda_perf sm_90
+  local program
+  for program in "${programs[@]}" cuda_perf; do
+    install -s "$tree/bin/$program" "$pack/bin/$program"
+  done
+  install -s "$tree/lib/libnccl.so.2" "$pack/lib/libnccl.so.2"
+  libraries_of "$pack"/bin/* "$pack/lib/libnccl.so.2" |
+    while read -r program; do cp -L "$program" "$pack/spare/"; done
+  git -C "$root" describe --always --dirty >"$pack/commit" 2>/dev/null || printf '?' >"$pack/commit"
+  check_pack
+}
+
+make_pack() {
+  mkdir -p "$pack/debs"
+  (cd "$pack/debs" && rm -f -- *.deb && apt-get download "${debs[@]}")
+  check_pack
+}
+
+check_pack() {
+  local bytes
+  bytes=$(du -sb "$pack" | cut -f1)
+  say "tools/gpu/pack has $((bytes >> 20)) MiB"
+  ((bytes <= most_pack_bytes)) || { say "pack: too much to be carried" && return 1; }
+}
+
+# --- programs -----------------------------------------------------------------------------------
+
+# What these lack: libraries, or versions of them (then the name of the program).
+missing_in() { ldd "$@" 2>/dev/null | awk '/not found/ {print $1}' | sort -u; }
+
+# Whether the carried programs run here. Libraries that the system has are not replaced, for they
+# are Python's too; a library that was lacking may lack others.
+carried_run() {
+  [[ -x $pack/bin/test_cuda_gpu ]] || return 1
+  local library round spare=$tree/spare
+  mkdir -p "$spare"
+  LD_LIBRARY_PATH=$pack/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH
+  for round in 1 2; do
+    for library in $(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2"); do
+      if [[ -f $pack/spare/$library ]]; then cp "$pack/spare/$library" "$spare/"; fi
+    done
+  done
+  library=$(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2")
+  [[ -z $library ]] || { say "the carried programs lack: ${library//$'\n'/ }" && return 1; }
+}
+
+# Sets $at to the folder whose programs run here: the carried ones, else those built here.
+find_programs() {
+  [[ -z ${GPU_STUB:-} ]] || export LD_LIBRARY_PATH=$GPU_STUB${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  if carried_run; then
+    at=$pack
+  elif [[ -x $tree/bin/test_cuda_gpu ]]; then
+    use_debs
+    at=$tree
+    export LD_LIBRARY_PATH=$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  else
+    return 1
   fi
-  local libraries=$at/usr/lib/x86_64-linux-gnu
-  command -v cmake >/dev/null || PATH=$at/wheels/cmake/data/bin:$PATH
-  command -v ninja >/dev/null || PATH=$PATH:$(dirname "$(find "$at/wheels" -name ninja -type f |
-    head -n 1)")
-  command -v pkg-config >/dev/null || PATH=$PATH:$at/usr/bin
-  export PATH CMAKE_PREFIX_PATH=$at/usr OPENSSL_ROOT_DIR=$at/usr
-  export PKG_CONFIG_SYSROOT_DIR=$at PKG_CONFIG_LIBDIR=$libraries/pkgconfig:$at/usr/share/pkgconfig
-  export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+}
+
+# The carried packages beside the system's; nothing is installed.
+use_debs() {
+  [[ -d $pack/debs ]] || return 0
+  local into=$tree/pack file
+  if [[ ! -d $into ]]; then
+    mkdir -p "$into"
+    for file in "$pack"/debs/*.deb; do dpkg -x "$file" "$into"; done
+    ln -sf pkgconf "$into/usr/bin/pkg-config"
+  fi
+  local libraries=$into/usr/lib/x86_64-linux-gnu
+  command -v pkg-config >/dev/null || PATH=$PATH:$into/usr/bin
+  export PATH CMAKE_PREFIX_PATH=$into/usr OPENSSL_ROOT_DIR=$into/usr
+  # OpenSSL's configuration lies where only a compiler's own /usr is searched.
+  export CPATH=$into/usr/include/x86_64-linux-gnu${CPATH:+:$CPATH}
+  export PKG_CONFIG_SYSROOT_DIR=$into
+  export PKG_CONFIG_LIBDIR=$libraries/pkgconfig:$into/usr/share/pkgconfig
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries
+}
+
+# What a part needs to go on: its programs and a GPU.
+ready() {
+  find_programs || { say "$1: no program that runs here: skipped" && return 1; }
+  has_gpu || { say "$1: no GPU: skipped" && return 1; }
+}
+
+# --- parts --------------------------------------------------------------------------------------
+
+part_build() {
+  use_debs
+  # Another compiler than ours may warn of more.
+  configure -DPITH_UCX=OFF -DPITH_WERROR=OFF "-DPITH_CUDA_CODE=$(gpu_code)"
+  cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
+  say "build: ${programs[*]}"
 }
 
 part_kernels() {
@@ -113,120 +252,154 @@ part_kernels() {
   [[ $code != ptx ]] || say "kernels: no GPU: code of its own skipped"
 }
 
-part_build() {
-  use_pack
-  local generator=()
-  if command -v ninja >/dev/null; then generator=(-G Ninja); fi
-  cmake -S "$root" -B "$tree" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DPITH_TESTS=ON \
-    -DPITH_UCX=OFF "-DPITH_CUDA_CODE=$(gpu_code)" >"$tree/configure.log" ||
-    { cat "$tree/configure.log" && return 1; }
-  local targets=(pith test_cuda_device) target known
-  known=$(cmake --build "$tree" --target help)
-  for target in all_reduce_perf pith_nccl nccl; do
-    if grep -qE "(^|[ .])$target(:|\$)" <<<"$known"; then targets+=("$target"); fi
-  done
-  cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target "${targets[@]}"
-  say "build: ${targets[*]}"
+part_facts() {
+  ready facts || return 0
+  # A probe that hangs is a fact, and no failure of this part.
+  "$at/bin/driver_facts" ${GPU_STUB:+--seconds 60} | tee "$results/facts.txt" || true
 }
 
-# The driver's own library, not the stub that the build leaves beside.
 part_tests() {
-  has_gpu || { say "tests: no GPU: skipped" && return 0; }
-  use_pack
-  "$tree/bin/test_cuda_device" | tee "$results/tests.txt"
+  ready tests || return 0
+  local failed=0 cases=()
+  if [[ -n ${GPU_STUB:-} ]]; then
+    cases=('divisions and scales*,sums of lists on*')
+  else
+    export PITH_TEST_GPU=1
+  fi
+  "$at/bin/test_cuda_gpu" --durations yes 2>&1 | tee "$results/streams.txt" || failed=1
+  "$at/bin/test_cuda_device" --durations yes "${cases[@]}" 2>&1 | tee "$results/tests.txt" ||
+    failed=1
+  return "$failed"
 }
 
-part_sanitize() {
-  has_gpu || { say "sanitize: no GPU: skipped" && return 0; }
-  command -v compute-sanitizer >/dev/null ||
-    { say "sanitize: no compute-sanitizer: skipped" && return 0; }
-  use_pack
-  compute-sanitizer --tool memcheck --error-exitcode 1 "$tree/bin/test_cuda_device" |
-    tee "$results/sanitize.txt"
+part_calls() {
+  ready calls || return 0
+  local way ranks failed=0
+  rm -f -- "$results/calls.json"
+  for way in processes threads; do
+    for ranks in 2 4; do
+      PITH_TIMEOUT=20 timeout -k 5 45 "$at/bin/gpu_calls" "$way" "$ranks" "$results/calls.json" \
+        ${CALLS_MOST_BYTES:-} || { say "calls: $way, $ranks ranks: failed" && failed=1; }
+    done
+  done
+  return "$failed"
 }
 
 part_perf() {
-  local nvcc code
-  nvcc=$(find_nvcc) || { say "perf: no nvcc: skipped" && return 0; }
-  code=$(gpu_code)
-  [[ $code != ptx ]] || code=sm_90
-  if [[ ! -x $tree/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/cuda_perf ]]; then
-    "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-arch=$code" "-I$root" \
-      "-I$root/src" -o "$tree/cuda_perf" "$root/perf/cuda_perf.cu"
+  ready perf || return 0
+  if [[ $at == "$tree" ]]; then
+    local code
+    code=$(gpu_code)
+    [[ $code != ptx ]] || code=sm_90
+    compile_cuda_perf "$code"
   fi
-  has_gpu || { say "perf: compiled for $code; no GPU: not run" && return 0; }
-  "$tree/cuda_perf" --json "$results/perf.json"
-  python3 -c 'import torch' 2>/dev/null || { say "perf: no PyTorch: its step skipped" && return 0; }
+  "$at/bin/cuda_perf" --json "$results/perf.json"
+  has_module torch || { say "perf: no PyTorch: its step skipped" && return 0; }
   python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json"
 }
 
-# A client of NCCL's symbols that takes device memory, with Pith's library: threads in one process,
-# then processes, whose buffers are mapped by CUDA's IPC.
-part_calls() {
-  local library nvcc
-  library=$(find_library) || { say "calls: no libnccl.so.2 in build-gpu: skipped" && return 0; }
-  nvcc=$(find_nvcc) || { say "calls: no nvcc: skipped" && return 0; }
-  if [[ ! -x $tree/gpu_calls || $root/tests/nccl/gpu_calls.cu -nt $tree/gpu_calls ]]; then
-    "$nvcc" -std=c++20 -O2 "-I$root/src" -o "$tree/gpu_calls" "$root/tests/nccl/gpu_calls.cu" \
-      -Xlinker "$library"
-  fi
-  has_gpu || { say "calls: compiled; no GPU: not run" && return 0; }
-  use_pack
-  local way ranks
-  rm -f -- "$results/calls.json"
-  for way in threads processes; do
-    for ranks in 2 4; do
-      LD_LIBRARY_PATH=$(dirname "$library")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-        "$tree/gpu_calls" "$way" "$ranks" "$results/calls.json"
-    done
-  done
+# NVIDIA's library, as PyTorch brings it.
+find_other_nccl() {
+  python3 - <<'END' 2>/dev/null
+import glob, os, sysconfig
+found = glob.glob(os.path.join(sysconfig.get_paths()["purelib"], "nvidia", "nccl", "lib",
+                               "libnccl.so.2"))
+print(found[0])
+END
 }
 
-find_library() {
-  local library
-  library=$(find "$tree/lib" -maxdepth 1 -name 'libnccl.so.2' -print -quit 2>/dev/null) || true
-  [[ -n $library ]] && printf '%s' "$library"
+part_peers() {
+  ready peers || return 0
+  local ranks other failed=0 file=$results/peers.json
+  other=$(find_other_nccl) || say "peers: no other libnccl.so.2: only our own"
+  rm -f -- "$file"
+  run_peers() { # LABEL RANKS VARIABLE...
+    local label=$1 ranks=$2
+    shift 2
+    env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo "$@" timeout -k 5 45 "$at/bin/gpu_calls" hosts \
+      "$ranks" "$file" "${CALLS_MOST_BYTES:-268435456}" "$label" ||
+      { say "peers: $label, $ranks ranks: failed" && failed=1; }
+  }
+  for ranks in 2 4; do
+    [[ -z $other ]] || run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+    run_peers "Pith, tcp" "$ranks" PITH_TRANSPORT=tcp
+    run_peers "Pith, tcp, 1 %" "$ranks" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
+  done
+  return "$failed"
 }
 
 part_clients() {
-  local library
-  library=$(find_library) || { say "clients: no libnccl.so.2 in build-gpu: skipped" && return 0; }
-  has_gpu || { say "clients: no GPU: skipped" && return 0; }
-  python3 -c 'import torch' 2>/dev/null || { say "clients: no PyTorch: skipped" && return 0; }
-  use_pack
-  LD_PRELOAD=$library python3 "$root/tools/gpu/torch_client.py" --json "$results/clients.json"
+  ready clients || return 0
+  local failed=0
+  if has_module torch; then
+    python3 "$root/tools/gpu/torch_client.py" --library "$at/lib/libnccl.so.2" \
+      --json "$results/clients.json" || failed=1
+  else
+    say "clients: no PyTorch: skipped"
+  fi
+  return "$failed"
 }
 
 # Unmodified: its programs look for libnccl.so.2, and check what they get.
 part_nccltests() {
-  local library program failed=0
-  library=$(find_library) || { say "nccltests: no libnccl.so.2 in build-gpu: skipped" && return 0; }
-  has_gpu || { say "nccltests: no GPU: skipped" && return 0; }
+  ready nccltests || return 0
+  local program failed=0 from=${NCCL_TESTS:-$pack/nccl-tests} mpi=$pack/openmpi
+  [[ ! -x $mpi/bin/mpirun ]] ||
+    export PATH=$mpi/bin:$PATH OPAL_PREFIX=$mpi LD_LIBRARY_PATH=$mpi/lib:$LD_LIBRARY_PATH
   command -v mpirun >/dev/null || { say "nccltests: no mpirun: skipped" && return 0; }
-  if [[ ! -x ${NCCL_TESTS:-}/all_reduce_perf ]]; then
-    say "nccltests: \$NCCL_TESTS has no all_reduce_perf (built with MPI=1): skipped"
+  if [[ ! -x $from/all_reduce_perf ]]; then
+    say "nccltests: $from has no all_reduce_perf (built with MPI=1): skipped"
     return 0
   fi
-  use_pack
+  rm -f -- "$results/nccltests.txt"
   for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv; do
-    [[ -x $NCCL_TESTS/${program}_perf ]] || continue
+    [[ -x $from/${program}_perf ]] || continue
     say "nccltests: $program"
-    mpirun --allow-run-as-root --oversubscribe -n 2 -x NCCL_TESTS_DEVICE=0 \
-      -x "LD_PRELOAD=$library" "$NCCL_TESTS/${program}_perf" -b 8 -e 64M -f 8 -g 1 -c 1 \
-      -w 2 -n 5 | tee -a "$results/nccltests.txt" || failed=1
+    timeout -k 5 40 mpirun --allow-run-as-root --oversubscribe -n 2 -x NCCL_TESTS_DEVICE=0 \
+      -x "LD_PRELOAD=$at/lib/libnccl.so.2" -x LD_LIBRARY_PATH -x PITH_TIMEOUT=20 \
+      "$from/${program}_perf" -b 8 -e 64M -f 8 -g 1 -c 1 -w 2 -n 5 |
+      tee -a "$results/nccltests.txt" || failed=1
+  done
+  return "$failed"
+}
+
+# Each tool for a share of the time: what one has not reached by then is not said to be sound.
+part_sanitize() {
+  ready sanitize || return 0
+  command -v compute-sanitizer >/dev/null ||
+    { say "sanitize: no compute-sanitizer: skipped" && return 0; }
+  local tool failed=0
+  rm -f -- "$results/sanitize.txt"
+  for tool in memcheck racecheck synccheck; do
+    say "sanitize: $tool"
+    timeout -k 5 75 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+      "$at/bin/test_cuda_device" 'accumulate*,the k largest*,sums of lists*,a histogram*' |
+      tee -a "$results/sanitize.txt" || failed=1
   done
   return "$failed"
 }
 
 part_table() { python3 "$root/tools/gpu/table.py" "$results"; }
 
+# Only a few files come back from such a machine.
+hand_over() {
+  local folder=${OUT:-}
+  part_table | tee "$results/table.txt" || true
+  [[ -n $folder ]] || return 0
+  cp "$results/table.txt" "$results/gpu.json" "$folder/" || true
+  tar -czf "$folder/results.tar.gz" -C "$tree" results
+}
+
 main() {
   local parts=() argument
   for argument in "$@"; do
     case $argument in
       -h | --help) usage && return ;;
+      --plan) plan && return ;;
+      --prebuild) prebuild && return ;;
       --pack) make_pack && return ;;
-      kernels | build | tests | sanitize | perf | calls | clients | nccltests | table)
+      facts | tests | calls | perf | peers | clients | nccltests | sanitize | kernels | build | \
+        table)
         parts+=("$argument")
         ;;
       *)
@@ -236,16 +409,26 @@ main() {
         ;;
     esac
   done
-  ((${#parts[@]})) || parts=(kernels build tests perf)
-  mkdir -p "$tree" "$results"
+  ((${#parts[@]})) || parts=(facts tests)
+  mkdir -p "$results"
+  # What earlier commands have brought back, where a machine is a new one each time.
+  [[ ! -d $pack/results ]] || cp -rn "$pack/results/." "$results/"
+  [[ ! -f $pack/commit ]] || say "programs of $(cat "$pack/commit")"
+  if [[ " ${parts[*]} " != *" build "* && -z ${GPU_STUB:-} ]] && has_gpu && ! (find_programs); then
+    say "no program runs here: build and facts instead of ${parts[*]}"
+    parts=(build facts)
+  fi
+  trap hand_over EXIT
   local part failed=()
   for part in "${parts[@]}"; do
+    [[ $part != table ]] || continue
+    local begin=$SECONDS
     # A part is a process of its own, so that its time can be limited.
-    if ! timeout -k 10 "$part_seconds" bash "${BASH_SOURCE[0]}" --one "$part"; then
+    if ! timeout -k 10 "$(limit_of "$part")" bash "${BASH_SOURCE[0]}" --one "$part"; then
       failed+=("$part")
     fi
+    say "$part: $((SECONDS - begin)) s"
   done
-  part_table
   ((${#failed[@]} == 0)) || { say "failed: ${failed[*]}" && return 1; }
 }
 

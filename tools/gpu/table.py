@@ -9,50 +9,74 @@ import sys
 TARGETS = {"exact top-k step": 0.90}
 TARGET_CUB = 1.6
 TARGET_TORCH = 4.0
+# All-reduces of ranks on one device: of the copy bound from so many bytes on, microseconds of 8 B.
+TARGET_OF_COPY = 0.50
+TARGET_FROM_BYTES = 64 << 20
+TARGET_US = 15.0
+# Sparse sums over loopback against NVIDIA's dense ones, by the ranks, of the largest vector.
+TARGETS_SPARSE = {2: 10.0, 4: 5.0}
+OTHER, SPARSE = "NVIDIA, sockets", "Pith, tcp, 1 %"
+
+
+def read_text(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 def read_json(path):
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError):
+        return json.loads(read_text(path) or "")
+    except ValueError:
         return None
 
 
-def summary_of(path):
-    """Catch2's last line, or None where the part has not run."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError:
-        return None
-    found = re.search(r"All tests passed \([^)]*\)|test cases:.*", text)
-    return found.group(0) if found else "ended early"
+def read_lines(path):
+    """One JSON object a line; a line that was cut off is left out."""
+    rows = []
+    for line in (read_text(path) or "").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def summary_of(text):
+    """Catch2's last lines, one a program."""
+    found = re.findall(r"All tests passed \([^)]*\)|test cases:.*|ERROR SUMMARY:.*", text)
+    return "; ".join(found) if found else "ended early"
+
+
+def failed_cases(text):
+    """Catch2 says what took how long, and heads what failed with its name between two rules."""
+    found = re.findall(r"^-{79}\n(\S.*)\n-{79}$", text, re.M)
+    return list(dict.fromkeys(found))
 
 
 def collect(folder):
     result = {}
-    for part in ("tests", "sanitize"):
-        summary = summary_of(os.path.join(folder, part + ".txt"))
-        if summary:
-            result[part] = summary
+    facts = read_text(os.path.join(folder, "facts.txt"))
+    if facts:
+        result["facts"] = facts.splitlines()
+    for part in ("streams", "tests", "sanitize"):
+        text = read_text(os.path.join(folder, part + ".txt"))
+        if text is not None:
+            result[part] = summary_of(text)
+            failed = failed_cases(text)
+            if failed:
+                result[part + " failed"] = failed
     for part in ("perf", "torch", "clients"):
         rows = read_json(os.path.join(folder, part + ".json"))
         if rows:
             result[part] = rows
-    calls = read_lines(os.path.join(folder, "calls.json"))
-    if calls:
-        result["calls"] = calls
+    for part in ("calls", "peers"):
+        rows = read_lines(os.path.join(folder, part + ".json"))
+        if rows:
+            result[part] = rows
     return result
-
-
-def read_lines(path):
-    """One JSON object a line."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-    except (OSError, ValueError):
-        return None
 
 
 def ratios_of(result):
@@ -71,23 +95,58 @@ def ratios_of(result):
             yield f"{case}: torch / ours {torch / own:.2f}  target {TARGET_TORCH:.2f}"
 
 
+def sparse_ratios_of(rows):
+    times = {(row["way"], row["ranks"], row["bytes"]): row["us"] for row in rows}
+    for ranks, target in TARGETS_SPARSE.items():
+        sizes = [size for way, of, size in times if way == SPARSE and of == ranks]
+        if not sizes or (OTHER, ranks, max(sizes)) not in times:
+            continue
+        most = max(sizes)
+        ratio = times[OTHER, ranks, most] / times[SPARSE, ranks, most]
+        yield f"sparse of {ranks}, {most} B: NVIDIA / ours {ratio:.2f}  target {target:.2f}"
+
+
+def note_of_call(row):
+    if row["bytes"] == 8:
+        return f"  target {TARGET_US:.0f} us"
+    return f"  target {TARGET_OF_COPY:.2f}" if row["bytes"] >= TARGET_FROM_BYTES else ""
+
+
+def lines_of_facts(facts):
+    """The rest is in facts.txt."""
+    telling = [line for line in facts if re.search(r"HANGS|STUCK|WAITS|gave up|signal", line)]
+    yield f"facts: {len(facts)}, of which telling:"
+    yield from ("  " + line for line in telling)
+
+
+def lines_of_perf(perf):
+    yield f"{perf['device']}, results {'right' if perf['ok'] else 'WRONG'}"
+    yield f"{'case':22} {'contender':34} {'us':>12} {'GB/s':>9} {'of copy':>8}"
+    for row in perf["rows"]:
+        target = TARGETS.get(row["name"])
+        note = "" if target is None else f"  target {target:.2f}"
+        yield (f"{row['case']:22} {row['name']:34} {row['us']:12.1f} "
+               f"{row['gb_s']:9.1f} {row['of_copy']:8.3f}{note}")
+
+
 def lines_of(result):
     if not result:
         return ["nothing measured"]
-    lines = [f"{part}: {result[part]}" for part in ("tests", "sanitize") if part in result]
-    perf = result.get("perf")
-    if perf:
-        lines.append(f"{perf['device']}, results {'right' if perf['ok'] else 'WRONG'}")
-        lines.append(f"{'case':22} {'contender':34} {'us':>12} {'GB/s':>9} {'of copy':>8}")
-        for row in perf["rows"]:
-            target = TARGETS.get(row["name"])
-            note = "" if target is None else f"  target {target:.2f}"
-            lines.append(f"{row['case']:22} {row['name']:34} {row['us']:12.1f} "
-                         f"{row['gb_s']:9.1f} {row['of_copy']:8.3f}{note}")
+    lines = list(lines_of_facts(result["facts"])) if "facts" in result else []
+    for part in ("streams", "tests", "sanitize"):
+        if part in result:
+            lines.append(f"{part}: {result[part]}")
+        lines.extend(f"  failed: {case}" for case in result.get(part + " failed", []))
+    if "perf" in result:
+        lines.extend(lines_of_perf(result["perf"]))
     lines.extend(ratios_of(result))
     for row in result.get("calls", []):
         lines.append(f"all-reduce of {row['ranks']} {row['way']}, {row['bytes']} B: "
-                     f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound")
+                     f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound"
+                     f"{note_of_call(row)}")
+    for row in result.get("peers", []):
+        lines.append(f"{row['way']}, {row['ranks']} ranks, {row['bytes']} B: {row['us']:.1f} us")
+    lines.extend(sparse_ratios_of(result.get("peers", [])))
     for name, value in result.get("clients", {}).items():
         lines.append(f"client {name}: {value}")
     return lines

@@ -1,0 +1,268 @@
+// All-reduces on one GPU by NCCL's symbols, whoever answers them: ranks in threads or in processes.
+//   gpu_calls threads|processes|hosts RANKS FILE [MOST_BYTES [LABEL]]
+// appends a line of JSON a size. "hosts": processes that say by NCCL_HOSTID that each is on a host
+// of its own, without which NVIDIA's library refuses two ranks on a device. LABEL is what the line
+// calls the way. Where PITH_COMPRESS is set the sums are not looked at. Times are medians, by
+// events on rank 0's stream, all ranks calling at once. "of copy": N copies of the vector by the
+// device in the time of the call of N ranks, for each vector is read and each result written at
+// least once. Run by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the
+// stub.
+//
+// Memory is taken before anybody calls and freed when all have ended: freeing waits for streams
+// that may wait for the rank that frees.
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/driver_api.hpp"
+#include "nccl/abi.h"
+
+#define CALLS_DECLARE(result, name, parameters) extern "C" result name parameters;
+NCCL_FUNCTIONS(CALLS_DECLARE)
+
+namespace {
+
+using namespace pith::cuda;
+
+constexpr int rounds = 30, warm_ups = 20;
+constexpr std::size_t sizes[] = {8, 64 << 10, 1 << 20, 64 << 20, 256 << 20};
+constexpr double meeting_limit_s = 120;
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "gpu_calls: %s; %s\n", what.c_str(), ncclGetLastError(nullptr));
+  std::_Exit(1);
+}
+
+const Driver& cu() {
+  static const Driver& driver = [&]() -> const Driver& {
+    auto& loaded = *new Driver;
+    std::string why;
+    if (!load_driver(loaded, why)) fail(why);
+    return loaded;
+  }();
+  return driver;
+}
+
+void check(CUresult result, const char* what) {
+  if (result != kSuccess) fail(std::string(what) + ": " + cu().describe(result));
+}
+void check(ncclResult_t result, const char* what) {
+  if (result != ncclSuccess) fail(what);
+}
+#define CHECK(call) check((call), #call)
+
+// Between the ranks, in threads or processes; all zero at first.
+struct Shared {
+  std::atomic<int> ready;
+  std::atomic<int> arrived;
+  std::atomic<unsigned> meetings;
+  ncclUniqueId id;
+};
+
+struct Run {
+  Shared& shared;
+  int ranks;
+  const char* label;
+  const char* file;
+  std::size_t most_bytes;
+};
+
+void meet(const Run& run) {
+  const unsigned meeting = run.shared.meetings;
+  if (run.shared.arrived.fetch_add(1) + 1 == run.ranks) {
+    run.shared.arrived = 0;
+    ++run.shared.meetings;
+    return;
+  }
+  const auto limit =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(meeting_limit_s);
+  while (run.shared.meetings == meeting) {
+    if (std::chrono::steady_clock::now() > limit) fail("the other ranks do not come");
+    usleep(100);
+  }
+}
+
+// One rank: its stream, and memory for the largest vector.
+struct Rank {
+  Rank(const Run& run, int number);
+  void end(const Run& run);
+
+  int number;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUevent begin = nullptr, finish = nullptr;
+  CUdeviceptr send = 0, recv = 0;
+  float* host = nullptr;
+  ncclComm_t comm = nullptr;
+};
+
+Rank::Rank(const Run& run, int number_) : number(number_) {
+  CHECK(cu().init(0));
+  CHECK(cu().primary_ctx_retain(&context, 0));
+  CHECK(cu().ctx_set_current(context));
+  CHECK(cu().stream_create(&stream, kStreamNonBlocking, 0));
+  CHECK(cu().event_create(&begin, kEventDefault));
+  CHECK(cu().event_create(&finish, kEventDefault));
+  CHECK(cu().mem_alloc(&send, run.most_bytes));
+  CHECK(cu().mem_alloc(&recv, run.most_bytes));
+  void* memory = nullptr;
+  CHECK(cu().host_alloc(&memory, run.most_bytes, kHostAllocPortable));
+  host = static_cast<float*>(memory);
+}
+
+void Rank::end(const Run& run) {
+  meet(run);  // nobody's stream waits any more
+  CHECK(ncclCommDestroy(comm));
+  meet(run);
+  CHECK(cu().mem_free(send));
+  CHECK(cu().mem_free(recv));
+  CHECK(cu().host_free(host));
+  CHECK(cu().event_destroy(begin));
+  CHECK(cu().event_destroy(finish));
+  CHECK(cu().stream_destroy(stream));
+}
+
+template <class Work>
+float time_of(const Rank& rank, Work work) {
+  CHECK(cu().event_record(rank.begin, rank.stream));
+  work();
+  CHECK(cu().event_record(rank.finish, rank.stream));
+  CHECK(cu().event_synchronize(rank.finish));
+  float ms = 0;
+  CHECK(cu().event_elapsed_time(&ms, rank.begin, rank.finish));
+  return ms;
+}
+
+float median(std::vector<float> ms) {
+  std::sort(ms.begin(), ms.end());
+  return ms[ms.size() / 2];
+}
+
+void fill(const Rank& rank, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    rank.host[i] = static_cast<float>(static_cast<int>(i % 1000) + rank.number);
+  }
+  CHECK(cu().memcpy_htod_async(rank.send, rank.host, 4 * count, rank.stream));
+  CHECK(cu().stream_synchronize(rank.stream));
+}
+
+void verify(const Rank& rank, std::size_t count, int ranks) {
+  if (std::getenv("PITH_COMPRESS")) return;
+  CHECK(cu().memcpy_dtoh_async(rank.host, rank.recv, 4 * count, rank.stream));
+  CHECK(cu().stream_synchronize(rank.stream));
+  for (std::size_t i = 0; i < count; ++i) {
+    const int sum = ranks * static_cast<int>(i % 1000) + ranks * (ranks - 1) / 2;
+    if (rank.host[i] != static_cast<float>(sum)) fail("a sum is wrong");
+  }
+}
+
+std::vector<float> time_calls(const Rank& rank, std::size_t count) {
+  void* send = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.send));
+  void* recv = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.recv));
+  auto* stream = reinterpret_cast<cudaStream_t>(rank.stream);
+  std::vector<float> calls;
+  for (int round = -warm_ups; round < rounds; ++round) {
+    const float ms = time_of(rank, [&] {
+      CHECK(ncclAllReduce(send, recv, count, ncclFloat32, ncclSum, rank.comm, stream));
+    });
+    if (round >= 0) calls.push_back(ms);
+  }
+  return calls;
+}
+
+void measure(const Run& run, const Rank& rank, std::size_t bytes, std::FILE* out) {
+  const std::size_t count = bytes / sizeof(float);
+  fill(rank, count);
+  meet(run);
+  const std::vector<float> calls = time_calls(rank, count);
+  verify(rank, count, run.ranks);
+  meet(run);
+  if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
+  std::vector<float> copies;
+  for (int round = 0; round < rounds; ++round) {
+    copies.push_back(time_of(
+        rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
+  }
+  const double us = 1e3 * static_cast<double>(median(calls));
+  const double bound = 1e3 * run.ranks * static_cast<double>(median(copies));
+  std::printf("%-9s %d ranks %10zu B %10.1f us %6.3f of copy\n", run.label, run.ranks, bytes, us,
+              bound / us);
+  std::fflush(stdout);
+  std::fprintf(out,
+               "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"us\": %.2f, "
+               "\"of_copy\": %.4f}\n",
+               run.label, run.ranks, bytes, us, bound / us);
+  std::fflush(out);
+}
+
+void run_rank(const Run& run, int number) {
+  Rank rank(run, number);
+  if (number == 0) {
+    CHECK(ncclGetUniqueId(&run.shared.id));
+    run.shared.ready = 1;
+  }
+  while (run.shared.ready == 0) usleep(1000);
+  CHECK(ncclCommInitRank(&rank.comm, run.ranks, run.shared.id, number));
+  std::FILE* out = number == 0 ? std::fopen(run.file, "a") : nullptr;
+  if (number == 0 && !out) fail(run.file);
+  for (const std::size_t bytes : sizes) {
+    if (bytes <= run.most_bytes) measure(run, rank, bytes, out);
+    meet(run);
+  }
+  if (out) std::fclose(out);
+  rank.end(run);
+}
+
+int wait_for_children(int ranks) {
+  int bad = 0;
+  for (int r = 0; r < ranks; ++r) {
+    int status = 0;
+    wait(&status);
+    bad |= status;
+  }
+  return bad == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool known = argc >= 4 && argc <= 6;
+  const std::string way = known ? argv[1] : "";
+  const int ranks = known ? std::atoi(argv[2]) : 0;
+  if (ranks < 1 || (way != "threads" && way != "processes" && way != "hosts")) {
+    std::fprintf(stderr,
+                 "usage: gpu_calls threads|processes|hosts RANKS FILE [MOST_BYTES [LABEL]]\n");
+    return 2;
+  }
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 1;
+  const std::size_t most = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : sizes[4];
+  const Run run{*static_cast<Shared*>(memory), ranks, argc > 5 ? argv[5] : argv[1], argv[3],
+                std::max(most, sizes[0])};
+  std::vector<std::thread> all;
+  for (int r = 0; r < ranks; ++r) {
+    if (way == "threads") {
+      all.emplace_back([&run, r] { run_rank(run, r); });
+    } else if (fork() == 0) {  // before anybody has used CUDA
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (way == "hosts") setenv("NCCL_HOSTID", ("host" + std::to_string(r)).c_str(), 1);
+      run_rank(run, r);
+      std::_Exit(0);
+    }
+  }
+  for (std::thread& thread : all) thread.join();
+  return way == "threads" ? 0 : wait_for_children(ranks);
+}

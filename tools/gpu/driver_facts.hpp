@@ -1,0 +1,172 @@
+// What the probes of driver_facts share. A probe runs in a process of its own, which may hang or
+// crash: what it has said by then is kept.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver_api.hpp"
+
+namespace pith::facts {
+
+// Shared by a probe's process, its parent and its helper.
+struct Page {
+  std::atomic<std::uint64_t> begun_ns;  // the probe has its device; its limit counts from here
+  std::atomic<unsigned> used;
+  char text[1 << 16];
+  char stage[256];
+  std::atomic<std::uint64_t> flags[16];  // between a probe and its helper
+  char handle[64];
+};
+
+Page& page();
+// A line of the result.
+[[gnu::format(printf, 2, 3)]] void say(const char* name, const char* format, ...);
+// What is tried now: told if it never ends.
+void stage(const std::string& what);
+// Ends the probe with a line.
+[[noreturn]] void give_up(const std::string& why);
+
+const cuda::Driver& cu();
+// Functions that Pith does not use; null where the driver lacks them.
+void* symbol(const char* name);
+std::string describe(cuda::CUresult result);
+void must(cuda::CUresult result, const char* what);
+bool over_stub();
+
+std::uint64_t now_ns();
+void sleep_ms(int ms);
+// Whether the condition held within the limit.
+bool wait_for(const std::function<bool()>& condition, int limit_ms);
+double median(std::vector<double> values);
+double high(std::vector<double> values);  // the 99th percentile
+
+// The first device's primary context, current in this thread. `begin` starts the probe's time.
+struct Gpu {
+  Gpu();
+  cuda::CUcontext context = nullptr;
+};
+
+inline cuda::CUdeviceptr address_of(const void* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory);
+}
+
+// Pinned words, all zero; never freed, for that may block.
+class Words {
+ public:
+  explicit Words(std::size_t count);
+  cuda::CUdeviceptr at(std::size_t i) const { return address_of(memory_ + i); }
+  std::atomic_ref<std::uint64_t> operator[](std::size_t i) const {
+    return std::atomic_ref<std::uint64_t>(memory_[i]);
+  }
+
+ private:
+  std::uint64_t* memory_ = nullptr;
+};
+
+enum class Priority { usual, highest };
+cuda::CUstream new_stream(Priority priority = Priority::usual);
+
+// `touch` writes a word; `serve` waits for 1, 2, ... in word 0 and answers in word 1. They are
+// PTX of this program's own, or host functions on the stub.
+class Kernels {
+ public:
+  Kernels();
+  cuda::CUresult touch(cuda::CUstream stream, cuda::CUdeviceptr word, std::uint64_t value) const;
+  cuda::CUresult serve(cuda::CUstream stream, cuda::CUdeviceptr words, std::uint64_t steps) const;
+
+ private:
+  cuda::CUfunction touch_ = nullptr;
+  cuda::CUfunction serve_ = nullptr;
+};
+cuda::CUresult load_library(cuda::CUlibrary* library);
+
+// Keeps a stream busy until it is let go: by a wait in memory, or by a kernel.
+enum class Holder { wait, kernel };
+class Held {
+ public:
+  Held(Holder holder, const Kernels& kernels, Priority priority = Priority::usual);
+  ~Held() { let_go(); }
+  Held(const Held&) = delete;
+  // The stream is there when this returns.
+  void hold();
+  void let_go();
+  cuda::CUstream stream() const { return stream_; }
+
+ private:
+  Holder holder_;
+  const Kernels& kernels_;
+  cuda::CUstream stream_;
+  Words words_{2};
+  std::uint64_t value_ = 0;
+};
+
+// A call in a thread of its own, with the context current.
+class Attempt {
+ public:
+  Attempt(cuda::CUcontext context, std::function<cuda::CUresult()> call);
+  ~Attempt() { thread_.join(); }
+  Attempt(const Attempt&) = delete;
+  bool ended(int limit_ms) const;
+  std::string result() const;  // once it has ended
+
+ private:
+  std::atomic<bool> done_{false};
+  double us_ = 0;
+  cuda::CUresult result_ = 0;
+  std::thread thread_;
+};
+
+struct Probe {
+  const char* name;
+  void (*run)();
+  const char* connections;  // CUDA_DEVICE_MAX_CONNECTIONS, or null
+};
+
+// A process that runs `body` beside a probe, made before anybody has used the driver.
+class Helper {
+ public:
+  explicit Helper(void (*body)());
+  ~Helper();
+  Helper(const Helper&) = delete;
+
+ private:
+  int child_;
+};
+inline void signal(int flag, std::uint64_t value = 1) { page().flags[flag] = value; }
+void await(int flag, std::uint64_t value = 1);
+
+// facts_start.cpp: what there is, what things cost.
+void probe_device();
+void probe_start();
+void probe_costs();
+void probe_pointers();
+void probe_streams();
+void probe_pools();
+// facts_flags.cpp: memory operations and kernels that serve.
+void probe_trips();
+void probe_served();
+void probe_captured();
+void probe_queues();
+// facts_blocking.cpp
+void probe_blocked_by_wait();
+void probe_blocked_by_kernel();
+void probe_behind_mem_free();
+void probe_behind_host_free();
+void probe_behind_stream_create();
+void probe_behind_synchronize();
+void probe_behind_free_kernel();
+// facts_processes.cpp
+void probe_ipc();
+void probe_ipc_blocking();
+void probe_beside_idle();
+void probe_beside_wait();
+void probe_beside_kernel();
+
+}  // namespace pith::facts
