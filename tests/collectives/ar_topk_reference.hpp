@@ -132,10 +132,10 @@ class ArTopkReference {
   }
 
   // Scores that differ by less than this may be ordered either way: they are sums in another order,
-  // and of lagged elections taken from a histogram. Of equal ones the first rank's comes first.
-  double margin() const {
-    const bool counted = spec_.election == Election::variance_lagged && spec_.score != Score::raw;
-    return counted ? 0.99 : 1 - 1e-6;
+  // and of lagged elections taken from a histogram.
+  double margin() const { return counts() ? 0.99 : 1 - 1e-6; }
+  bool counts() const {
+    return spec_.election == Election::variance_lagged && spec_.score != Score::raw;
   }
 
   std::string check_leader(int leader) {
@@ -157,9 +157,10 @@ class ArTopkReference {
       const auto seen = static_cast<std::size_t>(leader);
       if (lagged && workers_[longest].waited >= 4 * ranks) {
         expected = longest;
-      } else if (seen < ranks && score(seen) >= margin() * score(expected) &&
-                 score(seen) < score(expected)) {
-        expected = seen;
+      } else if (seen < ranks && score(seen) >= margin() * score(expected)) {
+        // Of equal ones the first rank's, but what a histogram tells of them need not be equal.
+        const bool equal = score(seen) == score(expected);
+        if (!equal || (counts() && score(seen) > 0)) expected = seen;
       }
     }
     for (Worker& worker : workers_) {
