@@ -273,6 +273,18 @@ TEST_CASE("a rank that is left out and answers is not given up", "[control]") {
   }
 }
 
+TEST_CASE("a rank that is left out and answers outlives a short timeout", "[control]") {
+  for (const double timeout_s : {0.3, 1.0, 1.5}) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      INFO("timeout " << timeout_s << " s, seed " << seed);
+      ControlWorld world(8, 2, seed, timeout_s);
+      const WithoutOne without(world, 0, 5);
+      world.run_until_ms(5'000);
+      CHECK(ignorant(world, {}) == 0);
+    }
+  }
+}
+
 TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "[control][scale]") {
   constexpr int ranks = 1000;
   ControlWorld world(ranks, 32, 1);
