@@ -84,6 +84,45 @@ class Round {
   std::size_t least_ = ~std::size_t{0};
 };
 
+// Agreements of several communicators, each of all ranks, one behind the other at each rank.
+class Many {
+ public:
+  Many(ControlWorld& world, int comms, std::uint32_t rounds)
+      : world_(world), rounds_(rounds), left_(at(world.ranks()), comms) {
+    for (int c = 0; c < comms; ++c) {
+      for (int rank = 0; rank < world.ranks(); ++rank) {
+        world.at_ms(world.pick(0, 50), [this, c, rank] { take_part(c, rank, 0); });
+      }
+    }
+  }
+  // In how many a rank that lives still waits.
+  int waiting() const {
+    int count = 0;
+    for (int rank = 0; rank < world_.ranks(); ++rank) {
+      if (world_.fate(rank) == ControlWorld::Fate::lives) count += left_[at(rank)];
+    }
+    return count;
+  }
+
+ private:
+  void take_part(int c, int rank, std::uint32_t round) {
+    if (world_.fate(rank) != ControlWorld::Fate::lives) return;
+    if (round == rounds_) {
+      --left_[at(rank)];
+      return;
+    }
+    world_.plane(rank).gather({100 + static_cast<CommKey>(c), round}, Need::live, all_ranks(world_),
+                              std::string(500, 'x'), [this, c, rank, round](const GatherResult&) {
+                                take_part(c, rank, round + 1);
+                                world_.turn_soon(rank);
+                              });
+  }
+
+  ControlWorld& world_;
+  const std::uint32_t rounds_;
+  std::vector<int> left_;
+};
+
 // Communicators that come and go, one every few milliseconds: each is made by an agreement of some
 // ranks, now and then revoked, and let go by its members, each in its own time.
 class ComingAndGoing {
@@ -244,6 +283,21 @@ class WithoutOne {
 };
 
 }  // namespace
+
+TEST_CASE("whoever waits for one of many agreements gets it, whoever dies", "[control]") {
+  constexpr int comms = 6;
+  constexpr std::uint32_t rounds = 60;  // more results than are kept
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO("seed " << seed);
+    ControlWorld world(15, 2, seed);
+    const Many many(world, comms, rounds);
+    for (int deaths = 0; deaths < 5; ++deaths) {
+      world.at_ms(world.pick(50, 2'000), [&world] { world.kill(world.pick(0, 14)); });
+    }
+    world.run_until_ms(20'000);
+    CHECK(many.waiting() == 0);
+  }
+}
 
 TEST_CASE("a rank that has stopped and is left out keeps nobody from agreeing", "[control]") {
   for (const int stopped : {0, 1, 7}) {
