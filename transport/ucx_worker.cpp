@@ -33,9 +33,6 @@ constexpr const char* rdma_keepalive = "1s";
 // A send that UCX does not copy ends when the kernel has taken its last byte. One that it copies
 // ends at once, but the socket may be full: then the rest stays until somebody drives UCX again.
 constexpr const char* sockets_copy_below = "0";
-// Nobody would notice there that a peer has died, and UCX makes files in /dev/shm only to look: a
-// rank that is killed meanwhile leaves them.
-constexpr const char* no_shared_memory = "^posix,sysv";
 
 bool is_loopback(std::string_view host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
@@ -84,7 +81,6 @@ Error UcxWorker::open_context(bool loopback, bool sockets) {
     prefer(config, "KEEPALIVE_INTERVAL", rdma_keepalive);
   }
   if (loopback) prefer(config, "NET_DEVICES", "lo");
-  prefer(config, "TLS", no_shared_memory);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
