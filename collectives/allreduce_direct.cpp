@@ -55,9 +55,7 @@ Task<Error> allreduce_direct(Call& call, CollectiveArgs args) {
 }
 
 double allreduce_direct_cost(const Shape& shape, const LinkCost& link) {
-  const double peers = shape.ranks - 1;
-  const auto n = static_cast<double>(shape.bytes);
-  return link.alpha + peers * (link.beta + link.gamma) * n;
+  return one_round_cost(shape, link);
 }
 
 }  // namespace pith

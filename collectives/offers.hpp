@@ -19,6 +19,13 @@ namespace pith {
 // Larger communicators do not use views: they would cost P - 1 messages a rank.
 inline constexpr int most_view_ranks = 32;
 
+// Where every rank sends its vector to every other one and reduces all of them itself.
+inline double one_round_cost(const Shape& shape, const LinkCost& link) {
+  const double peers = shape.ranks - 1;
+  const auto n = static_cast<double>(shape.bytes);
+  return link.alpha + peers * (link.beta + link.gamma) * n;
+}
+
 // What one peer and this rank can reach of each other.
 struct Offer {
   std::byte* send;  // the peer's buffers as addresses here; null: by messages only

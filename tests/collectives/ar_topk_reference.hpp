@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/scalar.hpp"
+#include "tests/collectives/rounded.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
 namespace pith::test {
@@ -48,16 +48,6 @@ class ArTopkReference {
     double score = 0;
     double last_score = 0;
   };
-
-  static float rounded(float value, DType type) {
-    if (type == DType::f32) return value;
-    if (type == DType::f16) value = std::clamp(value, -65504.0f, 65504.0f);
-    std::byte code[2];
-    float back = 0;
-    kernels::scalar::cast(code, type, reinterpret_cast<const std::byte*>(&value), DType::f32, 1);
-    kernels::scalar::cast(reinterpret_cast<std::byte*>(&back), DType::f32, code, type, 1);
-    return back;
-  }
 
   static std::vector<std::size_t> largest(const Worker& worker, std::size_t t, std::size_t k) {
     const std::vector<float>& values = worker.residuals[t];

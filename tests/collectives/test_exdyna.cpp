@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "tests/catch.hpp"
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/hard_gradients.hpp"
 #include "tests/reference/exdyna_twin.hpp"
 
 namespace pith::test {
@@ -57,7 +57,6 @@ std::string compare_step(SparseProgram& program, const ExdynaTwin& twin) {
 }
 
 // What becomes of the gradients of a step before it is made.
-using Change = std::function<void(SparseProgram& program, int step)>;
 
 struct Walk {
   Change change = {};
@@ -122,28 +121,7 @@ TEST_CASE("in any order of the ranks partitions are those of the authors", "[spa
 }
 
 TEST_CASE("gradients that leave ExDyna little choice", "[sparse][exdyna]") {
-  const auto set = [](SparseProgram& program, float factor, float value) {
-    for (int r = 0; r < program.sparse_case().ranks; ++r) {
-      for (float& element : program.gradient(r)) element = factor * element + value;
-    }
-  };
-  const Change changes[] = {
-      [&](SparseProgram& program, int) { set(program, 0, 1); },
-      [&](SparseProgram& program, int) { set(program, 0, 0); },
-      [&](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
-      [&](SparseProgram& program, int) { set(program, 0, 1e-42f); },
-      [&](SparseProgram& program, int) { set(program, 1e-40f, 0); },
-      [&](SparseProgram& program, int step) {
-        set(program, 0, 0);
-        program.gradient(step % 3)[5] = 1e30f;
-      },
-      [&](SparseProgram& program, int) {
-        for (int r = 0; r < 3; ++r) {
-          for (float& element : program.gradient(r)) element = std::round(16 * element);
-        }
-      },
-  };
-  for (const Change& change : changes) {
+  for (const Change& change : hard_gradients()) {
     for (const char* scheme : {"exdyna", "micro"}) {
       for (const char* rule : {"released", "intended"}) {
         for (const std::size_t count : {100, 40000}) {

@@ -3,24 +3,14 @@
 #include <functional>
 #include <numeric>
 
-#include "kernels/scalar.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/hard_gradients.hpp"
+#include "tests/collectives/rounded.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
 namespace pith::test {
 
 namespace {
-
-// What values are when they have travelled, by the plain twin.
-float rounded(float value, DType type) {
-  if (type == DType::f32) return value;
-  if (type == DType::f16) value = std::clamp(value, -65504.0f, 65504.0f);
-  std::byte code[2];
-  float back = 0;
-  kernels::scalar::cast(code, type, reinterpret_cast<const std::byte*>(&value), DType::f32, 1);
-  kernels::scalar::cast(reinterpret_cast<std::byte*>(&back), DType::f32, code, type, 1);
-  return back;
-}
 
 // Elects from `sums` as the definition says, and leaves the residual there.
 void elect(std::vector<float>& sums, std::size_t k, DType type, std::vector<float>& elected) {
@@ -37,7 +27,6 @@ void elect(std::vector<float>& sums, std::size_t k, DType type, std::vector<floa
 }
 
 // What becomes of the gradients of a step before it is made.
-using Change = std::function<void(SparseProgram& program, int step)>;
 
 // What becomes of a tensor's gradients at a step: they are multiplied.
 using Factor = std::function<float(std::size_t tensor, int step)>;
@@ -165,28 +154,7 @@ TEST_CASE("top-k with 16-bit values", "[sparse]") {
 }
 
 TEST_CASE("gradients that leave top-k little choice", "[sparse]") {
-  const auto set = [](SparseProgram& program, float factor, float value) {
-    for (int r = 0; r < program.sparse_case().ranks; ++r) {
-      for (float& element : program.gradient(r)) element = factor * element + value;
-    }
-  };
-  const Change changes[] = {
-      [&](SparseProgram& program, int) { set(program, 0, 1); },
-      [&](SparseProgram& program, int) { set(program, 0, 0); },
-      [&](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
-      [&](SparseProgram& program, int) { set(program, 0, 1e-42f); },
-      [&](SparseProgram& program, int) { set(program, 1e-40f, 0); },
-      [&](SparseProgram& program, int step) {
-        set(program, 0, 0);
-        program.gradient(step % 3)[5] = 1e30f;
-      },
-      [&](SparseProgram& program, int) {
-        for (int r = 0; r < 3; ++r) {
-          for (float& element : program.gradient(r)) element = std::round(16 * element);
-        }
-      },
-  };
-  for (const Change& change : changes) {
+  for (const Change& change : hard_gradients()) {
     for (const char* exchange : {"direct", "ring"}) {
       for (const std::size_t count : {100, 70000}) {
         SparseCase c;

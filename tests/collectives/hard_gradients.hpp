@@ -1,0 +1,40 @@
+// Gradients that leave a scheme little to choose from: all equal, all zero, denormal, one huge
+// element, many ties. For at least three ranks and one tensor.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::test {
+
+// What becomes of the gradients drawn for a step.
+using Change = std::function<void(SparseProgram& program, int step)>;
+
+inline std::vector<Change> hard_gradients() {
+  const auto set = [](SparseProgram& program, float factor, float value) {
+    for (int r = 0; r < program.sparse_case().ranks; ++r) {
+      for (float& element : program.gradient(r)) element = factor * element + value;
+    }
+  };
+  return {
+      [set](SparseProgram& program, int) { set(program, 0, 1); },
+      [set](SparseProgram& program, int) { set(program, 0, 0); },
+      [set](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
+      [set](SparseProgram& program, int) { set(program, 0, 1e-42f); },
+      [set](SparseProgram& program, int) { set(program, 1e-40f, 0); },
+      [set](SparseProgram& program, int step) {
+        set(program, 0, 0);
+        program.gradient(step % 3)[5] = 1e30f;
+      },
+      [](SparseProgram& program, int) {
+        for (int r = 0; r < 3; ++r) {
+          for (float& element : program.gradient(r)) element = std::round(16 * element);
+        }
+      },
+  };
+}
+
+}  // namespace pith::test
