@@ -56,13 +56,14 @@ CONTENDERS = {
     "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
     "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
 }
+MPI_PROGRAMS = ("openmpi_allreduce", "mpich_allreduce")
 OMPI_SHM = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5",
             "mpich"]
+GLOO = ["gloo-ring", "gloo-hd"]  # sockets, as it has nothing else
 CASES = {  # Pith's contender and its peers
-    "registered": ("pith-registered", OMPI_SHM),
-    "private": ("pith-private", OMPI_SHM),
-    "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", "gloo-ring",
-                         "gloo-hd"]),
+    "registered": ("pith-registered", OMPI_SHM + GLOO),
+    "private": ("pith-private", OMPI_SHM + GLOO),
+    "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", *GLOO]),
     "threads": ("pith-threads", OMPI_SHM + ["gloo-threads"]),
     # Threads of pithCommInitAll beside processes: a ratio below 0.8 is too slow.
     "initall": ("pith-threads", ["pith-private"]),
@@ -97,6 +98,13 @@ def groups_of(sizes):
     return [groups[key] for key in sorted(groups)]
 
 
+def launcher(program):
+    """Debian calls them apart; whose `mpirun` is the other name is the administrator's choice."""
+    if program == "mpich_allreduce":
+        return "mpirun.mpich"
+    return "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
+
+
 def command_of(name, options, group, json_path):
     program, extra = CONTENDERS[name]
     common = ["--ranks", str(options.ranks), "--sizes", ",".join(map(str, group)),
@@ -105,11 +113,11 @@ def command_of(name, options, group, json_path):
     path = str(options.bin / program)
     bind = "core" if options.ranks <= os.cpu_count() else "none"  # the program binds itself then
     if program == "mpich_allreduce":
-        return ["mpirun.mpich", "-n", str(options.ranks), "-bind-to", bind, *extra.split(), path,
+        return [launcher(program), "-n", str(options.ranks), "-bind-to", bind, *extra.split(), path,
                 *common]
-    if program != "openmpi_allreduce":
+    if program not in MPI_PROGRAMS:
         return [path, *common, *extra.split()]
-    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
+    return [launcher(program), "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
             "-n", str(options.ranks), *extra.split(), path, *common]
 
 
@@ -296,8 +304,8 @@ def available(names, options):
         program = CONTENDERS[name][0]
         if not (options.bin / program).is_file():
             print(f"# {name} left out: no program {options.bin / program}", file=sys.stderr)
-        elif program == "openmpi_allreduce" and shutil.which("mpirun") is None:
-            print(f"# {name} left out: no mpirun", file=sys.stderr)
+        elif program in MPI_PROGRAMS and shutil.which(launcher(program)) is None:
+            print(f"# {name} left out: no {launcher(program)}", file=sys.stderr)
         else:
             kept.append(name)
     return kept

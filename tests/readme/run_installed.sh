@@ -41,6 +41,6 @@ add_executable(user prog.c)
 target_link_libraries(user Pith::pith)
 END
 built=$folder/cmake/build
-cmake -S "$folder/cmake" -B "$built" -DCMAKE_PREFIX_PATH="$folder/pith" >"$folder/log" &&
+cmake -G Ninja -S "$folder/cmake" -B "$built" -DCMAKE_PREFIX_PATH="$folder/pith" >"$folder/log" &&
   cmake --build "$built" >>"$folder/log" || { cat "$folder/log"; exit 1; }
 check "the CMake package" "$built/user"
