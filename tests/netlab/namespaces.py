@@ -78,8 +78,19 @@ def unavailable(link="switch"):
         run("ip", "netns", "add", probe)
         run("ip", "-n", probe, "link", "add", "probe0", "type", "veth",
             "peer", "name", "probe1")
+        return lacks_of_kernel(probe) if link == "veth" else None
     except LabError as error:
         return f"network namespaces are refused here: {error}"
     finally:
         remove_namespace(probe)
+
+
+def lacks_of_kernel(probe):
+    """What a veth network needs beside namespaces: modules that not every kernel has."""
+    try:
+        run("ip", "-n", probe, "link", "add", "br0", "type", "bridge")
+        run("tc", "-n", probe, "qdisc", "add", "dev", "probe0", "root", "tbf", "rate", "1mbit",
+            "burst", "128kb", "limit", "1mb")
+    except LabError as error:
+        return f"a veth network needs the kernel's bridge and token bucket: {error}"
     return None

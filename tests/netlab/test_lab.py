@@ -12,8 +12,8 @@ import time
 import unittest
 
 import case
-from case import MBIT
-from lab import BURST_BYTES_MIN, HAS_IPV6, Lab, program
+from case import MBIT, Lab
+from lab import BURST_BYTES_MIN, HAS_IPV6, program
 from namespaces import OURS, LabError, is_alive, namespaces, sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -181,6 +181,7 @@ with Lab(2, {link!r}) as lab:
 
 class Removal(unittest.TestCase):
     def start(self, link, then="time.sleep(1000)"):
+        case.need(link)
         driver = subprocess.Popen([sys.executable, "-B", "-c",
                                    DRIVER.format(here=HERE, link=link, then=then)],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -228,7 +229,7 @@ class Removal(unittest.TestCase):
                 driver.wait()
                 self.assert_ended(pids)  # processes end at once, without any sweep
                 self.assertTrue(self.left_of(prefix))
-                with Lab(1, "veth"):
+                with Lab(1, link):
                     self.assertEqual(self.left_of(prefix), [])
                     self.assertTrue(self.left_of(other_prefix))  # its owner lives
                 other.terminate()

@@ -5,8 +5,8 @@ import os
 import unittest
 
 import case
-from case import MBIT
-from lab import BURST_BYTES_MIN, Lab
+from case import MBIT, Lab
+from lab import BURST_BYTES_MIN
 from ranks import Ranks
 
 LINKS = ("switch", "veth")

@@ -29,6 +29,10 @@ def run(program, *arguments, most_files=None, most_bytes=None, **variables):
                           preexec_fn=limit)
 
 
+def usable(transport):
+    return bool(re.search(rf"(?m)^{transport} +usable", run("pith-info", "--transports").stdout))
+
+
 def load(prefix):
     """The slices by (rank, category), and the picture's root."""
     with open(f"{prefix}.json", encoding="utf-8") as file:
@@ -124,8 +128,10 @@ class PithTrace(unittest.TestCase):
     def test_real_calls(self):
         if not (BIN / "all_reduce_perf").exists():
             self.skipTest("all_reduce_perf was not built")
-        for transport in ("shm", "tcp"):
+        for transport in ("shm", "tcp", "ucx"):
             with self.subTest(transport):
+                if not usable(transport):
+                    self.skipTest(f"no {transport} here")
                 prefix = f"{self.folder}/{transport}"
                 done = run("all_reduce_perf", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "2",
                            "-w", "1", "-c", "1", "--algo", "allreduce:ring", PITH_TRACE=prefix,
@@ -204,6 +210,38 @@ class PithInfo(unittest.TestCase):
         for what in ("sockets", "NUMA nodes", "shared", "allowed CPUs"):
             self.assertRegex(done.stdout, f"(?m)^{what}")
         self.assertNotIn("PITH_", done.stdout)
+
+    def test_machines_that_are_made_up(self):
+        if "no hwloc" in run("pith-info", "--topology").stdout:
+            self.skipTest("no hwloc")
+        cases = {
+            "package:2 numa:1(memory=4294967296) l3:1(size=8388608) l2:2(size=1048576) core:2 pu:2":
+            ["sockets        2, cores 8, hardware threads 16",
+             "NUMA nodes     2: CPUs 0-7 (4 GiB), CPUs 8-15 (4 GiB)",
+             "shared L2      1 MiB by CPUs 0-3, 1 MiB by CPUs 4-7, 1 MiB by CPUs 8-11, "
+             "1 MiB by CPUs 12-15",
+             "shared L3      8 MiB by CPUs 0-7, 8 MiB by CPUs 8-15",
+             "allowed CPUs   0-15 (16 in all)",
+             "order          of one rank a core, dealt over the sockets: 0 2 4 6 1 3 5 7"],
+            "package:1 numa:2(memory=536870912) l2:2(size=524288) core:1 pu:1":
+            ["sockets        1, cores 4, hardware threads 4",
+             "NUMA nodes     2: CPUs 0-1 (512 MiB), CPUs 2-3 (512 MiB)",
+             "shared caches  none, or not known here",
+             "allowed CPUs   0-3 (4 in all)",
+             "order          of one rank a core, dealt over the sockets: by rank"],
+            "package:1 core:1 pu:2":
+            ["sockets        1, cores 1, hardware threads 2",
+             "shared caches  none, or not known here",
+             "order          of one rank a core: nothing to choose"]}
+        for machine, lines in cases.items():
+            with self.subTest(machine):
+                done = run("pith-info", "--topology", HWLOC_SYNTHETIC=machine)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = done.stdout.splitlines()
+                for line in lines:
+                    self.assertIn(line, said)
+                self.assertEqual(any(line.startswith("shared L") for line in said),
+                                 "shared caches" not in " ".join(lines))
 
     def test_only_the_cpus_that_are_allowed(self):
         if "no hwloc" in run("pith-info", "--topology").stdout:
