@@ -449,6 +449,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       decide_all();
       find_over();
       report(stalls);
+      report_agreements();
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;
