@@ -7,6 +7,10 @@
 // death computes its parent anew and tells it all it knows, whoever hears something new passes it
 // on, and once nothing is new all have the same facts and hence the same tree.
 //
+// A rank that has stopped is not dead, and may be above others who have an agreement of their own.
+// They pass it by: its parent is theirs until it answers. Only the root cannot be passed by, for it
+// may have decided already.
+//
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
 // next one, or tell it the result if they have it. A result moves along the same connections as the
@@ -255,7 +259,12 @@ class ControlPlane final : public ControlEars {
   }
   void watch_parent(const Stalls& stalls);
   bool parent_is_excluded() const;
+  bool parent_is_beside(const Stalls& stalls) const;
+  bool has_parent(int rank) const;
   void give_up_parent(double silent);
+  void pass_by_parent();
+  Error cause_of_wait(const std::vector<int>& members, int waits_for, double waited,
+                      double silent) const;
   double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);
@@ -293,6 +302,7 @@ class ControlPlane final : public ControlEars {
   std::uint64_t parent_heard_ns_ = 0;
   std::uint64_t pinged_ns_ = 0;  // 0: nothing is waited for
   std::uint64_t silent_since_ns_ = 0;
+  std::set<int> passed_by_;  // that this rank should have for a parent, when they answer again
   std::set<int> children_;   // that have said hello
   struct Unreached {
     std::string how;

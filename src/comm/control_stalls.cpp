@@ -89,7 +89,8 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
   for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
   const bool excluded = !is_root() && parent_is_excluded();
-  if (is_root() || (waited < options_.report_s && !excluded)) {
+  const bool in_the_way = excluded || (!is_root() && parent_is_beside(stalls));
+  if (is_root() || (waited < options_.report_s && !in_the_way)) {
     pinged_ns_ = 0;
     return;
   }
@@ -100,7 +101,7 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
           : std::clamp(options_.timeout_s / 2, least_excluded_silent_s, excluded_silent_s);
   // More than one question must have gone unanswered.
   const auto ping_again_ns =
-      excluded ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
+      in_the_way ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
   if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
   if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= ping_again_ns) {
     pinged_ns_ = now_ns_;
@@ -109,31 +110,74 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
   if (excluded && silent > patience) return give_up_parent(silent);
+  if (in_the_way && silent > patience && has_parent(parent_)) return pass_by_parent();
   if (options_.timeout_s == 0 || waited < limit) return;
-  const auto cause = [&](const std::vector<int>& members, int waits_for) {
-    const int place = place_of(members, parent_);
-    if (silent <= silent_s || place < 0) {
-      return Error(Code::remote,
-                   fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
-                   waits_for);
-    }
-    return Error(
-        Code::remote,
-        fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent), place);
-  };
   for (const auto& [comm, stall] : stalls) {
     const auto member = members_.find(comm);
     if (member == members_.end() || stall.seconds < limit) continue;
-    note_revoked(comm, member->second.ranks, cause(member->second.ranks, stall.waits_for), -1);
+    const std::vector<int>& members = member->second.ranks;
+    note_revoked(comm, members, cause_of_wait(members, stall.waits_for, waited, silent), -1);
   }
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     const auto next = std::next(entry);
     if (since(entry->second.since_ns) >= limit) {
-      refuse(entry->first, entry->second, cause(entry->second.participants, -1));
+      refuse(entry->first, entry->second,
+             cause_of_wait(entry->second.participants, -1, waited, silent));
       pending_.erase(entry);
     }
     entry = next;
   }
+}
+
+// What a rank tells itself that has waited too long.
+Error ControlPlane::cause_of_wait(const std::vector<int>& members, int waits_for, double waited,
+                                  double silent) const {
+  const int place = place_of(members, parent_);
+  if (silent > silent_s && place >= 0) {
+    return {Code::remote,
+            fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent),
+            place};
+  }
+  if (waits_for >= 0) {
+    return {Code::remote, fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
+            waits_for};
+  }
+  if (silent > silent_s) {
+    return {Code::remote,
+            fmt::format("rank {} of the job, which all agreements pass, has stopped: it has not "
+                        "answered for {:.0f} s",
+                        parent_, silent)};
+  }
+  return {Code::remote, fmt::format("the other ranks have not gone on for {:.0f} s", waited)};
+}
+
+// Whether others wait by way of the parent for what does not concern it: as participants of an
+// agreement, here or below, or as members of a communicator.
+bool ControlPlane::parent_is_beside(const Stalls& stalls) const {
+  const auto is_beside = [this](const auto& entry) {
+    return since(entry.second.since_ns) >= options_.report_s &&
+           !contains(entry.second.participants, parent_);
+  };
+  const auto stalls_beside = [this](const auto& entry) {
+    const auto member = members_.find(entry.first);
+    return member != members_.end() && !contains(member->second.ranks, parent_);
+  };
+  return std::any_of(pending_.begin(), pending_.end(), is_beside) ||
+         std::any_of(collecting_.begin(), collecting_.end(), is_beside) ||
+         std::any_of(stalls.begin(), stalls.end(), stalls_beside);
+}
+
+bool ControlPlane::has_parent(int rank) const {
+  for (int lower = 0; lower < rank; ++lower) {
+    if (lives(lower)) return true;
+  }
+  return false;
+}
+
+// It may go on at any time, and is none of those who wait: nobody is to lose it.
+void ControlPlane::pass_by_parent() {
+  passed_by_.insert(parent_);
+  refresh_tree();
 }
 
 // Whether members of a communicator agree on one without the parent, which is a member, too.
