@@ -337,7 +337,7 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
                         options_.timeout_s),
             absent.front()};
   }
-  // Who waits in a send waits for no message.
+  // Who waits for a kernel waits for no message.
   const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   return {Code::remote,
           fmt::format("rank {} has waited {:.0f} s{} in {}", reporter, stall.seconds, whom, call),
