@@ -288,4 +288,12 @@ void RingTransport::quiesce(const CommState& comm, const Error& error) {
   }
 }
 
+void RingTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const Peer* peer : sending_) {
+    for (const Operation* send = peer->first; send; send = send->next) {
+      if (send != &peer->orphan_send) see(static_cast<const Send&>(*send));
+    }
+  }
+}
+
 }  // namespace pith

@@ -166,6 +166,7 @@ class SimTransport final : public Transport {
   Error copy_from(int peer, std::uint64_t where, Bytes into) override;
   Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   void quiesce(const CommState& comm, const Error& error) override;
+  void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
   // Time passes by events, not by polling.
   bool progress() override { return false; }

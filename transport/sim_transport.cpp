@@ -103,4 +103,15 @@ void SimTransport::quiesce(const CommState& comm, const Error& error) {
   }
 }
 
+void SimTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const SimMessage* message : leaving_) {
+    if (message->send) see(*message->send);
+  }
+  for (const auto& wire : wires_) {
+    for (const Operation* at = wire->waiting; at; at = at->next) {
+      see(static_cast<const Send&>(*at));
+    }
+  }
+}
+
 }  // namespace pith

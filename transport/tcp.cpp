@@ -379,6 +379,10 @@ void TcpTransport::quiesce(const CommState& comm, const Error& error) {
   for (Peer* peer : peers_) peer->outbox.quiesce(&comm, error, true);
 }
 
+void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);
+}
+
 void TcpTransport::flush(std::uint64_t deadline_ns) {
   auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
   while (std::any_of(peers_.begin(), peers_.end(), waiting) && monotonic_ns() < deadline_ns) {

@@ -62,6 +62,7 @@ class TcpTransport final : public Transport {
   bool arm() override;
   void disarm() override {}
   void quiesce(const CommState& comm, const Error& error) override;
+  void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
  private:
   struct Stream;

@@ -193,6 +193,15 @@ void TcpOutbox::quiesce(const CommState* comm, const Error& error, bool connecte
   shared_.clear();
 }
 
+void TcpOutbox::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const TcpOutgoing* outgoing : begun_) {
+    if (outgoing->send) see(*outgoing->send);
+  }
+  for (const TcpOutgoing* outgoing = queue_; outgoing; outgoing = outgoing->next) {
+    see(*outgoing->send);
+  }
+}
+
 // The bytes of a begun message become ours, so that their owner may go on.
 void TcpOutbox::detach(TcpOutgoing& outgoing, const Error& error, bool needed) {
   if (needed && outgoing.header.length != 0) {

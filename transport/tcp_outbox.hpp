@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -95,6 +96,9 @@ class TcpOutbox {
   // Sends of the communicator, or all for null, end with the error. What has begun goes on from a
   // copy, unless the connection is gone.
   void quiesce(const CommState* comm, const Error& error, bool connected);
+
+  // Sends that somebody waits for, in order.
+  void for_each_sending(const std::function<void(const Send&)>& see) const;
 
  private:
   static constexpr int sharing_max = 8;  // bounds what a peer must keep track of

@@ -67,6 +67,9 @@ class TracedTransport final : public Transport {
     return inner_.copy_to(peer, where, from);
   }
   void quiesce(const CommState& comm, const Error& error) override { inner_.quiesce(comm, error); }
+  void for_each_sending(const std::function<void(const Send&)>& see) const override {
+    inner_.for_each_sending(see);
+  }
   bool progress() override { return inner_.progress(); }
   bool busy() const override { return inner_.busy(); }
   int descriptor() const override { return inner_.descriptor(); }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "core/memory.hpp"
@@ -54,6 +55,9 @@ class Transport : public Pollable {
   // Every pending send of the communicator ends with `error`, once its bytes are no longer touched.
   // What is half on the wire is completed from a copy, so that other communicators go on.
   virtual void quiesce(const CommState& comm, const Error& error) = 0;
+
+  // Sends that somebody waits for, those to one peer in order: for reports of what stands still.
+  virtual void for_each_sending(const std::function<void(const Send&)>& see) const = 0;
 };
 
 inline Error Transport::copy_from(int, std::uint64_t, Bytes) {

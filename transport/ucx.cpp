@@ -280,4 +280,8 @@ void UcxRanks::quiesce(const CommState& comm, const Error& error) {
   for (Peer* peer : peers_) peer->outbox.quiesce(comm, error);
 }
 
+void UcxRanks::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);
+}
+
 }  // namespace pith

@@ -183,6 +183,14 @@ void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
   });
 }
 
+void UcxOutbox::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const auto* list : {&posted_, &queue_}) {
+    for (const UcxOutgoing* outgoing : *list) {
+      if (outgoing->send) see(*outgoing->send);
+    }
+  }
+}
+
 void UcxOutbox::peer_left() {
   for (UcxOutgoing* outgoing : posted_) {
     if (outgoing->send) wire_.scheduler->complete(*std::exchange(outgoing->send, nullptr));

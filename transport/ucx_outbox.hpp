@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -67,6 +68,9 @@ class UcxOutbox {
 
   // Sends of the communicator end with the error; what has begun goes on from a copy.
   void quiesce(const CommState& comm, const Error& error);
+
+  // Sends that somebody waits for, in order.
+  void for_each_sending(const std::function<void(const Send&)>& see) const;
 
   bool empty() const { return queue_.empty() && posted_.empty(); }
   bool can_post() const { return !queue_.empty() && has_room(*queue_.front()); }

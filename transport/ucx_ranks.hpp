@@ -34,6 +34,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   bool arm() override;
   void disarm() override {}
   void quiesce(const CommState& comm, const Error& error) override;
+  void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
  private:
   struct Peer {

@@ -223,26 +223,38 @@ std::string CallRecorder::when(const Times& times) const {
 }
 
 // Steps have the names that the algorithm gives its messages, the same on all ranks.
-std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
+std::string CallRecorder::steps(const Read& call, const AwaitedNow& awaited, bool sends) {
   std::string text;
   for (std::size_t i = 0; i < awaited.count; ++i) {
-    const auto& [peer, tag] = awaited.some[i];
-    if (tag.lane == pair_lane || tag.call != call.note.number) continue;
-    text +=
-        fmt::format("{} step {} of rank {}", text.empty() ? ", waits for" : " and", tag.step, peer);
+    const auto& [peer, tag, sent] = awaited.some[i];
+    if (tag.lane == pair_lane || tag.call != call.note.number || sent != sends) continue;
+    text += fmt::format("{}step {} {} rank {}", text.empty() ? "" : " and ", tag.step,
+                        sends ? "to" : "of", peer);
     if (tag.lane != 0) text += fmt::format(" in lane {}", tag.lane);
   }
+  return text;
+}
+
+std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
+  const std::string comes = steps(call, awaited, false);
+  const std::string goes = steps(call, awaited, true);
+  if (!comes.empty() && !goes.empty()) {
+    return fmt::format(", waits for {}, and to send {}", comes, goes);
+  }
+  if (!comes.empty()) return fmt::format(", waits for {}", comes);
+  if (!goes.empty()) return fmt::format(", waits to send {}", goes);
   const bool all_known = awaited.known && awaited.count < most_awaited;
-  return text.empty() && all_known ? ", waits for no message" : text;
+  return all_known ? ", waits for no message" : "";
 }
 
 std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awaited,
                                   std::size_t chunk_bytes) {
-  for (std::size_t i = 0; i < awaited.count && !message.sends; ++i) {
-    const auto& [peer, tag] = awaited.some[i];
+  for (std::size_t i = 0; i < awaited.count; ++i) {
+    const auto& [peer, tag, sends] = awaited.some[i];
     if (tag.lane != pair_lane || tag.call != message.number || peer != message.peer) continue;
-    return fmt::format(", {} of {} bytes have come", tag.step * chunk_bytes,
-                       message.count * size_of(message.type));
+    if (sends != message.sends) continue;
+    return fmt::format(", {} of {} bytes have {}", tag.step * chunk_bytes,
+                       message.count * size_of(message.type), sends ? "gone" : "come");
   }
   return {};
 }

@@ -3,8 +3,8 @@
 //
 // Written by whoever drives the engine, read by any thread: plain atomic words, a few stores a
 // call and no clock. The time is what whoever looks regularly has told last. Nothing is counted on
-// the way: a call that stands still has got as far as the messages that it waits for, whose names
-// are asked for then.
+// the way: a call that stands still has got as far as the messages that it waits for, or waits to
+// send, whose names are asked for then.
 #pragma once
 
 #include <array>
@@ -23,10 +23,12 @@
 
 namespace pith {
 
-// A message that a call waits for, as the mailbox knows it.
+// A message that a call waits for, as the mailbox knows it; or for whose leaving, as the transports
+// know it.
 struct Awaited {
   int peer = -1;
   Tag tag;
+  bool sends = false;
 };
 
 class CallRecorder {
@@ -47,7 +49,8 @@ class CallRecorder {
     now_ms_.store(static_cast<std::uint32_t>(now_ns / 1'000'000), std::memory_order_relaxed);
   }
 
-  // Where calls do not get on: what they wait for, as many as there is room for.
+  // Where calls do not get on: what they wait for, as many as there is room for, those that they
+  // receive first.
   static constexpr std::size_t most_awaited = 8;
   void tell_awaited(std::span<const Awaited> awaited);
 
@@ -111,6 +114,7 @@ class CallRecorder {
   static std::optional<ReadMessage> read(const MessageEntry& entry);
   std::vector<ReadMessage> messages() const;
   std::string when(const Times& times) const;
+  static std::string steps(const Read& call, const AwaitedNow& awaited, bool sends);
   static std::string how_far(const Read& call, const AwaitedNow& awaited);
   static std::string how_far(const Message& message, const AwaitedNow& awaited,
                              std::size_t chunk_bytes);

@@ -21,9 +21,9 @@ constexpr std::uint64_t roll_ns = 5'000'000'000;
 }  // namespace
 
 void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int>& participants,
-                          std::string blob, Done done) {
+                          std::string blob, Done done, CallNote call) {
   const std::lock_guard lock(mutex_);
-  Pending pending{need, participants, std::move(blob), std::move(done), now_ns_};
+  Pending pending{need, participants, std::move(blob), std::move(done), now_ns_, std::move(call)};
   // It may have been decided without this rank.
   if (const auto known = results_.find(key); known != results_.end()) {
     return deliver(key, pending, known->second);

@@ -11,6 +11,7 @@ namespace pith {
 
 inline void pack(Packer& packer, const CallNote& call) {
   packer.value(call.number).value(call.digest).text(call.text);
+  packer.value(call.round).numbers(call.without);
 }
 
 inline CallNote unpack_call(Unpacker& in) {
@@ -18,6 +19,8 @@ inline CallNote unpack_call(Unpacker& in) {
   call.number = in.value<std::uint32_t>();
   call.digest = in.value<std::uint64_t>();
   call.text = in.text();
+  call.round = in.value<std::uint32_t>();
+  call.without = in.numbers();
   return call;
 }
 

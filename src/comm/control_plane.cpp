@@ -84,16 +84,20 @@ void ControlPlane::refresh_tree() {
   for (int rank = 0; rank <= options_.rank; ++rank) {
     if (rank == options_.rank || lives(rank)) live.push_back(rank);
   }
-  const int place = static_cast<int>(live.size()) - 1;
-  const int parent =
-      place == 0 ? -1 : live[static_cast<std::size_t>((place - 1) / options_.fanout)];
+  int parent = -1;
+  for (auto place = static_cast<int>(live.size()) - 1; place > 0;) {
+    place = (place - 1) / options_.fanout;
+    parent = live[static_cast<std::size_t>(place)];
+    if (!passed_by_.contains(parent)) break;
+  }
   if (parent == parent_) return;
   const int old = std::exchange(parent_, parent);
   announced_ = acknowledged_ = false;
   look_at_all_gone();
   parent_since_ns_ = now_ns_;
   pinged_ns_ = 0;  // it was another one's silence
-  if (old >= 0 && lives(old)) wire_.hang_up(old);
+  // Who is passed by is heard when it wakes up, and has told its children all until then.
+  if (old >= 0 && lives(old) && !passed_by_.contains(old)) wire_.hang_up(old);
   if (parent_ < 0) {
     must_call_roll_ = true;
     roll_since_ns_ = 0;
@@ -367,6 +371,7 @@ void ControlPlane::on_message(int from, std::string_view text) {
 void ControlPlane::hear(int from, std::string_view text) {
   Unpacker in(text);
   if (from == parent_) parent_heard_ns_ = now_ns_;
+  if (passed_by_.erase(from) > 0) refresh_tree();
   switch (in.value<Kind>()) {
     case Kind::hello:
       hear_hello(in, from);
@@ -449,6 +454,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       decide_all();
       find_over();
       report(stalls);
+      report_agreements();
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;

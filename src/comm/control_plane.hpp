@@ -7,6 +7,10 @@
 // death computes its parent anew and tells it all it knows, whoever hears something new passes it
 // on, and once nothing is new all have the same facts and hence the same tree.
 //
+// A rank that has stopped is not dead, and may be above others who have an agreement of their own.
+// They pass it by: its parent is theirs until it answers. Only the root cannot be passed by, for it
+// may have decided already.
+//
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
 // next one, or tell it the result if they have it. A result moves along the same connections as the
@@ -30,6 +34,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/control_wire.hpp"
@@ -46,6 +51,9 @@ struct CallNote {
   std::uint32_t number = 0;  // 0: not a call of all ranks
   std::uint64_t digest = 0;
   std::string text;  // "pithAllReduce of 10 float32, sum"
+  // Of a call that is an agreement and takes no number: it stands before the call of this one.
+  std::uint32_t round = 0;        // that agreement's; 0: it is none
+  std::vector<int> without = {};  // ranks of the job that may be in anything meanwhile
 };
 // "call 3 (pithAllReduce of 10 float32, sum)"; of pairs the text alone.
 std::string title_of(const CallNote& call);
@@ -133,10 +141,11 @@ class ControlPlane final : public ControlEars {
   };
   // Collective over the participants, in the same order of keys: ranks of the job, by the rank by
   // which errors name them; -1: nobody. `done` is called from turn(). A member that is left out,
-  // has stopped and is in the way of the others is given up as if it had died.
+  // has stopped and is in the way of the others is given up as if it had died. `call`: who is in
+  // another one disagrees, and all get that error; number 0: nobody is compared.
   using Done = std::function<void(const GatherResult&)>;
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
-              std::string blob, Done done);
+              std::string blob, Done done, CallNote call = {});
 
   // Ranks of the job that are known to be dead.
   std::vector<int> dead() const;
@@ -162,6 +171,8 @@ class ControlPlane final : public ControlEars {
     std::string blob;
     Done done;
     std::uint64_t since_ns = 0;
+    CallNote call = {};
+    std::uint64_t reported_ns = 0;  // of the call
   };
   // At the root, and at those on the way, who tell it a new parent.
   struct Collecting {
@@ -241,15 +252,28 @@ class ControlPlane final : public ControlEars {
   using Stalls = std::map<CommKey, Stall>;
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
+  void report_agreements();
+  std::optional<CallNote> find_agreement(CommKey comm, std::uint32_t number) const;
+  bool is_decided(const GatherKey& key) const {
+    return results_.contains(key) || dropped_.contains(key);
+  }
   void watch_parent(const Stalls& stalls);
   bool parent_is_excluded() const;
+  bool parent_is_beside(const Stalls& stalls) const;
+  bool has_parent(int rank) const;
   void give_up_parent(double silent);
+  void pass_by_parent();
+  Error cause_of_wait(const std::vector<int>& members, int waits_for, double waited,
+                      double silent) const;
   double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);
   void hear_question(Unpacker& in, const std::string& whole);
   void hear_answer(Unpacker& in, const std::string& whole);
-  void compare(const InquiryKey& key, const Inquiry& inquiry);
+  using Noted = std::pair<const int, CallNote>;  // a rank of the job, and what it called
+  static bool disagree(const Noted& one, const Noted& other);
+  static std::pair<const Noted*, const Noted*> find_dispute(const Inquiry& inquiry);
+  void compare(const InquiryKey& key, Inquiry& inquiry);
   Error blame(const InquiryKey& key, const Inquiry& inquiry, int reporter,
               const Stall& stall) const;
 
@@ -278,7 +302,8 @@ class ControlPlane final : public ControlEars {
   std::uint64_t parent_heard_ns_ = 0;
   std::uint64_t pinged_ns_ = 0;  // 0: nothing is waited for
   std::uint64_t silent_since_ns_ = 0;
-  std::set<int> children_;  // that have said hello
+  std::set<int> passed_by_;  // that this rank should have for a parent, when they answer again
+  std::set<int> children_;   // that have said hello
   struct Unreached {
     std::string how;
     std::uint64_t since_ns = 0;

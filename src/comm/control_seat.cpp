@@ -180,20 +180,21 @@ void ControlSeat::suspect(CommKey comm, const CallNote& call) {
 
 void ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
                          const std::vector<int>& participants, std::string blob,
-                         ControlPlane::Done done) {
-  plane_.gather(key, need, participants, std::move(blob), std::move(done));
+                         ControlPlane::Done done, CallNote call) {
+  plane_.gather(key, need, participants, std::move(blob), std::move(done), std::move(call));
   ControlThread::instance().wake();
 }
 
 GatherResult ControlSeat::gather(const GatherKey& key, ControlPlane::Need need,
                                  const std::vector<int>& participants, std::string blob,
-                                 const Cancellation* cancellation) {
+                                 const Cancellation* cancellation, CallNote call) {
   const auto cancelled = [&] { return cancellation ? cancellation->error() : Error(); };
   if (const Error error = cancelled()) return {error, {}, {}};
   auto promise = std::make_shared<std::promise<GatherResult>>();
   std::future<GatherResult> result = promise->get_future();
-  gather(key, need, participants, std::move(blob),
-         [promise](const GatherResult& decided) { promise->set_value(decided); });
+  gather(
+      key, need, participants, std::move(blob),
+      [promise](const GatherResult& decided) { promise->set_value(decided); }, std::move(call));
   while (cancellation && result.wait_for(cancelled_look) != std::future_status::ready) {
     if (const Error error = cancelled()) return {error, {}, {}};
   }

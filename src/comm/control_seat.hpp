@@ -37,11 +37,11 @@ class ControlSeat : public Controlled {
   void revoke(CommKey comm, const Error& error);
   void suspect(CommKey comm, const CallNote& call);
   void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
-              std::string blob, ControlPlane::Done done);
+              std::string blob, ControlPlane::Done done, CallNote call = {});
   // Waits for the result, or until this rank's part is cancelled. Not from a watcher.
   GatherResult gather(const GatherKey& key, ControlPlane::Need need,
                       const std::vector<int>& participants, std::string blob,
-                      const Cancellation* cancellation = nullptr);
+                      const Cancellation* cancellation = nullptr, CallNote call = {});
 
  protected:
   ControlSeat(const ControlOptions& options, ControlWire& wire, const Secret& secret,

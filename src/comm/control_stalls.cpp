@@ -60,6 +60,28 @@ void ControlPlane::report(const Stalls& stalls) {
   }
 }
 
+// Of calls that are agreements: no watcher knows them. What is said of one may end it.
+void ControlPlane::report_agreements() {
+  std::vector<std::pair<CommKey, Stall>> due;
+  for (auto& [key, pending] : pending_) {
+    if (pending.call.number == 0 || since(pending.since_ns) < options_.report_s) continue;
+    if (now_ns_ - pending.reported_ns < report_again_ns) continue;
+    pending.reported_ns = now_ns_;
+    due.emplace_back(key.comm, Stall{pending.call, since(pending.since_ns), -1});
+  }
+  for (const auto& [comm, stall] : due) {
+    const auto member = members_.find(comm);
+    if (member != members_.end() && !member->second.told) report(comm, member->second, stall);
+  }
+}
+
+std::optional<CallNote> ControlPlane::find_agreement(CommKey comm, std::uint32_t number) const {
+  for (const auto& [key, pending] : pending_) {
+    if (key.comm == comm && number != 0 && pending.call.number == number) return pending.call;
+  }
+  return std::nullopt;
+}
+
 // The root tells when a call or an agreement has taken too long. If it has stopped itself, or a
 // rank on the way to it, each rank must do so for itself.
 void ControlPlane::watch_parent(const Stalls& stalls) {
@@ -67,7 +89,8 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   for (const auto& [comm, stall] : stalls) waited = std::max(waited, stall.seconds);
   for (const auto& [key, pending] : pending_) waited = std::max(waited, since(pending.since_ns));
   const bool excluded = !is_root() && parent_is_excluded();
-  if (is_root() || (waited < options_.report_s && !excluded)) {
+  const bool in_the_way = excluded || (!is_root() && parent_is_beside(stalls));
+  if (is_root() || (waited < options_.report_s && !in_the_way)) {
     pinged_ns_ = 0;
     return;
   }
@@ -78,7 +101,7 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
           : std::clamp(options_.timeout_s / 2, least_excluded_silent_s, excluded_silent_s);
   // More than one question must have gone unanswered.
   const auto ping_again_ns =
-      excluded ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
+      in_the_way ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
   if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
   if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= ping_again_ns) {
     pinged_ns_ = now_ns_;
@@ -87,31 +110,74 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
   if (excluded && silent > patience) return give_up_parent(silent);
+  if (in_the_way && silent > patience && has_parent(parent_)) return pass_by_parent();
   if (options_.timeout_s == 0 || waited < limit) return;
-  const auto cause = [&](const std::vector<int>& members, int waits_for) {
-    const int place = place_of(members, parent_);
-    if (silent <= silent_s || place < 0) {
-      return Error(Code::remote,
-                   fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
-                   waits_for);
-    }
-    return Error(
-        Code::remote,
-        fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent), place);
-  };
   for (const auto& [comm, stall] : stalls) {
     const auto member = members_.find(comm);
     if (member == members_.end() || stall.seconds < limit) continue;
-    note_revoked(comm, member->second.ranks, cause(member->second.ranks, stall.waits_for), -1);
+    const std::vector<int>& members = member->second.ranks;
+    note_revoked(comm, members, cause_of_wait(members, stall.waits_for, waited, silent), -1);
   }
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     const auto next = std::next(entry);
     if (since(entry->second.since_ns) >= limit) {
-      refuse(entry->first, entry->second, cause(entry->second.participants, -1));
+      refuse(entry->first, entry->second,
+             cause_of_wait(entry->second.participants, -1, waited, silent));
       pending_.erase(entry);
     }
     entry = next;
   }
+}
+
+// What a rank tells itself that has waited too long.
+Error ControlPlane::cause_of_wait(const std::vector<int>& members, int waits_for, double waited,
+                                  double silent) const {
+  const int place = place_of(members, parent_);
+  if (silent > silent_s && place >= 0) {
+    return {Code::remote,
+            fmt::format("rank {} has stopped: it has not answered for {:.0f} s", place, silent),
+            place};
+  }
+  if (waits_for >= 0) {
+    return {Code::remote, fmt::format("rank {} has not gone on for {:.0f} s", waits_for, waited),
+            waits_for};
+  }
+  if (silent > silent_s) {
+    return {Code::remote,
+            fmt::format("rank {} of the job, which all agreements pass, has stopped: it has not "
+                        "answered for {:.0f} s",
+                        parent_, silent)};
+  }
+  return {Code::remote, fmt::format("the other ranks have not gone on for {:.0f} s", waited)};
+}
+
+// Whether others wait by way of the parent for what does not concern it: as participants of an
+// agreement, here or below, or as members of a communicator.
+bool ControlPlane::parent_is_beside(const Stalls& stalls) const {
+  const auto is_beside = [this](const auto& entry) {
+    return since(entry.second.since_ns) >= options_.report_s &&
+           !contains(entry.second.participants, parent_);
+  };
+  const auto stalls_beside = [this](const auto& entry) {
+    const auto member = members_.find(entry.first);
+    return member != members_.end() && !contains(member->second.ranks, parent_);
+  };
+  return std::any_of(pending_.begin(), pending_.end(), is_beside) ||
+         std::any_of(collecting_.begin(), collecting_.end(), is_beside) ||
+         std::any_of(stalls.begin(), stalls.end(), stalls_beside);
+}
+
+bool ControlPlane::has_parent(int rank) const {
+  for (int lower = 0; lower < rank; ++lower) {
+    if (lives(lower)) return true;
+  }
+  return false;
+}
+
+// It may go on at any time, and is none of those who wait: nobody is to lose it.
+void ControlPlane::pass_by_parent() {
+  passed_by_.insert(parent_);
+  refresh_tree();
 }
 
 // Whether members of a communicator agree on one without the parent, which is a member, too.
@@ -166,7 +232,9 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   Inquiry& inquiry = entry->second;
   inquiry.members = members;
   inquiry.notes[rank] = stall.call;
-  if (!fresh && options_.timeout_s > 0 && stall.seconds >= options_.timeout_s) {
+  // Of an agreement that takes too long its own result tells.
+  const bool too_long = options_.timeout_s > 0 && stall.seconds >= options_.timeout_s;
+  if (!fresh && too_long && stall.call.round == 0) {
     return note_revoked(comm, members, blame(key, inquiry, place_of(members, rank), stall), -1);
   }
   const std::string question = message(Kind::question).value(comm).value(stall.call.number).take();
@@ -182,7 +250,8 @@ void ControlPlane::hear_question(Unpacker& in, const std::string& whole) {
   const auto number = in.value<std::uint32_t>();
   const auto member = members_.find(comm);
   if (member == members_.end()) return;
-  const std::optional<CallNote> call = member->second.watcher->find_call(number);
+  std::optional<CallNote> call = find_agreement(comm, number);
+  if (!call) call = member->second.watcher->find_call(number);
   if (!call) return;
   Packer packer = message(Kind::answer);
   packer.value(comm).value(options_.rank);
@@ -201,22 +270,54 @@ void ControlPlane::hear_answer(Unpacker& in, const std::string& whole) {
   compare(found->first, found->second);
 }
 
-// Ranks are compared with the lowest one that has begun the call.
-void ControlPlane::compare(const InquiryKey& key, const Inquiry& inquiry) {
-  const auto& [first, expected] = *inquiry.notes.begin();
-  for (const auto& [rank, call] : inquiry.notes) {
-    if (call.digest == expected.digest) continue;
-    const int one = place_of(inquiry.members, first);
-    const int other = place_of(inquiry.members, rank);
-    note_revoked(key.first, inquiry.members,
-                 Error(Code::invalid_usage,
-                       fmt::format("ranks disagree on call {} of this communicator: rank {} called "
-                                   "{}, rank {} called {}",
-                                   key.second, one, expected.text, other, call.text),
-                       other),
-                 -1);
+bool ControlPlane::disagree(const Noted& one, const Noted& other) {
+  return one.second.digest != other.second.digest && !contains(one.second.without, other.first) &&
+         !contains(other.second.without, one.first);
+}
+
+// Ranks are compared with the lowest one that is in an agreement, and with the lowest one that has
+// begun the call itself. Null: there are no two that disagree.
+std::pair<const ControlPlane::Noted*, const ControlPlane::Noted*> ControlPlane::find_dispute(
+    const Inquiry& inquiry) {
+  for (const bool agreement : {true, false}) {
+    const auto first =
+        std::find_if(inquiry.notes.begin(), inquiry.notes.end(),
+                     [&](const Noted& noted) { return (noted.second.round != 0) == agreement; });
+    if (first == inquiry.notes.end()) continue;
+    for (const Noted& noted : inquiry.notes) {
+      if (!disagree(*first, noted)) continue;
+      return first->first < noted.first ? std::pair(&*first, &noted) : std::pair(&noted, &*first);
+    }
+  }
+  return {nullptr, nullptr};
+}
+
+void ControlPlane::compare(const InquiryKey& key, Inquiry& inquiry) {
+  const CommKey comm = key.first;
+  // Who has ended an agreement may be in the call by now.
+  std::erase_if(inquiry.notes, [&](const Noted& noted) {
+    return noted.second.round != 0 && is_decided({comm, noted.second.round});
+  });
+  const auto [first, second] = find_dispute(inquiry);
+  if (!first) return;
+  const bool agreement = first->second.round != 0 || second->second.round != 0;
+  const auto is_lost = [this](int rank) { return is_dead(rank); };
+  // Then a shrink is right, whatever others are in: they will hear of it.
+  if (agreement && (revoked_.contains(comm) || std::ranges::any_of(inquiry.members, is_lost))) {
     return;
   }
+  const int one = place_of(inquiry.members, first->first);
+  const int other = place_of(inquiry.members, second->first);
+  const Error error(Code::invalid_usage,
+                    fmt::format("ranks disagree on call {} of this communicator: rank {} called "
+                                "{}, rank {} called {}",
+                                key.second, one, first->second.text, other, second->second.text),
+                    other);
+  // Before the fact: who hears of that alone may begin the next agreement, and passes over this.
+  for (const auto& [rank, call] : inquiry.notes) {
+    if (agreement && call.round != 0) conclude({comm, call.round}, error, {});
+  }
+  note_revoked(comm, inquiry.members, error, -1);
 }
 
 // Who keeps a call from getting on: ranks that have not called it, else the one waited for.
@@ -224,8 +325,9 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
                           const Stall& stall) const {
   std::vector<int> absent;
   for (std::size_t i = 0; i < inquiry.members.size(); ++i) {
-    const int rank = inquiry.members[i];
-    if (!inquiry.notes.contains(rank)) absent.push_back(static_cast<int>(i));
+    const auto noted = inquiry.notes.find(inquiry.members[i]);
+    const bool is_in_it = noted != inquiry.notes.end() && noted->second.digest == stall.call.digest;
+    if (!is_in_it) absent.push_back(static_cast<int>(i));
   }
   const std::string call = title_of(stall.call);
   // Calls without a number concern pairs: others need not have called anything.
@@ -235,7 +337,7 @@ Error ControlPlane::blame(const InquiryKey& key, const Inquiry& inquiry, int rep
                         options_.timeout_s),
             absent.front()};
   }
-  // Who waits in a send waits for no message.
+  // Who waits for a kernel waits for no message.
   const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   return {Code::remote,
           fmt::format("rank {} has waited {:.0f} s{} in {}", reporter, stall.seconds, whom, call),

@@ -31,7 +31,7 @@ std::vector<int> Communicator::named(const std::vector<int>& members) const {
 
 GatherResult Communicator::ask(const Question& question) {
   return control_->gather(question.key, question.need, question.participants, question.blob,
-                          cancellation_.get());
+                          cancellation_.get(), question.call);
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::split(const Expected<Settings>& settings,
@@ -73,7 +73,9 @@ Error Communicator::end_descent(CommKey child, const Error& error) {
 
 Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Settings>& settings,
                                                              std::span<const int> excluded) {
-  Shrink shrink(key_, members_, excluded, rounds_);
+  const bool revoked = is_revoked_.load(std::memory_order_acquire);
+  const std::uint32_t next_call = revoked ? 0 : next_call_.load(std::memory_order_relaxed);
+  Shrink shrink(key_, members_, excluded, rounds_, next_call);
   std::unique_ptr<Communicator> child;
   while (shrink.step() != DescentStep::end) {
     if (shrink.step() == DescentStep::make) {
@@ -85,6 +87,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Sett
     }
     const GatherResult result = ask(shrink.question(recorder_.last_completed()));
     shrink.hear(result);
+    if (result.error && shrink.step() == DescentStep::ask) continue;
     if (result.error) {
       return shrink.was_made() ? end_descent(shrink.key(), result.error)
                                : leave_descent(shrink.key(), result.error);

@@ -1,5 +1,7 @@
 #include "comm/descent.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +19,8 @@ constexpr std::uint64_t split_mark = 0x73706c6974;
 constexpr std::uint64_t shrink_mark = 0x736872696e6b;
 
 constexpr const char* built_mark = "built";
+// Of the excluded ranks, in the text of a call.
+constexpr std::size_t most_named = 8;
 
 // Null: dead, or not there.
 const std::string* blob_of(const GatherResult& result, int member) {
@@ -78,11 +82,33 @@ void Split::hear(const GatherResult& result) {
 // --- shrink -----------------------------------------------------------------------------------
 
 Shrink::Shrink(CommKey parent, const std::vector<int>& members, std::span<const int> excluded,
-               DescentRounds& rounds)
+               DescentRounds& rounds, std::uint32_t next_call)
     : parent_(parent), members_(members), rounds_(rounds) {
   for (std::size_t r = 0; r < members.size(); ++r) {
     const bool out = std::ranges::find(excluded, static_cast<int>(r)) != excluded.end();
     if (!out) candidates_.push_back(members[r]);
+  }
+  if (next_call != 0) note_call(next_call);
+}
+
+// As others see it who are in another call.
+void Shrink::note_call(std::uint32_t next_call) {
+  call_.number = next_call;
+  call_.digest = shrink_mark;
+  for (const int member : candidates_) {
+    call_.digest = mix(call_.digest, static_cast<std::uint64_t>(member));
+  }
+  call_.text = "shrink";
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    if (contains(candidates_, members_[r])) continue;
+    call_.without.push_back(members_[r]);
+    const std::size_t so_far = call_.without.size();
+    if (so_far <= most_named) {
+      call_.text += fmt::format("{} rank {}", so_far == 1 ? " without" : ",", r);
+    }
+  }
+  if (call_.without.size() > most_named) {
+    call_.text += fmt::format(" and {} more", call_.without.size() - most_named);
   }
 }
 
@@ -95,6 +121,8 @@ Question Shrink::question(std::uint64_t completed) {
     own_completed_ = completed;
     question.participants = at_their_places(members_, candidates_);
     question.blob = Packer().value(completed).take();
+    question.call = call_;
+    question.call.round = question.key.round;
   } else {
     question.participants = at_their_places(members_, survivors_);
     if (!not_made_) question.blob = built_mark;
@@ -103,7 +131,12 @@ Question Shrink::question(std::uint64_t completed) {
 }
 
 void Shrink::hear(const GatherResult& result) {
-  if (result.error) return end(result.error);
+  if (result.error) {
+    // Who came before the parent was revoked disagreed with others; all have been told so, and
+    // nobody is in that round any more.
+    const bool over = result.error.code() == Code::invalid_usage && stage_ == Stage::survivors;
+    return over && call_.number == 0 ? void() : end(result.error);
+  }
   return stage_ == Stage::survivors ? hear_survivors(result) : hear_outcome(result);
 }
 

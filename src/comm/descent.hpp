@@ -19,6 +19,7 @@ struct Question {
   ControlPlane::Need need = ControlPlane::Need::all;
   std::vector<int> participants;
   std::string blob;
+  CallNote call = {};
 };
 
 // Of one communicator, so far. Shrinks count apart from splits, for the ranks that survive have not
@@ -69,9 +70,11 @@ class Split {
 // whether it came to be everywhere. A death in between makes all try again without the dead.
 class Shrink {
  public:
-  // As of Split. `excluded`: ranks of the parent.
+  // As of Split. `excluded`: ranks of the parent. `next_call`: the number of the call that the
+  // parent's ranks come to next, if it is not this one; 0: the parent is revoked, and others may
+  // be in anything still.
   Shrink(CommKey parent, const std::vector<int>& members, std::span<const int> excluded,
-         DescentRounds& rounds);
+         DescentRounds& rounds, std::uint32_t next_call);
 
   DescentStep step() const { return step_; }
   // Once before each hear(). `completed`: the last call that this rank has completed by now.
@@ -92,6 +95,7 @@ class Shrink {
  private:
   enum class Stage { survivors, outcome };
 
+  void note_call(std::uint32_t next_call);
   void hear_survivors(const GatherResult& result);
   void hear_outcome(const GatherResult& result);
   void end(const Error& error);
@@ -100,6 +104,7 @@ class Shrink {
   const std::vector<int>& members_;
   std::vector<int> candidates_;  // ranks of the job
   DescentRounds& rounds_;
+  CallNote call_;  // number 0: of a parent that is revoked
   DescentStep step_ = DescentStep::ask;
   Stage stage_ = Stage::survivors;
   std::size_t attempts_ = 0;

@@ -271,9 +271,15 @@ void Communicator::look_who_is_waited_for() {
     auto* self = static_cast<Communicator*>(work.context);
     std::array<Awaited, CallRecorder::most_awaited> some;
     std::size_t count = 0;
-    self->engine_->mailbox().for_each_waiting([&](int from, const Tag& tag) {
-      if (count < some.size()) some[count++] = {from, tag};
-    });
+    const auto note = [&](int peer, const Tag& tag, bool sends) {
+      if (count < some.size()) some[count++] = {peer, tag, sends};
+    };
+    self->engine_->mailbox().for_each_waiting(
+        [&](int from, const Tag& tag) { note(from, tag, false); });
+    for (const auto& transport : self->transports_) {
+      transport->for_each_sending(
+          [&](const Send& send) { note(send.peer, send.header.tag(), true); });
+    }
     self->recorder_.tell_awaited({some.data(), count});
     self->waits_for_.store(count == 0 ? -1 : some[0].peer, std::memory_order_relaxed);
     self->look_posted_.store(false, std::memory_order_release);
@@ -282,7 +288,7 @@ void Communicator::look_who_is_waited_for() {
 }
 
 void Communicator::on_stalled(const Stall& stall) {
-  // Known where it waits for a message; it may also wait until its own is taken.
+  // Not known where it waits for a kernel.
   const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", rank(), stall.seconds, whom,
                                  title_of(stall.call));

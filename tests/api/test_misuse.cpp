@@ -499,27 +499,104 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
   SECTION("a factor") { disagree(premultiplied(100), allreduce(100, pithInt8, pithSum)); }
 }
 
-// Ranks that shrink a communicator agree among those that live, in the time that ranks have for
-// calling at all.
-TEST_CASE("ranks disagree on whether to shrink", "[misuse]") {
+namespace {
+
+// Rank 1 shrinks the communicator without rank 2, which is in whatever it likes.
+void shrink_beside_a_call(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithBarrier(comm, nullptr));
+  self.meet();
+  const double start = now_s();
+  pithComm_t next = nullptr;
+  int excluded = 2;
+  const auto shrinks = [&] {
+    return pithCommShrink(comm, &excluded, 1, &next, nullptr, PITH_SHRINK_DEFAULT);
+  };
+  const pithResult_t result = self.rank == 1 ? shrinks() : allreduce(8, pithInt8, pithSum)(comm);
+  const std::string text = pithGetLastError(nullptr);
+  ensure(result == pithInvalidUsage, "code " + std::to_string(result) + ": " + text);
+  ensure(text.find("rank 0 called allreduce of 8 int8, sum, rank 1 called shrink without rank 2") !=
+             std::string::npos,
+         text);
+  self.in_time(now_s() - start, 1, "to hear of it");
+  // It is over, and those who shrink it now find each other.
+  if (self.rank != 2) {
+    ok(shrinks());
+    std::int64_t one = 1;
+    std::int64_t sum = 0;
+    ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, next, nullptr));
+    ensure(sum == 2, "a wrong sum");
+    ok(pithCommDestroy(next));
+  }
+  self.meet();
+}
+
+// Rank 2 is left out, and in a call that the others come to when they have shrunk.
+void shrink_without_one(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithBarrier(comm, nullptr));
+  self.meet();
+  if (self.rank != 2) {
+    if (self.rank == 0) sleep_s(1.5);  // the other one has said long before that it shrinks
+    pithComm_t next = nullptr;
+    int excluded = 2;
+    ok(pithCommShrink(comm, &excluded, 1, &next, nullptr, PITH_SHRINK_DEFAULT));
+    ok(pithBarrier(next, nullptr));
+    ok(pithCommDestroy(next));
+    if (self.rank == 0) sleep_s(1);
+  }
+  std::int64_t one = 1;
+  std::int64_t sum = 0;
+  ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr));
+  ensure(sum == 3, "a wrong sum of the old one");
+  self.meet();
+}
+
+// Rank 1 gives up what the others are still in.
+void shrink_that_aborts(Rank& self) {
+  const Comm comm(self.join());
+  ok(pithBarrier(comm, nullptr));
+  self.meet();
+  if (self.rank != 1) {
+    fails(allreduce(8, pithInt8, pithSum)(comm), pithRemoteError, {"rank 1 aborted"});
+  } else {
+    sleep_s(0.5);
+  }
+  pithComm_t next = nullptr;
+  ok(pithCommShrink(comm, nullptr, 0, &next, nullptr,
+                    self.rank == 1 ? PITH_SHRINK_ABORT : PITH_SHRINK_DEFAULT));
+  ok(pithBarrier(next, nullptr));
+  ok(pithCommDestroy(next));
+}
+
+std::vector<Setup> some_links() {
   std::vector<Setup> setups = every_link();
   if (!std::getenv("PITH_TEST_FULL")) setups.resize(1);
-  for (Setup& setup : setups) {
-    setup.environment = {{"PITH_TIMEOUT", "1"}};
+  return setups;
+}
+
+}  // namespace
+
+TEST_CASE("ranks disagree on whether to shrink", "[misuse]") {
+  disagree(shrink(), allreduce(8, pithInt8, pithSum));
+  disagree(broadcast(8, 0), shrink());
+  disagree(split(), shrink());
+  for (const Setup& setup : some_links()) {
     INFO(name_of(setup));
-    CHECK(run(3, setup, [](Rank& self) {
-            const Comm comm(self.join());
-            ok(pithBarrier(comm, nullptr));
-            const double start = now_s();
-            const Call call = self.rank == 1 ? shrink() : allreduce(8, pithInt8, pithSum);
-            const pithResult_t result = call(comm);
-            const std::string text = pithGetLastError(nullptr);
-            ensure(result == pithRemoteError, "code " + std::to_string(result) + ": " + text);
-            const char* names = self.rank == 1 ? "rank 0, rank 2 did not take part within 1 s"
-                                               : "rank 1 did not call call 2 (allreduce of 8 int8";
-            ensure(text.find(names) != std::string::npos, text);
-            ensure(now_s() - start < 8, "a mismatch took long");
-            self.meet();
-          }) == "");
+    CHECK(run_in_time(3, setup, shrink_beside_a_call) == "");
+  }
+}
+
+TEST_CASE("who is left out of a shrink may be in anything", "[misuse]") {
+  for (const Setup& setup : some_links()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, shrink_without_one) == "");
+  }
+}
+
+TEST_CASE("a shrink that aborts ends what the others are in", "[misuse]") {
+  for (const Setup& setup : some_links()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, shrink_that_aborts) == "");
   }
 }

@@ -83,6 +83,20 @@ void ControlWorld::kill(int rank) {
   if (!is_open(rank)) return;
   seats_[at(rank)].fate = Fate::dead;
   close_all(rank, Message::What::end);
+  release(rank);
+}
+
+void ControlWorld::wake(int rank) {
+  if (fate(rank) != Fate::stopped) return;
+  seats_[at(rank)].fate = Fate::lives;
+  release(rank);
+}
+
+// In their order; those that come to the dead are refused.
+void ControlWorld::release(int rank) {
+  for (const Held& held : std::exchange(seats_[at(rank)].held, {})) {
+    arrive(held.link, rank, held.message);
+  }
 }
 
 void ControlWorld::leave(int rank) {
@@ -150,7 +164,8 @@ void ControlWorld::arrive(const Link& link, int to, const Message& message) {
   Seat& seat = seats_[at(to)];
   if (!link->accepted && link->closed[from == link->high]) return;
   if (fate(to) == Fate::stopped) {
-    return schedule(100 * ms, [this, link, to, message] { arrive(link, to, message); });
+    seat.held.push_back({link, message});
+    return;
   }
   if (!hears(to)) {
     // Nobody listens any more: the caller is refused.

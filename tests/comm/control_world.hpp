@@ -62,6 +62,7 @@ class ControlWorld {
   void at_ms(double ms, std::function<void()> action);
   void kill(int rank);
   void stop(int rank) { seats_[at(rank)].fate = Fate::stopped; }
+  void wake(int rank);
   void leave(int rank);
   void run_until_ms(double ms);
   // The rank's thread is woken, as by a call of its own.
@@ -92,12 +93,17 @@ class ControlWorld {
     ControlWorld& world_;
     const int rank_;
   };
+  struct Held {
+    Link link;
+    Message message;
+  };
   struct Seat {
     std::unique_ptr<Wire> wire;
     std::unique_ptr<ControlPlane> plane;
     Fate fate = Fate::lives;
     std::map<int, Link> links;
     std::uint64_t leaves_since_ns = 0;
+    std::vector<Held> held;  // came while it was stopped
   };
   struct Event {
     std::uint64_t at_ns;
@@ -120,6 +126,7 @@ class ControlWorld {
   void probe(int from, int to);
   void hang_up(int from, int to);
   void post(const Link& link, int to, Message message);
+  void release(int rank);
   void arrive(const Link& link, int to, const Message& message);
   void turn(int rank);
   void try_to_leave(int rank);

@@ -233,7 +233,8 @@ Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, i
 
 Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
                            std::uint64_t completed, Smaller& smaller) {
-  Shrink shrink(comm.key, comm.members, excluded, comm.rounds);
+  const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls + 1;
+  Shrink shrink(comm.key, comm.members, excluded, comm.rounds, next_call);
   while (shrink.step() != DescentStep::end) {
     if (!job.alive(comm.own)) co_return Error(Code::remote, "this rank is dead");
     if (shrink.step() == DescentStep::make) {

@@ -178,6 +178,35 @@ TEST_CASE("lines say how far a call has got", "[call-recorder]") {
   CHECK(recorder.lines(chunk)[2] == "call 3: allreduce of 3 float, sum, running for 0.0 s");
 }
 
+TEST_CASE("lines say for whom a call waits to send", "[call-recorder]") {
+  CallRecorder recorder;
+  for (std::uint32_t number = 1; number <= 3; ++number) begin(recorder, number);
+  const auto to = [](int peer, std::uint32_t call, std::uint32_t step, std::uint16_t lane = 0) {
+    return Awaited{peer, Tag{0, call, step, lane}, true};
+  };
+  const std::array<Awaited, 5> awaited = {of_call(2, 2, 5), to(1, 1, 4), to(3, 1, 6, 2),
+                                          to(1, 2, 7), to(1, 3, 0, pair_lane)};
+  recorder.tell_awaited(awaited);
+  CHECK(recorder.lines(chunk) ==
+        Lines{"call 1: allreduce of 1 float, sum, running for 0.0 s, waits to send step 4 to rank "
+              "1 and step 6 to rank 3 in lane 2",
+              "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for step 5 of rank 2, "
+              "and to send step 7 to rank 1",
+              "call 3: allreduce of 3 float, sum, running for 0.0 s, waits for no message"});
+}
+
+TEST_CASE("of a message to a peer it is known how much has gone", "[call-recorder]") {
+  CallRecorder recorder;
+  const std::array<Message, 2> both = {message(1, true, 600, 4), message(1, false, 600, 4)};
+  recorder.begin(both);
+  const std::array<Awaited, 2> awaited = {Awaited{1, Tag{0, 4, 1, pair_lane}, false},
+                                          Awaited{1, Tag{0, 4, 2, pair_lane}, true}};
+  recorder.tell_awaited(awaited);
+  CHECK(recorder.lines(chunk) ==
+        Lines{"send of 600 float to rank 1, running for 0.0 s, 2000 of 2400 bytes have gone",
+              "recv of 600 float from rank 1, running for 0.0 s, 1000 of 2400 bytes have come"});
+}
+
 TEST_CASE("messages of pairs: which, when, how far", "[call-recorder]") {
   CallRecorder recorder;
   recorder.tell_time(10 * second_ns);

@@ -41,11 +41,13 @@ std::string text_of(const GatherResult& result) {
 // those that are left must know the same.
 class Story {
  public:
-  explicit Story(std::uint64_t seed, int ranks_max)
-      : world_(size_of(seed, ranks_max), fanout_of(seed), seed) {
+  // `naps`: ranks also stop for a while; then none leaves, for who does so waits for no sleeper.
+  Story(std::uint64_t seed, int ranks_max, bool naps)
+      : world_(size_of(seed, ranks_max), fanout_of(seed), seed), naps_(naps) {
     for (int c = 0; c < comms; ++c) make_comm(c);
     make_gathers();
     make_trouble();
+    if (naps) make_naps();
   }
 
   // Empty, or what went wrong.
@@ -117,6 +119,11 @@ class Story {
 
   void take_part(Gather& gather, const GatherKey& gather_key, int rank) {
     const Comm& comm = comms_[static_cast<std::size_t>(gather.comm)];
+    if (world_.fate(rank) == Fate::stopped) {
+      const double later_ms = static_cast<double>(world_.now_ns()) / 1e6 + 50;
+      return world_.at_ms(
+          later_ms, [this, &gather, gather_key, rank] { take_part(gather, gather_key, rank); });
+    }
     if (world_.fate(rank) != Fate::lives || comm.removed.contains(rank)) return;
     Got& got = gather.got[rank];
     world_.plane(rank).gather(gather_key, gather.need, comm.members, std::to_string(rank),
@@ -153,7 +160,7 @@ class Story {
       });
     }
     const int departures = kinds == 1 ? world_.ranks() : world_.pick(0, 3);
-    for (int i = 0; kinds != 2 && i < departures; ++i) {
+    for (int i = 0; kinds != 2 && i < departures && !naps_; ++i) {
       const int rank = departures > 3 ? i : world_.pick(0, world_.ranks() - 1);
       if (departures > 3 && world_.pick(0, 9) == 0) continue;
       const double when = world_.pick(0, 2) > 0 ? together + world_.pick(0, 30) : some_time();
@@ -166,6 +173,19 @@ class Story {
       world_.at_ms(some_time(), [this, c, rank] {
         if (world_.fate(rank) == Fate::lives) remove(c, rank);
       });
+    }
+  }
+
+  // Shorter than others wait for their answers to a roll.
+  void make_naps() {
+    for (int i = world_.pick(1, 4); i > 0; --i) {
+      const int rank = world_.pick(0, 1) == 0 ? i : world_.pick(0, world_.ranks() - 1);
+      const double begin_ms = some_time();
+      if (rank >= world_.ranks()) continue;
+      world_.at_ms(begin_ms, [this, rank] {
+        if (world_.fate(rank) == Fate::lives) world_.stop(rank);
+      });
+      world_.at_ms(begin_ms + world_.pick(100, 2'500), [this, rank] { world_.wake(rank); });
     }
   }
 
@@ -266,23 +286,24 @@ class Story {
   }
 
   ControlWorld world_;
+  const bool naps_;
   int deaths_ = 0;
   std::array<Comm, comms> comms_;
   std::deque<Gather> gathers_;
 };
 
-void run_stories(std::uint64_t first, std::uint64_t count, int ranks_max) {
+void run_stories(std::uint64_t first, std::uint64_t count, int ranks_max, bool naps = false) {
   if (const char* one = std::getenv("PITH_TEST_SEED")) {
     first = std::strtoull(one, nullptr, 10);
     count = 1;
   }
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count && failed < 10; ++seed) {
-    const std::string wrong = Story(seed, ranks_max).run();
+    const std::string wrong = Story(seed, ranks_max, naps).run();
     if (wrong.empty()) continue;
     ++failed;
     FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed << " test_control \"up to " << ranks_max
-                     << " ranks*\"");
+                     << " ranks " << (naps ? "stop" : "die") << "*\"");
   }
   SUCCEED();
 }
@@ -303,4 +324,8 @@ TEST_CASE("up to 30 ranks die, leave, revoke and agree", "[control]") {
 
 TEST_CASE("up to 100 ranks die, leave, revoke and agree", "[control]") {
   run_stories(2'000'000, many(30), 100);
+}
+
+TEST_CASE("up to 30 ranks stop for a while, die, revoke and agree", "[control]") {
+  run_stories(3'000'000, many(1000), 30, true);
 }

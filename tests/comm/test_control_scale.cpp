@@ -339,6 +339,109 @@ TEST_CASE("a rank that is left out and answers outlives a short timeout", "[cont
   }
 }
 
+namespace {
+
+// Ranks that agree, each as soon as it comes to it.
+class Few {
+ public:
+  Few(ControlWorld& world, std::vector<int> ranks, std::uint32_t round, Need need)
+      : ranks_(std::move(ranks)) {
+    for (const int rank : ranks_) {
+      world.plane(rank).gather({comm, round}, need, ranks_, "x",
+                               [this](const GatherResult& result) {
+                                 if (!result.error) agreed_ += result.blobs.size() == ranks_.size();
+                               });
+    }
+  }
+  bool all_agreed() const { return agreed_ == ranks_.size(); }
+
+ private:
+  const std::vector<int> ranks_;
+  std::size_t agreed_ = 0;
+};
+
+}  // namespace
+
+// Of 15 ranks 1 has children 3 and 4, 3 has 7 and 8.
+TEST_CASE("a rank that has stopped is passed by where others agree among themselves", "[control]") {
+  for (const Need need : {Need::all, Need::live}) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      INFO("seed " << seed);
+      ControlWorld world(15, 2, seed);
+      world.run_until_ms(200);
+      world.stop(1);
+      world.run_until_ms(500);
+      // 3 is none of them, and in between.
+      const Few above(world, {4, 7, 8, 12}, 1, need);
+      world.run_until_ms(3'500);
+      CHECK(above.all_agreed());
+      CHECK(world.plane(3).parent() == 0);
+      CHECK(world.plane(4).parent() == 0);
+      CHECK(ignorant(world, {}) == 0);
+      // What others hear meanwhile.
+      world.kill(7);
+      world.run_until_ms(4'500);
+      CHECK(ignorant(world, {7}) == 0);
+
+      world.wake(1);
+      world.run_until_ms(5'500);
+      CHECK(world.plane(3).parent() == 1);
+      CHECK(world.plane(4).parent() == 1);
+      CHECK(ignorant(world, {7}) == 0);
+      const Round all(world, 2, Need::live);
+      world.run_until_ms(6'500);
+      CHECK(all.ended() == 14);
+      CHECK(all.least() == 14);
+    }
+  }
+}
+
+TEST_CASE("a rank that others pass by dies, or the root above it", "[control]") {
+  for (const int victim : {0, 1}) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      INFO("victim " << victim << ", seed " << seed);
+      ControlWorld world(15, 2, seed);
+      world.run_until_ms(200);
+      world.stop(1);
+      world.run_until_ms(500);
+      const Few first(world, {4, 7, 8, 12}, 1, Need::live);
+      world.run_until_ms(3'500);
+      CHECK(first.all_agreed());
+      world.kill(victim);
+      const Few second(world, {4, 7, 8, 12}, 2, Need::live);
+      world.run_until_ms(6'000);
+      // The next root is the one that has stopped: it must say what it has decided.
+      CHECK(second.all_agreed() == (victim == 1));
+      world.wake(1);
+      world.run_until_ms(9'000);
+      CHECK(second.all_agreed());
+      CHECK(ignorant(world, {victim}) == 0);
+    }
+  }
+}
+
+TEST_CASE("whoever waits in vain is told by whom agreements are held up", "[control]") {
+  constexpr double timeout_s = 3;
+  ControlWorld world(4, 2, 1, timeout_s);
+  world.run_until_ms(200);
+  world.stop(0);
+  world.run_until_ms(500);
+  std::vector<std::string> told;
+  for (const int rank : {1, 2}) {
+    world.plane(rank).gather({comm, 1}, Need::live, {1, 2}, "x", [&](const GatherResult& result) {
+      told.emplace_back(result.error.message());
+    });
+  }
+  world.run_until_ms(500 + timeout_s * 1e3);
+  CHECK(told.empty());
+  world.run_until_ms(1'500 + timeout_s * 1e3);
+  REQUIRE(told.size() == 2);
+  for (const std::string& text : told) {
+    INFO(text);
+    CHECK(text.starts_with("rank 0 of the job, which all agreements pass, has stopped: "));
+  }
+}
+
 TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "[control][scale]") {
   constexpr int ranks = 1000;
   ControlWorld world(ranks, 32, 1);

@@ -1,4 +1,6 @@
 // What follows from the answers of a split and of a shrink.
+#include <numeric>
+
 #include "comm/descent.hpp"
 #include "tests/catch.hpp"
 
@@ -8,6 +10,7 @@ using namespace pith;
 
 const std::vector<int> parent = {4, 0, 7, 2};  // ranks of the job
 constexpr CommKey parent_key = 11;
+constexpr std::uint32_t revoked = 0;  // no call comes next
 
 std::string color_and_key(int color, int key) { return Packer().value(color).value(key).take(); }
 std::string completed(std::uint64_t calls) { return Packer().value(calls).take(); }
@@ -86,7 +89,7 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
           "[descent]") {
   DescentRounds rounds;
   const int excluded[] = {3};
-  Shrink shrink(parent_key, parent, excluded, rounds);
+  Shrink shrink(parent_key, parent, excluded, rounds, revoked);
   const Question question = shrink.question(9);
   CHECK(question.participants == std::vector<int>{4, 0, 7, -1});
   CHECK(question.need == ControlPlane::Need::live);
@@ -104,9 +107,66 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
   CHECK_FALSE(shrink.error());
 }
 
+TEST_CASE("a shrink of what is not revoked says what it is, and before which call", "[descent]") {
+  DescentRounds rounds;
+  const int excluded[] = {3, 1, 3};
+  Shrink shrink(parent_key, parent, excluded, rounds, 8);
+  const Question question = shrink.question(7);
+  CHECK(question.call.number == 8);
+  CHECK(question.call.round == question.key.round);
+  CHECK(question.call.text == "shrink without rank 1, rank 3");
+  CHECK(question.call.without == std::vector<int>{0, 2});
+  // The same to all who leave out the same, and another one to the others.
+  const auto digest = [](std::span<const int> without) {
+    DescentRounds other;
+    return Shrink(parent_key, parent, without, other, 8).question(0).call.digest;
+  };
+  const int same[] = {1, 3};
+  CHECK(digest(same) == question.call.digest);
+  CHECK(digest({}) != question.call.digest);
+  shrink.hear(living());
+  shrink.made(Error());
+  CHECK(shrink.question(7).call.number == 0);  // all have called it by now
+
+  DescentRounds later;
+  Shrink lost(parent_key, parent, {}, later, revoked);
+  CHECK(lost.question(7).call.number == 0);
+}
+
+TEST_CASE("a shrink names some of many that it leaves out", "[descent]") {
+  std::vector<int> many(12);
+  std::iota(many.begin(), many.end(), 0);
+  DescentRounds rounds;
+  Shrink shrink(parent_key, many, std::span(many).subspan(1), rounds, 1);
+  const CallNote call = shrink.question(0).call;
+  CHECK(call.text ==
+        "shrink without rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7, rank 8 and 3 more");
+  CHECK(call.without.size() == 11);
+}
+
+TEST_CASE("a shrink of what is revoked passes over a round in which others disagreed",
+          "[descent]") {
+  GatherResult disagreed;
+  disagreed.error = Error(Code::invalid_usage, "ranks disagree");
+  for (const std::uint32_t next_call : {revoked, 8u}) {
+    DescentRounds rounds;
+    Shrink shrink(parent_key, parent, {}, rounds, next_call);
+    const std::uint32_t round = shrink.question(1).key.round;
+    shrink.hear(disagreed);
+    CHECK(shrink.error().code() == (next_call == revoked ? Code::success : Code::invalid_usage));
+    REQUIRE(shrink.step() == (next_call == revoked ? DescentStep::ask : DescentStep::end));
+    // In either case the next one comes behind it.
+    Shrink again(parent_key, parent, {}, rounds, revoked);
+    Shrink& next = next_call == revoked ? shrink : again;
+    CHECK(next.question(1).key.round == round + 1);
+    next.hear(living());
+    CHECK(next.step() == DescentStep::make);
+  }
+}
+
 TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
   DescentRounds rounds;
-  Shrink shrink(parent_key, parent, {}, rounds);
+  Shrink shrink(parent_key, parent, {}, rounds, revoked);
   std::vector<CommKey> keys;
   std::vector<std::uint32_t> asked;
   std::vector<int> dead;
@@ -140,7 +200,7 @@ TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
 TEST_CASE("a shrink that some could not make is an error on all of them", "[descent]") {
   for (const bool here : {true, false}) {
     DescentRounds rounds;
-    Shrink shrink(parent_key, parent, {}, rounds);
+    Shrink shrink(parent_key, parent, {}, rounds, revoked);
     static_cast<void>(shrink.question(1));
     shrink.hear(living());
     shrink.made(here ? Error() : Error(Code::system, "no descriptors"));
@@ -154,7 +214,7 @@ TEST_CASE("a shrink that some could not make is an error on all of them", "[desc
 
 TEST_CASE("a shrink in which ranks die for ever ends", "[descent]") {
   DescentRounds rounds;
-  Shrink shrink(parent_key, parent, {}, rounds);
+  Shrink shrink(parent_key, parent, {}, rounds, revoked);
   int attempts = 0;
   while (shrink.step() != DescentStep::end) {
     static_cast<void>(shrink.question(1));

@@ -65,6 +65,16 @@ Setup with(const char* level, std::vector<std::pair<std::string, std::string>> m
   return setup;
 }
 
+// More than any wire takes of what nobody receives.
+constexpr std::size_t many = 16'000'000;
+
+Setup slow_to_send(Setup link) {
+  link.environment.emplace_back("PITH_LOG", "warn");
+  link.environment.emplace_back("PITH_TIMEOUT", "2");
+  link.environment.emplace_back("PITH_LANES", "1");
+  return link;
+}
+
 }  // namespace
 
 TEST_CASE("at debug a start tells all that it does", "[start-log]") {
@@ -115,36 +125,63 @@ TEST_CASE("a call that goes no further is told of, and what came before it", "[s
 }
 
 TEST_CASE("messages that go no further are told of", "[start-log]") {
-  CHECK(run(3, with("warn", {{"PITH_TIMEOUT", "2"}}), [](Rank& self) {
-          const Overheard overheard;
-          const Comm comm(self.join());
-          std::vector<float> values(4'000'000);
-          const auto send = [&](std::size_t count, int to) {
-            return pithSend(values.data(), count, pithFloat32, to, comm, nullptr);
-          };
-          const auto receive = [&](std::size_t count, int from) {
-            return pithRecv(values.data(), count, pithFloat32, from, comm, nullptr);
-          };
-          if (self.rank == 0) ok(send(8, 1));
-          if (self.rank == 1) ok(receive(8, 0));
-          self.meet();
-          if (self.rank == 1) {
-            return wait_until([&] { return self.slot(0) == 1 && self.slot(2) == 1; });
-          }
-          if (self.rank == 0) {
-            fails(receive(9, 1), pithRemoteError, {"has waited"});
+  for (const Setup& link : between_processes()) {
+    const Setup setup = slow_to_send(link);
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const Overheard overheard;
+            const Comm comm(self.join());
+            std::vector<float> values(many);
+            const auto send = [&](std::size_t count, int to) {
+              return pithSend(values.data(), count, pithFloat32, to, comm, nullptr);
+            };
+            const auto receive = [&](std::size_t count, int from) {
+              return pithRecv(values.data(), count, pithFloat32, from, comm, nullptr);
+            };
+            if (self.rank == 0) ok(send(8, 1));
+            if (self.rank == 1) ok(receive(8, 0));
+            self.meet();
+            if (self.rank == 1) {
+              return wait_until([&] { return self.slot(0) == 1 && self.slot(2) == 1; });
+            }
+            if (self.rank == 0) {
+              fails(receive(9, 1), pithRemoteError, {"has waited"});
+              self.slot(0) = 1;
+              return has(overheard.text(),
+                         {"rank 0 has waited 1 s for rank 1 in recv of 9 float from rank 1",
+                          "its last calls:\n  send of 8 float to rank 1, done ",
+                          "\n  recv of 9 float from rank 1, running for ",
+                          " s, 0 of 36 bytes have come\n"});
+            }
+            fails(send(values.size(), 1), pithRemoteError, {"has waited"});
+            self.slot(2) = 1;
+            has(overheard.text(), {"rank 2 has waited 1 s for rank 1 in send of 16000000 float to "
+                                   "rank 1",
+                                   "\n  send of 16000000 float to rank 1, running for ",
+                                   " of 64000000 bytes have gone"});
+          }) == "");
+  }
+}
+
+// Rank 1 does not call and takes nothing: the root of a broadcast stands still in a send.
+TEST_CASE("a call whose message nobody takes says for whom it waits", "[start-log]") {
+  for (const Setup& link : between_processes()) {
+    const Setup setup = slow_to_send(link);
+    INFO(name_of(setup));
+    CHECK(run(2, setup, [](Rank& self) {
+            const Overheard overheard;
+            const Comm comm(self.join());
+            std::vector<float> values(many);
+            self.meet();
+            if (self.rank == 1) return wait_until([&] { return self.slot(0) == 1; });
+            fails(pithBcast(values.data(), values.size(), pithFloat32, 0, comm, nullptr),
+                  pithRemoteError, {"rank 1 did not call call 1"});
             self.slot(0) = 1;
-            return has(
-                overheard.text(),
-                {"rank 0 has waited 1 s for rank 1 in recv of 9 float from rank 1",
-                 "its last calls:\n  send of 8 float to rank 1, done ",
-                 "\n  recv of 9 float from rank 1, running for ", " s, 0 of 36 bytes have come\n"});
-          }
-          fails(send(values.size(), 1), pithRemoteError, {"has waited"});
-          self.slot(2) = 1;
-          has(overheard.text(), {"rank 2 has waited 1 s in send of 4000000 float to rank 1",
-                                 "\n  send of 4000000 float to rank 1, running for "});
-        }) == "");
+            has(overheard.text(),
+                {"rank 0 has waited 1 s for rank 1 in call 1 (broadcast of 16000000 ",
+                 ", waits to send step ", " to rank 1"});
+          }) == "");
+  }
 }
 
 namespace {

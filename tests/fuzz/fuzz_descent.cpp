@@ -46,7 +46,7 @@ void split(Bites& bites) {
 void shrink(Bites& bites) {
   DescentRounds rounds;
   const int excluded[] = {bites.byte() % 7 - 1};
-  Shrink shrink(1, members, excluded, rounds);
+  Shrink shrink(1, members, excluded, rounds, bites.byte() % 2);
   std::size_t made = 0;
   std::uint64_t completed = 0;
   while (shrink.step() != DescentStep::end) {
@@ -88,7 +88,7 @@ std::vector<std::string> seeds() {
       std::string{0, 2, 5} + told({color_and_key(1, 3), color_and_key(0, 0), color_and_key(1, -1),
                                    color_and_key(1, 3), color_and_key(-1, 0)});
   const std::string shrinking =
-      std::string{1, 2, 9} +
+      std::string{1, 2, 1, 9} +
       told({completed(9), completed(4), completed(7), completed(4), completed(5)}) +
       std::string{1, 9} + told({"built", "built", "built", "built", "built"});
   return {splitting, shrinking};
