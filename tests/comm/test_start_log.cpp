@@ -65,6 +65,16 @@ Setup with(const char* level, std::vector<std::pair<std::string, std::string>> m
   return setup;
 }
 
+// Over each link between processes.
+void everywhere(const Setup& given, const Body& body) {
+  for (Setup setup : between_processes()) {
+    setup.environment = given.environment;
+    setup.may_be_killed = false;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, body) == "");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("at debug a start tells all that it does", "[start-log]") {
@@ -92,59 +102,59 @@ TEST_CASE("at debug a start tells all that it does", "[start-log]") {
 }
 
 TEST_CASE("a call that goes no further is told of, and what came before it", "[start-log]") {
-  CHECK(run(3, with("warn", {{"PITH_TIMEOUT", "3"}}), [](Rank& self) {
-          const Overheard overheard;
-          const Comm comm(self.join());
-          float sums[10] = {};
-          const auto sum = [&](std::size_t count) {
-            return pithAllReduce(sums, sums, count, pithFloat32, pithSum, comm, nullptr);
-          };
-          ok(sum(7));
-          ok(sum(8));
-          self.meet();
-          if (self.rank == 2) return sleep_s(4.5);
-          fails(sum(10), pithRemoteError, {"rank 2"});
-          has(overheard.text(),
-              {"rank " + std::to_string(self.rank) + " has waited", "in call 3 (allreduce of 10 ",
-               "its last calls:", "call 1: allreduce of 7 float, sum, done ", " s ago, after 0.",
-               "call 2: allreduce of 8 float, sum, done ",
-               "call 3: allreduce of 10 float, sum, running for "});
-          if (self.rank != 0) return;
-          has(overheard.text(), {"for rank 2 in call 3", "waits for step ", " of rank 2"});
-        }) == "");
+  everywhere(with("warn", {{"PITH_TIMEOUT", "3"}}), [](Rank& self) {
+    const Overheard overheard;
+    const Comm comm(self.join());
+    float sums[10] = {};
+    const auto sum = [&](std::size_t count) {
+      return pithAllReduce(sums, sums, count, pithFloat32, pithSum, comm, nullptr);
+    };
+    ok(sum(7));
+    ok(sum(8));
+    self.meet();
+    if (self.rank == 2) return sleep_s(4.5);
+    fails(sum(10), pithRemoteError, {"rank 2"});
+    has(overheard.text(),
+        {"rank " + std::to_string(self.rank) + " has waited", "in call 3 (allreduce of 10 ",
+         "its last calls:", "call 1: allreduce of 7 float, sum, done ", " s ago, after 0.",
+         "call 2: allreduce of 8 float, sum, done ",
+         "call 3: allreduce of 10 float, sum, running for "});
+    if (self.rank != 0) return;
+    has(overheard.text(), {"for rank 2 in call 3", "waits for step ", " of rank 2"});
+  });
 }
 
 TEST_CASE("messages that go no further are told of", "[start-log]") {
-  CHECK(run(3, with("warn", {{"PITH_TIMEOUT", "2"}}), [](Rank& self) {
-          const Overheard overheard;
-          const Comm comm(self.join());
-          std::vector<float> values(4'000'000);
-          const auto send = [&](std::size_t count, int to) {
-            return pithSend(values.data(), count, pithFloat32, to, comm, nullptr);
-          };
-          const auto receive = [&](std::size_t count, int from) {
-            return pithRecv(values.data(), count, pithFloat32, from, comm, nullptr);
-          };
-          if (self.rank == 0) ok(send(8, 1));
-          if (self.rank == 1) ok(receive(8, 0));
-          self.meet();
-          if (self.rank == 1) {
-            return wait_until([&] { return self.slot(0) == 1 && self.slot(2) == 1; });
-          }
-          if (self.rank == 0) {
-            fails(receive(9, 1), pithRemoteError, {"has waited"});
-            self.slot(0) = 1;
-            return has(
-                overheard.text(),
-                {"rank 0 has waited 1 s for rank 1 in recv of 9 float from rank 1",
-                 "its last calls:\n  send of 8 float to rank 1, done ",
-                 "\n  recv of 9 float from rank 1, running for ", " s, 0 of 36 bytes have come\n"});
-          }
-          fails(send(values.size(), 1), pithRemoteError, {"has waited"});
-          self.slot(2) = 1;
-          has(overheard.text(), {"rank 2 has waited 1 s in send of 4000000 float to rank 1",
-                                 "\n  send of 4000000 float to rank 1, running for "});
-        }) == "");
+  everywhere(with("warn", {{"PITH_TIMEOUT", "2"}}), [](Rank& self) {
+    const Overheard overheard;
+    const Comm comm(self.join());
+    std::vector<float> values(4'000'000);
+    const auto send = [&](std::size_t count, int to) {
+      return pithSend(values.data(), count, pithFloat32, to, comm, nullptr);
+    };
+    const auto receive = [&](std::size_t count, int from) {
+      return pithRecv(values.data(), count, pithFloat32, from, comm, nullptr);
+    };
+    if (self.rank == 0) ok(send(8, 1));
+    if (self.rank == 1) ok(receive(8, 0));
+    self.meet();
+    if (self.rank == 1) {
+      return wait_until([&] { return self.slot(0) == 1 && self.slot(2) == 1; });
+    }
+    if (self.rank == 0) {
+      fails(receive(9, 1), pithRemoteError, {"has waited"});
+      self.slot(0) = 1;
+      return has(
+          overheard.text(),
+          {"rank 0 has waited 1 s for rank 1 in recv of 9 float from rank 1",
+           "its last calls:\n  send of 8 float to rank 1, done ",
+           "\n  recv of 9 float from rank 1, running for ", " s, 0 of 36 bytes have come\n"});
+    }
+    fails(send(values.size(), 1), pithRemoteError, {"has waited"});
+    self.slot(2) = 1;
+    has(overheard.text(), {"rank 2 has waited 1 s in send of 4000000 float to rank 1",
+                           "\n  send of 4000000 float to rank 1, running for "});
+  });
 }
 
 namespace {
