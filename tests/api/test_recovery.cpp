@@ -309,30 +309,47 @@ TEST_CASE("a rank is stopped, and the others destroy the communicator", "[recove
   }
 }
 
+namespace {
+
+// `refused`: it makes one call, which is refused and never repeated.
+void check_silent(const Setup& setup, int victim, bool refused) {
+  INFO(name_of(setup) << ", victim " << victim << (refused ? ", refused" : ""));
+  CHECK(run_in_time(3, setup, [&](Rank& self) {
+          const Comm comm(self.join());
+          std::int64_t sum = 0;
+          ok(reduce_one(comm, 1, sum));
+          if (self.rank == victim) {
+            if (refused) {
+              fails(pithAllReduce(nullptr, &sum, 1, pithInt64, pithSum, comm, nullptr),
+                    pithInvalidArgument, {"send is NULL"});
+            }
+            wait_until([&] {
+              pithResult_t state = pithSuccess;
+              ok(pithCommGetAsyncError(comm, &state));
+              return state == pithRemoteError;
+            });
+            return;
+          }
+          const double start = now_s();
+          fails(reduce_until_error(comm), pithRemoteError,
+                {"rank " + std::to_string(victim) + " did not call"});
+          self.in_time(now_s() - start, timeout_s + limit_s, "to give it up");
+        }) == "");
+}
+
+}  // namespace
+
 TEST_CASE("a rank never calls", "[recovery]") {
   for (const Setup& setup : processes(timeout_s)) {
     for (const int victim : {0, 2}) {
       if (victim == 0 && setup.transport != "shm" && !all) continue;
-      INFO(name_of(setup) << ", victim " << victim);
-      CHECK(run_in_time(3, setup, [&](Rank& self) {
-              const Comm comm(self.join());
-              std::int64_t sum = 0;
-              ok(reduce_one(comm, 1, sum));
-              if (self.rank == victim) {
-                wait_until([&] {
-                  pithResult_t state = pithSuccess;
-                  ok(pithCommGetAsyncError(comm, &state));
-                  return state == pithRemoteError;
-                });
-                return;
-              }
-              const double start = now_s();
-              fails(reduce_until_error(comm), pithRemoteError,
-                    {"rank " + std::to_string(victim) + " did not call"});
-              self.in_time(now_s() - start, timeout_s + limit_s, "to give it up");
-            }) == "");
+      check_silent(setup, victim, false);
     }
   }
+}
+
+TEST_CASE("a rank's call is refused, and it never calls again", "[recovery]") {
+  for (const Setup& setup : processes(timeout_s)) check_silent(setup, 2, true);
 }
 
 TEST_CASE("a split that one rank does not join", "[recovery]") {
