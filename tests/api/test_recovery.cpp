@@ -553,6 +553,54 @@ TEST_CASE("splits of splits, by color and key", "[recovery]") {
   }
 }
 
+namespace {
+
+// A reduction that is begun here before any other rank begins it, where rank 0 does not wait.
+pithResult_t begin_before_others(Rank& self, pithComm_t comm, std::int64_t& sum) {
+  const std::int64_t one = 1;
+  if (self.rank != 0) self.meet();
+  const pithResult_t begun = pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr);
+  if (self.rank == 0) self.meet();
+  const pithResult_t result = settle(begun, comm);
+  ensure(begun == pithInProgress, "the call blocked");
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a child that does not block, of a parent that does", "[recovery]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const Comm parent(self.join());
+            pithConfig_t config = PITH_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            pithComm_t made = nullptr;
+            ok(pithCommSplit(parent, 0, 0, &made, &config));
+            const Comm child(made);
+            std::int64_t sum = 0;
+            ok(begin_before_others(self, child, sum));
+            ensure(sum == 3, "a wrong sum of the child");
+            ok(reduce_one(parent, 1, sum));
+            ensure(sum == 3, "a wrong sum of the parent");
+
+            // As its parent, or as it is told.
+            pithComm_t same = nullptr;
+            ok(settle(pithCommSplit(child, 0, 0, &same, nullptr), child));
+            const Comm grandchild(same);
+            ok(begin_before_others(self, grandchild, sum));
+            config.blocking = 1;
+            pithComm_t other = nullptr;
+            const pithResult_t begun = pithCommSplit(child, 0, 0, &other, &config);
+            ensure(begun == pithInProgress, "the child waited for a split");
+            ok(settle(begun, child));
+            const Comm blocking(other);
+            ok(reduce_one(blocking, 2, sum));
+            ensure(sum == 6, "a wrong sum of the child that blocks");
+          }) == "");
+  }
+}
+
 TEST_CASE("ranks that do not block", "[recovery]") {
   CHECK(run(3, processes().front(), [](Rank& self) {
           pithConfig_t config = PITH_CONFIG_INITIALIZER;

@@ -157,6 +157,36 @@ TEST_CASE("messages that go no further are told of", "[start-log]") {
   });
 }
 
+TEST_CASE("names of communicators are told at debug", "[start-log]") {
+  CHECK(run(2, with("debug"), [](Rank& self) {
+          const Overheard overheard;
+          const auto told = [&](const std::string& name) {
+            const std::string line =
+                "communicator \"" + name + "\": rank " + std::to_string(self.rank) + " of 2\n";
+            const std::string text = overheard.text();
+            int times = 0;
+            for (std::size_t at = 0; (at = text.find(line, at)) != text.npos; ++at) ++times;
+            return times;
+          };
+          pithConfig_t config = PITH_CONFIG_INITIALIZER;
+          std::string name = "gradients";
+          config.commName = name.c_str();
+          pithComm_t made = nullptr;
+          ok(pithCommInitRankConfig(&made, 2, self.id(), self.rank, &config));
+          const Comm parent(made);
+          ensure(told("gradients") == 1, overheard.text());
+          name = "overwritten";  // it was copied, and goes on to children
+          ok(pithCommSplit(parent, 0, 0, &made, nullptr));
+          const Comm heir(made);
+          ensure(told("gradients") == 2 && told("overwritten") == 0, overheard.text());
+          config.commName = "weights";
+          ok(pithCommSplit(parent, 0, 0, &made, &config));
+          const Comm other(made);
+          ensure(told("gradients") == 2 && told("weights") == 1, overheard.text());
+          self.meet();
+        }) == "");
+}
+
 namespace {
 
 // Two packages with one core each, at two CPUs that this process may use.
