@@ -111,7 +111,8 @@ typedef struct {
   unsigned int magic;
   unsigned int version;
   int blocking;         /* 1 (default): calls return when they are done; 0: at once */
-  const char* commName; /* the caller's name for it; NULL: none. Copied */
+  const char* commName; /* the caller's name for it, told at PITH_LOG=debug;
+                           NULL: that of its parent, or none. Copied */
 } pithConfig_t;
 #define PITH_CONFIG_INITIALIZER                                                        \
   {                                                                                    \

@@ -74,6 +74,14 @@ Completion completion_of_this_thread() {
   return begin ? begin() : Completion();
 }
 
+// Whoever names communicators wants to find them again.
+void tell_name(const pithComm& handle) {
+  if (handle.name.empty() || !logs(LogLevel::debug)) return;
+  const Communicator& made = *handle.communicator;
+  log(LogLevel::debug,
+      fmt::format("communicator \"{}\": rank {} of {}", handle.name, made.rank(), made.size()));
+}
+
 // An abort by another thread is either seen here, or sees the communicator.
 Error fill(pithComm& handle, Made made, const Completion& complete) {
   if (!made) return made.error();
@@ -84,7 +92,9 @@ Error fill(pithComm& handle, Made made, const Completion& complete) {
     if (!error) handle.communicator = std::move(*made);
   }
   if (error) (*made)->abort();  // the other ranks may have it already
-  if (error || !complete) return error;
+  if (error) return error;
+  tell_name(handle);
+  if (!complete) return {};
   error = without_throwing([&] { return complete(handle); });
   if (!error) return {};
   std::shared_ptr<Communicator> unwanted;  // its end may take a while: not under the lock

@@ -28,9 +28,10 @@ class LeftOver {
   LeftOver() : names_(names_in_dev_shm()) { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
   // Once all `children` have ended; a line for each thing, empty where there is none. Processes are
-  // ended, the rest stays. Precondition: this process has no other children.
-  std::string find(const std::vector<pid_t>& children) const {
-    return processes() + segments_of(children) + new_names();
+  // ended, the rest stays. `killed`: some children may have been, in any moment. Precondition: this
+  // process has no other children.
+  std::string find(const std::vector<pid_t>& children, bool killed) const {
+    return processes() + segments_of(children) + new_names(killed);
   }
 
  private:
@@ -47,15 +48,17 @@ class LeftOver {
 
   // Other programs may run beside the tests: what one of them made, it holds, or it is another
   // user's. Nobody holds what an ended process has left.
-  std::string new_names() const {
+  std::string new_names(bool killed) const {
     std::string lines;
     for (const std::string& name : names_in_dev_shm()) {
+      if (names_.contains(name)) continue;
       // UCX looks whether it could: a rank killed in that moment leaves it.
-      if (names_.contains(name) || name.starts_with("ucx_shm_posix")) continue;
+      if (killed && name.starts_with("ucx_shm_posix")) continue;
       const std::string path = "/dev/shm/" + name;
       struct stat status {};
       if (stat(path.c_str(), &status) != 0 || status.st_uid != geteuid()) continue;
-      if (!is_held(path)) lines += path + " is left over\n";
+      if (is_held(path) || access(path.c_str(), F_OK) != 0) continue;  // or let go of meanwhile
+      lines += path + " is left over\n";
     }
     return lines;
   }

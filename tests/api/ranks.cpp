@@ -176,7 +176,7 @@ Outcome run_once(int size, const Setup& setup, const Body& body) {
     }
     if (!late.empty()) outcome.late += name + late + "\n";
   }
-  outcome.failed += left_over.find(children);
+  outcome.failed += left_over.find(children, setup.may_be_killed);
   munmap(mapping, sizeof(Shared));
   return outcome;
 }

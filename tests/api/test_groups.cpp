@@ -65,11 +65,14 @@ void empty_groups(Rank& self) {
 }
 
 // Calls on different communicators come in a different order on different ranks.
-void several_communicators(Rank& self) {
+// Threads make none out of nothing, but by splits.
+void several_communicators(Rank& self, Way way) {
   constexpr int comms = 3;
   std::vector<pithComm_t> made(comms, nullptr);
-  for (int c = 0; c < comms; ++c) {
-    ok(pithCommInitRank(&made[c], self.size, self.id(c), self.rank));
+  made[0] = self.join();
+  for (int c = 1; c < comms; ++c) {
+    ok(way == Way::all ? pithCommSplit(made[0], 0, 0, &made[c], nullptr)
+                       : pithCommInitRank(&made[c], self.size, self.id(c), self.rank));
   }
   for (int turn = 0; turn < 10; ++turn) {
     std::vector<Reduction> calls;
@@ -298,7 +301,10 @@ Setup alone() {
 TEST_CASE("groups nest", "[groups]") { everywhere(3, nested); }
 TEST_CASE("groups without calls", "[groups]") { everywhere(2, empty_groups); }
 TEST_CASE("a group of several communicators in any order", "[groups]") {
-  on_processes(3, several_communicators);
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [&](Rank& self) { several_communicators(self, setup.way); }) == "");
+  }
 }
 TEST_CASE("communicators made in a group", "[groups]") { on_processes(3, init_in_a_group); }
 TEST_CASE("one thread drives all ranks", "[groups][threads]") {

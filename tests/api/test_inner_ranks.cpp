@@ -35,6 +35,7 @@ void __wrap__ZN4pith12ControlPlaneC1ERKNS_14ControlOptionsERNS_11ControlWireE(
 namespace {
 
 constexpr double limit_s = 1;
+constexpr double timeout_s = 2;
 
 using Victims = std::vector<int>;
 
@@ -114,10 +115,10 @@ void check_deaths(const Setup& setup, int size, const Victims& victims, bool cal
         }) == "");
 }
 
-std::vector<Setup> setups(double timeout_s = 0) {
+std::vector<Setup> setups(double timeout = 0) {
   std::vector<Setup> links = between_processes();
   for (Setup& setup : links) {
-    if (timeout_s > 0) setup.environment = {{"PITH_TIMEOUT", std::to_string(timeout_s)}};
+    if (timeout > 0) setup.environment = {{"PITH_TIMEOUT", std::to_string(timeout)}};
   }
   return links;
 }
@@ -142,26 +143,37 @@ TEST_CASE("inner ranks of the control tree are killed", "[inner]") {
 
 TEST_CASE("an inner rank of the control tree is stopped, and left out", "[inner]") {
   constexpr int size = 5;
-  for (const Setup& setup : setups(2)) {
+  for (const Setup& setup : setups(timeout_s)) {
     if (setup.transport != "tcp" && !all) continue;
     INFO(ranks::name_of(setup));
-    CHECK(run(size, setup, [](Rank& self) {
+    CHECK(run_in_time(size, setup, [](Rank& self) {
             Comm comm(self.join());
             ok(pithBarrier(comm, nullptr));
             if (self.rank == 1) self.slot(1) = static_cast<std::uint64_t>(getpid());
             self.meet();
             if (self.rank == 1) {
               raise(SIGSTOP);
+              const double woken = now_s();
               hear_of_it(self, comm, true);
+              self.in_time(now_s() - woken, limit_s, "the one that woke up: to hear of it");
               return;
             }
+            const double start = now_s();
             hear_of_it(self, comm, true);
+            const double took = now_s() - start;
+            ensure(took > 0.9 * timeout_s, "given up after " + std::to_string(took) + " s");
+            self.in_time(took, timeout_s + limit_s, "to give it up");
             int excluded = 1;
             pithComm_t next = nullptr;
+            const double shrinks = now_s();
             ok(pithCommShrink(comm, &excluded, 1, &next, nullptr, PITH_SHRINK_DEFAULT));
+            // A parent that is left out is given half the timeout to answer.
+            self.in_time(now_s() - shrinks, timeout_s / 2 + limit_s, "the shrink");
             sum_is_right(next, size - 1);
             ok(pithCommDestroy(next));
+            const double ends = now_s();
             ok(pithCommDestroy(comm.release()));
+            self.in_time(now_s() - ends, 1.5, "Destroy beside one that has stopped");
             self.slot(self.rank, 1) = 1;
             if (self.rank != 0) return;
             wait_until([&] {

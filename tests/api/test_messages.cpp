@@ -192,11 +192,15 @@ void in_the_background(Rank& self) {
   for (const Message& message : all) message.check();
 }
 
-void several_communicators(Rank& self) {
+// All ranks have them in common; threads make no communicator out of nothing.
+void several_communicators(Rank& self, Way way) {
   constexpr int comms = 3;
   std::vector<pithComm_t> made(comms, nullptr);
-  for (int c = 0; c < comms; ++c) {
-    ok(pithCommInitRank(&made[static_cast<std::size_t>(c)], self.size, self.id(c), self.rank));
+  made[0] = self.join();
+  for (std::size_t c = 1; c < comms; ++c) {
+    ok(way == Way::all
+           ? pithCommSplit(made[0], 0, 0, &made[c], nullptr)
+           : pithCommInitRank(&made[c], self.size, self.id(static_cast<int>(c)), self.rank));
   }
   const int next = (self.rank + 1) % self.size;
   const int previous = (self.rank + self.size - 1) % self.size;
@@ -317,10 +321,9 @@ TEST_CASE("one thread sends and receives for all ranks", "[messages]") {
   CHECK(run(1, setup, one_thread) == "");
 }
 TEST_CASE("messages over several communicators", "[messages]") {
-  for (const char* transport : {"shm", "tcp"}) {
-    Setup setup;
-    setup.transport = transport;
-    CHECK(run(3, setup, several_communicators) == "");
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [&](Rank& self) { several_communicators(self, setup.way); }) == "");
   }
 }
 TEST_CASE("misuse of messages", "[messages][misuse]") { everywhere(2, misuse); }

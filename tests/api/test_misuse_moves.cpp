@@ -220,14 +220,24 @@ void too_little_room(Rank& self) {
   ok(pithBarrier(smaller, nullptr));
 }
 
-// Handles and requests that are no more, and a new communicator after them.
-void dead_handles(Rank& self) {
+// Another one, of all ranks of `comm`. Threads make none out of nothing.
+pithComm_t another(Rank& self, Way way, pithComm_t comm, int which) {
+  pithComm_t made = nullptr;
+  ok(way == Way::all ? pithCommSplit(comm, 0, 0, &made, nullptr)
+                     : pithCommInitRank(&made, self.size, self.id(which), self.rank));
+  return made;
+}
+
+// Handles and requests that are no more, alone and in a group, and a communicator after them.
+void dead_handles(Rank& self, Way way) {
   constexpr auto bad = pithInvalidArgument;
   float a[4] = {};
   int n = 0;
   pithResult_t result = pithSuccess;
   pithComm_t dead[2] = {self.join(), nullptr};
-  ok(pithCommInitRank(&dead[1], self.size, self.id(1), self.rank));
+  dead[1] = another(self, way, dead[0], 1);
+  const Comm alive(another(self, way, dead[0], 2));
+  pithComm_t child = nullptr;
   pithRequest_t request = nullptr;
   ok(pithGroupStart());
   ok(pithAllReduce(a, a, 4, pithFloat32, pithSum, dead[0], nullptr));
@@ -243,21 +253,35 @@ void dead_handles(Rank& self) {
     fails(pithBarrier(comm, nullptr), bad, {"pithBarrier", "comm was destroyed"});
     fails(pithCommCount(comm, &n), bad, {"comm was destroyed"});
     fails(pithCommGetAsyncError(comm, &result), bad, {"comm was destroyed"});
-    fails(pithCommSplit(comm, 0, 0, &dead[0], nullptr), bad, {"comm was destroyed"});
+    fails(pithCommSplit(comm, 0, 0, &child, nullptr), bad, {"comm was destroyed"});
     fails(pithCommFinalize(comm), bad, {"comm was destroyed"});
     fails(pithCommDestroy(comm), bad, {"pithCommDestroy", "comm was destroyed"});
     fails(pithCommAbort(comm), bad, {"pithCommAbort", "comm was destroyed"});
     static_cast<void>(pithGetLastError(comm));
+    // Then nothing of the group runs.
+    std::int64_t sum = -1;
+    const std::int64_t one = 1;
+    ok(pithGroupStart());
+    ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, alive, nullptr));
+    fails(pithBcast(a, 4, pithFloat32, 0, comm, nullptr), bad, {"pithBcast", "was destroyed"});
+    fails(pithSend(a, 1, pithFloat32, 0, comm, nullptr), bad, {"pithSend", "was destroyed"});
+    fails(pithGroupEnd(), bad, {"pithBcast", "comm was destroyed"});
+    ensure(sum == -1, "a refused group has run");
+    ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, alive, nullptr));
+    ensure(sum == self.size, "a wrong sum after a refused group");
   }
-  pithComm_t made = nullptr;
-  ok(pithCommInitRank(&made, self.size, self.id(2), self.rank));
-  const Comm comm(made);
+  const Comm comm(another(self, way, alive, 3));
   ok(pithBarrier(comm, nullptr));
 }
 
 }  // namespace
 
-TEST_CASE("handles that are no more", "[misuse]") { CHECK(run(2, Setup(), dead_handles) == ""); }
+TEST_CASE("handles that are no more", "[misuse]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(2, setup, [&](Rank& self) { dead_handles(self, setup.way); }) == "");
+  }
+}
 
 TEST_CASE("bad arguments of the life of communicators", "[misuse]") {
   CHECK(run(2, Setup(), bad_lives) == "");

@@ -67,6 +67,12 @@ bool is_one_of(const std::vector<int>& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
+bool names_one_of(const std::string& text, const std::vector<int>& victims) {
+  return std::any_of(victims.begin(), victims.end(), [&](int victim) {
+    return text.find("rank " + std::to_string(victim)) != std::string::npos;
+  });
+}
+
 // What ranks that do not block wait for.
 pithResult_t settle(pithResult_t result, pithComm_t comm) {
   wait_until([&] {
@@ -130,10 +136,7 @@ TEST_CASE("survivors shrink and go on", "[recovery]") {
               self.in_time(since_last_death(self, victims), limit_s, "to hear of it");
               const std::string text = pithGetLastError(nullptr);
               ensure(result == pithRemoteError, "code " + std::to_string(result) + ": " + text);
-              const bool named = std::any_of(victims.begin(), victims.end(), [&](int victim) {
-                return text.find("rank " + std::to_string(victim)) != std::string::npos;
-              });
-              ensure(named, "\"" + text + "\" does not name the victim");
+              ensure(names_one_of(text, victims), "\"" + text + "\" does not name the victim");
               go_on(self, comm, self.size - static_cast<int>(victims.size()), 10);
               std::string said;
               for (const int rank : failed_of(comm)) said.append(" ").append(std::to_string(rank));
@@ -167,13 +170,14 @@ TEST_CASE("survivors agree on the last call that all of them completed", "[recov
 }
 
 TEST_CASE("ranks die during a split", "[recovery]") {
+  const std::vector<std::vector<int>> all_victims = {{0}, {1}, {3}, {0, 1}, {1, 3}};
   for (const Setup& setup : processes()) {
-    for (const int victim : {0, 1, 3}) {
-      INFO(name_of(setup) << ", victim " << victim);
+    for (const std::vector<int>& victims : all_victims) {
+      INFO(name_of(setup) << ", first victim " << victims.front() << " of " << victims.size());
       CHECK(run_in_time(4, setup, [&](Rank& self) {
               const Comm comm(self.join());
               self.meet();
-              if (self.rank == victim) {
+              if (is_one_of(victims, self.rank)) {
                 std::thread([&self] {
                   sleep_s(0.002 * (getpid() % 8));
                   self.die();
@@ -186,9 +190,16 @@ TEST_CASE("ranks die during a split", "[recovery]") {
                 // Keys turn the order around.
                 result = pithCommSplit(comm, 0, -self.rank, &child, nullptr);
               }
-              self.in_time(self.since_death_of(victim), limit_s, "to hear of it");
-              fails(result, pithRemoteError, {"rank " + std::to_string(victim)});
-              go_on(self, comm, 3);
+              if (is_one_of(victims, self.rank)) sleep_s(5);  // another one was faster
+              self.in_time(since_last_death(self, victims), limit_s, "to hear of it");
+              fails(result, pithRemoteError, {});
+              ensure(names_one_of(pithGetLastError(nullptr), victims), "names no victim");
+              wait_until([&] {
+                return std::all_of(victims.begin(), victims.end(),
+                                   [&](int victim) { return self.since_death_of(victim) >= 0; });
+              });
+              go_on(self, comm, self.size - static_cast<int>(victims.size()));
+              ensure(failed_of(comm) == victims, "others are said to have died");
             }) == "");
     }
   }
@@ -309,30 +320,47 @@ TEST_CASE("a rank is stopped, and the others destroy the communicator", "[recove
   }
 }
 
+namespace {
+
+// `refused`: it makes one call, which is refused and never repeated.
+void check_silent(const Setup& setup, int victim, bool refused) {
+  INFO(name_of(setup) << ", victim " << victim << (refused ? ", refused" : ""));
+  CHECK(run_in_time(3, setup, [&](Rank& self) {
+          const Comm comm(self.join());
+          std::int64_t sum = 0;
+          ok(reduce_one(comm, 1, sum));
+          if (self.rank == victim) {
+            if (refused) {
+              fails(pithAllReduce(nullptr, &sum, 1, pithInt64, pithSum, comm, nullptr),
+                    pithInvalidArgument, {"send is NULL"});
+            }
+            wait_until([&] {
+              pithResult_t state = pithSuccess;
+              ok(pithCommGetAsyncError(comm, &state));
+              return state == pithRemoteError;
+            });
+            return;
+          }
+          const double start = now_s();
+          fails(reduce_until_error(comm), pithRemoteError,
+                {"rank " + std::to_string(victim) + " did not call"});
+          self.in_time(now_s() - start, timeout_s + limit_s, "to give it up");
+        }) == "");
+}
+
+}  // namespace
+
 TEST_CASE("a rank never calls", "[recovery]") {
   for (const Setup& setup : processes(timeout_s)) {
     for (const int victim : {0, 2}) {
       if (victim == 0 && setup.transport != "shm" && !all) continue;
-      INFO(name_of(setup) << ", victim " << victim);
-      CHECK(run_in_time(3, setup, [&](Rank& self) {
-              const Comm comm(self.join());
-              std::int64_t sum = 0;
-              ok(reduce_one(comm, 1, sum));
-              if (self.rank == victim) {
-                wait_until([&] {
-                  pithResult_t state = pithSuccess;
-                  ok(pithCommGetAsyncError(comm, &state));
-                  return state == pithRemoteError;
-                });
-                return;
-              }
-              const double start = now_s();
-              fails(reduce_until_error(comm), pithRemoteError,
-                    {"rank " + std::to_string(victim) + " did not call"});
-              self.in_time(now_s() - start, timeout_s + limit_s, "to give it up");
-            }) == "");
+      check_silent(setup, victim, false);
     }
   }
+}
+
+TEST_CASE("a rank's call is refused, and it never calls again", "[recovery]") {
+  for (const Setup& setup : processes(timeout_s)) check_silent(setup, 2, true);
 }
 
 TEST_CASE("a split that one rank does not join", "[recovery]") {
@@ -521,6 +549,54 @@ TEST_CASE("splits of splits, by color and key", "[recovery]") {
             const std::int64_t sums[] = {2, 1, 2, 3, 4};
             ensure(sum == sums[self.rank], "a wrong sum of the grandchild");
             ok(pithCommDestroy(quarter));
+          }) == "");
+  }
+}
+
+namespace {
+
+// A reduction that is begun here before any other rank begins it, where rank 0 does not wait.
+pithResult_t begin_before_others(Rank& self, pithComm_t comm, std::int64_t& sum) {
+  const std::int64_t one = 1;
+  if (self.rank != 0) self.meet();
+  const pithResult_t begun = pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr);
+  if (self.rank == 0) self.meet();
+  const pithResult_t result = settle(begun, comm);
+  ensure(begun == pithInProgress, "the call blocked");
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a child that does not block, of a parent that does", "[recovery]") {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const Comm parent(self.join());
+            pithConfig_t config = PITH_CONFIG_INITIALIZER;
+            config.blocking = 0;
+            pithComm_t made = nullptr;
+            ok(pithCommSplit(parent, 0, 0, &made, &config));
+            const Comm child(made);
+            std::int64_t sum = 0;
+            ok(begin_before_others(self, child, sum));
+            ensure(sum == 3, "a wrong sum of the child");
+            ok(reduce_one(parent, 1, sum));
+            ensure(sum == 3, "a wrong sum of the parent");
+
+            // As its parent, or as it is told.
+            pithComm_t same = nullptr;
+            ok(settle(pithCommSplit(child, 0, 0, &same, nullptr), child));
+            const Comm grandchild(same);
+            ok(begin_before_others(self, grandchild, sum));
+            config.blocking = 1;
+            pithComm_t other = nullptr;
+            const pithResult_t begun = pithCommSplit(child, 0, 0, &other, &config);
+            ensure(begun == pithInProgress, "the child waited for a split");
+            ok(settle(begun, child));
+            const Comm blocking(other);
+            ok(reduce_one(blocking, 2, sum));
+            ensure(sum == 6, "a wrong sum of the child that blocks");
           }) == "");
   }
 }

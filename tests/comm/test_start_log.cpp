@@ -75,6 +75,16 @@ Setup slow_to_send(Setup link) {
   return link;
 }
 
+// Over each link between processes.
+void everywhere(const Setup& given, const Body& body) {
+  for (Setup setup : between_processes()) {
+    setup.environment = given.environment;
+    setup.may_be_killed = false;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, body) == "");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("at debug a start tells all that it does", "[start-log]") {
@@ -102,26 +112,26 @@ TEST_CASE("at debug a start tells all that it does", "[start-log]") {
 }
 
 TEST_CASE("a call that goes no further is told of, and what came before it", "[start-log]") {
-  CHECK(run(3, with("warn", {{"PITH_TIMEOUT", "3"}}), [](Rank& self) {
-          const Overheard overheard;
-          const Comm comm(self.join());
-          float sums[10] = {};
-          const auto sum = [&](std::size_t count) {
-            return pithAllReduce(sums, sums, count, pithFloat32, pithSum, comm, nullptr);
-          };
-          ok(sum(7));
-          ok(sum(8));
-          self.meet();
-          if (self.rank == 2) return sleep_s(4.5);
-          fails(sum(10), pithRemoteError, {"rank 2"});
-          has(overheard.text(),
-              {"rank " + std::to_string(self.rank) + " has waited", "in call 3 (allreduce of 10 ",
-               "its last calls:", "call 1: allreduce of 7 float, sum, done ", " s ago, after 0.",
-               "call 2: allreduce of 8 float, sum, done ",
-               "call 3: allreduce of 10 float, sum, running for "});
-          if (self.rank != 0) return;
-          has(overheard.text(), {"for rank 2 in call 3", "waits for step ", " of rank 2"});
-        }) == "");
+  everywhere(with("warn", {{"PITH_TIMEOUT", "3"}}), [](Rank& self) {
+    const Overheard overheard;
+    const Comm comm(self.join());
+    float sums[10] = {};
+    const auto sum = [&](std::size_t count) {
+      return pithAllReduce(sums, sums, count, pithFloat32, pithSum, comm, nullptr);
+    };
+    ok(sum(7));
+    ok(sum(8));
+    self.meet();
+    if (self.rank == 2) return sleep_s(4.5);
+    fails(sum(10), pithRemoteError, {"rank 2"});
+    has(overheard.text(),
+        {"rank " + std::to_string(self.rank) + " has waited", "in call 3 (allreduce of 10 ",
+         "its last calls:", "call 1: allreduce of 7 float, sum, done ", " s ago, after 0.",
+         "call 2: allreduce of 8 float, sum, done ",
+         "call 3: allreduce of 10 float, sum, running for "});
+    if (self.rank != 0) return;
+    has(overheard.text(), {"for rank 2 in call 3", "waits for step ", " of rank 2"});
+  });
 }
 
 TEST_CASE("messages that go no further are told of", "[start-log]") {
@@ -182,6 +192,36 @@ TEST_CASE("a call whose message nobody takes says for whom it waits", "[start-lo
                  ", waits to send step ", " to rank 1"});
           }) == "");
   }
+}
+
+TEST_CASE("names of communicators are told at debug", "[start-log]") {
+  CHECK(run(2, with("debug"), [](Rank& self) {
+          const Overheard overheard;
+          const auto told = [&](const std::string& name) {
+            const std::string line =
+                "communicator \"" + name + "\": rank " + std::to_string(self.rank) + " of 2\n";
+            const std::string text = overheard.text();
+            int times = 0;
+            for (std::size_t at = 0; (at = text.find(line, at)) != text.npos; ++at) ++times;
+            return times;
+          };
+          pithConfig_t config = PITH_CONFIG_INITIALIZER;
+          std::string name = "gradients";
+          config.commName = name.c_str();
+          pithComm_t made = nullptr;
+          ok(pithCommInitRankConfig(&made, 2, self.id(), self.rank, &config));
+          const Comm parent(made);
+          ensure(told("gradients") == 1, overheard.text());
+          name = "overwritten";  // it was copied, and goes on to children
+          ok(pithCommSplit(parent, 0, 0, &made, nullptr));
+          const Comm heir(made);
+          ensure(told("gradients") == 2 && told("overwritten") == 0, overheard.text());
+          config.commName = "weights";
+          ok(pithCommSplit(parent, 0, 0, &made, &config));
+          const Comm other(made);
+          ensure(told("gradients") == 2 && told("weights") == 1, overheard.text());
+          self.meet();
+        }) == "");
 }
 
 namespace {
