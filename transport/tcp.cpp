@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/clock.hpp"
 #include "transport/tcp_mesh.hpp"
 #include "transport/tcp_peer.hpp"
+#include "transport/tcp_silence.hpp"
 
 namespace pith {
 namespace {
@@ -95,6 +95,7 @@ Error TcpTransport::adopt(std::vector<Descriptor> sockets) {
     for (std::size_t s = 0; s < streams; ++s) {
       Stream& stream = *peer->streams[s];
       stream.socket = std::move(sockets[first + s]);
+      keep_alive(stream.socket.get(), options_.heartbeat_s);
       epoll_event event{};
       event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
       event.data.ptr = &stream;
@@ -116,7 +117,7 @@ bool TcpTransport::start(Send& send) {
     return true;
   }
   if (!peer->live) {
-    if (!peer->error) lose(*peer, "it has closed the connection");
+    if (!peer->error) lose(*peer, end_of_stream);
     send.error = peer->error;
     return true;
   }
@@ -140,7 +141,7 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
   if (written >= 0 && static_cast<std::size_t>(written) == bytes) return true;
   const int cause = errno;
   if (written < 0 && !would_block(cause)) {
-    lose(peer, std::strerror(cause));
+    lose(peer, cause);
     send.error = peer.error;
     return true;
   }
@@ -183,7 +184,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
 
 // A peer that has left in order cannot take what is left of aborted messages, and need not.
 void TcpTransport::write_failed(Peer& peer, int cause) {
-  if (peer.outbox.awaited()) return lose(peer, std::strerror(cause));
+  if (peer.outbox.awaited()) return lose(peer, cause);
   peer.outbox.quiesce(nullptr, Error(), false);
 }
 
@@ -218,11 +219,11 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     const std::size_t wanted = total(parts);
     const ssize_t got = read_parts(stream.socket.get(), parts);
     if (got < 0) {
-      if (!would_block(errno)) stream_ended(peer, stream, std::strerror(errno));
+      if (!would_block(errno)) stream_ended(peer, stream, errno);
       break;
     }
     if (got == 0) {
-      stream_ended(peer, stream, "it has closed the connection");
+      stream_ended(peer, stream, end_of_stream);
       break;
     }
     const auto bytes = static_cast<std::size_t>(got);
@@ -236,44 +237,6 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     if (bytes < wanted) break;
   }
   return taken != 0;
-}
-
-void TcpTransport::stream_ended(Peer& peer, Stream& stream, std::string_view how) {
-  if (!stream.reader.said_goodbye()) return lose(peer, how);
-  stream.socket.reset();
-  const bool all = std::none_of(peer.streams.begin(), peer.streams.end(),
-                                [](const auto& other) { return bool{other->socket}; });
-  if (!all) return;
-  if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, how);
-  peer.live = false;
-  peer.outbox.quiesce(nullptr, Error(), false);
-  departed_.push_back(&peer);
-}
-
-void TcpTransport::lose(Peer& peer, std::string_view how) {
-  if (peer.error) return;
-  peer.error = Error(Code::remote, fmt::format("rank {} is lost: {}", peer.rank, how), peer.rank);
-  peer.live = false;
-  for (auto& stream : peer.streams) stream->socket.reset();
-  peer.outbox.quiesce(nullptr, peer.error, false);
-  peer.inbox.abandon(peer.error);
-  unreported_.push_back(&peer);
-}
-
-void TcpTransport::check_departed() {
-  for (Peer* peer : departed_) {
-    if (mailbox_.awaited(peer->rank)) lose(*peer, "it has closed the connection");
-  }
-  std::erase_if(departed_, [](const Peer* peer) { return static_cast<bool>(peer->error); });
-}
-
-// Last in progress(): the owner may call back into this transport.
-void TcpTransport::report_lost() {
-  while (!unreported_.empty()) {
-    Peer* peer = unreported_.back();
-    unreported_.pop_back();
-    if (on_peer_lost) on_peer_lost(peer->rank, peer->error);
-  }
 }
 
 bool TcpTransport::progress() {

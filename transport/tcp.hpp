@@ -3,7 +3,8 @@
 // read straight into the receiver's buffer.
 //
 // Order of use: listen, exchange addresses, connect, then the seam's functions, at last close. A
-// connection that ends without close() means that its rank is lost: see on_peer_lost.
+// connection that ends without close() means that its rank is lost, and so does one whose other end
+// acknowledges nothing for `heartbeat_s`: see on_peer_lost.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct TcpOptions {
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
+  double heartbeat_s = 10;
   PortRange ports;
 };
 
@@ -51,6 +53,15 @@ class TcpTransport final : public Transport {
   // something waits for it. Whoever owns the communicators revokes those with this peer.
   std::function<void(int peer, const Error& error)> on_peer_lost;
 
+  // Whether the peers acknowledge what is under way, which the kernel does not judge: to be called
+  // often while calls stand still, and never else. Looks every now and then only.
+  void look_at_links(std::uint64_t now_ns);
+  // By the last look it may be that nothing passes between us and that peer, which lives for all
+  // that is known here.
+  bool may_be_cut_off(int peer) const;
+  // It is lost because nothing has been acknowledged, and may live.
+  bool is_cut_off(int peer) const;
+
   std::string_view name() const override { return "tcp"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return std::size_t{64} << 10; }
@@ -67,6 +78,7 @@ class TcpTransport final : public Transport {
  private:
   struct Stream;
   struct Peer;
+  static constexpr int end_of_stream = 0;  // where an errno would say why
 
   Error adopt(std::vector<Descriptor> descriptors);
   bool start_at_once(Peer& peer, Send& send);
@@ -78,13 +90,19 @@ class TcpTransport final : public Transport {
   bool read_ready();
   int poll_events();
   void write_failed(Peer& peer, int cause);
-  void stream_ended(Peer& peer, Stream& stream, std::string_view how);
+  void stream_ended(Peer& peer, Stream& stream, int cause);
+  void look_at(Peer& peer, std::uint64_t now_ns);
   void lose(Peer& peer, std::string_view how);
+  void lose(Peer& peer, int cause);
+  void lose(Peer& peer, const Error& error);
   void check_departed();
   void report_lost();
   void watch(Stream& stream, std::uint32_t events);
   void flush(std::uint64_t deadline_ns);
-  Peer* find(int peer) { return by_rank_[static_cast<std::size_t>(peer)].get(); }
+  Peer* find(int peer) const { return by_rank_[static_cast<std::size_t>(peer)].get(); }
+  std::uint64_t heartbeat_ns() const {
+    return static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  }
 
   Scheduler& scheduler_;
   Mailbox& mailbox_;
@@ -102,6 +120,7 @@ class TcpTransport final : public Transport {
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;
   unsigned turn_ = 0;
+  std::uint64_t next_look_ns_ = 0;
   bool read_all_ = false;  // in the next turn: somebody has something to read
 };
 

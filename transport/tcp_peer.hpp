@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transport/tcp.hpp"
+#include "transport/tcp_silence.hpp"
 
 namespace pith {
 
@@ -39,6 +40,9 @@ struct TcpTransport::Peer {
   Error error;          // set once the peer is lost
   bool live = true;     // false: lost, or has left in order
   bool broken = false;  // the kernel reports an end: read it even if no message is wanted
+  TcpSilence silence;
+  bool doubtful = false;  // by the last look it may be cut off
+  bool cut_off = false;   // it is lost because it has not answered
 };
 
 inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_bytes)

@@ -164,6 +164,8 @@ PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithCom
  * revoked. exclude NULL: only the dead are left out. Ranks are numbered anew in their old order.
  * Where comm is not revoked, ranks that make another call meanwhile disagree, and all get
  * pithInvalidUsage; the excluded may be in any.
+ * Two that live may have lost the link between them: then one of the two is left out as well, whose
+ * call returns pithRemoteError and says so; whoever has lost most links, or the highest such rank.
  * flags: PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to end what still runs on comm first. */
 PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                                      pithConfig_t* config, int flags);

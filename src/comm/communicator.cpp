@@ -82,6 +82,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   chunk_ = settings.chunk;
   tuning_.lanes = settings.lanes;
   pinned_ = settings.deterministic;
+  heartbeat_s_ = settings.heartbeat;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();

@@ -53,6 +53,7 @@ class Compressor;
 class LocalHub;
 class StartLog;
 class StreamCalls;
+class TcpTransport;
 
 // A call in the background. The owner keeps it until its group is done.
 class BackgroundCall : public Work {
@@ -162,6 +163,7 @@ class Communicator : private CommWatcher {
   Error leave_descent(CommKey child, const Error& error);
   Error end_descent(CommKey child, const Error& error);
   GatherResult ask(const Question& question);
+  std::vector<int> cut_off(std::span<const int> excluded);
   // From then on algorithms walk the ranks in this order. Once all routes are known.
   void set_order(RankOrder order);
   // `names`: by rank, equal where ranks run on one host. After set_order().
@@ -246,6 +248,8 @@ class Communicator : private CommWatcher {
   Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
+  TcpTransport* tcp_ = nullptr;  // of these; null: there is none
+  double heartbeat_s_ = 0;
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine

@@ -196,7 +196,8 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   }
   if (meeting.tcp) {
     meeting.tcp->on_peer_lost = lost;
-    closers_.push_back([tcp = meeting.tcp.get()] { tcp->close(monotonic_ns() + goodbye_ns); });
+    tcp_ = meeting.tcp.get();
+    closers_.push_back([tcp = tcp_] { tcp->close(monotonic_ns() + goodbye_ns); });
     add_transport(std::move(meeting.tcp));
   }
   begin_trace();

@@ -1,7 +1,12 @@
 // Communicators made from others: split, and shrink to those that live.
+#include <algorithm>
+
 #include "comm/communicator.hpp"
 #include "comm/members.hpp"
 #include "comm/start_log.hpp"
+#include "core/clock.hpp"
+#include "core/float_mode.hpp"
+#include "transport/tcp.hpp"
 
 namespace pith {
 
@@ -71,11 +76,42 @@ Error Communicator::end_descent(CommKey child, const Error& error) {
   return cancelled;
 }
 
+// Ranks of the job that live and that this one cannot reach. Where a link between two hosts is cut,
+// the first pair of ranks to find out revokes the communicator; what the other pairs have not found
+// out yet would keep the new one from being made, so it is waited for.
+std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
+  if (!tcp_) return {};
+  std::vector<int> peers;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (std::ranges::find(excluded, peer) == excluded.end()) peers.push_back(peer);
+  }
+  const auto member = [this](int peer) { return members_[static_cast<std::size_t>(peer)]; };
+  const auto undecided = [&] {
+    tcp_->look_at_links(monotonic_ns());
+    const std::vector<int> dead = control_->plane().dead();
+    return std::ranges::any_of(peers, [&](int peer) {
+      return tcp_->may_be_cut_off(peer) && !contains(dead, member(peer));
+    });
+  };
+  const FloatMode mode;
+  const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(2e9 * heartbeat_s_);
+  engine_->own();
+  engine_->drive_until(
+      [&] { return monotonic_ns() > until || cancellation_->error() || !undecided(); });
+  std::vector<int> found;
+  for (const int peer : peers) {
+    if (tcp_->is_cut_off(peer)) found.push_back(member(peer));
+  }
+  engine_->disown();
+  return found;
+}
+
 Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Settings>& settings,
                                                              std::span<const int> excluded) {
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   const std::uint32_t next_call = revoked ? 0 : next_call_.load(std::memory_order_relaxed);
-  Shrink shrink(key_, members_, excluded, rounds_, next_call);
+  Shrink shrink(key_, members_, own_member(), excluded, rounds_, next_call);
+  const std::vector<int> unreached = cut_off(excluded);
   std::unique_ptr<Communicator> child;
   while (shrink.step() != DescentStep::end) {
     if (shrink.step() == DescentStep::make) {
@@ -85,7 +121,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Sett
       if (made) child = std::move(*made);
       continue;
     }
-    const GatherResult result = ask(shrink.question(recorder_.last_completed()));
+    const GatherResult result = ask(shrink.question(recorder_.last_completed(), unreached));
     shrink.hear(result);
     if (result.error && shrink.step() == DescentStep::ask) continue;
     if (result.error) {

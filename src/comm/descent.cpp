@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "comm/members.hpp"
@@ -26,6 +27,32 @@ constexpr std::size_t most_named = 8;
 const std::string* blob_of(const GatherResult& result, int member) {
   const auto found = result.blobs.find(member);
   return found == result.blobs.end() || contains(result.dead, member) ? nullptr : &found->second;
+}
+
+// One end at least of every link.
+std::vector<int> cover_of(std::vector<std::pair<int, int>> links, const std::vector<int>& members) {
+  for (auto& [one, other] : links) {
+    if (one > other) std::swap(one, other);
+  }
+  std::ranges::sort(links);
+  links.erase(std::unique(links.begin(), links.end()), links.end());
+  const auto ends_at = [](int member) {
+    return [member](const auto& link) { return link.first == member || link.second == member; };
+  };
+  std::vector<int> cover;
+  while (!links.empty()) {
+    int worst = -1;
+    std::ptrdiff_t most = 1;
+    for (const int member : members) {
+      const std::ptrdiff_t count = std::ranges::count_if(links, ends_at(member));
+      if (count < most) continue;
+      worst = member;
+      most = count;
+    }
+    cover.push_back(worst);
+    std::erase_if(links, ends_at(worst));
+  }
+  return cover;
 }
 
 }  // namespace
@@ -81,12 +108,16 @@ void Split::hear(const GatherResult& result) {
 
 // --- shrink -----------------------------------------------------------------------------------
 
-Shrink::Shrink(CommKey parent, const std::vector<int>& members, std::span<const int> excluded,
-               DescentRounds& rounds, std::uint32_t next_call)
-    : parent_(parent), members_(members), rounds_(rounds) {
+Shrink::Shrink(CommKey parent, const std::vector<int>& members, int own,
+               std::span<const int> excluded, DescentRounds& rounds, std::uint32_t next_call)
+    : parent_(parent), members_(members), own_(own), rounds_(rounds) {
+  if (rounds_.why) {
+    end(rounds_.why);
+    return;
+  }
   for (std::size_t r = 0; r < members.size(); ++r) {
     const bool out = std::ranges::find(excluded, static_cast<int>(r)) != excluded.end();
-    if (!out) candidates_.push_back(members[r]);
+    if (!out && !contains(rounds_.left_out, members[r])) candidates_.push_back(members[r]);
   }
   if (next_call != 0) note_call(next_call);
 }
@@ -112,7 +143,7 @@ void Shrink::note_call(std::uint32_t next_call) {
   }
 }
 
-Question Shrink::question(std::uint64_t completed) {
+Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_off) {
   Question question;
   question.key = {parent_, shrink_base + rounds_.shrinks++};
   question.need = ControlPlane::Need::live;
@@ -120,7 +151,7 @@ Question Shrink::question(std::uint64_t completed) {
     key_ = mix(mix(parent_, shrink_mark), rounds_.shrinks);  // of this attempt
     own_completed_ = completed;
     question.participants = at_their_places(members_, candidates_);
-    question.blob = Packer().value(completed).take();
+    question.blob = Packer().value(completed).numbers(cut_off).take();
     question.call = call_;
     question.call.round = question.key.round;
   } else {
@@ -140,17 +171,44 @@ void Shrink::hear(const GatherResult& result) {
   return stage_ == Stage::survivors ? hear_survivors(result) : hear_outcome(result);
 }
 
-// Every blob is the last completed call of its rank.
 void Shrink::hear_survivors(const GatherResult& result) {
+  std::map<int, std::uint64_t> completed;
+  std::vector<Link> dead;
   survivors_.clear();
-  completed_ = own_completed_;
   for (const int member : candidates_) {
     const std::string* blob = blob_of(result, member);
     if (!blob) continue;
     survivors_.push_back(member);
-    completed_ = std::min(completed_, Unpacker(*blob).value<std::uint64_t>());
+    Unpacker in(*blob);
+    completed[member] = in.value<std::uint64_t>();
+    for (const int other : in.numbers()) dead.emplace_back(member, other);
   }
+  std::erase_if(dead, [&](const Link& link) {
+    return link.first == link.second || !contains(survivors_, link.second);
+  });
+  leave_out(dead);
+  if (contains(rounds_.left_out, own_)) return end(rounds_.why);
+  completed_ = own_completed_;
+  for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   step_ = DescentStep::make;
+}
+
+// The same answer everywhere. Who stays does not wait for those who do not, nor asks them again.
+void Shrink::leave_out(const std::vector<Link>& dead) {
+  const std::vector<int> out = cover_of(dead, survivors_);
+  for (const int member : out) {
+    std::erase(candidates_, member);
+    std::erase(survivors_, member);
+    rounds_.left_out.push_back(member);
+  }
+  for (const auto& [one, other] : dead) {
+    if (!contains(out, own_) || (one != own_ && other != own_)) continue;
+    rounds_.why = Error(
+        Code::remote,
+        fmt::format("rank {} is left out of the new communicator: the link between "
+                    "rank {} and rank {} is dead",
+                    place_of(members_, own_), place_of(members_, one), place_of(members_, other)));
+  }
 }
 
 void Shrink::made(const Error& error) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/control_plane.hpp"
@@ -27,6 +28,9 @@ struct Question {
 struct DescentRounds {
   std::uint32_t splits = 0;
   std::uint32_t shrinks = 0;
+  // By a shrink, of this one and of all later ones: ranks of the job; why, where this is one.
+  std::vector<int> left_out;
+  Error why;
 };
 
 enum class DescentStep {
@@ -68,17 +72,21 @@ class Split {
 
 // Those that live and are not excluded. They agree who that is, make the communicator, and agree
 // whether it came to be everywhere. A death in between makes all try again without the dead.
+//
+// Of two that live and cannot reach each other one is left out: whoever has most such links, of
+// several the last one, and so on until no such link is left. It is told why.
 class Shrink {
  public:
   // As of Split. `excluded`: ranks of the parent. `next_call`: the number of the call that the
   // parent's ranks come to next, if it is not this one; 0: the parent is revoked, and others may
   // be in anything still.
-  Shrink(CommKey parent, const std::vector<int>& members, std::span<const int> excluded,
+  Shrink(CommKey parent, const std::vector<int>& members, int own, std::span<const int> excluded,
          DescentRounds& rounds, std::uint32_t next_call);
 
   DescentStep step() const { return step_; }
-  // Once before each hear(). `completed`: the last call that this rank has completed by now.
-  Question question(std::uint64_t completed);
+  // Once before each hear(). `completed`: the last call that this rank has completed by now;
+  // `cut_off`: ranks of the job that it cannot reach.
+  Question question(std::uint64_t completed, const std::vector<int>& cut_off = {});
   void hear(const GatherResult& result);
   void made(const Error& error);
 
@@ -95,13 +103,17 @@ class Shrink {
  private:
   enum class Stage { survivors, outcome };
 
+  using Link = std::pair<int, int>;  // between ranks of the job
+
   void note_call(std::uint32_t next_call);
   void hear_survivors(const GatherResult& result);
+  void leave_out(const std::vector<Link>& dead);
   void hear_outcome(const GatherResult& result);
   void end(const Error& error);
 
   const CommKey parent_;
   const std::vector<int>& members_;
+  const int own_;
   std::vector<int> candidates_;  // ranks of the job
   DescentRounds& rounds_;
   CallNote call_;  // number 0: of a parent that is revoked

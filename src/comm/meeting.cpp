@@ -64,6 +64,7 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
       engine_(engine) {
   TcpOptions options;
   options.streams = settings.streams;
+  options.heartbeat_s = settings.heartbeat;
   options.ports = {settings.port_first, settings.port_last};
   ShmOptions memory;
   memory.copy_bytes = settings.copy_bytes;

@@ -12,6 +12,7 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
+#include "transport/tcp.hpp"
 
 namespace pith {
 
@@ -282,6 +283,8 @@ void Communicator::look_who_is_waited_for() {
     }
     self->recorder_.tell_awaited({some.data(), count});
     self->waits_for_.store(count == 0 ? -1 : some[0].peer, std::memory_order_relaxed);
+    // Whether whoever it is can be reached at all.
+    if (self->tcp_) self->tcp_->look_at_links(monotonic_ns());
     self->look_posted_.store(false, std::memory_order_release);
   };
   engine_->post(look_work_);

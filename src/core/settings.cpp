@@ -258,7 +258,7 @@ constexpr std::array table{
                   return set_number("TIMEOUT", text, 0, 1e9, s.timeout);
                 }},
     SettingInfo{"HEARTBEAT", Scope::local,
-                "seconds after which a host that does not answer is given up",
+                "seconds after which a host or link that does not answer is given up",
                 [](const Settings& s) { return fmt::format("{}", s.heartbeat); },
                 [](Settings& s, const std::string& text) {
                   return set_number("HEARTBEAT", text, 1, 86400, s.heartbeat);

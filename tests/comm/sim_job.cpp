@@ -232,9 +232,9 @@ Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, i
 }
 
 Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
-                           std::uint64_t completed, Smaller& smaller) {
+                           std::vector<int> cut_off, std::uint64_t completed, Smaller& smaller) {
   const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls + 1;
-  Shrink shrink(comm.key, comm.members, excluded, comm.rounds, next_call);
+  Shrink shrink(comm.key, comm.members, comm.own, excluded, comm.rounds, next_call);
   while (shrink.step() != DescentStep::end) {
     if (!job.alive(comm.own)) co_return Error(Code::remote, "this rank is dead");
     if (shrink.step() == DescentStep::make) {
@@ -243,7 +243,7 @@ Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector
       shrink.made(error);
       continue;
     }
-    const Question question = shrink.question(completed);
+    const Question question = shrink.question(completed, cut_off);
     if (!shrink.was_made()) job.told_[shrink.key()][comm.own] = completed;
     Agreement agreement(job, comm.own, question);
     const GatherResult result = co_await agreement;

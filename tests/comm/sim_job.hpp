@@ -82,8 +82,9 @@ class SimJob {
     SimComm* comm = nullptr;
     std::uint64_t completed = 0;
   };
+  // `cut_off`: ranks of the job to which this one has no link any more.
   static Task<Error> shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
-                            std::uint64_t completed, Smaller& smaller);
+                            std::vector<int> cut_off, std::uint64_t completed, Smaller& smaller);
 
  private:
   struct RankState {

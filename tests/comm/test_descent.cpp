@@ -1,7 +1,9 @@
 // What follows from the answers of a split and of a shrink.
+#include "comm/descent.hpp"
+
+#include <map>
 #include <numeric>
 
-#include "comm/descent.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -89,7 +91,7 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
           "[descent]") {
   DescentRounds rounds;
   const int excluded[] = {3};
-  Shrink shrink(parent_key, parent, excluded, rounds, revoked);
+  Shrink shrink(parent_key, parent, 4, excluded, rounds, revoked);
   const Question question = shrink.question(9);
   CHECK(question.participants == std::vector<int>{4, 0, 7, -1});
   CHECK(question.need == ControlPlane::Need::live);
@@ -110,7 +112,7 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
 TEST_CASE("a shrink of what is not revoked says what it is, and before which call", "[descent]") {
   DescentRounds rounds;
   const int excluded[] = {3, 1, 3};
-  Shrink shrink(parent_key, parent, excluded, rounds, 8);
+  Shrink shrink(parent_key, parent, 4, excluded, rounds, 8);
   const Question question = shrink.question(7);
   CHECK(question.call.number == 8);
   CHECK(question.call.round == question.key.round);
@@ -119,7 +121,7 @@ TEST_CASE("a shrink of what is not revoked says what it is, and before which cal
   // The same to all who leave out the same, and another one to the others.
   const auto digest = [](std::span<const int> without) {
     DescentRounds other;
-    return Shrink(parent_key, parent, without, other, 8).question(0).call.digest;
+    return Shrink(parent_key, parent, 4, without, other, 8).question(0).call.digest;
   };
   const int same[] = {1, 3};
   CHECK(digest(same) == question.call.digest);
@@ -129,7 +131,7 @@ TEST_CASE("a shrink of what is not revoked says what it is, and before which cal
   CHECK(shrink.question(7).call.number == 0);  // all have called it by now
 
   DescentRounds later;
-  Shrink lost(parent_key, parent, {}, later, revoked);
+  Shrink lost(parent_key, parent, 4, {}, later, revoked);
   CHECK(lost.question(7).call.number == 0);
 }
 
@@ -137,7 +139,7 @@ TEST_CASE("a shrink names some of many that it leaves out", "[descent]") {
   std::vector<int> many(12);
   std::iota(many.begin(), many.end(), 0);
   DescentRounds rounds;
-  Shrink shrink(parent_key, many, std::span(many).subspan(1), rounds, 1);
+  Shrink shrink(parent_key, many, 0, std::span(many).subspan(1), rounds, 1);
   const CallNote call = shrink.question(0).call;
   CHECK(call.text ==
         "shrink without rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7, rank 8 and 3 more");
@@ -150,13 +152,13 @@ TEST_CASE("a shrink of what is revoked passes over a round in which others disag
   disagreed.error = Error(Code::invalid_usage, "ranks disagree");
   for (const std::uint32_t next_call : {revoked, 8u}) {
     DescentRounds rounds;
-    Shrink shrink(parent_key, parent, {}, rounds, next_call);
+    Shrink shrink(parent_key, parent, 4, {}, rounds, next_call);
     const std::uint32_t round = shrink.question(1).key.round;
     shrink.hear(disagreed);
     CHECK(shrink.error().code() == (next_call == revoked ? Code::success : Code::invalid_usage));
     REQUIRE(shrink.step() == (next_call == revoked ? DescentStep::ask : DescentStep::end));
     // In either case the next one comes behind it.
-    Shrink again(parent_key, parent, {}, rounds, revoked);
+    Shrink again(parent_key, parent, 4, {}, rounds, revoked);
     Shrink& next = next_call == revoked ? shrink : again;
     CHECK(next.question(1).key.round == round + 1);
     next.hear(living());
@@ -166,7 +168,7 @@ TEST_CASE("a shrink of what is revoked passes over a round in which others disag
 
 TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
   DescentRounds rounds;
-  Shrink shrink(parent_key, parent, {}, rounds, revoked);
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   std::vector<CommKey> keys;
   std::vector<std::uint32_t> asked;
   std::vector<int> dead;
@@ -200,7 +202,7 @@ TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
 TEST_CASE("a shrink that some could not make is an error on all of them", "[descent]") {
   for (const bool here : {true, false}) {
     DescentRounds rounds;
-    Shrink shrink(parent_key, parent, {}, rounds, revoked);
+    Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
     static_cast<void>(shrink.question(1));
     shrink.hear(living());
     shrink.made(here ? Error() : Error(Code::system, "no descriptors"));
@@ -214,7 +216,7 @@ TEST_CASE("a shrink that some could not make is an error on all of them", "[desc
 
 TEST_CASE("a shrink in which ranks die for ever ends", "[descent]") {
   DescentRounds rounds;
-  Shrink shrink(parent_key, parent, {}, rounds, revoked);
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   int attempts = 0;
   while (shrink.step() != DescentStep::end) {
     static_cast<void>(shrink.question(1));
@@ -226,4 +228,103 @@ TEST_CASE("a shrink in which ranks die for ever ends", "[descent]") {
   }
   CHECK(attempts == 4);
   CHECK(shrink.error().code() == Code::remote);
+}
+
+namespace {
+
+// What members say: each has completed 10 calls less its place, and does not reach these.
+GatherResult living_with(const std::map<int, std::vector<int>>& cut_off) {
+  GatherResult result;
+  for (std::size_t r = 0; r < parent.size(); ++r) {
+    const auto found = cut_off.find(parent[r]);
+    const std::vector<int> unreached = found == cut_off.end() ? std::vector<int>() : found->second;
+    result.blobs[parent[r]] = Packer().value(std::uint64_t{10} - r).numbers(unreached).take();
+  }
+  return result;
+}
+
+// The members of the new communicator, which all that are in it agree on; the others are told why.
+std::vector<int> survivors_of(const GatherResult& answers) {
+  std::vector<int> survivors;
+  std::vector<int> in;
+  for (const int own : parent) {
+    DescentRounds rounds;
+    Shrink shrink(parent_key, parent, own, {}, rounds, revoked);
+    static_cast<void>(shrink.question(10));
+    shrink.hear(answers);
+    if (shrink.step() == DescentStep::end) {
+      CHECK(shrink.error().code() == Code::remote);
+      CHECK_FALSE(shrink.built());
+      continue;
+    }
+    in.push_back(own);
+    if (survivors.empty()) survivors = shrink.members();
+    CHECK(shrink.members() == survivors);
+  }
+  CHECK(in == survivors);
+  return survivors;
+}
+
+}  // namespace
+
+TEST_CASE("a shrink takes the links that a rank has told for its own", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
+  CHECK(shrink.question(9, {7}).blob == Packer().value(std::uint64_t{9}).numbers({7}).take());
+}
+
+TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[descent]") {
+  const std::vector<int> left = {4, 0, 2};
+  CHECK(survivors_of(living_with({{7, {0}}})) == left);
+  CHECK(survivors_of(living_with({{0, {7}}})) == left);
+  CHECK(survivors_of(living_with({{0, {7}}, {7, {0}}})) == left);
+}
+
+TEST_CASE("a shrink leaves out those with most dead links first", "[descent]") {
+  CHECK(survivors_of(living_with({{0, {4, 7, 2}}})) == std::vector<int>{4, 7, 2});
+  // A host of two and a host of two.
+  CHECK(survivors_of(living_with({{4, {7, 2}}, {0, {7, 2}}})) == std::vector<int>{4, 0});
+  CHECK(survivors_of(living_with({{4, {0}}, {7, {2}}})) == std::vector<int>{4, 7});
+}
+
+TEST_CASE("a shrink leaves nobody out for links to the dead and to strangers", "[descent]") {
+  GatherResult answers = living_with({{4, {7, 99, 4}}});
+  answers.dead = {7};
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(answers);
+  CHECK(shrink.members() == std::vector<int>{4, 0, 2});
+  CHECK(rounds.left_out.empty());
+}
+
+TEST_CASE("who is left out is told why, at every later shrink as well", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(living_with({{7, {0}}}));
+  REQUIRE(shrink.step() == DescentStep::end);
+  CHECK(std::string(shrink.error().message()) ==
+        "rank 2 is left out of the new communicator: the link between rank 2 and rank 1 is dead");
+  const Shrink again(parent_key, parent, 7, {}, rounds, revoked);
+  CHECK(again.step() == DescentStep::end);
+  CHECK(std::string(again.error().message()) == shrink.error().message());
+}
+
+TEST_CASE("who stays neither asks those who are left out again nor waits for them", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(living_with({{7, {2}}}));
+  CHECK(shrink.members() == std::vector<int>{4, 0, 7});
+  CHECK(shrink.completed() == 8);  // of those who stay
+  shrink.made(Error());
+  CHECK(shrink.question(10).participants == std::vector<int>{4, 0, 7, -1});
+  GatherResult died = outcome({4, 7});
+  died.dead = {0};
+  shrink.hear(died);
+  REQUIRE(shrink.step() == DescentStep::ask);
+  CHECK(shrink.question(10).participants == std::vector<int>{4, 0, 7, -1});
+  Shrink later(parent_key, parent, 4, {}, rounds, revoked);
+  CHECK(later.question(10).participants == std::vector<int>{4, 0, 7, -1});
 }

@@ -1,7 +1,8 @@
 // Random programs on ranks that die, in virtual time: collectives of every kind and messages,
 // several under way at once and on several communicators at once, splits, splits of splits, aborts,
 // pauses, deaths, and a shrink whenever something fails. Every program must end, the survivors
-// agree on who died, and every call that all ranks of a communicator finished is right.
+// agree on who died, and every call that all ranks of a communicator finished is right. Some links
+// are said to be dead when a communicator is shrunk; no two ends of one are in what comes of it.
 //
 // PITH_TEST_SEEDS=n runs n seeds; PITH_TEST_SEED=s runs that one, which is what a failure prints.
 #include <fmt/format.h>
@@ -36,6 +37,7 @@ constexpr std::uint64_t usual_seeds = 3000;
 struct Tally {
   int shrinks = 0;
   int exclusions = 0;
+  int left_out = 0;  // because of a dead link
   int splits = 0;
   int grandchildren = 0;
   int calls = 0;  // that all ranks have ended well
@@ -93,6 +95,9 @@ class Story {
   int key_of(const SimComm& parent, int member, std::size_t step) const;
   void check_split(const SimComm& parent, const SimComm* child, std::size_t step);
   std::vector<int> excluded_of(const SimComm& comm) const;
+  bool is_dead_link(CommKey key, int one, int other) const;
+  std::vector<int> cut_off_from(const SimComm& comm) const;
+  void check_links(CommKey parent, const std::vector<int>& members);
   void drop_children(int rank, std::size_t step);
   void abandon(int rank, SimComm& comm);
 
@@ -284,6 +289,30 @@ std::vector<int> Story::excluded_of(const SimComm& comm) const {
   return {static_cast<int>(bits / 4 % at(comm.size()))};
 }
 
+bool Story::is_dead_link(CommKey key, int one, int other) const {
+  const auto pair = static_cast<std::uint64_t>(std::min(one, other) * 1000 + std::max(one, other));
+  return draw(key, 0, 5) % 4 == 0 && draw(key, 6, pair) % 4 == 0;
+}
+
+// Some links are known at one of their ends only.
+std::vector<int> Story::cut_off_from(const SimComm& comm) const {
+  std::vector<int> cut_off;
+  for (const int member : comm.members) {
+    if (member == comm.own || !is_dead_link(comm.key, comm.own, member)) continue;
+    if (comm.own > member || (comm.own + member) % 2 == 0) cut_off.push_back(member);
+  }
+  return cut_off;
+}
+
+void Story::check_links(CommKey parent, const std::vector<int>& members) {
+  for (const int one : members) {
+    for (const int other : members) {
+      if (one >= other || !is_dead_link(parent, one, other)) continue;
+      job_.complain(fmt::format("ranks {} and {} cannot reach each other", one, other));
+    }
+  }
+}
+
 Task<Error> Story::work(Call& frames, Story& story, SimComm& comm, std::size_t step) {
   const std::uint64_t bits = story.draw(comm.key, step, 300 + static_cast<std::uint64_t>(comm.own));
   if (bits % 4 == 0) {
@@ -326,10 +355,16 @@ Task<Error> Story::live(Call& frames, Story& story, int rank) {
       break;
     }
     SimJob::Smaller smaller;
-    Task<Error> shrinking = SimJob::shrink(frames, job, *comm, excluded, step, smaller);
+    Task<Error> shrinking =
+        SimJob::shrink(frames, job, *comm, excluded, story.cut_off_from(*comm), step, smaller);
     error = co_await std::move(shrinking);
+    if (error && comm->rounds.why && job.alive(rank)) {
+      ++story.tally_.left_out;
+      break;
+    }
     if (error || !job.alive(rank)) co_return error;
     ++story.tally_.shrinks;
+    story.check_links(comm->key, smaller.comm->members);
     job.let_go(*comm);
     comm = smaller.comm;
     step = smaller.completed;
@@ -361,6 +396,7 @@ TEST_CASE("programs with splits and deaths end, and survivors go on", "[survival
   // What the programs are about has happened, often.
   CHECK(tally.shrinks > 300);
   CHECK(tally.exclusions > 10);
+  CHECK(tally.left_out > 10);
   CHECK(tally.splits > 1000);
   CHECK(tally.grandchildren > 100);
   CHECK(tally.calls > 1000);

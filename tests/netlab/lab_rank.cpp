@@ -12,7 +12,8 @@
 //   shrink MEMBERS [EXCLUDED]    lists as 0,2: ranks of the job
 //
 // with the same: "correct" is whether the smaller communicator, in which all further calls are
-// made, has these members. They leave at the end of their input.
+// made, has these members. `failed` is answered with {"failed": [...]}, the ranks of the
+// communicator that are dead. They leave at the end of their input.
 #include <pith/pith.h>
 
 #include <array>
@@ -109,6 +110,7 @@ class Rank {
     std::size_t times = 0;
     words >> collective;
     if (collective == "shrink") return shrink(words);
+    if (collective == "failed") return print({{"failed", failed()}});
     words >> bytes >> times;
     nlohmann::json seconds = nlohmann::json::array();
     bool correct = true;
@@ -139,6 +141,14 @@ class Rank {
   static bool report_failure(pithResult_t result) {
     print({{"code", static_cast<int>(result)}, {"error", pithGetLastError(nullptr)}});
     return false;
+  }
+
+  Numbers failed() const {
+    Numbers ranks(members_.size());
+    int count = static_cast<int>(ranks.size());
+    if (pithCommGetFailed(comm_, ranks.data(), &count) != pithSuccess) count = 0;
+    ranks.resize(static_cast<std::size_t>(count));
+    return ranks;
   }
 
   void shrink(std::istringstream& words) {

@@ -99,6 +99,11 @@ class Ranks:
                 raise RankError(f"{collective} of {size} bytes, rank {rank}: {answer}")
         return [max(calls) for calls in zip(*(answer["seconds"] for answer in answers.values()))]
 
+    def failed(self, rank):
+        """Who is dead for all that this rank knows."""
+        self.tell(rank, "failed")
+        return self.answer(rank, CALL_LIMIT_S)["failed"]
+
     def shrink(self, survivors, excluded=()):
         """The survivors go on by themselves, in this order; further calls are theirs alone."""
         line = " ".join(["shrink", *(",".join(map(str, ranks)) for ranks in (survivors, excluded))])

@@ -1,0 +1,112 @@
+// How TcpTransport loses a peer: its connections have ended, or it acknowledges nothing any more.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/tcp.hpp"
+#include "transport/tcp_peer.hpp"
+#include "transport/tcp_silence.hpp"
+
+namespace pith {
+namespace {
+
+// Silence is looked for so often in a heartbeat. After a quarter of it, when the kernel begins to
+// ask on idle connections, a peer that owes an answer is doubtful.
+constexpr std::uint64_t looks_per_heartbeat = 16;
+constexpr std::uint64_t quarters = 4;
+
+}  // namespace
+
+void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
+  if (!stream.reader.said_goodbye()) return lose(peer, cause);
+  stream.socket.reset();
+  const bool all = std::none_of(peer.streams.begin(), peer.streams.end(),
+                                [](const auto& other) { return bool{other->socket}; });
+  if (!all) return;
+  if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, cause);
+  peer.live = false;
+  peer.outbox.quiesce(nullptr, Error(), false);
+  departed_.push_back(&peer);
+}
+
+void TcpTransport::look_at_links(std::uint64_t now_ns) {
+  if (now_ns < next_look_ns_) return;
+  next_look_ns_ = now_ns + heartbeat_ns() / looks_per_heartbeat;
+  for (Peer* peer : peers_) {
+    if (peer->live) look_at(*peer, now_ns);
+  }
+}
+
+// One connection that answers is enough: where the memory for a stopped process is full its kernel
+// may drop what comes without a word, and answers on those that are idle all the same.
+void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
+  TcpAnswers all;
+  all.last_ns = now_ns;
+  for (const auto& stream : peer.streams) {
+    if (!stream->socket) continue;
+    const TcpAnswers one = answers_of(stream->socket.get());
+    all.owed |= one.owed;
+    all.last_ns = std::min(all.last_ns, one.last_ns);
+  }
+  peer.doubtful = all.owed && all.last_ns >= heartbeat_ns() / quarters;
+  if (peer.silence.look(all, now_ns) >= heartbeat_ns()) lose(peer, ETIMEDOUT);
+}
+
+bool TcpTransport::may_be_cut_off(int peer) const {
+  const Peer* found = find(peer);
+  return found && found->live && found->doubtful;
+}
+
+bool TcpTransport::is_cut_off(int peer) const {
+  const Peer* found = find(peer);
+  return found && found->cut_off;
+}
+
+void TcpTransport::lose(Peer& peer, int cause) {
+  if (!is_silence(cause)) {
+    const bool ended = cause == end_of_stream;
+    return lose(peer, ended ? "it has closed the connection" : std::strerror(cause));
+  }
+  if (peer.error) return;
+  peer.cut_off = true;
+  const auto [one, other] = std::minmax(rank_, peer.rank);
+  lose(peer, Error(Code::remote,
+                   fmt::format("the link between rank {} and rank {} is dead: nothing has been "
+                               "acknowledged for {} s",
+                               one, other, options_.heartbeat_s),
+                   peer.rank));
+}
+
+void TcpTransport::lose(Peer& peer, std::string_view how) {
+  lose(peer, Error(Code::remote, fmt::format("rank {} is lost: {}", peer.rank, how), peer.rank));
+}
+
+void TcpTransport::lose(Peer& peer, const Error& error) {
+  if (peer.error) return;
+  peer.error = error;
+  peer.live = false;
+  for (auto& stream : peer.streams) stream->socket.reset();
+  peer.outbox.quiesce(nullptr, peer.error, false);
+  peer.inbox.abandon(peer.error);
+  unreported_.push_back(&peer);
+}
+
+void TcpTransport::check_departed() {
+  for (Peer* peer : departed_) {
+    if (mailbox_.awaited(peer->rank)) lose(*peer, end_of_stream);
+  }
+  std::erase_if(departed_, [](const Peer* peer) { return static_cast<bool>(peer->error); });
+}
+
+// Last in progress(): the owner may call back into this transport.
+void TcpTransport::report_lost() {
+  while (!unreported_.empty()) {
+    Peer* peer = unreported_.back();
+    unreported_.pop_back();
+    if (on_peer_lost) on_peer_lost(peer->rank, peer->error);
+  }
+}
+
+}  // namespace pith
