@@ -155,7 +155,7 @@ class Scene {
     Member& member = of_[rank];
     const bool healthy = !knows_end(rank);
     if (!member.shrink) member.was_healthy = healthy;
-    member.shrink = std::make_unique<Shrink>(comm, members_, excluded_places_, member.rounds,
+    member.shrink = std::make_unique<Shrink>(comm, members_, rank, excluded_places_, member.rounds,
                                              healthy ? number : 0);
     go_on_with_shrink(rank);
   }
@@ -263,9 +263,12 @@ class Scene {
   // One that was in the call and one that shrank, none of which was left out.
   bool is_of_two(const Error& error) const {
     std::string shrinks = "shrink";
-    for (std::size_t i = 0; i < std::min<std::size_t>(8, excluded_places_.size()); ++i) {
+    const std::size_t out = excluded_places_.size();
+    const std::size_t named = std::min<std::size_t>(8, out);
+    for (std::size_t i = 0; i < named; ++i) {
       shrinks += fmt::format("{} rank {}", i == 0 ? " without" : ",", excluded_places_[i]);
     }
+    if (out > named) shrinks += fmt::format(" and {} more", out - named);
     const auto words = [&](int rank) {
       const Member& member = of_.at(rank);
       return fmt::format("rank {} called {}", place_of(members_, rank),
