@@ -70,20 +70,20 @@ consteval const Algorithm& entry(Collective collective, std::string_view name) {
   throw "no such algorithm";
 }
 
-constexpr std::size_t KiB = 1024;
+constexpr std::size_t kib = 1024;
 
 // A message costs as much as so many bytes of it.
-std::size_t short_bytes_of(bool views) { return views ? 2 * KiB : 32 * KiB; }
+std::size_t short_bytes_of(bool views) { return views ? 2 * kib : 32 * kib; }
 
 bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
 
 // Ranks take turns on the cores, so that rounds count more than messages.
 const Algorithm& crowded_allreduce(const Shape& shape) {
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
-  if (shape.bytes <= 2 * KiB && shape.ranks <= 8) return entry(Collective::allreduce, "direct");
-  if (shape.bytes <= 32 * KiB) return entry(Collective::allreduce, "recursive_doubling");
+  if (shape.bytes <= 2 * kib && shape.ranks <= 8) return entry(Collective::allreduce, "direct");
+  if (shape.bytes <= 32 * kib) return entry(Collective::allreduce, "recursive_doubling");
   if (shape.ranks <= 8) return entry(Collective::allreduce, "two_shot");
-  if (bytes_a_rank >= 128 * KiB) return entry(Collective::allreduce, "ring");
+  if (bytes_a_rank >= 128 * kib) return entry(Collective::allreduce, "ring");
   return is_power_of_two(shape.ranks) ? entry(Collective::allreduce, "rabenseifner")
                                       : entry(Collective::allreduce, "double_tree");
 }
@@ -94,13 +94,13 @@ const Algorithm& default_allreduce(const Shape& shape) {
   const int few_ranks = shape.views ? 8 : 4;
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   const bool pair_over_views = shape.views && shape.ranks == 2;
-  if (shape.bytes <= (pair_over_views ? 4 * KiB : short_bytes)) {
+  if (shape.bytes <= (pair_over_views ? 4 * kib : short_bytes)) {
     return entry(Collective::allreduce, "recursive_doubling");
   }
-  if (pair_over_views && shape.bytes <= 32 * KiB) return entry(Collective::allreduce, "one_shot");
-  const bool runs_long = !shape.views && bytes_a_rank >= 8192 * KiB;
+  if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
+  const bool runs_long = !shape.views && bytes_a_rank >= 8192 * kib;
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
-  if (bytes_a_rank >= 16 * KiB) return entry(Collective::allreduce, "ring");
+  if (bytes_a_rank >= 16 * kib) return entry(Collective::allreduce, "ring");
   if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
   return shape.bytes >= 4 * short_bytes ? entry(Collective::allreduce, "double_tree")
                                         : entry(Collective::allreduce, "recursive_doubling");

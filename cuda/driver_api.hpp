@@ -16,6 +16,10 @@
 
 namespace pith::cuda {
 
+// Names are cuda.h's or made like them, and its macros come in lists.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
+// NOLINTBEGIN(bugprone-forward-declaration-namespace)
+
 using CUresult = int;
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
@@ -290,5 +294,8 @@ inline bool load_driver(Driver& driver, std::string& why, const char* file = "li
   driver = found;
   return true;
 }
+
+// NOLINTEND(bugprone-forward-declaration-namespace)
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
 
 }  // namespace pith::cuda

@@ -77,7 +77,7 @@ class BackgroundCall : public Work {
   Task<Error> task_;
 };
 
-class Communicator : private CommWatcher {
+class Communicator final : private CommWatcher {
  public:
   // Collective over the holders of `id`. `cancellation`: may be null.
   static Expected<std::unique_ptr<Communicator>> init_rank(

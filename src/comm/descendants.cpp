@@ -70,7 +70,7 @@ Error Communicator::leave_descent(CommKey child, const Error& error) {
 
 // We were to be one of the members, and were cancelled: it may be made elsewhere already.
 Error Communicator::end_descent(CommKey child, const Error& error) {
-  const Error cancelled = cancellation_->error();
+  Error cancelled = cancellation_->error();
   if (!cancelled) return error;
   control_->revoke(child, Error(Code::remote, cancelled.message()));
   return cancelled;

@@ -80,7 +80,7 @@ Error Meeting::hold(StartLog& log) {
   if (Error error = attach()) return error;
   log.phase("shared memory");
   if (logs(LogLevel::debug)) tell(log);
-  const Error error = connect();
+  Error error = connect();
   log.phase("connections");
   return error;
 }

@@ -13,7 +13,7 @@
 
 typedef struct ncclComm* ncclComm_t;
 typedef struct ncclWindow_vidmem* ncclWindow_t;
-typedef struct CUstream_st* cudaStream_t;
+typedef struct CUstream_st* cudaStream_t; /* NOLINT(*-forward-declaration-namespace): CUDA's */
 typedef struct ncclParamHandle* ncclParamHandle_t;
 typedef struct ncclDevComm ncclDevComm_t; /* of device code: never looked into */
 

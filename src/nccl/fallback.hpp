@@ -56,6 +56,7 @@ class Fallback {
   ncclResult_t issue(const NcclCall& call, const std::optional<Factor>& factor,
                      ncclComm_t comm) const;
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define NCCL_FALLBACK_FIELD(name) decltype(&::name) name = nullptr;
   NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIELD)
 #undef NCCL_FALLBACK_FIELD

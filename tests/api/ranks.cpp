@@ -353,7 +353,9 @@ std::uint64_t bits_of(unsigned value, pithDataType_t type) {
   const Format format = formats[static_cast<std::size_t>(type)];
   if (format.bias == 0 || value == 0) return value;
   const int exponent = std::bit_width(value) - 1;
-  const auto fraction = static_cast<std::uint64_t>(value) << format.mantissa >> exponent;
+  const int shift = format.mantissa - exponent;
+  const std::uint64_t wide = value;
+  const std::uint64_t fraction = shift >= 0 ? wide << shift : wide >> -shift;
   const auto scale = static_cast<std::uint64_t>(format.bias + exponent - 1);
   return (scale << format.mantissa) + fraction;
 }

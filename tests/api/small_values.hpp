@@ -5,7 +5,7 @@
 
 namespace ranks {
 
-// Small enough that every type adds or multiplies five of them exactly.
+// Small enough that every type adds or multiplies five of them exactly; most take more.
 inline unsigned value_of(pithRedOp_t op, int rank, std::size_t i) {
   const std::uint64_t random = mix(i + 1, static_cast<std::uint64_t>(rank) + 7) >> 20;
   if (op == pithProd) return 1 + (random & 1);
@@ -25,6 +25,16 @@ inline unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
     if (op == pithMin) result = std::min(result, next);
   }
   return result;
+}
+
+// Whether the type holds whatever comes of the values of so many ranks, in any order.
+inline bool is_exact(pithDataType_t type, pithRedOp_t op, int size) {
+  if (op == pithSum) {
+    return (type != pithFloat8e4m3 || size <= 16) && (type != pithFloat8e5m2 || size <= 8);
+  }
+  if (op != pithProd) return true;
+  if (type == pithFloat8e4m3) return size <= 8;
+  return (type != pithFloat16 && type != pithFloat8e5m2) || size <= 15;
 }
 
 }  // namespace ranks
