@@ -61,7 +61,7 @@ double seconds_of(int ranks, double kernels, double link) {
 
 }  // namespace
 
-// Where no rank finds more than it may elect, as in vectors of a few elements: of those it takes the
+// Where no rank finds more than it may elect, which happens in short vectors: of those it takes the
 // largest of a round.
 TEST_CASE("rounds change no bit of ExDyna's results", "[sparse][exdyna]") {
   for (const int ranks : {1, 2, 3, 8}) {
