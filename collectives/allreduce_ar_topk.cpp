@@ -31,19 +31,6 @@ constexpr std::uint16_t index_lane = 0;
 constexpr std::uint16_t sum_lane = 2;  // and the one behind it
 constexpr std::uint16_t dense_lanes = 4;
 
-// However a strand ends, nobody waits for it.
-template <class Queue>
-class CloseAtEnd {
- public:
-  explicit CloseAtEnd(Queue& queue) : queue_(queue) {}
-  CloseAtEnd(const CloseAtEnd&) = delete;
-  CloseAtEnd& operator=(const CloseAtEnd&) = delete;
-  ~CloseAtEnd() { queue_.close(); }
-
- private:
-  Queue& queue_;
-};
-
 // --- the way of the indices ---
 
 // From the leader on: a chain for many messages, a binomial tree for one.

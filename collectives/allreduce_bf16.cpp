@@ -76,8 +76,13 @@ Task<Error> sum_parcels(Call& call, const SparseCall& args, bool poisoned, std::
     ValuePart part;
     co_await queue.until(round_parcel(queue, args, pieces, values, part.count));
     if (poisoned) call.run<FillNanKernel>({values, DType::bf16, part.count});
-    Error error = co_await sum_values(
-        call, {values, part.count, DType::bf16, std::span(&part, 1), 0, step}, *args.traffic);
+    ValueSum sum;
+    sum.values = values;
+    sum.count = part.count;
+    sum.type = DType::bf16;
+    sum.parts = std::span(&part, 1);
+    sum.step = step;
+    Error error = co_await sum_values(call, sum, *args.traffic);
     if (error) co_return error;
     if (step == 0 && is_nan(values, DType::bf16)) {
       deliver_nan(call, args);

@@ -1,10 +1,11 @@
 // ExDyna and MiCRO: every rank elects in a partition of its own by a common threshold, the indices
 // go to all, and all ranks sum their values at all of them.
 //
-//   step t:   rank r owns partition (t + r) mod N
-//   rank r    elect 0 > elect 1 > ..    > add the gradient in the others' partitions
-//               \ indices to all            take round 0 > sum > write
-//   others        decode                    take round 1 > sum > write
+//   step t:   rank r owns partition (t + r) mod N; a round is a part of every partition
+//   rank r    elect 0 > add 0 > elect 1 > add 1 > ..     elect here, add the others' partitions
+//               \ indices to all  \ ..
+//   others        decode > take 0 > sum > write
+//                                 take 1 > sum > write
 //
 // No index is elected twice, so traffic does not grow with N, and partitions in order are the
 // union in order: nothing is sorted. Counts come with the indices; partitions and threshold of the
@@ -15,54 +16,71 @@
 // 2023], with their threshold rules (`released` as published, `intended` as meant). The quantile
 // rule, the prefix cut, rounds, coded indices and the cap of the first steps are ours.
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
+#include <optional>
 
-#include "collectives/dense_sum.hpp"
 #include "collectives/election_message.hpp"
+#include "collectives/exclusive_sum.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/strands.hpp"
 #include "collectives/take_values.hpp"
-#include "collectives/value_sum.hpp"
 
 namespace pith {
 
 namespace {
 
-constexpr std::uint16_t values_lane = 2;
-constexpr std::uint16_t dense_lanes = 128;  // so many for each round, from here on
+constexpr std::size_t summing_strands = 4;
 
-// Several where there is something to overlap. The authors' dummy is known after the last element
-// only, so that their elections are one round.
+// Several where there is something to overlap; few where messages cost no more than memory does.
+// The authors' dummy is known after the last element only, so that their elections are one round.
 std::size_t rounds_for(const Call& call, const SparseCall& args) {
-  constexpr std::size_t worth = std::size_t{1} << 18;  // elements of one partition
+  // Elements of one partition, and of one tensor's part of it.
+  const std::size_t worth = std::min(4 * args.chunk_bytes, std::size_t{1} << 18);
+  const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
   if (args.spec().rule != Rule::quantile) return 1;
   std::size_t all = 0;
   for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
-  return std::clamp<std::size_t>(all / ranks_of(call) / worth, 1, ExclusiveElection::most_rounds);
+  const std::size_t of_one = all / ranks_of(call);
+  const std::size_t most = call.views() ? 4 : ExclusiveElection::most_rounds;
+  const std::size_t fair = std::min(of_one / std::max<std::size_t>(worth, 1),
+                                    of_one / args.tensors.size() / worth_a_kernel);
+  return std::clamp<std::size_t>(fair, 1, most);
 }
 
-// --- electing ---
+using RoundNumbers = Channel<std::size_t, ExclusiveElection::most_rounds>;
 
-Task<Error> elect_round(Call& call, ExclusiveElection& election, std::size_t round) {
-  // Rounds before this one never wait for anything but their turn.
-  while (election.selected != round) {
-    if (call.comm().revoked) co_return call.comm().revoked;
-    co_await call.turn();
-  }
+// What strands hand each other: rounds, in order. Whoever ends closes what it would have handed on,
+// or taken.
+struct Stages {
+  // Each strand has every fourth round.
+  struct Taken {
+    void close() {
+      for (RoundNumbers& rounds : of_strand) rounds.close();
+    }
+    std::array<RoundNumbers, summing_strands> of_strand;
+  };
+  explicit Stages(Call& call)
+      : elected(call.scheduler()),
+        added(call.scheduler()),
+        taken{{RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler()),
+               RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler())}} {}
+
+  RoundNumbers elected;  // by this rank
+  RoundNumbers added;    // this rank's gradient, in all partitions
+  Taken taken;           // this rank's values, at what all have elected
+};
+
+// --- reading the gradient ---
+
+Task<Error> elect_round(Call& call, const ExclusiveElection& election, std::size_t round) {
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
     Task<Error> electing = elect(call, election, *tensor.compressor, round);
     Error error = co_await std::move(electing);
     if (error) co_return error;
   }
-  ++election.selected;
-  co_return co_await send_elected(call, election, round);
+  co_return Error();
 }
-
-// --- adding elsewhere ---
 
 // Adds the gradient in a range.
 Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
@@ -79,11 +97,25 @@ Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor
   co_return Error();
 }
 
-Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
-  while (election.selected != election.rounds) {
-    if (call.comm().revoked) co_return call.comm().revoked;
-    co_await call.turn();
+// A round's part of the others' partitions.
+Task<Error> add_round(Call& call, const ExclusiveElection& election, std::size_t round) {
+  const std::size_t n = ranks_of(call);
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Compressor& compressor = *tensor.compressor;
+    const std::size_t own = own_partition(call, compressor);
+    for (std::size_t d = 1; d < n; ++d) {
+      const Range range = election.range(compressor, (own + d) % n, round);
+      Task<Error> adding = add_range(call, election.args, compressor, range);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+    }
   }
+  co_return Error();
+}
+
+// All rounds' at once.
+Task<Error> add_elsewhere(Call& call, const ExclusiveElection& election) {
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
     Compressor& compressor = *tensor.compressor;
@@ -96,157 +128,81 @@ Task<Error> add_elsewhere(Call& call, ExclusiveElection& election) {
       if (error) co_return error;
     }
   }
-  election.added = true;
   co_return Error();
 }
 
-// --- summing ---
-
-// What is not finite, or left something that is not, becomes zero: in the accumulator, and among
-// the pairs from `begin` on.
-Task<Error> drop_nonfinite(Call& call, const SparseCall& args, Compressor& compressor,
-                           std::size_t begin) {
-  const VectorQueue queue = args.queue(call);
-  PairList& taken = compressor.taken();
-  const std::size_t count = taken.count() - begin;
-  const std::size_t index_bytes = count * sizeof(std::uint32_t);
-  const Scratch memory(queue.host(), index_bytes + count * sizeof(float));
-  auto* indices = reinterpret_cast<std::uint32_t*>(memory.bytes().data);
-  std::byte* left = memory.bytes().data + index_bytes;
-  std::copy_n(taken.indices(begin), count, indices);
-  const Answer<double> unused(queue);
-  float* accumulator = compressor.accumulator();
-  co_await queue.until(
-      queue.run<TakeKernel>({accumulator, indices, count, left, DType::f32, &*unused}));
-  for (std::size_t i = 0; i < count; ++i) {
-    float one = 0;
-    std::memcpy(&one, left + i * sizeof one, sizeof one);
-    if (std::isfinite(one)) continue;
-    std::memset(left + i * sizeof one, 0, sizeof one);
-    std::memset(taken.values(begin + i), 0, size_of(taken.type()));
-    ++compressor.stats.nonfinite;
+// Values of a round can be summed when it has been added. A device reads sooner than any link
+// carries: it adds all rounds in two kernels.
+Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing_elected(stages.elected);
+  const CloseAtEnd closing_added(stages.added);
+  const bool by_round = election.rounds > 1 && !election.args.device;
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    Task<Error> electing = elect_round(call, election, round);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
+    const bool is_sent = co_await stages.elected.push(round);
+    if (!is_sent) co_return Error();
+    if (!by_round) continue;
+    Task<Error> adding = add_round(call, election, round);
+    error = co_await std::move(adding);
+    if (error) co_return error;
+    const bool is_summed = co_await stages.added.push(round);
+    if (!is_summed) co_return Error();
   }
-  co_await queue.until(queue.run<ReturnKernel>({accumulator, indices, left, count, DType::f32}));
-  co_return Error();
-}
-
-// Takes a round's elements out of one accumulator: their values, as they are sent. Not `finite`
-// where one was not, which only a caller's own additions can bring about; it counts as zero.
-Task<Error> take(Call& call, const ExclusiveElection& election, Compressor& compressor,
-                 std::size_t round, bool& finite) {
-  PairList& taken = compressor.taken();
-  const std::size_t n = ranks_of(call);
-  const std::size_t begin = taken.count();
-  std::size_t room = 0;
-  for (std::size_t r = 0; r < n; ++r) room += election.list(compressor, round, r, n).count();
-  taken.reserve(room);
-  std::size_t count = 0;
-  for (std::size_t p = 0; p < n; ++p) {
-    const std::size_t owner = owner_of(call, compressor, p);
-    const SparseList list = election.list(compressor, round, owner, n).run(0);
-    compressor.exdyna.count(p, {list.indices, list.count});
-    std::copy_n(list.indices, list.count, taken.indices(begin + count));
-    count += list.count;
+  if (by_round) co_return Error();
+  Task<Error> adding = add_elsewhere(call, election);
+  Error error = co_await std::move(adding);
+  for (std::size_t round = 0; round < election.rounds && !error; ++round) {
+    const bool is_summed = co_await stages.added.push(round);
+    if (!is_summed) break;
   }
-  double squares = 0;
-  Task<Error> taking = take_values(call, election.args, compressor, count, squares);
-  Error error = co_await std::move(taking);
-  if (error || std::isfinite(squares)) co_return error;
-  finite = false;
-  Task<Error> dropping = drop_nonfinite(call, election.args, compressor, begin);
-  error = co_await std::move(dropping);
   co_return error;
 }
 
-// The last value of a round is no element's: it is one where a rank has found something that is
-// not finite, so that all ranks learn it from the sum.
-void put_flag(std::byte* value, DType type, bool flag) {
-  std::memset(value, 0, size_of(type));
-  const float one = 1;
-  const std::uint16_t narrow = type == DType::bf16 ? 0x3f80 : 0x3c00;
-  if (!flag) return;
-  if (type == DType::f32) return void(std::memcpy(value, &one, sizeof one));
-  std::memcpy(value, &narrow, sizeof narrow);
-}
-bool get_flag(const std::byte* value, DType type) {
-  const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
-  return !std::all_of(value, value + size_of(type), is_zero);
+// --- the other strands ---
+
+Task<Error> send_rounds(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing(stages.elected);
+  for (;;) {
+    const std::optional<std::size_t> round = co_await stages.elected.pop();
+    if (!round) co_return Error();
+    Task<Error> sending = send_elected(call, election, *round);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
 }
 
-// One round after another, for a list grows at one end.
-Task<Error> take_all(Call& call, ExclusiveElection& election, std::size_t round, bool& finite) {
-  while (election.taking) {
-    if (call.comm().revoked) co_return call.comm().revoked;
-    co_await call.turn();
+Task<Error> receive_round(Call& call, ExclusiveElection& election, std::size_t round) {
+  for (int d = 1; d < call.size(); ++d) {
+    Task<Error> receiving =
+        receive_elected(call, election, round, wrap(call.rank() - d, call.size()));
+    Error error = co_await std::move(receiving);
+    if (error) co_return error;
   }
-  election.taking = true;
-  Error error;
-  for (const CompressedTensor& tensor : election.args.tensors) {
-    if (tensor.count == 0) continue;
-    Task<Error> taking = take(call, election, *tensor.compressor, round, finite);
+  co_return Error();
+}
+
+Task<Error> take_rounds(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing(stages.added);
+  const CloseAtEnd closing_taken(stages.taken);
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    Task<Error> receiving = receive_round(call, election, round);
+    Error error = co_await std::move(receiving);
+    if (error) co_return error;
+    const std::optional<std::size_t> added = co_await stages.added.pop();
+    if (!added) co_return Error();
+    Task<Error> taking = take_round(call, election, round);
     error = co_await std::move(taking);
-    if (error) break;
-    election.sums[round].taken_run = tensor.compressor->taken().runs() - 1;
+    if (error) co_return error;
+    RoundNumbers& taken = stages.taken.of_strand[round % summing_strands];
+    const bool is_summed = co_await taken.push(round);
+    if (!is_summed) co_return Error();
   }
-  election.taking = false;
-  co_return error;
+  co_return Error();
 }
 
-// This rank's values of a round, all tensors' behind each other, and the flag.
-std::size_t gather(Call& call, ExclusiveElection& election, std::size_t round, bool finite) {
-  const SparseCall& args = election.args;
-  const std::size_t run_number = election.sums[round].taken_run;
-  std::size_t count = 1;
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.count > 0) count += tensor.compressor->taken().run(run_number).count;
-  }
-  const DType type = args.spec().values;
-  const std::size_t unit = size_of(type);
-  Scratch& values = election.sums[round].values;
-  values = Scratch(call.compute(), count * unit);
-  std::byte* out = values.bytes().data;
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.count == 0) continue;
-    const PairList& taken = tensor.compressor->taken();
-    const SparseList run = taken.run(run_number);
-    if (run.count > 0) std::memcpy(out, run.values, run.count * unit);
-    out += run.count * unit;
-  }
-  put_flag(out, type, !finite || found_nonfinite(args));
-  return count;
-}
-
-// What rounding the sums lost waits until the call is known to succeed: losses instead of an
-// accumulator, and the values' own numbers instead of indices.
-struct LossKeeper {
-  LossKeeper(Call& call, ExclusiveElection::Sums& sums, DType type, std::size_t count)
-      : numbers(call.compute(), count * sizeof(std::uint32_t)) {
-    auto* number = reinterpret_cast<std::uint32_t*>(numbers.bytes().data);
-    part.indices = number;
-    part.count = count;
-    std::iota(number, number + count, 0u);
-    if (type == DType::f32) return;
-    sums.losses = Scratch(call.compute(), count * sizeof(float));
-    part.accumulator = reinterpret_cast<float*>(sums.losses.bytes().data);
-    std::fill_n(part.accumulator, count, 0.0f);
-  }
-  Scratch numbers;
-  ValuePart part;
-};
-
-// Calls each(tensor, range, indices, offset of its values) for the partitions of a tensor, of which
-// the first begins at `offset`; returns the offset behind them.
-template <class Each>
-std::size_t for_each_partition(Call& call, const ExclusiveElection& election, std::size_t round,
-                               const CompressedTensor& tensor, std::size_t offset, Each each) {
-  for (std::size_t p = 0; p < ranks_of(call); ++p) {
-    const std::size_t owner = owner_of(call, *tensor.compressor, p);
-    const SparseList list = election.list(*tensor.compressor, round, owner, ranks_of(call)).run(0);
-    each(election.range(*tensor.compressor, p, round), list, offset);
-    offset += list.count;
-  }
-  return offset;
-}
+// --- writing ---
 
 // Whether a tensor's result is written at the end: pairs come in order only when all rounds are
 // there, and a device writes a few long pieces sooner than many short ones.
@@ -270,51 +226,17 @@ void write_round(Call& call, const ExclusiveElection& election, std::size_t roun
   }
 }
 
-// Which sum the spec asks for. 16-bit values have one that rounds them once, and keeps the losses.
-Reduction reduction_of(const Spec& spec) {
-  return spec.values == DType::f32 ? spec.reduction : Reduction::direct;
-}
-
-Task<Error> sum_directly(Call& call, ExclusiveElection& election, std::size_t round, Bytes values) {
-  const DType type = election.args.spec().values;
-  const std::size_t count = values.size / size_of(type);
-  const LossKeeper keeper(call, election.sums[round], type, count);
-  const ValueSum sum{values.data, count,
-                     type,        std::span(&keeper.part, 1),
-                     values_lane, static_cast<std::uint32_t>(round)};
-  Task<Error> summing = sum_values(call, sum, *election.args.traffic);
-  Error error = co_await std::move(summing);
-  co_return error;
-}
-
-Task<Error> reduce_round(Call& call, ExclusiveElection& election, std::size_t round) {
-  for (int d = 1; d < call.size(); ++d) {
-    const int from = wrap(call.rank() - d, call.size());
-    Error error = co_await receive_elected(call, election, round, from);
+Task<Error> sum_rounds(Call& call, ExclusiveElection& election, RoundNumbers& taken) {
+  const CloseAtEnd closing(taken);
+  for (;;) {
+    const std::optional<std::size_t> round = co_await taken.pop();
+    if (!round) co_return Error();
+    Task<Error> summing = sum_round(call, election, *round);
+    Error error = co_await std::move(summing);
     if (error) co_return error;
-  }
-  // The own strands that add never wait for anything but their turn.
-  while (!election.added) {
-    if (call.comm().revoked) co_return call.comm().revoked;
+    write_round(call, election, *round);
     co_await call.turn();
   }
-  const DType type = election.args.spec().values;
-  bool finite = true;
-  Task<Error> taking = take_all(call, election, round, finite);
-  Error taken = co_await std::move(taking);
-  if (taken) co_return taken;
-  const std::size_t bytes = gather(call, election, round, finite) * size_of(type);
-  const Bytes values = election.sums[round].values.bytes().part(0, bytes);
-  const bool directly = reduction_of(election.args.spec()) == Reduction::direct;
-  const auto lanes = static_cast<std::uint16_t>(dense_lanes * (round + 1));
-  Task<Error> summing = directly || call.size() == 1
-                            ? sum_directly(call, election, round, values)
-                            : sum_densely(call, election.args, values, lanes);
-  Error error = co_await std::move(summing);
-  if (error) co_return error;
-  election.nonfinite |= get_flag(values.data + bytes - size_of(type), type);
-  write_round(call, election, round);
-  co_return error;
 }
 
 // --- the end ---
@@ -409,18 +331,21 @@ Task<Error> allreduce_exdyna(Call& call, SparseCall args) {
   ExclusiveElection election;
   election.args = args;
   election.rounds = rounds_for(call, args);
-  std::array<Task<Error>, 2 * ExclusiveElection::most_rounds + 1> strands;
   for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->expect_ranges(ranks_of(call) + 1);
     for (PairList& list : tensor.compressor->received(election.rounds * ranks_of(call))) {
       list.begin(args.spec().values);
     }
   }
-  for (std::size_t round = 0; round < election.rounds; ++round) {
-    strands[2 * round] = strand(call, elect_round(call, election, round));
-    strands[2 * round + 1] = strand(call, reduce_round(call, election, round));
+  Stages stages(call);
+  std::array<Task<Error>, 3 + summing_strands> strands{
+      strand(call, read_gradients(call, election, stages)),
+      strand(call, send_rounds(call, election, stages)),
+      strand(call, take_rounds(call, election, stages))};
+  for (std::size_t s = 0; s < summing_strands; ++s) {
+    strands[3 + s] = strand(call, sum_rounds(call, election, stages.taken.of_strand[s]));
   }
-  strands[2 * election.rounds] = strand(call, add_elsewhere(call, election));
-  error = co_await when_all(std::span(strands).first(2 * election.rounds + 1));
+  error = co_await when_all(strands);
   if (error) co_return error;
   if (election.nonfinite && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);

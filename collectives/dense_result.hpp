@@ -10,14 +10,14 @@ namespace pith {
 inline Fence start_adding(Call& call, const SparseCall& args) {
   Fence last;
   for (const CompressedTensor& tensor : args.tensors) {
-    const Fence added = tensor.compressor->start_rest(call.host_compute());
+    const Fence added = tensor.compressor->start_adding(call.host_compute());
     if (tensor.count > 0) last = added;  // one of nothing is behind nothing
   }
   return last;
 }
 // True: some was not finite, and nothing may be delivered.
 inline bool finish_adding(const SparseCall& args) {
-  for (const CompressedTensor& tensor : args.tensors) tensor.compressor->count_rest();
+  for (const CompressedTensor& tensor : args.tensors) tensor.compressor->count_added();
   return found_nonfinite(args) && !args.spec().drops_nonfinite;
 }
 

@@ -87,6 +87,7 @@ ListMessage write_elected(Call& call, const Part& part) {
     }
   }
   message.head_bytes = writer.size();
+  message.ready = writer.ready();
   return message;
 }
 

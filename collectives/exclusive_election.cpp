@@ -45,14 +45,18 @@ class Survivors {
     }
     const std::size_t all = found_->selected;
     count_ = std::min(all, room_);
-    co_await queue_.until(put_back());
+    done_ = put_back();
+    co_await queue_.until(done_);
     if (count_ == all) co_return Error();
     make_room(all);
     co_await queue_.until(select(added));
     count_ = std::min(found_->selected, room_);
-    co_await queue_.until(put_back());
+    done_ = put_back();
+    co_await queue_.until(done_);
     co_return Error();
   }
+  // Where a device has not been waited for.
+  Fence done() const { return queue_.on_device() ? Fence() : done_; }
   std::span<const float> values() const { return {floats(), count_}; }
   // Drops what is below the threshold, and all but the `most` largest.
   void keep(float threshold, std::size_t most) {
@@ -101,9 +105,12 @@ class Survivors {
   Scratch values_;
   std::size_t room_ = 0;
   std::size_t count_ = 0;
+  Fence done_;
 };
 
-// How many of its partition a rank may still elect in this round.
+// How many of its partition a rank may still elect in this round: in each quarter of all rounds a
+// quarter of what it may at all, for a threshold that is too low must not leave the last elements
+// out; finer shares, and small ones of few, would cut what lies close together.
 std::size_t allowance(Call& call, const ExclusiveElection& election, Compressor& compressor,
                       std::size_t partition, std::size_t round) {
   const ExdynaControl& control = compressor.exdyna;
@@ -113,7 +120,11 @@ std::size_t allowance(Call& call, const ExclusiveElection& election, Compressor&
     elected +=
         election.list(compressor, j, static_cast<std::size_t>(call.rank()), ranks_of(call)).count();
   }
-  const std::size_t so_far = control.most(partition) * (round + 1) / election.rounds;
+  constexpr std::size_t few = 16;
+  const std::size_t all = control.most(partition);
+  const std::size_t shares = std::min<std::size_t>(election.rounds, 4);
+  const std::size_t share = round * shares / election.rounds + 1;
+  const std::size_t so_far = std::min(all, all * share / shares + few);
   return so_far > elected ? so_far - elected : 0;
 }
 
@@ -128,6 +139,7 @@ Task<Error> elect(Call& call, const ExclusiveElection& election, Compressor& com
   Task<Error> finding = survivors.find();
   Error error = co_await std::move(finding);
   if (error) co_return error;
+  co_await call.until(survivors.done());
   if (control.threshold().rule() == Rule::quantile) {
     control.own_levels.add(survivors.values(), control.threshold().elects());
   }

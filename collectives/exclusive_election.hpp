@@ -23,21 +23,20 @@ inline std::size_t owner_of(const Call& call, const Compressor& compressor, std:
 
 // What the strands of one call share.
 struct ExclusiveElection {
-  static constexpr std::size_t most_rounds = 4;
-  // The values of one round, as they came back summed. One run for every partition of every tensor
-  // that has elements, as the lists of the round.
+  static constexpr std::size_t most_rounds = 16;
+  // The values of one round, this rank's until they come back summed. One run for every partition
+  // of every tensor that has elements, as the lists of the round; and a flag, see
+  // exclusive_sum.cpp.
   struct Sums {
     Scratch values;
-    Scratch losses;             // float32, what rounding the sums lost here; only of 16-bit values
-    std::size_t taken_run = 0;  // this rank's, of every tensor's taken pairs
+    Scratch losses;         // float32, what rounding the sums lost here; only of 16-bit values
+    std::size_t count = 0;  // with the flag
+    Fence ready;            // of this rank's
   };
 
   SparseCall args;
-  std::size_t rounds = 1;    // each partition is elected from in so many pieces
-  std::size_t selected = 0;  // rounds that this rank has elected
-  bool added = false;        // this rank's whole gradient
-  bool taking = false;       // a round's values: one at a time
-  bool nonfinite = false;    // somebody's gradient was not finite
+  std::size_t rounds = 1;  // each partition is elected from in so many pieces
+  bool nonfinite = false;  // somebody's gradient was not finite
   std::array<Sums, most_rounds> sums;
 
   // What a rank has elected in a round: one run, without values.
@@ -53,6 +52,20 @@ struct ExclusiveElection {
     return {cut.begin(partition) + part.begin, part.size};
   }
 };
+
+// Calls each(range, indices, offset of their values) for the partitions of a tensor, of which
+// the first begins at `offset`; returns the offset behind them.
+template <class Each>
+std::size_t for_each_partition(Call& call, const ExclusiveElection& election, std::size_t round,
+                               const CompressedTensor& tensor, std::size_t offset, Each each) {
+  for (std::size_t p = 0; p < ranks_of(call); ++p) {
+    const std::size_t owner = owner_of(call, *tensor.compressor, p);
+    const SparseList list = election.list(*tensor.compressor, round, owner, ranks_of(call)).run(0);
+    each(election.range(*tensor.compressor, p, round), list, offset);
+    offset += list.count;
+  }
+  return offset;
+}
 
 // Adds the gradient in this rank's part of a round and elects from it, into the round's own list.
 // All stays in the accumulator: it is taken when everybody's elections are known.

@@ -40,6 +40,19 @@ inline Task<Error> strand(Call& call, Task<Error> work) {
   co_return error;
 }
 
+// However a strand ends, nobody waits for it.
+template <class Queue>
+class CloseAtEnd {
+ public:
+  explicit CloseAtEnd(Queue& queue) : queue_(queue) {}
+  CloseAtEnd(const CloseAtEnd&) = delete;
+  CloseAtEnd& operator=(const CloseAtEnd&) = delete;
+  ~CloseAtEnd() { queue_.close(); }
+
+ private:
+  Queue& queue_;
+};
+
 // start(distance) -> Task<Error> for the distances 1 to P-1, so many at a time that a link is busy
 // and thousands of ranks need no more memory than a few.
 template <class Start>

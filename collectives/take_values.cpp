@@ -8,24 +8,40 @@
 
 namespace pith {
 
-Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
-                         std::size_t begin, std::size_t count) {
+namespace {
+
+// `added`: when it has happened, where a device has not been waited for.
+Task<Error> add_part(Call& call, const SparseCall& args, Compressor& compressor, Range range,
+                     Fence& added) {
   const Stopwatch watch(compressor.stats.select_seconds);
   const VectorQueue queue = args.queue(call);
   const Answer<PassResult> found(queue);
-  co_await queue.until(queue.run<AccumulateKernel>(compressor.pass(begin, count, *found)));
+  added = queue.run<AccumulateKernel>(compressor.pass(range.begin, range.size, *found));
+  co_await queue.until(added);
+  if (queue.on_device()) added = {};
   compressor.stats.nonfinite += found->nonfinite;
   compressor.stats.squares_all += found->squares;
   co_return Error();
 }
 
+}  // namespace
+
+Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
+                         std::size_t begin, std::size_t count) {
+  Fence unused;
+  Task<Error> adding = add_part(call, args, compressor, {begin, count}, unused);
+  co_return co_await std::move(adding);
+}
+
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
   while (range.size > 0) {
     const std::size_t count = std::min(range.size, elements_at_once(args));
-    Task<Error> adding = add_gradient(call, args, compressor, range.begin, count);
+    Fence added;
+    Task<Error> adding = add_part(call, args, compressor, {range.begin, count}, added);
     Error error = co_await std::move(adding);
     if (error) co_return error;
     range = {range.begin + count, range.size - count};
+    co_await call.until(added);
     co_await call.turn();
   }
   co_return Error();

@@ -22,7 +22,7 @@ struct Segments {
 // Empty segments are not sent; both ends know them, and into how many messages a long one is cut.
 // Those have one name: they arrive in order.
 Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t lane, Bytes out,
-                  Bytes into) {
+                  Bytes into, Fence ready) {
   const int to = wrap(call.rank() + distance, call.size());
   const int from = wrap(call.rank() - distance, call.size());
   const std::size_t most = sum.most_message_bytes;
@@ -35,9 +35,9 @@ Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t l
     if (data.size == 0) {
       error = co_await call.recv(from, lane, sum.step, room);
     } else if (room.size == 0) {
-      error = co_await call.send(to, lane, sum.step, data);
+      error = co_await call.send(to, lane, sum.step, data, ready);
     } else {
-      error = co_await call.exchange(to, from, lane, sum.step, data, room);
+      error = co_await call.exchange(to, from, lane, sum.step, data, room, ready);
     }
     if (error) co_return error;
   }
@@ -81,7 +81,8 @@ Task<Error> sum_values(Call& call, ValueSum sum, Traffic& traffic) {
   Task<Error> scattering = with_every_other(call, [&](int distance) {
     const int to = wrap(call.rank() + distance, p);
     const std::size_t at = static_cast<std::size_t>(distance - 1) * own.size;
-    return trade(call, sum, distance, sum.lane, segments[to], gathered.bytes().part(at, own.size));
+    const Bytes room = gathered.bytes().part(at, own.size);
+    return trade(call, sum, distance, sum.lane, segments[to], room, sum.ready);
   });
   Error error = co_await std::move(scattering);
   if (error) co_return error;
@@ -89,7 +90,7 @@ Task<Error> sum_values(Call& call, ValueSum sum, Traffic& traffic) {
   Task<Error> gathering = with_every_other(call, [&](int distance) {
     const int from = wrap(call.rank() - distance, p);
     const auto back = static_cast<std::uint16_t>(sum.lane + 1);
-    return trade(call, sum, distance, back, own, segments[from]);
+    return trade(call, sum, distance, back, own, segments[from], Fence());
   });
   error = co_await std::move(gathering);
   if (error) co_return error;

@@ -24,6 +24,7 @@ struct ValueSum {
   std::span<const ValuePart> parts;
   std::uint16_t lane = 0;  // names the messages, with the lane behind it
   std::uint32_t step = 0;
+  Fence ready;  // of this rank's values
   // A message's length has 32 bits: what is longer goes as several. Tests shrink it.
   std::size_t most_message_bytes = message_bytes_max;
 };

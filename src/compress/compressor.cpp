@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "compress/host_slice.hpp"
@@ -171,7 +172,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   queue_ = device;
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
-  added_ = {};
+  added_.clear();
   in_call_ = true;
   is_new_ = false;
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
@@ -201,47 +202,48 @@ AccumulateKernel::Args Compressor::args_of(std::size_t begin, std::size_t count)
 }
 
 AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, PassResult& result) {
-  if (added_.count == 0) added_.begin = begin;
-  added_.count += count;
+  added_.add(begin, count);
   AccumulateKernel::Args args = args_of(begin, count);
   args.result = &result;
   args.histogram = histogram;
   return args;
 }
 
-// Ranges are circular, so that two parts at most are left.
-Fence Compressor::start_rest(Compute& host) {
-  PassResult* results = rest_.data();
+Fence Compressor::start_adding(Compute& host) {
+  found_ = {};
+  found_counts_ = count_ > 0;
+  if (!found_counts_) return {};
+  PassResult* found = &found_;
   if (queue_) {
-    rest_memory_ = Scratch(host, sizeof rest_);
-    results = reinterpret_cast<PassResult*>(rest_memory_.bytes().data);
+    found_memory_ = Scratch(host, sizeof found_);
+    found = new (found_memory_.bytes().data) PassResult();
   }
-  Fence last;
-  for (rest_parts_ = 0; added_.count < count_; ++rest_parts_) {
-    const std::size_t at = (added_.begin + added_.count) % count_;
-    const std::size_t count = std::min(count_ - at, count_ - added_.count);
-    results[rest_parts_] = {};
-    last = vectors(host).run<AccumulateKernel>(pass(at, count, results[rest_parts_]));
-  }
-  return last;
+  return vectors(host).run<AccumulateKernel>(pass(0, count_, *found));
 }
 
-void Compressor::count_rest() {
-  const PassResult* results = rest_.data();
-  if (queue_) results = reinterpret_cast<const PassResult*>(rest_memory_.bytes().data);
-  for (std::size_t part = 0; part < rest_parts_; ++part) {
-    stats.nonfinite += results[part].nonfinite;
-    stats.squares_all += results[part].squares;
-  }
-  rest_parts_ = 0;
-  rest_memory_ = Scratch();
+void Compressor::count_in(const PassResult& found) {
+  stats.nonfinite += found.nonfinite;
+  stats.squares_all += found.squares;
 }
 
+void Compressor::count_added() {
+  if (!std::exchange(found_counts_, false)) return;
+  count_in(queue_ ? *reinterpret_cast<const PassResult*>(found_memory_.bytes().data) : found_);
+  found_memory_ = Scratch();
+}
+
+// What a device finds is not waited for, nor counted.
 void Compressor::add_rest(Compute& host) {
-  const Fence last = start_rest(host);
-  if (!queue_) return count_rest();
-  rest_parts_ = 0;
-  queue_->retire(Lease(), std::exchange(rest_memory_, Scratch()), last);
+  Scratch memory = std::exchange(found_memory_, Scratch());
+  if (queue_ && !memory.bytes().data) memory = Scratch(host, sizeof(PassResult));
+  Fence last;
+  for (Part left = added_.first_gap(count_); left.count > 0; left = added_.first_gap(count_)) {
+    PassResult own;
+    PassResult* found = queue_ ? new (memory.bytes().data) PassResult() : &own;
+    last = vectors(host).run<AccumulateKernel>(pass(left.begin, left.count, *found));
+    if (!queue_) count_in(own);
+  }
+  if (queue_) queue_->retire(Lease(), std::move(memory), last);
 }
 
 // A device adds from a copy that it reaches, since lists of the host may be needed elsewhere.

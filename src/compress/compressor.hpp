@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compress/accumulator.hpp"
+#include "compress/added_ranges.hpp"
 #include "compress/pair_list.hpp"
 #include "compress/scheme_state.hpp"
 #include "compress/spec.hpp"
@@ -88,15 +89,17 @@ class Compressor : public SchemeState {
   void begin(std::uint32_t call, const Gradient& gradient, Compute* device = nullptr);
   const Gradient& gradient() const { return gradient_; }
   // The arguments of a pass over a range that adds this call's gradient to the accumulator. Ranges
-  // come in circular order, each once: what is left is known after a failure.
+  // come in any order, each once: what is left is known after a failure.
   AccumulateKernel::Args pass(std::size_t begin, std::size_t count, PassResult& result);
+  // Who begins in more places than one says in how many: pass() must not run out of memory.
+  void expect_ranges(std::size_t apart) { added_.reserve(apart); }
   // Those of a pass over all of it that is not made: for who only looks. Without a result.
   AccumulateKernel::Args whole_pass() const { return args_of(0, count_); }
   // All that has not been added yet.
   void add_rest(Compute& host);
-  // The same in two steps: what it has found counts once the fence has been reached.
-  Fence start_rest(Compute& host);
-  void count_rest();
+  // All of the gradient at once: what it has found counts once the fence has been reached.
+  Fence start_adding(Compute& host);
+  void count_added();
   // The pairs taken by this call go back to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // This call delivers all of the accumulator, and no pairs.
@@ -146,10 +149,7 @@ class Compressor : public SchemeState {
   }
 
  private:
-  struct Part {
-    std::size_t begin = 0;
-    std::size_t count = 0;
-  };
+  using Part = AddedRanges::Part;
   struct Taken {
     std::uint32_t call = 0;
     bool delivered = false;  // the call has ended well
@@ -166,6 +166,7 @@ class Compressor : public SchemeState {
   void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
+  void count_in(const PassResult& found);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   SchemeState& state() { return *this; }
   // Who works on accumulators, and memory that both sides reach; `host` is the caller's.
@@ -182,12 +183,12 @@ class Compressor : public SchemeState {
   Accumulator accumulator_;
   DeviceVectors* device_ = nullptr;  // where accumulators lie; null: on the host
   Compute* queue_ = nullptr;         // of a call that runs on that device
-  std::array<PassResult, 2> rest_;   // of start_rest()
-  Scratch rest_memory_;              // the same where a device writes it
-  std::size_t rest_parts_ = 0;
+  PassResult found_;                 // of start_adding()
+  Scratch found_memory_;             // the same where a device writes it
+  bool found_counts_ = false;
   double scale_ = 1;
   Gradient gradient_;
-  Part added_;  // of this call's gradient, circular
+  AddedRanges added_;  // of this call's gradient
   bool in_call_ = false;
   bool spent_ = false;  // what the accumulator holds counts as zero
   bool lent_ = false;

@@ -6,7 +6,9 @@
 // is taken at once. What lies between the bounds waits for finish(), which takes the largest of
 // them. Without bounds every element waits that is among the k largest so far. Where the bounds
 // were wrong all goes back and is selected so from the accumulator: the one run that finish()
-// leaves then replaces those before.
+// leaves then replaces those before. A histogram of the magnitudes and a pass from its bound are
+// slower: 3.1 ms for 0.6 to 0.7 (0.1 %), 3.1 for 0.9 to 1.4 (1 %), of 4 Mi elements of real
+// gradients on one AVX2 core; faster only at 10 % where no bound is left at all (5.2 for 7.1).
 //
 // Ties go to the lowest index. What waits lies where the accumulator does, what is taken on the
 // host.

@@ -118,13 +118,31 @@ std::vector<double> even(std::vector<double> values) {
   return values;
 }
 
-void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, double after_s) {
+// Who dies, after what time, and the elements of which nothing may be lost.
+struct Death {
+  int victim = 1;
+  double after_s = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+// Of the survivors, where they may lose nothing.
+std::vector<double> theirs(std::vector<double> values, const Death& death) {
+  values = even(std::move(values));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i < death.begin || i >= death.end) values[i] = 0;
+  }
+  return values;
+}
+
+void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count,
+             const Death& death) {
   const Comm comm(self.join());
   const Compressor compressor(spec);
-  constexpr int victim = 1;
+  const bool dies = self.rank == death.victim;
   self.meet();
-  if (self.rank == victim) dies_soon(after_s);
-  const Run run = run_until_error(kind, self.rank == victim, self.rank, count, compressor, comm);
+  if (dies) dies_soon(death.after_s);
+  const Run run = run_until_error(kind, dies, self.rank, count, compressor, comm);
   // Some try again first; the communicator is revoked.
   std::vector<float> recv(count);
   if (self.rank == 0) {
@@ -147,7 +165,7 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, 
   std::vector<double> kept(count);
   add_to(kept, residual_of(compressor, count));
   kept = with_losses(sum_over(kept, smaller), fed, received, lost);
-  ensure_conserved(even(fed), even(kept), even(received));
+  ensure_conserved(theirs(fed, death), theirs(kept, death), theirs(received, death));
   ensure(stats_of(compressor).calls == completed, "another step than what all completed");
 
   ok(pithAllReduceCompressed(nullptr, recv.data(), count, pithFloat32, pithSum, compressor, smaller,
@@ -156,7 +174,7 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count, 
   std::fill(kept.begin(), kept.end(), 0);
   add_to(kept, residual_of(compressor, count));
   kept = with_losses(sum_over(kept, smaller), fed, received, lost);
-  ensure_conserved(even(fed), even(kept), even(received));
+  ensure_conserved(theirs(fed, death), theirs(kept, death), theirs(received, death));
 }
 
 }  // namespace
@@ -172,9 +190,38 @@ TEST_CASE("a rank is killed: survivors shrink, retry, and nothing is lost", "[co
         if (only >= 0 && static_cast<int>(kind) != only) continue;
         const double after_s = 0.003 * (turn++ % 11);
         INFO(transport << ", " << spec << ", after " << after_s << " s");
+        const Death death{.after_s = after_s, .end = 30'000};
         CHECK(run(4, processes(transport),
-                  [&](Rank& self) { survive(self, kind, spec, 30'000, after_s); }) == "");
+                  [&](Rank& self) { survive(self, kind, spec, death.end, death); }) == "");
       }
+    }
+  }
+}
+
+// Ranks 0, 1 and 2 on one host, 3 and 4 on another, by their addresses. Each host's owner of a
+// slice has what is left over of all its ranks there, so that it takes that along when it dies;
+// rank 2 owns none.
+TEST_CASE("by host, what a killed rank did not keep for its host is not lost", "[compress]") {
+  constexpr std::size_t count = 30'000;
+  const std::array<Death, 3> deaths = {Death{.victim = 2, .end = count},
+                                       Death{.victim = 1, .end = count / 2},
+                                       Death{.victim = 3, .begin = count / 2, .end = count}};
+  Setup setup = processes("tcp");
+  setup.environment.emplace_back("PITH_ORDER", "rank");
+  int turn = 0;
+  for (const char* scheme :
+       {"topk:density=0.1", "topk:density=0.1,exchange=split", "topk:density=0.05,values=f16",
+        "ar-topk:density=0.05", "ar-topk:density=0.05,election=variance,values=bf16",
+        "exdyna:density=0.05", "micro:density=0.05", "deft:density=0.05"}) {
+    for (Death death : deaths) {
+      const std::string spec = std::string(scheme) + ",hierarchy=host,bypass=never";
+      const auto kind = static_cast<Kind>(turn % 3);
+      death.after_s = 0.003 * (turn++ % 11);
+      INFO(spec << ", rank " << death.victim << " after " << death.after_s << " s");
+      CHECK(run(5, setup, [&](Rank& self) {
+              setenv("PITH_HOST", self.rank < 3 ? "127.0.0.1" : "127.0.0.2", 1);
+              survive(self, kind, spec, count, death);
+            }) == "");
     }
   }
 }

@@ -14,6 +14,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
+#include "kernels/scalar.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/sim/world.hpp"
 
@@ -29,7 +30,18 @@ struct SparseCase {
   std::uint64_t seed = 1;
   std::size_t chunk_bytes = std::size_t{64} << 10;
   std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
+  DType type = DType::f32;      // of gradients, which are rounded to it, and results
 };
+
+// As a gradient or a result of this type: what is too large becomes infinite.
+inline float narrowed(float value, DType type) {
+  if (type == DType::f32) return value;
+  std::byte code[2];
+  float back = 0;
+  kernels::scalar::cast(code, type, reinterpret_cast<const std::byte*>(&value), DType::f32, 1);
+  kernels::scalar::cast(reinterpret_cast<std::byte*>(&back), DType::f32, code, type, 1);
+  return back;
+}
 
 // What the world of a case is made of.
 inline SimConfig world_of(const SparseCase& c, SimConfig config = {}) {
@@ -55,6 +67,7 @@ class SparseProgram {
         rank.compressors.push_back(std::move(*Compressor::create(never_dense(case_.spec))));
         rank.gradients.emplace_back(count);
         rank.results.emplace_back(count, -1.0f);
+        rank.narrow.emplace_back(2 * count * size_of(case_.type));
       }
       rank.tensors.resize(case_.counts.size());
     }
@@ -117,8 +130,9 @@ class SparseProgram {
                         .recv = reinterpret_cast<std::byte*>(out.data()),
                         .sparse = {},
                         .count = case_.counts[t],
-                        .type = DType::f32,
+                        .type = case_.type,
                         .average = case_.average};
+      if (case_.type != DType::f32) narrow(own, t);
     }
     return allreduce_compressed(call, own.tensors, tuning_);
   }
@@ -128,6 +142,7 @@ class SparseProgram {
     for (const Error& error : run_ranks(world, [&](Call&call, int r) { return start(call, r); })) {
       if (error) return error.message();
     }
+    for (Rank& rank : ranks_) widen(rank);
     return same_everywhere();
   }
 
@@ -161,8 +176,25 @@ class SparseProgram {
     std::vector<std::unique_ptr<Compressor>> compressors;
     std::vector<std::vector<float>> gradients;
     std::vector<std::vector<float>> results;
+    std::vector<std::vector<std::byte>> narrow;  // of 16 bits: gradients, and results behind them
     std::vector<CompressedTensor> tensors;
   };
+  // The call sees 16-bit numbers.
+  void narrow(Rank& rank, std::size_t t) {
+    CompressedTensor& tensor = rank.tensors[t];
+    std::byte* const codes = rank.narrow[t].data();
+    kernels::scalar::cast(codes, case_.type, tensor.send, DType::f32, tensor.count);
+    for (float& value : rank.gradients[t]) value = narrowed(value, case_.type);
+    tensor.send = codes;
+    tensor.recv = case_.in_place ? codes : codes + tensor.count * size_of(case_.type);
+  }
+  void widen(Rank& rank) {
+    for (std::size_t t = 0; t < case_.counts.size() && case_.type != DType::f32; ++t) {
+      auto& out = case_.in_place ? rank.gradients[t] : rank.results[t];
+      kernels::scalar::cast(reinterpret_cast<std::byte*>(out.data()), DType::f32,
+                            rank.tensors[t].recv, case_.type, out.size());
+    }
+  }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   SparseCase case_;

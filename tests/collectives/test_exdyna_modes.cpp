@@ -99,7 +99,9 @@ class ModeProgram {
       for (std::size_t i = 0; i < c.counts[t]; ++i) accumulator[i] += program.gradient(rank, t)[i];
       tensor.send = reinterpret_cast<const std::byte*>(accumulator);
     }
-    return allreduce_compressed(call, tensors, {});
+    Tuning tuning;
+    tuning.chunk_bytes = c.chunk_bytes;
+    return allreduce_compressed(call, tensors, tuning);
   }
 
   Mode mode_;
@@ -180,7 +182,21 @@ TEST_CASE("ExDyna loses nothing, in any form of a call", "[sparse][exdyna]") {
   }
 }
 
-TEST_CASE("ExDyna in several rounds", "[sparse][exdyna]") {
+TEST_CASE("ExDyna in several rounds loses nothing, in any form of a call", "[sparse][exdyna]") {
+  for (const int ranks : {1, 2, 5}) {
+    for (const char* keys : {"", ",values=bf16", ",values=f16,feedback=1", ",reduction=ring",
+                             ",reduction=tree", ",partition=neighbour"}) {
+      SparseCase c = several_tensors(ranks, fmt::format("exdyna:density=0.02{}", keys));
+      c.chunk_bytes = 64;
+      INFO(describe(c));
+      CHECK(conserve(c, {}, 4, 1e-6) == "");
+      CHECK(conserve(c, {.in_place = true}, 4, 1e-6) == "");
+      CHECK(conserve(c, {.pairs = true}, 4, 1e-6) == "");
+    }
+  }
+}
+
+TEST_CASE("ExDyna in rounds of many elements", "[sparse][exdyna]") {
   for (const char* keys : {"", ",values=bf16", ",reduction=ring"}) {
     SparseCase c;
     c.ranks = 2;
@@ -238,11 +254,13 @@ bool looks_at(const Compressor& compressor, std::size_t where) {
 }
 
 // One number that is not finite, on rank 1, at step 1 of three.
-void check_nonfinite(const std::string& spec, bool in_place, std::size_t where) {
+void check_nonfinite(const std::string& spec, bool in_place, std::size_t where,
+                     std::size_t chunk_bytes) {
   SparseCase c;
   c.ranks = 3;
   c.counts = {3000, 400};
   c.spec = spec;
+  c.chunk_bytes = chunk_bytes;
   ModeProgram modes(c, {.in_place = in_place});
   SimConfig config;
   config.ranks = 3;
@@ -283,7 +301,9 @@ TEST_CASE("numbers that are not finite", "[sparse][exdyna]") {
     for (const char* rule : {"", ",rule=intended"}) {
       for (const bool in_place : {false, true}) {
         for (const std::size_t where : {0, 1200, 2900}) {
-          check_nonfinite(fmt::format("exdyna:density=0.05{}{}", keys, rule), in_place, where);
+          const std::string spec = fmt::format("exdyna:density=0.05{}{}", keys, rule);
+          check_nonfinite(spec, in_place, where, std::size_t{64} << 10);
+          check_nonfinite(spec, in_place, where, 32);  // several rounds
         }
       }
     }
@@ -334,11 +354,14 @@ class AbortedExdyna final : public Program {
 
 TEST_CASE("an abort at any step of ExDyna", "[sparse][exdyna][abort]") {
   for (const int ranks : {2, 3, 5}) {
-    for (const char* spec : {"exdyna:density=0.05", "micro:density=0.05,rule=released"}) {
+    for (const char* spec :
+         {"exdyna:density=0.05", "micro:density=0.05,rule=released", "micro:density=0.05"}) {
       SparseCase c;
       c.ranks = ranks;
       c.counts = {700, 30};
       c.spec = spec;
+      // The last one in rounds: three, and two of more ranks.
+      if (spec == std::string_view("micro:density=0.05")) c.chunk_bytes = 20;
       SimConfig config;
       config.ranks = ranks;
       config.kernel_s = 1e-7;
@@ -361,17 +384,18 @@ TEST_CASE("an abort at any step of ExDyna", "[sparse][exdyna][abort]") {
 }
 
 TEST_CASE("a rank that dies during ExDyna", "[sparse][exdyna][abort]") {
-  for (int point = 0; point < 30; ++point) {
+  for (int point = 0; point < 60; ++point) {
     SparseCase c;
     c.ranks = 4;
     c.counts = {2000};
+    if (point >= 30) c.chunk_bytes = 16;  // in seven rounds
     c.spec = "exdyna:density=0.05";
     SparseProgram program(c);
     program.draw(0);
     SimConfig config;
     config.ranks = c.ranks;
     World world(config);
-    world.sim().kill(point % 4, 3e-7 * point);
+    world.sim().kill(point % 4, 3e-7 * (point % 30));
     const std::vector<Error> errors =
         run_ranks(world, [&](Call& call, int r) { return program.start(call, r); });
     for (const Error& error : errors) CHECK((!error || error.code() == Code::remote));

@@ -106,9 +106,12 @@ TEST_CASE("the quantile rule keeps the density, the prefix cut the balance", "[s
   c.ranks = 8;
   c.counts = {1 << 16};
   c.spec = "exdyna:density=0.02";
-  const Course course = follow(c, unequal_layers(c.counts[0]), 120);
-  check_density(course);
-  CHECK(course.mean_imbalance(50) < 1.15);
+  for (const std::size_t chunk_bytes : {std::size_t{64} << 10, std::size_t{128}}) {
+    c.chunk_bytes = chunk_bytes;  // one round, and many
+    const Course course = follow(c, unequal_layers(c.counts[0]), 120);
+    check_density(course);
+    CHECK(course.mean_imbalance(50) < 1.15);
+  }
 }
 
 TEST_CASE("the quantile rule at a low density, and without blocks", "[sparse][exdyna]") {

@@ -105,6 +105,21 @@ TEST_CASE("a failed call leaves residual plus gradient, and the step") {
   CHECK_FALSE(v.compressor->forecast.known());
 }
 
+TEST_CASE("a call that fails adds what it has not added, wherever that lies") {
+  Vector v("exdyna");
+  v.given = ones;
+  v.compressor->begin(1, {reinterpret_cast<const std::byte*>(v.given.data()), DType::f32});
+  v.compressor->expect_ranges(3);
+  PassResult found;
+  for (const std::size_t begin : {6, 1, 4}) {
+    v.host.run<AccumulateKernel>(v.compressor->pass(begin, 1, found));
+  }
+  v.take({4});
+  CHECK(v.residual() == Floats{0, 1, 0, 0, 0, 0, 1, 0});
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == ones);
+}
+
 TEST_CASE("calls that others did not complete go back, however often a later one fails") {
   Vector v("topk");
   v.begin(4, ones);

@@ -1,0 +1,149 @@
+// 16-bit gradients: every scheme, in every form of a call, does with them what it does with the
+// same numbers in float32, which other tests hold against the plain references. Results are the
+// same sums, rounded once; what is left over is the same, to the bit.
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/host_layouts.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr const char* schemes[] = {
+    "none",
+    "bf16",
+    "topk:density=0.05",
+    "topk:density=0.01,exchange=ring",
+    "topk:density=0.05,exchange=split,values=bf16",
+    "topk:density=0.05,exchange=recursive-doubling",
+    "topk:density=0.9,bypass=auto",
+    "topk:density=0.05,values=f16,feedback=0",
+    "ar-topk:density=0.05",
+    "ar-topk:density=0.05,election=variance,values=f16",
+    "ar-topk:density=0.05,election=variance,score=raw",
+    "ar-topk:density=0.05,election=variance-lagged,values=bf16",
+    "ar-topk:density=0.05,reduction=ring",
+    "ar-topk:density=0.05,reduction=tree",
+    "exdyna:density=0.05",
+    "exdyna:density=0.05,values=bf16",
+    "exdyna:density=0.05,values=f16,nonfinite=drop",
+    "exdyna:density=0.05,rule=released,reduction=ring",
+    "exdyna:density=0.05,rule=intended,reduction=tree",
+    "micro:density=0.05",
+    "micro:density=0.05,rule=intended,values=bf16",
+    "deft:density=0.05",
+    "deft:density=0.05,values=f16",
+    "deft:density=0.05,reduction=ring",
+};
+
+bool equal(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+std::string compare(SparseProgram& narrow, SparseProgram& wide) {
+  const SparseCase& c = narrow.sparse_case();
+  for (int r = 0; r < c.ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      const std::vector<float> left = narrow.residual(r, t);
+      const std::vector<float> expected = wide.residual(r, t);
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        const float sum = narrowed(wide.result(r, t)[i], c.type);
+        const bool right = equal(narrow.result(r, t)[i], sum) && equal(left[i], expected[i]);
+        if (right) continue;
+        return fmt::format("rank {}, tensor {}, element {}: {} and {} left, expected {} and {}", r,
+                           t, i, narrow.result(r, t)[i], left[i], sum, expected[i]);
+      }
+    }
+  }
+  return {};
+}
+
+// What becomes of a gradient at a step: of rank 0's first tensor.
+using Spoil = void (*)(std::vector<float>& gradient, int step);
+
+void leave(std::vector<float>&, int) {}
+void make_infinite(std::vector<float>& gradient, int step) {
+  if (step == 2) gradient[3] = std::numeric_limits<float>::infinity();
+}
+// The sum of which float16 does not hold.
+void make_large(std::vector<float>& gradient, int step) {
+  if (step == 1) gradient[5] = 60000;
+}
+
+std::string run_beside_wide(SparseCase c, int steps, Spoil spoil = leave) {
+  SparseProgram narrow(c);
+  const DType type = std::exchange(c.type, DType::f32);
+  SparseProgram wide(c);
+  const auto world = world_with_hosts(c);
+  const auto other = world_with_hosts(c);
+  for (int step = 0; step < steps; ++step) {
+    for (SparseProgram* program : {&narrow, &wide}) {
+      program->draw(static_cast<std::uint64_t>(step));
+      for (int r = 0; r < c.ranks; ++r) {
+        spoil(program->gradient(r), r == 0 || spoil == make_large ? step : -1);
+        for (std::size_t t = 0; t < c.counts.size(); ++t) {
+          for (float& value : program->gradient(r, t)) value = narrowed(value, type);
+        }
+      }
+    }
+    std::string failure = wide.step(*other);
+    if (failure.empty()) failure = narrow.step(*world);
+    if (failure.empty()) failure = compare(narrow, wide);
+    if (!failure.empty()) {
+      return fmt::format("{} of {}, step {}: {}", describe(c), name_of(type), step, failure);
+    }
+  }
+  return world->leaks() + other->leaks();
+}
+
+SparseCase case_of(const std::string& spec, DType type, int ranks) {
+  SparseCase c;
+  c.spec = spec;
+  c.type = type;
+  c.ranks = ranks;
+  c.counts = {300, 0, 20000, 1};
+  c.chunk_bytes = 1024;
+  return c;
+}
+
+constexpr DType narrow_types[] = {DType::f16, DType::bf16};
+
+}  // namespace
+
+TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
+  for (const char* scheme : schemes) {
+    for (const DType type : narrow_types) {
+      for (const int ranks : {1, 2, 5}) {
+        SparseCase c = case_of(scheme, type, ranks);
+        c.average = ranks == 5;
+        CHECK(run_beside_wide(c, 4) == "");
+        c.in_place = true;
+        CHECK(run_beside_wide(c, 3) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[sparse][narrow]") {
+  for (const char* scheme : schemes) {
+    for (const DType type : narrow_types) {
+      CHECK(run_beside_wide(case_of(scheme, type, 3), 4, make_infinite) == "");
+      CHECK(run_beside_wide(case_of(scheme, type, 3), 4, make_large) == "");
+    }
+  }
+}
+
+TEST_CASE("16-bit gradients by host", "[sparse][narrow][by-host]") {
+  for (const char* scheme : schemes) {
+    if (!Spec::parse(scheme)->sparse()) continue;
+    for (const DType type : narrow_types) {
+      SparseCase c = case_of(fmt::format("{},hierarchy=host", scheme), type, 5);
+      c.hosts = {0, 1, 0, 1, 1};
+      CHECK(run_beside_wide(c, 4) == "");
+      CHECK(run_beside_wide(c, 4, make_infinite) == "");
+    }
+  }
+}
+
+}  // namespace pith::test
