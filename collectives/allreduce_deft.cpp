@@ -12,8 +12,8 @@
 // compress/deft_plan.hpp. In a group every tensor is a layer. The skeleton is that of ExDyna, with
 // one round, for nothing is certain before all norms are known.
 //
-// Cost: exdyna_cost.hpp, and ceil(log2 P) alpha for the bins, 4 bytes a piece; every rank reads
-// all of its gradient for the norms, and its own bin twice more.
+// Cost: exdyna_cost.hpp, with a broadcast of the bins, 4 bytes a piece; every rank reads all of its
+// gradient for the norms, and its own bin twice more.
 #include <array>
 #include <bit>
 #include <cmath>

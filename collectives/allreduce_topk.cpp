@@ -12,8 +12,8 @@
 // values travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2
 // alpha longer; but nobody hears more than one sender, whose lists a switch has room for. What the
 // rank that selects last sends last has P - 1 hops before it: in parts, which follow each other,
-// they take little more than one. The error-feedback scheme is that of [Aji, Heafield 2017; Lin et
-// al. 2018], its exact one-pass selection ours.
+// they take little more than one. On ideal links: topk_cost.hpp. The error-feedback scheme is that
+// of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass selection ours.
 #include <array>
 
 #include "collectives/list_adder.hpp"

@@ -1,5 +1,6 @@
 // Top-k allreduce by sums of lists, when all of the vector has been looked at. For who counts
 // messages (recursive doubling), or elects much the same as the others (both): see sparse_sum.hpp.
+// The lists of all tensors share messages.
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
 #include "collectives/sparse_sum.hpp"
@@ -30,7 +31,15 @@ SparseList elected(Compressor& compressor) {
   return taken.run(taken.runs() - 1);
 }
 
-Task<Error> sum_one(Call& call, bool split, SparseSum sum, Traffic& traffic) {
+ListVector vector_of(const CompressedTensor& tensor, std::size_t lists) {
+  ListVector vector;
+  vector.count = tensor.count;
+  if (tensor.count > 0) vector.list = elected(*tensor.compressor);
+  vector.memory = std::span(tensor.compressor->received(lists)).first(lists);
+  return vector;
+}
+
+Task<Error> sum_all(Call& call, bool split, SparseSum sum, Traffic& traffic) {
   return split ? sparse_sum_split(call, sum, traffic) : sparse_sum_doubling(call, sum, traffic);
 }
 
@@ -45,38 +54,28 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
     Error error = co_await std::move(electing);
     if (error) co_return error;
   }
-  std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   const auto ranks = static_cast<std::size_t>(call.size());
   const std::size_t lists = split ? lists_for_split(ranks) : lists_for_doubling;
-  const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(SparseList));
-  auto* sums = reinterpret_cast<SparseList*>(memory.bytes().data);
-  for (std::size_t t = 0; t < args.tensors.size(); ++t) {
-    const CompressedTensor& tensor = args.tensors[t];
-    if (tensor.count == 0) continue;
-    Error error = co_await sum_one(call, split,
-                                   {.own = elected(*tensor.compressor),
-                                    .type = args.spec().values,
-                                    .count = tensor.count,
-                                    .memory = tensor.compressor->received(lists),
-                                    .sum = &sums[t],
-                                    .flags = &flags,
-                                    .lane = lane,
-                                    .step = static_cast<std::uint32_t>(t)},
-                                   *args.traffic);
-    if (error) co_return error;
-  }
+  const Scratch memory(call.host_compute(), args.tensors.size() * sizeof(ListVector));
+  const std::span<ListVector> vectors{reinterpret_cast<ListVector*>(memory.bytes().data),
+                                      args.tensors.size()};
+  for (std::size_t t = 0; t < vectors.size(); ++t) vectors[t] = vector_of(args.tensors[t], lists);
+  std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
+  const SparseSum sum{
+      .vectors = vectors, .type = args.spec().values, .flags = &flags, .lane = lane};
+  Task<Error> summing = sum_all(call, split, sum, *args.traffic);
+  Error error = co_await std::move(summing);
+  if (error) co_return error;
   if (flags != 0 && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);
-    co_return Error();
+    co_return error;
   }
-  for (std::size_t t = 0; t < args.tensors.size(); ++t) {
+  for (std::size_t t = 0; t < vectors.size(); ++t) {
     ResultWriter writer(call, args.tensors[t]);
-    if (args.tensors[t].count > 0) {
-      writer.put({0, args.tensors[t].count}, sums[t], DType::f32);
-    }
+    if (vectors[t].count > 0) writer.put({0, vectors[t].count}, vectors[t].list, DType::f32);
     args.conclude(args.tensors[t], writer);
   }
-  co_return Error();
+  co_return error;
 }
 
 }  // namespace pith

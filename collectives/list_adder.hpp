@@ -11,11 +11,11 @@ class ListAdder {
  public:
   static constexpr std::size_t block = EncodeIndicesKernel::block_elements;
 
-  // At most `most` lists at once.
-  ListAdder(Call& call, std::size_t most)
+  // At most `most` lists at once, of ranges of at most so many elements.
+  ListAdder(Call& call, std::size_t most, std::size_t elements)
       : call_(call),
-        sums_(call.compute(), block * sizeof(float)),
-        touched_(call.compute(), block / 8),
+        sums_(call.compute(), room_for(elements) * sizeof(float)),
+        touched_(call.compute(), room_for(elements) / 8),
         parts_(call.host_compute(), most * sizeof(SparseList)) {
     call.run<ZeroKernel>({sums_.bytes().data, sums_.bytes().size});
     call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
@@ -39,6 +39,11 @@ class ListAdder {
   }
 
  private:
+  // Whole words of a bit per element.
+  static constexpr std::size_t room_for(std::size_t elements) {
+    return std::min(block, (elements / 64 + 1) * 64);
+  }
+
   Call& call_;
   Scratch sums_;
   Scratch touched_;
@@ -49,7 +54,7 @@ class ListAdder {
 class SumWriter {
  public:
   SumWriter(Call& call, std::size_t most)
-      : adder_(call, most),
+      : adder_(call, most, ListAdder::block),
         indices_(call.compute(), ListAdder::block * sizeof(std::uint32_t)),
         values_(call.compute(), ListAdder::block * sizeof(float)) {}
 

@@ -1,5 +1,6 @@
 #include "collectives/list_message.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "collectives/index_message.hpp"
@@ -52,16 +53,29 @@ struct Target {
   std::byte* replaced = nullptr;  // set where the list replaces others, if not null
 };
 
-// `reader` is behind a head that says `count`.
-bool read_indices(IndexReader& reader, std::size_t count, std::span<const Target> targets) {
+// `reader` is behind a head that says `count`. Several lists are decoded elsewhere first, so that
+// none of them makes room for the pairs of all.
+bool read_indices(Call& call, IndexReader& reader, std::size_t count,
+                  std::span<const Target> targets) {
+  Scratch elsewhere;
+  if (targets.size() > 1) {
+    elsewhere =
+        Scratch(call.host_compute(), std::max<std::size_t>(count, 1) * sizeof(std::uint32_t));
+  }
+  auto* const decoded = reinterpret_cast<std::uint32_t*>(elsewhere.bytes().data);
   std::size_t left = count;
   for (const Target& target : targets) {
     PairList& into = *target.into;
     if (target.replaced && reader.replaces()) *target.replaced = std::byte{1};
     const std::size_t room = std::min(left, target.range.size);
-    into.reserve(room);
-    const Decoded list = reader.get(target.range, into.indices(into.count()), room);
+    if (!decoded) into.reserve(room);
+    std::uint32_t* const out = decoded ? decoded : into.indices(into.count());
+    const Decoded list = reader.get(target.range, out, room);
     if (!list.valid) return false;
+    if (decoded) {
+      into.reserve(list.count);
+      std::copy_n(decoded, list.count, into.indices(into.count()));
+    }
     into.end_run(list.count, target.run);
     left -= list.count;
   }
@@ -94,10 +108,13 @@ ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
   });
 }
 
-ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
-                       std::uint32_t flags) {
-  return write(call, type, flags,
-               [&](auto put) { put(range, part_of(list, type, range.begin, range.size), false); });
+ListMessage write_slices(Call& call, std::span<const ListVector> vectors, Range range, DType type,
+                         std::uint32_t flags) {
+  return write(call, type, flags, [&](auto put) {
+    for_each_slice(vectors, range, [&](const ListVector& vector, Range slice) {
+      put(slice, part_of(vector.list, type, slice.begin, slice.size), false);
+    });
+  });
 }
 
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message) {
@@ -155,7 +172,7 @@ Error read_lists(Call& call, const SparseCall& args, const Round& round, const L
   });
   constexpr std::size_t head = sizeof message.says;
   IndexReader reader(call, {message.head.bytes().data + head, message.head_bytes - head});
-  if (!read_indices(reader, message.says.count, targets)) {
+  if (!read_indices(call, reader, message.says.count, targets)) {
     return malformed(call, from, unreadable);
   }
   read_values(targets, message.values.bytes().data);
@@ -164,32 +181,71 @@ Error read_lists(Call& call, const SparseCall& args, const Round& round, const L
 
 namespace {
 
-Task<Error> receive_part(Call& call, ListAddress from, Range range, PairList& into,
+// The slices of one message.
+struct Slices {
+  Slices(Call& call, const ListTargets& into, Range range) {
+    std::size_t n = 0;
+    for_each_slice(into.vectors, range, [&](const ListVector&, Range slice) {
+      most_bytes += index_bytes(slice.size, slice.size);
+      ++n;
+    });
+    memory = Scratch(call.host_compute(), n * sizeof(Target));
+    targets = {reinterpret_cast<Target*>(memory.bytes().data), n};
+    n = 0;
+    for_each_slice(into.vectors, range, [&](const ListVector& vector, Range slice) {
+      PairList& list = vector.memory[into.list];
+      targets[n++] = {slice, &list, list.runs()};
+    });
+  }
+
+  std::size_t most_bytes = sizeof(ListHead);  // that their indices can take
+  Scratch memory;
+  std::span<Target> targets;
+};
+
+// One list's values come where they belong.
+Task<Error> receive_values(Call& call, ListAddress from, std::span<const Target> targets,
+                           std::size_t bytes) {
+  if (targets.size() == 1) {
+    co_return co_await call.recv(from.peer, values_lane(from), from.step,
+                                 {targets[0].into->run_values(targets[0].run), bytes});
+  }
+  const Scratch values(call.host_compute(), bytes);
+  Error error = co_await call.recv(from.peer, values_lane(from), from.step, values.bytes());
+  if (!error) read_values(targets, values.bytes().data);
+  co_return error;
+}
+
+Task<Error> receive_part(Call& call, ListAddress from, Range range, ListTargets into,
                          std::uint32_t& flags, Traffic& traffic) {
-  const Scratch coded(call.host_compute(), sizeof(ListHead) + index_bytes(range.size, range.size));
+  const Slices slices(call, into, range);
+  const Scratch coded(call.host_compute(), slices.most_bytes);
   const Expected<std::size_t> came =
       co_await call.recv_some(from.peer, from.lane, from.step, coded.bytes());
   if (!came) co_return came.error();
-  const Target target{range, &into, into.runs()};
   ListHead head;
   IndexReader reader(call, {coded.bytes().data, *came});
-  if (!read_head(reader, head) || !read_indices(reader, head.count, std::span(&target, 1))) {
+  if (!read_head(reader, head) || !read_indices(call, reader, head.count, slices.targets)) {
     co_return malformed(call, from.peer, unreadable);
   }
   flags |= head.flags;
-  const std::size_t values_bytes = head.count * size_of(into.type());
+  const std::size_t values_bytes = head.count * size_of(into.type);
   traffic.received += *came + values_bytes;
   if (head.count == 0) co_return Error();
-  co_return co_await call.recv(from.peer, values_lane(from), from.step,
-                               {into.run_values(target.run), values_bytes});
+  Task<Error> receiving = receive_values(call, from, slices.targets, values_bytes);
+  co_return co_await std::move(receiving);
 }
 
 }  // namespace
 
-Task<Error> receive_list(Call& call, ListAddress from, ListParts parts, PairList& into,
-                         std::uint32_t& flags, Traffic& traffic) {
+Task<Error> receive_slices(Call& call, ListAddress from, ListParts parts, ListTargets targets,
+                           std::uint32_t& flags, Traffic& traffic) {
+  for_each_slice(targets.vectors, parts.range, [&](const ListVector& vector, Range) {
+    vector.memory[targets.list].begin(targets.type);
+  });
   for (std::size_t k = 0; k < parts.count(); ++k) {
-    Error error = co_await receive_part(call, from, parts[k], into, flags, traffic);
+    Task<Error> receiving = receive_part(call, from, parts[k], targets, flags, traffic);
+    Error error = co_await std::move(receiving);
     if (error) co_return error;
   }
   co_return Error();

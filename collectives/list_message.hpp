@@ -2,6 +2,7 @@
 // values in a message of their own, for only the first one tells how many there are.
 #pragma once
 
+#include "collectives/list_line.hpp"
 #include "collectives/rounds.hpp"
 
 namespace pith {
@@ -56,7 +57,7 @@ constexpr std::size_t run_of_tail(std::size_t piece) { return 2 * piece + 1; }
 Error read_lists(Call& call, const SparseCall& args, const Round& round, const ListMessage& message,
                  int origin, int from, std::byte* replaced);
 
-// A range that one list lies in, in parts small enough for a message each: they have one name, for
+// A range of a line of vectors, in parts small enough for a message each: they have one name, for
 // they arrive in order.
 struct ListParts {
   Range range;
@@ -66,12 +67,18 @@ struct ListParts {
   Range operator[](std::size_t k) const { return chunk_of(range, most, k); }
 };
 
-// Of one list what lies in a range.
-ListMessage write_list(Call& call, const SparseList& list, Range range, DType type,
-                       std::uint32_t flags);
-// A list from a peer, whose indices lie in a range: new runs of `into`, whose type is that of the
-// values. Flags are added to those that are there.
-Task<Error> receive_list(Call& call, ListAddress from, ListParts parts, PairList& into,
-                         std::uint32_t& flags, Traffic& traffic);
+// Of the lists of all vectors what lies in a range of their line.
+ListMessage write_slices(Call& call, std::span<const ListVector> vectors, Range range, DType type,
+                         std::uint32_t flags);
+
+// Where what comes goes: memory[list] of each vector that has elements there, which begins anew.
+struct ListTargets {
+  std::span<const ListVector> vectors;
+  std::size_t list = 0;
+  DType type = DType::f32;  // of the values
+};
+// The slices of a peer. Flags are added to those that are there.
+Task<Error> receive_slices(Call& call, ListAddress from, ListParts parts, ListTargets targets,
+                           std::uint32_t& flags, Traffic& traffic);
 
 }  // namespace pith

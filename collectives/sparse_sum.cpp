@@ -1,6 +1,8 @@
 #include "collectives/sparse_sum.hpp"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "collectives/list_adder.hpp"
 #include "collectives/list_message.hpp"
@@ -8,13 +10,15 @@
 
 namespace pith {
 
-void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range range,
+namespace {
+
+// All lists of a range added up in this order, in float32: one run of `sum`.
+void add_lists(ListAdder& adder, std::span<const SparseList> lists, DType type, Range range,
                PairList& sum) {
   std::size_t total = 0;
   for (const SparseList& list : lists) total += list.count;
   sum.begin(DType::f32);
   sum.reserve(total);
-  ListAdder adder(call, lists.size());
   std::size_t count = 0;
   for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
     count += adder.add(lists, type, chunk_of(range, ListAdder::block, k), sum.indices(count),
@@ -23,20 +27,18 @@ void add_lists(Call& call, std::span<const SparseList> lists, DType type, Range 
   sum.end_run(count);
 }
 
-namespace {
-
 // What came in one message or several.
 SparseList all_of(PairList& list) { return {list.indices(), list.values(), list.count()}; }
 
 constexpr int every_other = -1;
 
-// What of a list lies in the range of `parts`.
-Task<Error> send_list(Call& call, ListAddress to, SparseList list, ListParts parts, DType type,
-                      std::uint32_t flags, Traffic& traffic) {
+// What of all vectors lies in the range of `parts`.
+Task<Error> send_slices(Call& call, ListAddress to, std::span<const ListVector> vectors,
+                        ListParts parts, DType type, std::uint32_t flags, Traffic& traffic) {
   const bool to_all = to.peer == every_other;
   const auto times = static_cast<std::uint64_t>(to_all ? call.size() - 1 : 1);
   for (std::size_t k = 0; k < parts.count(); ++k) {
-    const ListMessage message = write_list(call, list, parts[k], type, flags);
+    const ListMessage message = write_slices(call, vectors, parts[k], type, flags);
     traffic.sent += times * message.bytes();
     Task<Error> sending =
         to_all ? send_lists_to_all(call, to, message) : send_lists(call, to, message);
@@ -48,35 +50,41 @@ Task<Error> send_list(Call& call, ListAddress to, SparseList list, ListParts par
 
 struct Doubling {
   SparseSum args;
-  std::uint32_t step;
-  SparseList own = args.own;  // the sum so far
+  std::size_t elements = 0;
+  std::uint32_t step = 0;
   bool odd = false;
 
-  // Steps of different vectors must not meet.
+  static constexpr std::size_t came = 0;  // among the lists of memory
+
   ListAddress name(int peer) const { return {peer, args.lane, step}; }
-  ListParts parts() const { return {{0, args.count}, args.message_elements}; }
-  PairList& came() const { return args.memory[0]; }
-  // Adds what came; the sum lies where the one before does not.
+  ListParts parts() const { return {{0, elements}, args.message_elements}; }
+  void take_over() {
+    for (ListVector& vector : args.vectors) vector.list = all_of(vector.memory[came]);
+  }
+  // Adds what came to the sums so far; these lie where the ones before do not.
   void add(Call& call, bool came_first) {
-    std::array<SparseList, 2> both{own, all_of(came())};
-    if (came_first) std::swap(both[0], both[1]);
-    PairList& sum = args.memory[odd ? 1 : 2];
+    ListAdder adder(call, 2, elements);
+    for (ListVector& vector : args.vectors) {
+      if (vector.count == 0) continue;
+      std::array<SparseList, 2> both{vector.list, all_of(vector.memory[came])};
+      if (came_first) std::swap(both[0], both[1]);
+      PairList& sum = vector.memory[odd ? 1 : 2];
+      add_lists(adder, both, DType::f32, {0, vector.count}, sum);
+      vector.list = sum.run(0);
+    }
     odd = !odd;
-    add_lists(call, both, DType::f32, {0, args.count}, sum);
-    own = sum.run(0);
   }
 };
 
 Task<Error> give(Call& call, Doubling& doubling, int to, Traffic& traffic) {
-  return send_list(call, doubling.name(to), doubling.own, doubling.parts(), DType::f32,
-                   *doubling.args.flags, traffic);
+  return send_slices(call, doubling.name(to), doubling.args.vectors, doubling.parts(), DType::f32,
+                     *doubling.args.flags, traffic);
 }
 
 Task<Error> get(Call& call, Doubling& doubling, int from, Traffic& traffic) {
-  PairList& into = doubling.came();
-  into.begin(DType::f32);
-  co_return co_await receive_list(call, doubling.name(from), doubling.parts(), into,
-                                  *doubling.args.flags, traffic);
+  const ListTargets targets{doubling.args.vectors, Doubling::came, DType::f32};
+  return receive_slices(call, doubling.name(from), doubling.parts(), targets, *doubling.args.flags,
+                        traffic);
 }
 
 // Both have the sum of their lists afterwards.
@@ -91,8 +99,8 @@ Task<Error> merge_with(Call& call, Doubling& doubling, int peer, Traffic& traffi
 }  // namespace
 
 Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic) {
-  Doubling doubling{args, args.step * 64};
-  const std::uint32_t last_step = doubling.step + 63;
+  constexpr std::uint32_t last_step = 63;
+  Doubling doubling{args, line_up(args.vectors)};
   const int p = call.size();
   const int core = floor_power_of_two(p);
   const int rank = call.rank();
@@ -101,7 +109,7 @@ Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic) {
     error = co_await give(call, doubling, rank - core, traffic);
     doubling.step = last_step;
     if (!error) error = co_await get(call, doubling, rank - core, traffic);
-    if (!error) *args.sum = all_of(doubling.came());
+    if (!error) doubling.take_over();
     co_return error;
   }
   if (rank + core < p) {
@@ -116,107 +124,137 @@ Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic) {
   }
   doubling.step = last_step;
   if (rank + core < p) error = co_await give(call, doubling, rank + core, traffic);
-  *args.sum = doubling.own;
   co_return error;
 }
 
 namespace {
 
-// All lists of one share of the indices, by rank; the own one is a part of the rank's list.
-struct Share {
-  Range range;
-  std::span<PairList> came;
+struct Splitting {
+  Splitting(Call& call, const SparseSum& sum)
+      : args(sum),
+        shares(line_up(sum.vectors), call.size()),
+        ranks(call.size()),
+        own(static_cast<std::size_t>(call.rank())) {}
+
+  // In the memory of the vectors lie by rank the lists of all for this rank's share, and then the
+  // sums of all shares. The own list is where it was: in its place is the sum of the share. The
+  // last one is the sum of all.
+  SparseSum args;
+  Blocks shares;
+  int ranks;
+  std::size_t own;
+
+  ListParts parts(int rank) const { return {shares[rank], args.message_elements}; }
 };
 
-Task<Error> send_shares(Call& call, const SparseSum& args, Traffic& traffic) {
-  const Blocks shares(args.count, call.size());
+Task<Error> send_shares(Call& call, const Splitting& split, Traffic& traffic) {
+  const SparseSum& args = split.args;
   for (int d = 1; d < call.size(); ++d) {
     const int to = wrap(call.rank() + d, call.size());
-    Error error =
-        co_await send_list(call, {to, args.lane, 2 * args.step}, args.own,
-                           {shares[to], args.message_elements}, args.type, *args.flags, traffic);
+    Error error = co_await send_slices(call, {to, args.lane, 0}, args.vectors, split.parts(to),
+                                       args.type, *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
 }
 
-Task<Error> receive_shares(Call& call, const SparseSum& args, Share& share, Traffic& traffic) {
+Task<Error> receive_shares(Call& call, const Splitting& split, Traffic& traffic) {
+  const SparseSum& args = split.args;
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
-    PairList& list = share.came[static_cast<std::size_t>(from)];
-    list.begin(args.type);
-    Error error =
-        co_await receive_list(call, {from, args.lane, 2 * args.step},
-                              {share.range, args.message_elements}, list, *args.flags, traffic);
+    const ListTargets targets{args.vectors, static_cast<std::size_t>(from), args.type};
+    Error error = co_await receive_slices(call, {from, args.lane, 0}, split.parts(call.rank()),
+                                          targets, *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
 }
 
 // In rank order. In float32, for nobody's residual would keep what a rounding of it lost.
-void add_share(Call& call, const SparseSum& args, Share& share, PairList& sum) {
-  const auto p = static_cast<std::size_t>(call.size());
-  const auto own = static_cast<std::size_t>(call.rank());
+void add_share(Call& call, Splitting& split) {
+  const auto p = static_cast<std::size_t>(split.ranks);
+  const Range share = split.shares[call.rank()];
   const Scratch memory(call.host_compute(), p * sizeof(SparseList));
-  auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
-  for (std::size_t r = 0; r < p; ++r) {
-    lists[r] = r == own ? part_of(args.own, args.type, share.range.begin, share.range.size)
-                        : all_of(share.came[r]);
-  }
-  add_lists(call, {lists, p}, args.type, share.range, sum);
+  const std::span<SparseList> lists{reinterpret_cast<SparseList*>(memory.bytes().data), p};
+  ListAdder adder(call, p, share.size);
+  for_each_slice(split.args.vectors, share, [&](ListVector& vector, Range range) {
+    for (std::size_t r = 0; r < p; ++r) {
+      lists[r] = r == split.own ? part_of(vector.list, split.args.type, range.begin, range.size)
+                                : all_of(vector.memory[r]);
+    }
+    PairList& sum = vector.memory[split.own];
+    add_lists(adder, lists, split.args.type, range, sum);
+    vector.list = sum.run(0);  // of the share alone: what is sent next
+  });
 }
 
-Task<Error> receive_sums(Call& call, const SparseSum& args, std::span<PairList> sums,
-                         Traffic& traffic) {
-  const Blocks shares(args.count, call.size());
+Task<Error> receive_sums(Call& call, const Splitting& split, Traffic& traffic) {
+  const SparseSum& args = split.args;
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
-    PairList& list = sums[static_cast<std::size_t>(from)];
-    list.begin(DType::f32);
-    Error error =
-        co_await receive_list(call, {from, args.lane, 2 * args.step + 1},
-                              {shares[from], args.message_elements}, list, *args.flags, traffic);
+    const ListTargets targets{args.vectors, static_cast<std::size_t>(from), DType::f32};
+    Error error = co_await receive_slices(call, {from, args.lane, 1}, split.parts(from), targets,
+                                          *args.flags, traffic);
     if (error) co_return error;
   }
   co_return Error();
 }
 
-Task<Error> send_sum(Call& call, const SparseSum& args, const PairList& sum, Range range,
-                     Traffic& traffic) {
-  return send_list(call, {every_other, args.lane, 2 * args.step + 1}, sum.run(0),
-                   {range, args.message_elements}, DType::f32, *args.flags, traffic);
+Task<Error> send_sums(Call& call, const Splitting& split, Traffic& traffic) {
+  const SparseSum& args = split.args;
+  return send_slices(call, {every_other, args.lane, 1}, args.vectors, split.parts(call.rank()),
+                     DType::f32, *args.flags, traffic);
+}
+
+// `sums` are those of the shares that the vector has elements in.
+void join(Call& call, ListVector& vector, std::span<PairList> sums) {
+  if (sums.size() == 1) {
+    vector.list = all_of(sums[0]);
+    return;
+  }
+  std::size_t room = 0;
+  for (const PairList& sum : sums) room += sum.count();
+  PairList& all = vector.memory.back();
+  all.begin(DType::f32);
+  all.reserve(room);
+  std::size_t at = 0;
+  for (PairList& sum : sums) {
+    if (sum.count() == 0) continue;
+    std::copy_n(sum.indices(), sum.count(), all.indices(at));
+    call.run<CopyKernel>({all.values(at), sum.values(), sum.count() * sizeof(float)});
+    at += sum.count();
+  }
+  all.end_run(room);
+  vector.list = all.run(0);
+}
+
+// Of each vector the shares that it has elements in, which follow each other.
+void join_all(Call& call, Splitting& split) {
+  int first = 0;
+  for (ListVector& vector : split.args.vectors) {
+    if (vector.count == 0) continue;
+    while (split.shares[first].begin + split.shares[first].size <= vector.begin) ++first;
+    int last = first;
+    while (last < split.ranks && split.shares[last].begin < vector.begin + vector.count) ++last;
+    join(call, vector,
+         vector.memory.subspan(static_cast<std::size_t>(first),
+                               static_cast<std::size_t>(last - first)));
+  }
 }
 
 }  // namespace
 
 Task<Error> sparse_sum_split(Call& call, SparseSum args, Traffic& traffic) {
-  const auto p = static_cast<std::size_t>(call.size());
-  const std::span<PairList> sums = args.memory.subspan(p, p);
-  PairList& all = args.memory[2 * p];
-  Share share{Blocks(args.count, call.size())[call.rank()], args.memory.first(p)};
-  std::array<Task<Error>, 2> split{strand(call, send_shares(call, args, traffic)),
-                                   strand(call, receive_shares(call, args, share, traffic))};
-  Error error = co_await when_all(split);
+  Splitting split(call, args);
+  std::array<Task<Error>, 2> shares{strand(call, send_shares(call, split, traffic)),
+                                    strand(call, receive_shares(call, split, traffic))};
+  Error error = co_await when_all(shares);
   if (error) co_return error;
-  PairList& own = sums[static_cast<std::size_t>(call.rank())];
-  add_share(call, args, share, own);
-  std::array<Task<Error>, 2> gather{strand(call, send_sum(call, args, own, share.range, traffic)),
-                                    strand(call, receive_sums(call, args, sums, traffic))};
-  error = co_await when_all(gather);
-  if (error) co_return error;
-  std::size_t room = 0;
-  for (const PairList& list : sums) room += list.count();
-  all.begin(DType::f32);
-  all.reserve(room);
-  std::size_t at = 0;
-  for (PairList& list : sums) {
-    if (list.count() == 0) continue;
-    std::copy_n(list.indices(), list.count(), all.indices(at));
-    call.run<CopyKernel>({all.values(at), list.values(), list.count() * sizeof(float)});
-    at += list.count();
-  }
-  all.end_run(room);
-  *args.sum = all.run(0);
+  add_share(call, split);
+  std::array<Task<Error>, 2> sums{strand(call, send_sums(call, split, traffic)),
+                                  strand(call, receive_sums(call, split, traffic))};
+  error = co_await when_all(sums);
+  if (!error) join_all(call, split);
   co_return error;
 }
 

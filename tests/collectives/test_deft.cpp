@@ -3,6 +3,8 @@
 #include <limits>
 #include <set>
 
+#include "collectives/exdyna_cost.hpp"
+#include "compress/deft_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 #include "tests/reference/deft_twin.hpp"
@@ -197,6 +199,33 @@ TEST_CASE("DEFT and numbers that are not finite", "[sparse][deft]") {
           REQUIRE(after[i] == before[i] + given);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("DEFT costs what its model says", "[sparse][deft][cost]") {
+  constexpr std::size_t count = 200000;
+  const LinkCost link{1e-5, 1e-8, 0};
+  for (const int ranks : {2, 3, 4, 8, 13}) {
+    for (const char* keys : {"density=0.05", "density=0.01,values=bf16"}) {
+      const SparseCase c = case_of(ranks, {count}, keys);
+      SparseProgram program(c);
+      SimConfig config;
+      config.link = {link.alpha, link.beta};
+      World world(world_of(c, config));
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        program.draw(step);
+        REQUIRE(program.step(world) == "");
+      }
+      const CompressorStats& stats = program.compressor(0).stats;
+      ExdynaShape shape{.ranks = ranks, .count = count};
+      shape.density = static_cast<double>(stats.selected_union) / count;
+      shape.imbalance = stats.imbalance;
+      shape.value_bytes = static_cast<double>(size_of(Spec::parse(c.spec)->values));
+      const double expected =
+          deft_cost(shape, deft_pieces(count, count, static_cast<std::size_t>(ranks)), link);
+      INFO(describe(c) << ": " << world.elapsed_s() << " s, expected " << expected);
+      CHECK(world.elapsed_s() / expected == Approx(1).margin(0.05));
     }
   }
 }

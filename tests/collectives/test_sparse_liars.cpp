@@ -65,6 +65,11 @@ TEST_CASE("who sends nonsense is named by the caller's rank", "[sparse][deft]") 
     CHECK(blame(case_of("exdyna"), liar, listener, {{4, nonsense}},
                 "an election that cannot be read") == "");
   }
+  SparseCase group = case_of("topk:exchange=split");
+  group.counts = {3, 0, 900, 40};
+  for (int liar = 0; liar < 4; ++liar) {
+    CHECK(blame(group, liar, (liar + 1) % 4, {{0, nonsense}}, "a list that cannot be read") == "");
+  }
   // Rank 0 tells the bins, and leads; ranks 1 and 2 pass no bins on. Rank 2 is next to it.
   const std::vector<std::uint8_t> bins(4 * deft_pieces(1000, 1000, 4), 4);
   CHECK(blame(case_of("deft"), 0, 3, {{4, bins}}, "bins that do not exist") == "");

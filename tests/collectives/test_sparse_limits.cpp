@@ -43,45 +43,65 @@ struct OwnList {
 
 using Way = Task<Error> (*)(Call& call, SparseSum sum, Traffic& traffic);
 
-// Empty where all ranks have the sum of all lists; `message_elements` of the vector in a message.
-std::string sum_lists(Way way, int ranks, std::size_t count, std::size_t message_elements) {
+// What a rank has of every vector, and what it gets.
+struct OwnSums {
+  std::vector<OwnList> own;
+  std::vector<std::vector<PairList>> memory;
+  std::vector<ListVector> vectors;
+  std::uint32_t flags = 0;
+
+  OwnSums(int rank, int ranks, const std::vector<std::size_t>& counts)
+      : memory(counts.size()), vectors(counts.size()) {
+    for (const std::size_t count : counts) own.emplace_back(rank, count);
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      memory[t].resize(std::max(lists_for_split(static_cast<std::size_t>(ranks)),  //
+                                lists_for_doubling));
+      vectors[t].count = counts[t];
+      vectors[t].list = own[t].list();
+      vectors[t].memory = memory[t];
+    }
+  }
+  std::map<std::uint32_t, float> sum_of(std::size_t t) const {
+    const SparseList& list = vectors[t].list;
+    const auto* values = reinterpret_cast<const float*>(list.values);
+    std::map<std::uint32_t, float> found;
+    for (std::size_t i = 0; i < list.count; ++i) found[list.indices[i]] = values[i];
+    return found;
+  }
+};
+
+// Empty where all ranks have the sums of all lists; so many elements of all vectors in a message.
+std::string sum_lists(Way way, int ranks, const std::vector<std::size_t>& counts,
+                      std::size_t message_elements) {
   SimConfig config;
   config.ranks = ranks;
   World world(config);
-  const auto p = static_cast<std::size_t>(ranks);
-  std::vector<OwnList> own;
-  std::map<std::uint32_t, float> expected;
+  std::vector<OwnSums> all;
+  all.reserve(static_cast<std::size_t>(ranks));
+  std::vector<std::map<std::uint32_t, float>> expected(counts.size());
   for (int r = 0; r < ranks; ++r) {
-    const OwnList& list = own.emplace_back(r, count);
-    for (std::size_t i = 0; i < list.indices.size(); ++i) {
-      expected[list.indices[i]] += list.values[i];
+    const OwnSums& one = all.emplace_back(r, ranks, counts);
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      for (const auto& [index, value] : one.sum_of(t)) expected[t][index] += value;
     }
   }
-  std::vector<std::vector<PairList>> memory(p);
-  for (auto& lists : memory) lists.resize(lists_for_split(p));
-  std::vector<SparseList> sums(p);
-  std::vector<std::uint32_t> flags(p);
-  flags.back() = 1;
+  all.back().flags = 1;
   Traffic traffic;
   for (const Error& error : run_ranks(world, [&](Call&call, int rank) {
-         const auto r = static_cast<std::size_t>(rank);
+         OwnSums& one = all[static_cast<std::size_t>(rank)];
          SparseSum sum;
-         sum.own = own[r].list();
-         sum.count = count;
-         sum.memory = memory[r];
-         sum.sum = &sums[r];
-         sum.flags = &flags[r];
+         sum.vectors = one.vectors;
+         sum.flags = &one.flags;
          sum.message_elements = message_elements;
          return way(call, sum, traffic);
        })) {
     if (error) return error.message();
   }
-  for (std::size_t r = 0; r < p; ++r) {
-    const auto* values = reinterpret_cast<const float*>(sums[r].values);
-    std::map<std::uint32_t, float> found;
-    for (std::size_t i = 0; i < sums[r].count; ++i) found[sums[r].indices[i]] = values[i];
-    if (found != expected) return fmt::format("rank {} has another sum", r);
-    if (ranks > 1 && flags[r] != 1) return fmt::format("rank {} has not heard the flag", r);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    for (std::size_t t = 0; t < counts.size(); ++t) {
+      if (all[r].sum_of(t) != expected[t]) return fmt::format("rank {}: another sum", r);
+    }
+    if (all[r].flags != 1) return fmt::format("rank {} has not heard the flag", r);
   }
   return traffic.sent == traffic.received ? "" : "another number of bytes came than was sent";
 }
@@ -168,7 +188,22 @@ TEST_CASE("sums of lists go in as many messages as they need", "[sparse][limits]
         for (const std::size_t elements : {1, 7, 64, 1 << 20}) {
           if (elements == 1 && count > 64) continue;
           INFO(ranks << " ranks, " << count << " elements, " << elements << " in a message");
-          CHECK(sum_lists(way, ranks, count, elements) == "");
+          CHECK(sum_lists(way, ranks, {count}, elements) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sums of many vectors' lists share messages of any size", "[sparse][limits]") {
+  const std::vector<std::size_t> groups[] = {
+      {1, 1, 1}, {0, 3, 0, 0, 2, 0}, {5, 100, 1, 0, 30}, {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}};
+  for (const Way way : {sparse_sum_split, sparse_sum_doubling}) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      for (const auto& counts : groups) {
+        for (const std::size_t elements : {1, 7, 64, 1 << 20}) {
+          INFO(ranks << " ranks, " << counts.size() << " vectors, " << elements << " in a message");
+          CHECK(sum_lists(way, ranks, counts, elements) == "");
         }
       }
     }

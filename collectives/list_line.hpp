@@ -1,0 +1,44 @@
+// The vectors of one sum of lists, one behind another as one line: whoever cuts the line into
+// shares or messages gets equal ones, however many vectors there are.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "collectives/patterns.hpp"
+#include "compress/pair_list.hpp"
+
+namespace pith {
+
+struct ListVector {
+  std::size_t count = 0;       // elements
+  SparseList list;             // what this rank sends of it: one run
+  std::span<PairList> memory;  // for what comes
+  std::size_t begin = 0;       // in the line; line_up() fills it in
+};
+
+// Returns the elements of the line.
+inline std::size_t line_up(std::span<ListVector> vectors) {
+  std::size_t all = 0;
+  for (ListVector& vector : vectors) {
+    vector.begin = all;
+    all += vector.count;
+  }
+  return all;
+}
+
+// each(vector, range): of every vector that has elements in a range of the line, which ones.
+template <class Vector, class Each>
+void for_each_slice(std::span<Vector> vectors, Range range, Each each) {
+  const std::size_t end = range.begin + range.size;
+  const auto first = std::partition_point(
+      vectors.begin(), vectors.end(),
+      [&](const ListVector& vector) { return vector.begin + vector.count <= range.begin; });
+  for (auto vector = first; vector != vectors.end() && vector->begin < end; ++vector) {
+    const std::size_t from = std::max(vector->begin, range.begin);
+    const std::size_t to = std::min(vector->begin + vector->count, end);
+    if (from < to) each(*vector, Range{from - vector->begin, to - from});
+  }
+}
+
+}  // namespace pith
