@@ -72,7 +72,8 @@ inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
 
 // Sums of twice as many lists at every step: the sum over i < log2 P of alpha + U(2^i) (w_i + 32)
 // beta. Where P is no power of two, the first ranks begin late, with two lists each: a rank is as
-// late then as the partners that it hears.
+// late then as the partners that it hears. A first rank whose partner is not late hears that one's
+// list while it hears the other, and has both when its port has taken both.
 inline double topk_recursive_doubling_cost(const TopkShape& shape, const LinkCost& link) {
   const auto wire = [&](int lists) {
     return list_bytes(shape.together(lists), shape.elements(), 32) * link.beta;
@@ -80,7 +81,10 @@ inline double topk_recursive_doubling_cost(const TopkShape& shape, const LinkCos
   const int core = floor_power_of_two(shape.ranks);
   const int beyond = shape.ranks - core;
   std::vector<double> time(static_cast<std::size_t>(core));
-  std::fill_n(time.begin(), beyond, link.alpha + wire(1));
+  for (int rank = 0; rank < beyond; ++rank) {
+    const bool hears_two = (rank ^ 1) >= beyond && core > 1;
+    time[static_cast<std::size_t>(rank)] = link.alpha + (hears_two ? 2 : 1) * wire(1);
+  }
   for (int step = 1; step < core; step *= 2) {
     const std::vector<double> before = time;
     for (int rank = 0; rank < core; ++rank) {

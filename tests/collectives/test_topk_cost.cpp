@@ -1,6 +1,5 @@
 // The cost functions of top-k's exchanges against the simulator on ideal links: lists differ a
-// little in their lengths, those of shares the most. Where ranks fold into a power of two, a port
-// hears two of them at once, and the cost is an estimate.
+// little in their lengths, those of shares the most.
 #include "collectives/topk_cost.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -68,14 +67,11 @@ TEST_CASE("top-k's exchanges cost what their models say", "[sparse][cost]") {
             shape.density = density;
             shape.common = common;
             shape.value_bits = way.value_bits;
-            const bool folds =
-                way.cost == topk_recursive_doubling_cost && floor_power_of_two(ranks) != ranks;
-            const double bound = folds ? 0.3 : 0.08;
             const double expected = way.cost(shape, link);
             const double off = simulated(way, shape, link) / expected - 1;
             INFO(way.keys << ", " << ranks << " ranks, density " << density << ", common " << common
                           << ", alpha " << link.alpha << ": off by " << off);
-            CHECK(std::fabs(off) < bound);
+            CHECK(std::fabs(off) < 0.08);
           }
         }
       }
