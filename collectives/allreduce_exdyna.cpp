@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t summing_strands = 4;
 
-// Several where there is something to overlap; few where messages cost no more than memory does.
+// Several where there is something to overlap; few where no message takes longer than memory does.
 // The authors' dummy is known after the last element only, so that their elections are one round.
 std::size_t rounds_for(const Call& call, const SparseCall& args) {
   // Elements of one partition, and of one tensor's part of it.
@@ -39,11 +39,16 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
   const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
   if (args.spec().rule != Rule::quantile) return 1;
   std::size_t all = 0;
-  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  std::size_t tensors = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    all += tensor.count;
+    tensors += tensor.count > 0 ? 1 : 0;
+  }
+  if (tensors == 0) return 1;
   const std::size_t of_one = all / ranks_of(call);
-  const std::size_t most = call.views() ? 4 : ExclusiveElection::most_rounds;
-  const std::size_t fair = std::min(of_one / std::max<std::size_t>(worth, 1),
-                                    of_one / args.tensors.size() / worth_a_kernel);
+  const std::size_t most = call.choice().views ? 4 : ExclusiveElection::most_rounds;
+  const std::size_t fair =
+      std::min(of_one / std::max<std::size_t>(worth, 1), of_one / tensors / worth_a_kernel);
   return std::clamp<std::size_t>(fair, 1, most);
 }
 
@@ -143,6 +148,7 @@ Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stag
     if (error) co_return error;
     const bool is_sent = co_await stages.elected.push(round);
     if (!is_sent) co_return Error();
+    co_await call.turn();  // what has been elected leaves while we go on
     if (!by_round) continue;
     Task<Error> adding = add_round(call, election, round);
     error = co_await std::move(adding);

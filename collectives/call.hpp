@@ -54,7 +54,7 @@ struct CallContext {
   const RankOrder* order = &order_by_rank;
   int size = 1;
   const Hosts* hosts = nullptr;  // null: every rank has one of its own
-  bool views = false;  // whether any two ranks reach each other's memory; the same on all ranks
+  bool views = false;  // whether some two ranks reach each other's memory; the same on all ranks
   Choice choice;
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;

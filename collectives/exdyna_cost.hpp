@@ -18,8 +18,8 @@ struct ExdynaShape {
   double value_bytes = 4;
 };
 
-// Of the index code, at elements spread evenly; see kernels/index_code.hpp. From a third of them on
-// a bitmap is shorter.
+// Of the index code, at elements spread evenly; see kernels/index_code.hpp. From a quarter of them
+// on a bitmap is shorter.
 inline double bits_per_index(double density) {
   return std::min(2 + std::log2(1 / density), 1 / density);
 }

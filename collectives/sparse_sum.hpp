@@ -25,8 +25,9 @@ constexpr std::size_t lists_for_split(std::size_t ranks) { return ranks + 1; }
 
 // Recursive doubling [SparCML, Renggli et al. 2019: SSAR_Recursive_double]: partners exchange what
 // they have and both add it up, lower ranks first. float32 only, for every hop adds. Ranks beyond
-// the power of two give their lists to a partner and get the sums. Cost: ceil(log2 P) alpha and
-// beta times the sum of U(2^i), the union of so many lists, for i < log2 P.
+// the power of two give their lists to a partner and get the sums. Cost, for a power of two:
+// log2 P alpha and beta times the sum of U(2^i), the union of so many lists, for i < log2 P; for
+// others see topk_cost.hpp.
 Task<Error> sparse_sum_doubling(Call& call, SparseSum args, Traffic& traffic);
 
 // Split and allgather [SparCML: SSAR_Split_allgather]: every rank gets all ranks' pairs of its

@@ -33,9 +33,13 @@ void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
 
 void TcpTransport::look_at_links(std::uint64_t now_ns) {
   if (now_ns < next_look_ns_) return;
+  // Nobody looked, or this machine stood still: what was owed then says nothing of the time since.
+  const bool anew = now_ns - next_look_ns_ > heartbeat_ns() / quarters;
   next_look_ns_ = now_ns + heartbeat_ns() / looks_per_heartbeat;
   for (Peer* peer : peers_) {
-    if (peer->live) look_at(*peer, now_ns);
+    if (!peer->live) continue;
+    if (anew) peer->silence = TcpSilence();
+    look_at(*peer, now_ns);
   }
 }
 

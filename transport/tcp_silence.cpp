@@ -25,16 +25,29 @@ void keep_alive(int fd, double limit_s) {
     const int number = std::clamp(static_cast<int>(value), 1, most);
     ::setsockopt(fd, level, option, &number, sizeof number);
   };
-  // Many probes: on a link that loses packets a few may be lost.
+  // Many probes, never fewer than three: on a link that loses packets a few may be lost.
   const double interval_s = std::max(1.0, std::floor(limit_s / 10));
+  const double probes = std::max(3.0, std::ceil(limit_s / interval_s));
   set(IPPROTO_TCP, TCP_KEEPIDLE, limit_s / 4, most_seconds);
   set(IPPROTO_TCP, TCP_KEEPINTVL, interval_s, most_seconds);
-  set(IPPROTO_TCP, TCP_KEEPCNT, std::ceil(limit_s / interval_s), most_probes);
+  set(IPPROTO_TCP, TCP_KEEPCNT, probes, most_probes);
   set(SOL_SOCKET, SO_KEEPALIVE, 1, 1);
 }
 
 bool is_silence(int error) {
-  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  // The kernel that gives up tells the last ICMP message, if there was one.
+  switch (error) {
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case ECONNREFUSED:
+      return true;
+    default:
+      return false;
+  }
 }
 
 TcpAnswers answers_of(int fd) {

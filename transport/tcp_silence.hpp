@@ -11,7 +11,8 @@
 namespace pith {
 
 // From now on the kernel ends the connection (ETIMEDOUT) when nothing is under way on it and it has
-// asked for `limit_s` in vain. It begins to ask when nothing has come for a quarter of that.
+// asked for `limit_s`, at least 3 s, in vain. It begins to ask when nothing has come for a quarter
+// of that.
 void keep_alive(int fd, double limit_s);
 
 // The error of a connection whose other end cannot be reached any more, while nothing says that it

@@ -133,6 +133,29 @@ void CallRecorder::end(const Batch& batch, bool well) {
   }
 }
 
+int CallRecorder::waits_for(std::span<const Awaited> awaited) const {
+  const std::optional<CallNote> call = oldest_unfinished();
+  const std::uint32_t number = call ? call->number : 0;
+  for (const Awaited& one : awaited) {
+    const bool of_it = number == 0 ? is_of_oldest_message(one)
+                                   : one.tag.lane != pair_lane && one.tag.call == number;
+    if (of_it) return one.peer;
+  }
+  return awaited.empty() ? -1 : awaited.front().peer;
+}
+
+bool CallRecorder::is_of_oldest_message(const Awaited& one) const {
+  for (const ReadMessage& read : messages()) {
+    if (read.times.state == running) return is_of(one, read.message);
+  }
+  return false;
+}
+
+bool CallRecorder::is_of(const Awaited& one, const Message& message) {
+  return one.tag.lane == pair_lane && one.tag.call == message.number && one.peer == message.peer &&
+         one.sends == message.sends;
+}
+
 void CallRecorder::tell_awaited(std::span<const Awaited> awaited) {
   const std::lock_guard lock(awaited_mutex_);
   awaited_.count = std::min(awaited.size(), most_awaited);
@@ -250,11 +273,9 @@ std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
 std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awaited,
                                   std::size_t chunk_bytes) {
   for (std::size_t i = 0; i < awaited.count; ++i) {
-    const auto& [peer, tag, sends] = awaited.some[i];
-    if (tag.lane != pair_lane || tag.call != message.number || peer != message.peer) continue;
-    if (sends != message.sends) continue;
-    return fmt::format(", {} of {} bytes have {}", tag.step * chunk_bytes,
-                       message.count * size_of(message.type), sends ? "gone" : "come");
+    if (!is_of(awaited.some[i], message)) continue;
+    return fmt::format(", {} of {} bytes have {}", awaited.some[i].tag.step * chunk_bytes,
+                       message.count * size_of(message.type), message.sends ? "gone" : "come");
   }
   return {};
 }

@@ -53,6 +53,8 @@ class CallRecorder {
   // receive first.
   static constexpr std::size_t most_awaited = 8;
   void tell_awaited(std::span<const Awaited> awaited);
+  // The rank that the oldest unfinished call or message waits for, by these; -1: none.
+  int waits_for(std::span<const Awaited> awaited) const;
 
   std::optional<CallNote> find(std::uint32_t number) const;
   // The lowest number that has begun and not ended; where there is none, the oldest such message.
@@ -110,6 +112,8 @@ class CallRecorder {
     std::size_t count = 0;
     bool known = false;
   };
+  static bool is_of(const Awaited& one, const Message& message);
+  bool is_of_oldest_message(const Awaited& one) const;
   static std::optional<Read> read(const Entry& entry);
   static std::optional<ReadMessage> read(const MessageEntry& entry);
   std::vector<ReadMessage> messages() const;

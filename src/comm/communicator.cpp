@@ -83,6 +83,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   tuning_.lanes = settings.lanes;
   pinned_ = settings.deterministic;
   heartbeat_s_ = settings.heartbeat;
+  timeout_s_ = settings.timeout;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();

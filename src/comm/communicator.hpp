@@ -230,6 +230,7 @@ class Communicator final : private CommWatcher {
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall& stall) override;
   void look_who_is_waited_for();
+  void look_at_what_lasts(const std::optional<CallNote>& call, std::uint64_t now_ns);
 
   static std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
 
@@ -250,6 +251,7 @@ class Communicator final : private CommWatcher {
   std::vector<std::function<void()>> closers_;
   TcpTransport* tcp_ = nullptr;  // of these; null: there is none
   double heartbeat_s_ = 0;
+  double timeout_s_ = 0;  // 0: none
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
@@ -298,6 +300,11 @@ class Communicator final : private CommWatcher {
     std::uint32_t moves = 0;
     std::uint64_t since_ns = 0;
   } watched_;  // of the control thread
+  struct {
+    bool any = false;
+    std::uint32_t call = 0;
+    std::uint64_t since_ns = 0;
+  } lasting_;  // the oldest call, of the control thread
   Work look_work_;
   std::atomic<bool> look_posted_{false};
   std::atomic<int> waits_for_{-1};

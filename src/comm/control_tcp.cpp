@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
+#include "transport/tcp_silence.hpp"
 
 namespace pith {
 
@@ -207,9 +208,9 @@ void ControlTcp::read(Link& link, std::vector<News>& news) {
     if (got == 0) return end(link, "its process has ended");
     if (got < 0) {
       if (would_block(errno)) return;
-      const bool vanished = errno == ETIMEDOUT || errno == EHOSTUNREACH;
-      return end(link, vanished ? "its host does not answer"
-                                : fmt::format("its process has ended ({})", std::strerror(errno)));
+      return end(link, is_silence(errno)
+                           ? "its host does not answer"
+                           : fmt::format("its process has ended ({})", std::strerror(errno)));
     }
     link.in.arrived({buffer, static_cast<std::size_t>(got)});
     take_messages(link, news);

@@ -1,5 +1,6 @@
 // Communicators made from others: split, and shrink to those that live.
 #include <algorithm>
+#include <utility>
 
 #include "comm/communicator.hpp"
 #include "comm/members.hpp"
@@ -94,10 +95,16 @@ std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
     });
   };
   const FloatMode mode;
-  const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(2e9 * heartbeat_s_);
+  // Those who know of no dead link must not give us up meanwhile.
+  const double patience_s =
+      timeout_s_ > 0 ? std::min(2 * heartbeat_s_, timeout_s_ / 2) : 2 * heartbeat_s_;
+  const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(patience_s * 1e9);
+  bool has_turned = false;  // what has come by now may tell of a dead link
   engine_->own();
-  engine_->drive_until(
-      [&] { return monotonic_ns() > until || cancellation_->error() || !undecided(); });
+  engine_->drive_until([&] {
+    if (!std::exchange(has_turned, true)) return false;
+    return monotonic_ns() > until || cancellation_->error() || !undecided();
+  });
   std::vector<int> found;
   for (const int peer : peers) {
     if (tcp_->is_cut_off(peer)) found.push_back(member(peer));
@@ -111,7 +118,8 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Sett
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   const std::uint32_t next_call = revoked ? 0 : next_call_.load(std::memory_order_relaxed);
   Shrink shrink(key_, members_, own_member(), excluded, rounds_, next_call);
-  const std::vector<int> unreached = cut_off(excluded);
+  std::vector<int> unreached;
+  if (shrink.step() != DescentStep::end) unreached = cut_off(excluded);
   std::unique_ptr<Communicator> child;
   while (shrink.step() != DescentStep::end) {
     if (shrink.step() == DescentStep::make) {
@@ -131,6 +139,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Sett
     completed_by_all_ = shrink.completed();
     if (!shrink.built()) child.reset();
   }
+  if (shrink.left_out()) return_to_compressors(shrink.completed());
   if (!shrink.built()) return shrink.error();
   child->completed_by_all_ = shrink.completed();
   return_to_compressors(shrink.completed());

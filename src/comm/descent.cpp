@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -148,10 +149,11 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
   question.key = {parent_, shrink_base + rounds_.shrinks++};
   question.need = ControlPlane::Need::live;
   if (stage_ == Stage::survivors) {
-    key_ = mix(mix(parent_, shrink_mark), rounds_.shrinks);  // of this attempt
-    own_completed_ = completed;
+    // Of this attempt, and of those who leave out the same ranks.
+    key_ = mix(mix(parent_, shrink_mark), rounds_.shrinks);
+    for (const int member : candidates_) key_ = mix(key_, static_cast<std::uint64_t>(member));
     question.participants = at_their_places(members_, candidates_);
-    question.blob = Packer().value(completed).numbers(cut_off).take();
+    question.blob = Packer().value(completed).numbers(cut_off).numbers(candidates_).take();
     question.call = call_;
     question.call.round = question.key.round;
   } else {
@@ -182,15 +184,37 @@ void Shrink::hear_survivors(const GatherResult& result) {
     Unpacker in(*blob);
     completed[member] = in.value<std::uint64_t>();
     for (const int other : in.numbers()) dead.emplace_back(member, other);
+    const std::vector<int> with = in.numbers();
+    if (!in.whole() || with == candidates_) continue;
+    return end(contains(with, own_) ? shrunk_to_others(member) : shrunk_without(member));
   }
   std::erase_if(dead, [&](const Link& link) {
     return link.first == link.second || !contains(survivors_, link.second);
   });
   leave_out(dead);
-  if (contains(rounds_.left_out, own_)) return end(rounds_.why);
-  completed_ = own_completed_;
+  completed_ = std::numeric_limits<std::uint64_t>::max();
   for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
+  left_out_ = contains(rounds_.left_out, own_);
+  if (left_out_) return end(rounds_.why);
+  // It had been decided when this rank, which others left out, asked.
+  if (!contains(survivors_, own_)) return end(shrunk_without(survivors_.front()));
   step_ = DescentStep::make;
+}
+
+Error Shrink::shrunk_to_others(int member) const {
+  const int place = place_of(members_, member);
+  return {Code::invalid_usage,
+          fmt::format("rank {} leaves out other ranks than rank {} in this shrink", place,
+                      place_of(members_, own_)),
+          place};
+}
+
+Error Shrink::shrunk_without(int member) const {
+  const int place = place_of(members_, member);
+  return {Code::remote,
+          fmt::format("rank {} shrinks this communicator without rank {}, which is this one", place,
+                      place_of(members_, own_)),
+          place};
 }
 
 // The same answer everywhere. Who stays does not wait for those who do not, nor asks them again.

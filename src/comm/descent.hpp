@@ -98,6 +98,8 @@ class Shrink {
   bool built() const { return built_; }
   // The last call that all survivors have completed, as far as they have agreed on it.
   std::uint64_t completed() const { return completed_; }
+  // Of two that cannot reach each other this is the one that is not a survivor, as was agreed now.
+  bool left_out() const { return left_out_; }
   const Error& error() const { return error_; }
 
  private:
@@ -109,6 +111,8 @@ class Shrink {
   void hear_survivors(const GatherResult& result);
   void leave_out(const std::vector<Link>& dead);
   void hear_outcome(const GatherResult& result);
+  Error shrunk_without(int member) const;
+  Error shrunk_to_others(int member) const;
   void end(const Error& error);
 
   const CommKey parent_;
@@ -122,8 +126,8 @@ class Shrink {
   std::size_t attempts_ = 0;
   CommKey key_ = 0;
   std::vector<int> survivors_;
-  std::uint64_t own_completed_ = 0;  // as it was told
   std::uint64_t completed_ = 0;
+  bool left_out_ = false;
   Error not_made_;  // why this rank has none
   bool built_ = false;
   Error error_;

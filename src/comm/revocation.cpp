@@ -251,6 +251,7 @@ std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
   look_at_dispute(now_ns);
   const std::optional<CallNote> call = recorder_.oldest_unfinished();
   const std::uint32_t moves = engine_->moves();
+  look_at_what_lasts(call, now_ns);
   if (!call || call->number != watched_.call || moves != watched_.moves || !watched_.any) {
     watched_ = {call.has_value(), call ? call->number : 0, moves, now_ns};
     waits_for_.store(-1, std::memory_order_relaxed);  // of another call, or for another message
@@ -260,8 +261,15 @@ std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
   stall.call = *call;
   stall.seconds = static_cast<double>(now_ns - watched_.since_ns) / 1e9;
   stall.waits_for = waits_for_.load(std::memory_order_relaxed);
-  if (now_ns - watched_.since_ns > 150 * ms) look_who_is_waited_for();
   return stall;
+}
+
+// Also where other calls move on: one of several links may be dead.
+void Communicator::look_at_what_lasts(const std::optional<CallNote>& call, std::uint64_t now_ns) {
+  if (!call || !lasting_.any || call->number != lasting_.call) {
+    lasting_ = {call.has_value(), call ? call->number : 0, now_ns};
+  }
+  if (call && now_ns - lasting_.since_ns > 150 * ms) look_who_is_waited_for();
 }
 
 // Known to the engine only; the answer is there at the next look.
@@ -282,7 +290,8 @@ void Communicator::look_who_is_waited_for() {
           [&](const Send& send) { note(send.peer, send.header.tag(), true); });
     }
     self->recorder_.tell_awaited({some.data(), count});
-    self->waits_for_.store(count == 0 ? -1 : some[0].peer, std::memory_order_relaxed);
+    self->waits_for_.store(self->recorder_.waits_for({some.data(), count}),
+                           std::memory_order_relaxed);
     // Whether whoever it is can be reached at all.
     if (self->tcp_) self->tcp_->look_at_links(monotonic_ns());
     self->look_posted_.store(false, std::memory_order_release);

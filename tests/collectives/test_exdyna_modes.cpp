@@ -360,8 +360,8 @@ TEST_CASE("an abort at any step of ExDyna", "[sparse][exdyna][abort]") {
       c.ranks = ranks;
       c.counts = {700, 30};
       c.spec = spec;
-      // The last one in rounds: three, and two of more ranks.
-      if (spec == std::string_view("micro:density=0.05")) c.chunk_bytes = 20;
+      // The last one in rounds: eleven, seven and four.
+      if (spec == std::string_view("micro:density=0.05")) c.chunk_bytes = 8;
       SimConfig config;
       config.ranks = ranks;
       config.kernel_s = 1e-7;

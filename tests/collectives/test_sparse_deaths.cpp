@@ -97,6 +97,12 @@ TEST_CASE("an end at any step of an exclusive election loses no gradient", "[exd
     c.counts = {600, 0, 200};
     c.spec = fmt::format("exdyna:density=0.1,{}", rest);
     CHECK(interrupt_everywhere(c, 3, 1, interrupt) == "");
+    // In rounds: results of the first ones are written where the last ones are still to be read.
+    c.chunk_bytes = 16;
+    for (const bool in_place : {false, true}) {
+      c.in_place = in_place;
+      CHECK(interrupt_everywhere(c, 3, 1, interrupt) == "");
+    }
   }
 }
 

@@ -270,7 +270,8 @@ std::vector<int> survivors_of(const GatherResult& answers) {
 TEST_CASE("a shrink takes the links that a rank has told for its own", "[descent]") {
   DescentRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
-  CHECK(shrink.question(9, {7}).blob == Packer().value(std::uint64_t{9}).numbers({7}).take());
+  CHECK(shrink.question(9, {7}).blob ==
+        Packer().value(std::uint64_t{9}).numbers({7}).numbers(parent).take());
 }
 
 TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[descent]") {
