@@ -200,7 +200,7 @@ void SimWorld::left(SimMessage& message) {
 bool SimWorld::lost(const SimMessage& message) const {
   const Life& sender = lives_[index(message.wire->from)];
   if (!alive(message.wire->to)) return true;
-  return sender.state != Life::alive && message.leaves > sender.died;
+  return sender.state != Life::lives && message.leaves > sender.died;
 }
 
 // The first byte is here.

@@ -90,7 +90,7 @@ class SimWorld final : private SlotOwner {
   // From then on nothing of this rank runs, and what has not left its port never does. Every other
   // rank learns through on_peer_lost. Does not keep the simulation alive until then.
   void kill(int rank, double after_s);
-  bool alive(int rank) const { return lives_[index(rank)].state == Life::alive; }
+  bool alive(int rank) const { return lives_[index(rank)].state == Life::lives; }
   bool runs(int rank) const { return lives_[index(rank)].state != Life::dead; }
   std::function<void(int observer, int lost)> on_peer_lost;
   // Lets the coroutines of a dead rank run to their end: quiesce its mailbox, transport and compute
@@ -111,7 +111,7 @@ class SimWorld final : private SlotOwner {
     std::list<Timer>::iterator self;
   };
   struct Life {
-    enum State : std::uint8_t { alive, dead, buried } state = alive;
+    enum State : std::uint8_t { lives, dead, buried } state = lives;
     SimTime died = 0;
   };
 

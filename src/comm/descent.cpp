@@ -152,6 +152,7 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
     // Of this attempt, and of those who leave out the same ranks.
     key_ = mix(mix(parent_, shrink_mark), rounds_.shrinks);
     for (const int member : candidates_) key_ = mix(key_, static_cast<std::uint64_t>(member));
+    own_completed_ = completed;
     question.participants = at_their_places(members_, candidates_);
     question.blob = Packer().value(completed).numbers(cut_off).numbers(candidates_).take();
     question.call = call_;
@@ -192,14 +193,17 @@ void Shrink::hear_survivors(const GatherResult& result) {
     return link.first == link.second || !contains(survivors_, link.second);
   });
   leave_out(dead);
-  completed_ = std::numeric_limits<std::uint64_t>::max();
+  const bool survives = contains(survivors_, own_);
+  completed_ = survives ? own_completed_ : std::numeric_limits<std::uint64_t>::max();
   for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   left_out_ = contains(rounds_.left_out, own_);
   if (left_out_) return end(rounds_.why);
   // It had been decided when this rank, which others left out, asked.
-  if (!contains(survivors_, own_)) return end(shrunk_without(survivors_.front()));
+  if (!survives) return end(survivors_.empty() ? nobody_left() : shrunk_without(survivors_[0]));
   step_ = DescentStep::make;
 }
+
+Error Shrink::nobody_left() { return {Code::remote, "nobody is left to shrink this communicator"}; }
 
 Error Shrink::shrunk_to_others(int member) const {
   const int place = place_of(members_, member);

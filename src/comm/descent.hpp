@@ -111,6 +111,7 @@ class Shrink {
   void hear_survivors(const GatherResult& result);
   void leave_out(const std::vector<Link>& dead);
   void hear_outcome(const GatherResult& result);
+  static Error nobody_left();
   Error shrunk_without(int member) const;
   Error shrunk_to_others(int member) const;
   void end(const Error& error);
@@ -126,6 +127,7 @@ class Shrink {
   std::size_t attempts_ = 0;
   CommKey key_ = 0;
   std::vector<int> survivors_;
+  std::uint64_t own_completed_ = 0;  // as it was told
   std::uint64_t completed_ = 0;
   bool left_out_ = false;
   Error not_made_;  // why this rank has none
