@@ -4,16 +4,11 @@
 
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 const int reduction = !sanitized && std::getenv("PITH_TEST_FULL") ? 1 : 8;
 

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <vector>
 
 #include "catch.hpp"
 #include "control_world.hpp"
+#include "many_seeds.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -171,19 +171,6 @@ class Dispute {
 }  // namespace
 
 TEST_CASE("ranks in different calls, and the root dies", "[control]") {
-  std::uint64_t first = 1;
-  std::uint64_t count = std::getenv("PITH_TEST_FULL") ? 10'000 : 1'000;
-  if (const char* one = std::getenv("PITH_TEST_SEED")) {
-    first = std::strtoull(one, nullptr, 10);
-    count = 1;
-  }
-  int failed = 0;
-  for (std::uint64_t seed = first; seed < first + count && failed < 10; ++seed) {
-    const std::string wrong = Dispute(seed).run();
-    if (wrong.empty()) continue;
-    ++failed;
-    FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed
-                     << " test_control \"ranks in different calls*\"");
-  }
-  SUCCEED();
+  try_seeds(1'000, 10'000, "ranks in different calls*",
+            [](std::uint64_t seed) { return Dispute(seed).run(); });
 }

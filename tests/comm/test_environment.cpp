@@ -11,9 +11,11 @@
 #include "catch.hpp"
 #include "comm/pmi_wire.hpp"
 #include "core/clock.hpp"
+#include "sanitized.hpp"
 #include "transport/socket.hpp"
 
 using namespace pith;
+using pith::test::sanitized;
 using namespace ranks;
 
 namespace {
@@ -205,12 +207,6 @@ TEST_CASE("a launcher that answers nonsense", "[environment]") {
 }
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 void start_and_sum(Rank& self, pithComm_t made) {
   const Comm comm(made);

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "comm/descent.hpp"
 #include "comm/members.hpp"
 #include "control_world.hpp"
+#include "many_seeds.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -300,19 +300,6 @@ class Scene {
 }  // namespace
 
 TEST_CASE("some shrink a communicator and others are in a call", "[control]") {
-  std::uint64_t first = 1;
-  std::uint64_t count = std::getenv("PITH_TEST_FULL") ? 20'000 : 1'500;
-  if (const char* one = std::getenv("PITH_TEST_SEED")) {
-    first = std::strtoull(one, nullptr, 10);
-    count = 1;
-  }
-  int failed = 0;
-  for (std::uint64_t seed = first; seed < first + count && failed < 10; ++seed) {
-    const std::string wrong = Scene(seed).run();
-    if (wrong.empty()) continue;
-    ++failed;
-    FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed
-                     << " test_control \"some shrink a communicator*\"");
-  }
-  SUCCEED();
+  try_seeds(1'500, 20'000, "some shrink a communicator*",
+            [](std::uint64_t seed) { return Scene(seed).run(); });
 }

@@ -11,17 +11,13 @@
 #include "comm/bootstrap.hpp"
 #include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
+#include "sanitized.hpp"
 
 using namespace pith;
+using pith::test::sanitized;
 using namespace ranks;
 
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 Setup alone() {
   Setup setup;
