@@ -28,7 +28,7 @@ struct Scheme {
   std::vector<int> hosts = {};
 };
 
-// Each exchange and election, in one parcel and in several.
+// Each exchange and election, in one parcel or round and in several.
 const std::vector<Scheme>& schemes() {
   static const std::vector<Scheme> all = {
       {"topk:density=0.1", {300, 0, 40}, 1},
@@ -45,6 +45,8 @@ const std::vector<Scheme>& schemes() {
       {"exdyna:density=0.05,values=bf16", {3000, 200}, 3},
       {"exdyna:density=0.05,rule=intended,reduction=ring", {3000}, 1},
       {"micro:density=0.05", {3000}, 3},
+      {"exdyna:density=0.01", {30000, 200}, 2},
+      {"micro:density=0.01,values=bf16", {30000}, 3},
       {"bf16", {300}, 0},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},
@@ -53,6 +55,8 @@ const std::vector<Scheme>& schemes() {
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
       {"exdyna:density=0.05,hierarchy=host", {3000}, 1, {1, 0, 0}},
       {"deft:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 0}},
+      {"ar-topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
+      {"micro:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 1}},
   };
   return all;
 }
