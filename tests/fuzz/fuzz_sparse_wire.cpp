@@ -1,15 +1,14 @@
 // What compressed calls read: coded indices, every message of every scheme, saved states.
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <set>
 
 #include "compress/saved_state.hpp"
-#include "core/mix.hpp"
 #include "fuzz_target.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
 #include "tests/collectives/host_layouts.hpp"
+#include "tests/compress/saved_checksum.hpp"
 
 namespace pith::fuzz {
 
@@ -248,26 +247,13 @@ std::string coded_seed(std::size_t span, std::size_t stride) {
 
 // --- saved states -------------------------------------------------------------------------------
 
-// As saved_state.cpp computes it, so that what is behind it is read.
-void append_checksum(std::string& bytes) {
-  std::uint64_t hash = mix(0x6572706d6f437450, bytes.size());
-  std::size_t at = 0;
-  for (; at + sizeof hash <= bytes.size(); at += sizeof hash) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, sizeof word);
-    hash = mix(hash, word);
-  }
-  for (; at < bytes.size(); ++at) hash = mix(hash, static_cast<unsigned char>(bytes[at]));
-  bytes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
-}
-
 std::span<const std::byte> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
 // A state that was accepted carries a call.
 void load_and_call(const Scheme& scheme, std::string bytes) {
-  append_checksum(bytes);
+  test::append_checksum(bytes);  // so that what is before it is read
   SparseCase c = case_of(scheme);
   c.counts.resize(1);
   HostCompute host;
