@@ -97,7 +97,12 @@ Fence CudaCompute::add_ticket(CUresult launched) {
   // A kernel of several launches may have been refused half-way: what went before still runs.
   const CUresult written =
       driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
-  if (written == kSuccess) written_ = ticket;
+  if (written == kSuccess) {
+    written_ = ticket;
+  } else {
+    // Nobody could tell when what runs without a ticket lets go of its memory.
+    driver_.stream_synchronize(stream_);
+  }
   if (launched == kSuccess) launched = written;
   if (launched == kSuccess) return {ticket};
   fail("a CUDA kernel could not be launched", launched);

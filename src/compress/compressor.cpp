@@ -218,7 +218,8 @@ Fence Compressor::start_adding(Compute& host) {
     found_memory_ = Scratch(host, sizeof found_);
     found = new (found_memory_.bytes().data) PassResult();
   }
-  return vectors(host).run<AccumulateKernel>(pass(0, count_, *found));
+  found_fence_ = vectors(host).run<AccumulateKernel>(pass(0, count_, *found));
+  return found_fence_;
 }
 
 void Compressor::count_in(const PassResult& found) {
@@ -232,15 +233,18 @@ void Compressor::count_added() {
   found_memory_ = Scratch();
 }
 
-// What a device finds is not waited for, nor counted.
+// What a device finds is not waited for, nor counted. An earlier pass may still be writing there.
 void Compressor::add_rest(Compute& host) {
   Scratch memory = std::exchange(found_memory_, Scratch());
-  if (queue_ && !memory.bytes().data) memory = Scratch(host, sizeof(PassResult));
-  Fence last;
+  if (queue_ && !memory.bytes().data) {
+    memory = Scratch(host, sizeof(PassResult));
+    new (memory.bytes().data) PassResult();
+  }
+  Fence last = std::exchange(found_fence_, Fence());
   for (Part left = added_.first_gap(count_); left.count > 0; left = added_.first_gap(count_)) {
     PassResult own;
-    PassResult* found = queue_ ? new (memory.bytes().data) PassResult() : &own;
-    last = vectors(host).run<AccumulateKernel>(pass(left.begin, left.count, *found));
+    PassResult& found = queue_ ? *reinterpret_cast<PassResult*>(memory.bytes().data) : own;
+    last = vectors(host).run<AccumulateKernel>(pass(left.begin, left.count, found));
     if (!queue_) count_in(own);
   }
   if (queue_) queue_->retire(Lease(), std::move(memory), last);

@@ -185,6 +185,7 @@ class Compressor : public SchemeState {
   Compute* queue_ = nullptr;         // of a call that runs on that device
   PassResult found_;                 // of start_adding()
   Scratch found_memory_;             // the same where a device writes it
+  Fence found_fence_;                // of the pass that writes there
   bool found_counts_ = false;
   double scale_ = 1;
   Gradient gradient_;
