@@ -254,11 +254,13 @@ void time_torch(const Options& options, nlohmann::json& json) {
                                             std::min(options.rounds, 3));
     std::FILE* pipe = popen(command.c_str(), "r");
     double ms = 0;
-    const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &ms) == 1;
+    int threads = 0;  // not told
+    const bool read = pipe != nullptr && std::fscanf(pipe, "%lf %d", &ms, &threads) >= 1;
     if (pipe != nullptr) pclose(pipe);
     if (!read) throw std::runtime_error(fmt::format("--torch: '{}' printed no number", command));
-    fmt::print("torch    {:>6g}%{:>9.1f} ms\n", 100 * density, ms);
-    json["torch"].push_back({{"density", density}, {"ms", ms}});
+    fmt::print("torch    {:>6g}%{:>9.1f} ms{}\n", 100 * density, ms,
+               threads > 0 ? fmt::format(", threads: {}", threads) : "");
+    json["torch"].push_back({{"density", density}, {"ms", ms}, {"threads", threads}});
   }
 }
 
@@ -308,7 +310,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--core", options.core, "core to run on");
   app.add_option("--torch", options.torch,
-                 "command of the same step in torch, as 'python3 perf/compress/torch_step.py'");
+                 "command of the same step in torch, as 'python3 perf/compress/torch_step.py'; "
+                 "it prints milliseconds and threads");
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;

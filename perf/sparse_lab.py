@@ -106,6 +106,8 @@ class Runner:
                  "-I", 1]
         if not dense:
             flags += ["--compress", spec_of(name, self.options.density)]
+            if self.options.data:
+                flags += ["--data", self.options.data]
         common = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
         common |= {"PITH_TRANSPORT": "tcp", "PITH_IFNAME": "eth0", "PITH_SIZE": str(len(self.lab)),
                    "PITH_ROOT": f"{self.lab[0].address}:{PORT_FIRST + self.runs % 1000}",
@@ -175,6 +177,10 @@ def medians(rows):
             for name, own in rows.items() if own}
 
 
+def gradients_of(options):
+    return f"gradients of {options.data}" if options.data else "made-up gradients"
+
+
 def report(ranks, rate, rows, options):
     """Prints one laboratory's table; the same as a record."""
     middle = medians(rows)
@@ -184,15 +190,15 @@ def report(ranks, rate, rows, options):
     plain = (ranks - 1) * options.density * (options.bytes / 4) * 8 * 8 / rate
     print(f"\n## {ranks} ranks on {os.cpu_count()} cores, links of {rate / 1e9:g} Gbit/s, "
           f"{options.bytes / 2**20:g} MiB float32, density {options.density:g}, "
-          f"{options.rounds} rounds")
+          f"{options.rounds} rounds, {gradients_of(options)}")
     print(f"best Open MPI: {best or 'none'}; plain allgather of pairs at link rate (formula): "
           f"{plain * 1e3:.1f} ms")
     print(f"{'':<18} {'ms':>9} {'x float32':>9} {'x bf16':>7} {'x plain':>7} {'MB/rank':>8} "
           f"{'density':>8} {'wire ms':>8} {'over wire':>9} {'exchange':>8}")
     for name in [name for name in rows if name in middle]:
         print(line_of(name, middle[name], bar, plain, rate))
-    record = {"ranks": ranks, "rate": rate, "best": best, "plain_seconds": plain,
-              "medians": middle}
+    record = {"ranks": ranks, "rate": rate, "gradients": gradients_of(options), "best": best,
+              "plain_seconds": plain, "medians": middle}
     if best and rate in TARGETS:
         print_targets(middle, bar, TARGETS[rate])
     return record
@@ -237,9 +243,14 @@ def parse(arguments):
     parser.add_argument("--dense-calls", type=int, default=1, help="timed calls a dense run")
     parser.add_argument("--limit", type=float, default=300, help="seconds a run may take")
     parser.add_argument("--only", help="these contenders: " + ", ".join(known))
+    parser.add_argument("--data", type=pathlib.Path, metavar="DIR",
+                        help="gradients of compressed calls: a folder of raw *.f32 and *.f16 files,"
+                             " as all_reduce_perf takes it; made up without")
     parser.add_argument("--trace", help="begin of the paths of traces, for pith-trace; slows calls")
     parser.add_argument("--json", type=pathlib.Path, help="also write the results to this file")
     options = parser.parse_args(arguments)
+    if options.data and not options.data.is_dir():
+        parser.error(f"--data: {options.data} is no folder")
     options.bytes = int(options.mib * 2**20) // 4 * 4
     options.names = options.only.split(",") if options.only else contenders(SCHEMES)
     unknown = set(options.names) - set(known)

@@ -161,18 +161,23 @@ PITH_API pithResult_t pithCommAbort(pithComm_t comm);
 PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                                     pithConfig_t* config);
 /* Collective over the ranks of comm that live and are not among the n excluded ones; comm may be
- * revoked. exclude NULL: only the dead are left out. Ranks are numbered anew in their old order.
- * Where comm is not revoked, ranks that make another call meanwhile disagree, and all get
- * pithInvalidUsage; the excluded may be in any.
- * Two that live may have lost the link between them: then one of the two is left out as well, whose
- * call returns pithRemoteError and says so; whoever has lost most links, or the highest such rank.
- * flags: PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to end what still runs on comm first. */
+ * revoked. exclude NULL: only the dead are left out, who may be named in `exclude` or not. Ranks
+ * are numbered anew in their old order. It may wait for 2 * PITH_HEARTBEAT where a link is in
+ * doubt. All name the same living ones, never themselves: else they get pithInvalidUsage, and an
+ * excluded rank that calls this too gets pithRemoteError, both at once. Where comm is not revoked,
+ * ranks that make another call meanwhile disagree, and all get pithInvalidUsage; the excluded may
+ * be in any. One of the excluded that has stopped and is in the way is given up for the whole job
+ * after 2 s. Two that live may have lost the link between them: then one of the two is left out as
+ * well, whose call returns pithRemoteError and says so; whoever has lost most links, or the highest
+ * such rank. It keeps what its compressors hold, and cannot shrink this communicator again. flags:
+ * PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to end what still runs on comm first. */
 PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                                      pithConfig_t* config, int flags);
 /* What has become of the communicator: pithSuccess, pithInProgress while something started with
  * blocking = 0 runs, or the error that revoked it. Waits for nothing. */
 PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result);
-/* The ranks whose process or host is gone, in rising order. *n: the room in `ranks` on entry, their
+/* The ranks whose process or host is gone, in rising order; not who has stopped, was left out of a
+ * shrink, or has lost a link only. *n: the room in `ranks` on entry, their
  * number on return; ranks NULL: the number only. */
 PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
 /* The number of the last call that all survivors of a shrink had completed, counting from 1; 0

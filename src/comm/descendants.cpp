@@ -136,13 +136,14 @@ Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Sett
       return shrink.was_made() ? end_descent(shrink.key(), result.error)
                                : leave_descent(shrink.key(), result.error);
     }
-    completed_by_all_ = shrink.completed();
     if (!shrink.built()) child.reset();
   }
-  if (shrink.left_out()) return_to_compressors(shrink.completed());
+  if (shrink.built() || shrink.left_out()) {
+    completed_by_all_ = shrink.completed();
+    return_to_compressors(shrink.completed());
+  }
   if (!shrink.built()) return shrink.error();
   child->completed_by_all_ = shrink.completed();
-  return_to_compressors(shrink.completed());
   return child;
 }
 

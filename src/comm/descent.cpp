@@ -30,6 +30,11 @@ const std::string* blob_of(const GatherResult& result, int member) {
   return found == result.blobs.end() || contains(result.dead, member) ? nullptr : &found->second;
 }
 
+std::vector<int> living_of(std::vector<int> members, const GatherResult& result) {
+  std::erase_if(members, [&](int member) { return contains(result.dead, member); });
+  return members;
+}
+
 // One end at least of every link.
 std::vector<int> cover_of(std::vector<std::pair<int, int>> links, const std::vector<int>& members) {
   for (auto& [one, other] : links) {
@@ -120,7 +125,7 @@ Shrink::Shrink(CommKey parent, const std::vector<int>& members, int own,
     const bool out = std::ranges::find(excluded, static_cast<int>(r)) != excluded.end();
     if (!out && !contains(rounds_.left_out, members[r])) candidates_.push_back(members[r]);
   }
-  if (next_call != 0) note_call(next_call);
+  note_call(next_call);
 }
 
 // As others see it who are in another call.
@@ -175,8 +180,11 @@ void Shrink::hear(const GatherResult& result) {
 }
 
 void Shrink::hear_survivors(const GatherResult& result) {
+  if (!blob_of(result, own_)) return end(decided_without_us(result));
   std::map<int, std::uint64_t> completed;
   std::vector<Link> dead;
+  const std::vector<int> living = living_of(candidates_, result);
+  bool same = true;
   survivors_.clear();
   for (const int member : candidates_) {
     const std::string* blob = blob_of(result, member);
@@ -186,24 +194,34 @@ void Shrink::hear_survivors(const GatherResult& result) {
     completed[member] = in.value<std::uint64_t>();
     for (const int other : in.numbers()) dead.emplace_back(member, other);
     const std::vector<int> with = in.numbers();
-    if (!in.whole() || with == candidates_) continue;
+    if (in.whole() && with == candidates_) continue;
+    same = false;
+    if (in.whole() && living_of(with, result) == living) continue;
     return end(contains(with, own_) ? shrunk_to_others(member) : shrunk_without(member));
+  }
+  // Who names a dead rank and who does not mean the same: they ask again, in the same words.
+  if (!same) {
+    candidates_ = living;
+    return;
   }
   std::erase_if(dead, [&](const Link& link) {
     return link.first == link.second || !contains(survivors_, link.second);
   });
   leave_out(dead);
-  const bool survives = contains(survivors_, own_);
-  completed_ = survives ? own_completed_ : std::numeric_limits<std::uint64_t>::max();
-  for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   left_out_ = contains(rounds_.left_out, own_);
+  completed_ = left_out_ ? std::numeric_limits<std::uint64_t>::max() : own_completed_;
+  for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   if (left_out_) return end(rounds_.why);
-  // It had been decided when this rank, which others left out, asked.
-  if (!survives) return end(survivors_.empty() ? nobody_left() : shrunk_without(survivors_[0]));
   step_ = DescentStep::make;
 }
 
-Error Shrink::nobody_left() { return {Code::remote, "nobody is left to shrink this communicator"}; }
+// By those who left this rank out, before it asked.
+Error Shrink::decided_without_us(const GatherResult& result) const {
+  for (const int member : members_) {
+    if (blob_of(result, member)) return shrunk_without(member);
+  }
+  return {Code::remote, "nobody is left to shrink this communicator"};
+}
 
 Error Shrink::shrunk_to_others(int member) const {
   const int place = place_of(members_, member);

@@ -135,10 +135,12 @@ constexpr std::array table{
                   s.algo = text;
                   return Error();
                 }},
-    SettingInfo{"TRANSPORT", Scope::agreed,
-                "transports to use, of local, shm, ucx, tcp, best first; or ^ and those not to use",
-                [](const Settings& s) { return s.transport; },
-                [](Settings& s, const std::string& text) { return set_transport(text, s); }},
+    SettingInfo{
+        "TRANSPORT", Scope::agreed,
+        "transports to use, of local, shm, ucx, tcp, best first; or ^ and those not to use. "
+        "Unset: all, but ucx only between hosts with RDMA",
+        [](const Settings& s) { return s.transport; },
+        [](Settings& s, const std::string& text) { return set_transport(text, s); }},
     SettingInfo{"CHUNK", Scope::agreed, "bytes of a chunk in pipelined algorithms; 0: by transport",
                 [](const Settings& s) { return std::to_string(s.chunk); },
                 [](Settings& s, const std::string& text) {
@@ -258,7 +260,8 @@ constexpr std::array table{
                   return set_number("TIMEOUT", text, 0, 1e9, s.timeout);
                 }},
     SettingInfo{"HEARTBEAT", Scope::local,
-                "seconds after which a host or link that does not answer is given up",
+                "seconds after which a host or link that does not answer is given up; half as long "
+                "again, and 3 at least, where nothing was under way",
                 [](const Settings& s) { return fmt::format("{}", s.heartbeat); },
                 [](Settings& s, const std::string& text) {
                   return set_number("HEARTBEAT", text, 1, 86400, s.heartbeat);

@@ -53,6 +53,16 @@ TEST_CASE("no gradient is lost", "[compress]") {
   }
 }
 
+TEST_CASE("no gradient is lost in parcels and rounds", "[compress]") {
+  for (Setup setup : every_link()) {
+    setup.environment.emplace_back("PITH_CHUNK", "1024");
+    for (const std::string& spec : sparse_specs()) {
+      INFO(name_of(setup) << ", " << spec);
+      CHECK(run(3, setup, [&](Rank& self) { run_steps(self, spec, 200'000); }) == "");
+    }
+  }
+}
+
 TEST_CASE("dense specs give the sum and leave nothing", "[compress]") {
   for (const Setup& setup : every_link()) {
     for (const bool rounds : {false, true}) {

@@ -19,12 +19,14 @@ inline std::vector<Change> hard_gradients() {
       for (float& element : program.gradient(r)) element = factor * element + value;
     }
   };
+  // A power of two: squares of integers stay exact, as DEFT's twin needs them.
+  constexpr float denormal = 0x1p-133f;
   return {
       [set](SparseProgram& program, int) { set(program, 0, 1); },
       [set](SparseProgram& program, int) { set(program, 0, 0); },
       [set](SparseProgram& program, int step) { set(program, 0, step % 2 == 0 ? 0.0f : 2.0f); },
       [set](SparseProgram& program, int) { set(program, 0, 1e-42f); },
-      [set](SparseProgram& program, int) { set(program, 1e-40f, 0); },
+      [set](SparseProgram& program, int) { set(program, denormal, 0); },
       [set](SparseProgram& program, int step) {
         set(program, 0, 0);
         program.gradient(step % 3)[5] = 1e30f;

@@ -6,7 +6,7 @@
 #include "collectives/exdyna_cost.hpp"
 #include "compress/deft_plan.hpp"
 #include "tests/catch.hpp"
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/hard_gradients.hpp"
 #include "tests/reference/deft_twin.hpp"
 
 namespace pith::test {
@@ -53,14 +53,20 @@ std::string compare_step(SparseProgram& program, const DeftTwin& twin) {
   return {};
 }
 
-std::string run_beside_twin(SparseCase c, int steps, const std::vector<int>& order = {}) {
+struct Walk {
+  Change change = {};
+  std::vector<int> order = {};  // of the ranks; none: by rank
+};
+
+std::string run_beside_twin(SparseCase c, int steps, const Walk& walk = {}) {
   c.integers = true;  // whose squares and sums are exact
   SparseProgram program(c);
   World world(world_of(c));
-  if (!order.empty()) world.set_order(RankOrder(order));
+  if (!walk.order.empty()) world.set_order(RankOrder(walk.order));
   DeftTwin twin(c.counts, c.ranks, Spec::parse(c.spec)->density);
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
+    if (walk.change) walk.change(program, step);
     std::vector<std::vector<float>> gradients;
     for (int r = 0; r < c.ranks; ++r) {
       const auto gradient = [&](std::size_t t) -> const std::vector<float>& {
@@ -115,7 +121,7 @@ std::string conserve(const SparseCase& c, int steps, double tolerance) {
 TEST_CASE("DEFT is its authors', bit for bit", "[sparse][deft]") {
   for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
     for (const std::size_t count : {1, 5, 100, 5000}) {
-      for (const char* density : {"0.001", "0.05", "0.5", "1"}) {
+      for (const char* density : {"0.001", "0.004", "0.011", "0.033", "0.05", "0.1", "0.5", "1"}) {
         const SparseCase c = case_of(ranks, {count}, fmt::format("density={}", density));
         CHECK(run_beside_twin(c, 2 * ranks + 3) == "");
       }
@@ -124,9 +130,20 @@ TEST_CASE("DEFT is its authors', bit for bit", "[sparse][deft]") {
   CHECK(run_beside_twin(case_of(4, {200000}, "density=0.001"), 6) == "");
 }
 
+TEST_CASE("gradients that leave DEFT little choice", "[sparse][deft]") {
+  for (const Change& change : hard_gradients()) {
+    for (const std::size_t count : {100, 40000}) {
+      for (const char* density : {"0.01", "0.2"}) {
+        const SparseCase c = case_of(3, {count}, fmt::format("density={}", density));
+        CHECK(run_beside_twin(c, 5, {.change = change}) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("in any order of the ranks DEFT's bins are those of its authors", "[sparse][deft]") {
-  CHECK(run_beside_twin(case_of(4, {5000}, "density=0.01"), 9, {2, 3, 1, 0}) == "");
-  CHECK(run_beside_twin(case_of(4, {300, 40, 7}, "density=0.1"), 9, {3, 0, 1, 2}) == "");
+  CHECK(run_beside_twin(case_of(4, {5000}, "density=0.01"), 9, {.order = {2, 3, 1, 0}}) == "");
+  CHECK(run_beside_twin(case_of(4, {300, 40, 7}, "density=0.1"), 9, {.order = {3, 0, 1, 2}}) == "");
 }
 
 TEST_CASE("in a group every tensor is a layer of DEFT", "[sparse][deft]") {

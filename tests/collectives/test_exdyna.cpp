@@ -1,6 +1,7 @@
 // ExDyna and MiCRO against their authors' algorithm bit for bit, and our rules against what they
 // promise.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -56,6 +57,12 @@ std::string compare_step(SparseProgram& program, const ExdynaTwin& twin) {
   return {};
 }
 
+// Those that schemes are compared at.
+const char* density_in_turn(int& turn) {
+  constexpr std::array densities = {"0.1", "0.033", "0.011", "0.004", "0.001"};
+  return densities[static_cast<std::size_t>(turn++) % densities.size()];
+}
+
 // What becomes of the gradients of a step before it is made.
 
 struct Walk {
@@ -88,14 +95,17 @@ std::string run_beside_twin(const SparseCase& c, int steps, const Walk& walk = {
 }  // namespace
 
 TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse][exdyna]") {
+  int turn = 0;
   for (const char* rule : {"released", "intended"}) {
-    for (const int ranks : {1, 2, 3, 5, 8, 16}) {
+    for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
       for (const std::size_t count : {100, 5000, 33000}) {
-        SparseCase c;
-        c.ranks = ranks;
-        c.counts = {count};
-        c.spec = fmt::format("exdyna:density=0.01,rule={}", rule);
-        CHECK(run_beside_twin(c, 100) == "");
+        for (const char* density : {"0.01", density_in_turn(turn)}) {
+          SparseCase c;
+          c.ranks = ranks;
+          c.counts = {count};
+          c.spec = fmt::format("exdyna:density={},rule={}", density, rule);
+          CHECK(run_beside_twin(c, 100) == "");
+        }
       }
     }
     SparseCase large;
@@ -137,14 +147,17 @@ TEST_CASE("gradients that leave ExDyna little choice", "[sparse][exdyna]") {
 }
 
 TEST_CASE("MiCRO is its authors', bit for bit", "[sparse][exdyna]") {
+  int turn = 0;
   for (const char* rule : {"released", "intended"}) {
-    for (const int ranks : {1, 2, 3, 5, 8, 16}) {
+    for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
       for (const std::size_t count : {5, 100, 33333}) {
-        SparseCase c;
-        c.ranks = ranks;
-        c.counts = {count};
-        c.spec = fmt::format("micro:density=0.01,rule={}", rule);
-        CHECK(run_beside_twin(c, 100) == "");
+        for (const char* density : {"0.01", density_in_turn(turn)}) {
+          SparseCase c;
+          c.ranks = ranks;
+          c.counts = {count};
+          c.spec = fmt::format("micro:density={},rule={}", density, rule);
+          CHECK(run_beside_twin(c, 100) == "");
+        }
       }
     }
   }

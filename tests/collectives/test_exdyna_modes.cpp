@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/record.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 #include "tests/one_case.hpp"
@@ -204,6 +205,62 @@ TEST_CASE("ExDyna in rounds of many elements", "[sparse][exdyna]") {
     c.spec = fmt::format("exdyna:density=0.01{}", keys);
     CHECK(conserve(c, {}, 3, 1e-6) == "");
     CHECK(conserve(c, {.pairs = true}, 3, 1e-6) == "");
+  }
+}
+
+namespace {
+
+// What kernels do in a call after some others.
+struct Work {
+  std::size_t passed = 0;  // elements of accumulators that are passed over, by all ranks
+  double bytes = 0;        // of all kernels of a rank, results included; no link takes time
+};
+
+Work work_of(const SparseCase& c, bool in_place) {
+  ModeProgram modes(c, {.in_place = in_place});
+  SimConfig config;
+  config.gamma_s_per_byte = 1e-9;
+  World world(world_of(c, config));
+  const auto step = [&](std::uint64_t number) {
+    modes.program.draw(number);
+    for (const Error& error : modes.step(world)) REQUIRE_FALSE(error);
+  };
+  for (std::uint64_t number = 0; number < 10; ++number) step(number);
+  world.record();
+  const SimTime begin = world.sim().now();
+  step(10);
+  Work work;
+  for (int r = 0; r < c.ranks; ++r) {
+    const double seconds = sim_seconds(world.compute(r).free_at() - begin);
+    work.bytes = std::max(work.bytes, seconds / config.gamma_s_per_byte);
+    for (const Step& one : world.recorder(r).steps()) {
+      if (one.name == "accumulate" || one.name == "select") work.passed += one.bytes / 4;
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+// Together the ranks look at each element once; what else a rank does is of its result and of what
+// was elected.
+TEST_CASE("where the caller adds, a rank reads its own part only", "[sparse][exdyna]") {
+  for (const char* spec : {"exdyna:density=0.01", "exdyna:density=0.01,values=bf16",
+                           "exdyna:density=0.01,partition=neighbour", "micro:density=0.01"}) {
+    for (const std::size_t chunk_bytes : {std::size_t{4096}, std::size_t{1} << 20}) {
+      SparseCase c;
+      c.ranks = 4;
+      c.counts = {std::size_t{1} << 18};
+      c.spec = spec;
+      c.chunk_bytes = chunk_bytes;
+      const Work apart = work_of(c, false);
+      const Work in_place = work_of(c, true);
+      INFO(spec << ": " << in_place.passed << " elements, " << in_place.bytes << " bytes; "
+                << apart.passed << " and " << apart.bytes << " where the call adds");
+      CHECK(apart.passed == 4 * c.counts[0]);
+      CHECK(in_place.passed == c.counts[0]);
+      CHECK(in_place.bytes < 12 * double(c.counts[0]));  // of one pass over a whole vector
+    }
   }
 }
 

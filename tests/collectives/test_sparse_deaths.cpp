@@ -44,6 +44,14 @@ bool interrupt(const SparseCase& c, int calls_before, const Interruption& where,
   return reached;
 }
 
+// Whether calls leave nothing behind.
+bool is_dense(const SparseCase& c) {
+  SparseProgram program(c);
+  World world(world_of(c));
+  REQUIRE(program.begin(world, 1) == "");
+  return program.compressor(0).stats.bypassed || !program.compressor(0).spec().sparse();
+}
+
 }  // namespace
 
 TEST_CASE("an end at any step of AR-Topk loses no gradient", "[ar-topk][abort]") {
@@ -106,6 +114,23 @@ TEST_CASE("an end at any step of an exclusive election loses no gradient", "[exd
   }
 }
 
+TEST_CASE("an end at any step of MiCRO, or by its authors' rules, loses no gradient",
+          "[exdyna][abort]") {
+  for (const char* spec : {"micro:density=0.1", "micro:density=0.1,rule=intended,values=bf16",
+                           "micro:density=0.1,rule=released", "exdyna:density=0.1,rule=released",
+                           "exdyna:density=0.1,rule=intended,values=f16"}) {
+    SparseCase c;
+    c.ranks = 3;
+    c.counts = {600, 0, 200};
+    c.spec = spec;
+    c.chunk_bytes = 16;  // rounds, by our rule
+    for (const bool in_place : {false, true}) {
+      c.in_place = in_place;
+      CHECK(interrupt_everywhere(c, 3, 1, interrupt) == "");
+    }
+  }
+}
+
 TEST_CASE("an end at any step of top-k whose lists travel whole loses no gradient",
           "[sparse][abort]") {
   for (const char* exchange : {"ring", "split", "recursive-doubling"}) {
@@ -114,6 +139,20 @@ TEST_CASE("an end at any step of top-k whose lists travel whole loses no gradien
       c.ranks = 3;
       c.counts = {60, 0, 20};
       c.spec = fmt::format("topk:density=0.2,exchange={},values={}", exchange, values);
+      CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
+    }
+  }
+}
+
+TEST_CASE("an end at any step of a call that moves everything loses no gradient",
+          "[sparse][abort]") {
+  for (const char* spec : {"bf16", "none", "topk:density=0.9,bypass=auto"}) {
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {60, 0, 20};
+      c.spec = spec;
+      CHECK(is_dense(c));
       CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
     }
   }

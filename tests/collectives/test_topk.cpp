@@ -76,9 +76,9 @@ std::string run_beside_reference(const SparseCase& c, int steps, const Factor& f
 }  // namespace
 
 TEST_CASE("top-k elects and sums like the plain algorithm", "[sparse]") {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
     for (const std::size_t count : {1, 2, 7, 100, 1000, 4099}) {
-      for (const char* density : {"0.1", "0.01", "1"}) {
+      for (const char* density : {"0.1", "0.033", "0.011", "0.01", "0.004", "0.001", "1"}) {
         SparseCase c;
         c.ranks = ranks;
         c.counts = {count};
@@ -99,7 +99,7 @@ TEST_CASE("top-k in several parcels, streamed while it selects", "[sparse]") {
 }
 
 TEST_CASE("top-k lists round a ring", "[sparse]") {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
     SparseCase c;
     c.ranks = ranks;
     c.counts = {3, 0, 100000};
@@ -169,7 +169,7 @@ TEST_CASE("gradients that leave top-k little choice", "[sparse]") {
 }
 
 TEST_CASE("sums of top-k lists by shares of the indices", "[sparse]") {
-  for (int ranks = 1; ranks <= 9; ++ranks) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
     SparseCase c;
     c.ranks = ranks;
     c.counts = {3, 0, 100000};

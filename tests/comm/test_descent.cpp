@@ -15,7 +15,11 @@ constexpr CommKey parent_key = 11;
 constexpr std::uint32_t revoked = 0;  // no call comes next
 
 std::string color_and_key(int color, int key) { return Packer().value(color).value(key).take(); }
-std::string completed(std::uint64_t calls) { return Packer().value(calls).take(); }
+// What a rank says in a shrink.
+std::string completed(std::uint64_t calls, const std::vector<int>& unreached,
+                      const std::vector<int>& with) {
+  return Packer().value(calls).numbers(unreached).numbers(with).take();
+}
 
 GatherResult failed(const char* why) {
   GatherResult result;
@@ -32,10 +36,12 @@ GatherResult colors() {
   return result;
 }
 
-// All four answer but those; they have completed 9, 8, 7, 6 calls.
-GatherResult living(const std::vector<int>& dead = {}) {
+// All four answer but those; they have completed 9, 8, 7, 6 calls, and name these candidates.
+GatherResult living(const std::vector<int>& dead = {}, const std::vector<int>& with = parent) {
   GatherResult result;
-  for (std::size_t r = 0; r < parent.size(); ++r) result.blobs[parent[r]] = completed(9 - r);
+  for (std::size_t r = 0; r < parent.size(); ++r) {
+    result.blobs[parent[r]] = completed(9 - r, {}, with);
+  }
   for (const int rank : dead) result.blobs.erase(rank);
   result.dead = dead;
   return result;
@@ -95,7 +101,7 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
   const Question question = shrink.question(9);
   CHECK(question.participants == std::vector<int>{4, 0, 7, -1});
   CHECK(question.need == ControlPlane::Need::live);
-  shrink.hear(living({0}));
+  shrink.hear(living({0}, {4, 0, 7}));
   REQUIRE(shrink.step() == DescentStep::make);
   CHECK(shrink.members() == std::vector<int>{4, 7});
   CHECK(shrink.completed() == 7);
@@ -126,13 +132,15 @@ TEST_CASE("a shrink of what is not revoked says what it is, and before which cal
   const int same[] = {1, 3};
   CHECK(digest(same) == question.call.digest);
   CHECK(digest({}) != question.call.digest);
-  shrink.hear(living());
+  shrink.hear(living({}, {4, 7}));
   shrink.made(Error());
   CHECK(shrink.question(7).call.number == 0);  // all have called it by now
 
   DescentRounds later;
   Shrink lost(parent_key, parent, 4, {}, later, revoked);
-  CHECK(lost.question(7).call.number == 0);
+  const CallNote unnumbered = lost.question(7).call;
+  CHECK(unnumbered.number == 0);
+  CHECK(unnumbered.text == "shrink");
 }
 
 TEST_CASE("a shrink names some of many that it leaves out", "[descent]") {
@@ -238,7 +246,7 @@ GatherResult living_with(const std::map<int, std::vector<int>>& cut_off) {
   for (std::size_t r = 0; r < parent.size(); ++r) {
     const auto found = cut_off.find(parent[r]);
     const std::vector<int> unreached = found == cut_off.end() ? std::vector<int>() : found->second;
-    result.blobs[parent[r]] = Packer().value(std::uint64_t{10} - r).numbers(unreached).take();
+    result.blobs[parent[r]] = completed(10 - r, unreached, parent);
   }
   return result;
 }
@@ -270,8 +278,95 @@ std::vector<int> survivors_of(const GatherResult& answers) {
 TEST_CASE("a shrink takes the links that a rank has told for its own", "[descent]") {
   DescentRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
-  CHECK(shrink.question(9, {7}).blob ==
-        Packer().value(std::uint64_t{9}).numbers({7}).numbers(parent).take());
+  CHECK(shrink.question(9, {7}).blob == completed(9, {7}, parent));
+}
+
+namespace {
+
+// What a member says in a shrink that leaves out these places of the parent.
+void add_word(GatherResult& answers, int member, std::vector<int> excluded, DescentRounds& rounds) {
+  Shrink shrink(parent_key, parent, member, excluded, rounds, revoked);
+  answers.blobs[member] = shrink.question(10).blob;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that leave out different ranks are told of each other", "[descent]") {
+  GatherResult answers;
+  std::array<DescentRounds, 3> others;
+  add_word(answers, 4, {3}, others[0]);
+  add_word(answers, 0, {2}, others[1]);
+  add_word(answers, 7, {3}, others[2]);
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 4, std::array{3}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(answers);
+  REQUIRE(shrink.step() == DescentStep::end);
+  CHECK_FALSE(shrink.built());
+  CHECK(shrink.error().code() == Code::invalid_usage);
+  CHECK(std::string(shrink.error().message()) ==
+        "rank 1 leaves out other ranks than rank 0 in this shrink");
+}
+
+TEST_CASE("who shrinks a communicator that others shrink without it is told so", "[descent]") {
+  GatherResult answers;
+  std::array<DescentRounds, 3> others;
+  add_word(answers, 4, {2}, others[0]);
+  add_word(answers, 0, {2}, others[1]);
+  add_word(answers, 7, {}, others[2]);
+  for (const bool in_time : {true, false}) {
+    if (!in_time) answers.blobs.erase(7);
+    DescentRounds rounds;
+    Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
+    static_cast<void>(shrink.question(10));
+    shrink.hear(answers);
+    REQUIRE(shrink.step() == DescentStep::end);
+    CHECK(shrink.error().code() == Code::remote);
+    CHECK(std::string(shrink.error().message()) ==
+          "rank 0 shrinks this communicator without rank 2, which is this one");
+  }
+}
+
+TEST_CASE("what a rank says wrongly in a shrink is no consent", "[descent]") {
+  GatherResult answers = living();
+  answers.blobs[0] = "built";
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(answers);
+  REQUIRE(shrink.step() == DescentStep::end);
+  CHECK_FALSE(shrink.built());
+}
+
+TEST_CASE("a shrink that finds nobody is an error", "[descent]") {
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
+  static_cast<void>(shrink.question(10));
+  shrink.hear(GatherResult());
+  REQUIRE(shrink.step() == DescentStep::end);
+  CHECK(shrink.error().code() == Code::remote);
+}
+
+TEST_CASE("who names the dead in a shrink and who does not mean the same", "[descent]") {
+  const std::map<int, std::vector<int>> excluded = {{4, {2}}, {0, {}}, {2, {2}}};
+  std::map<int, DescentRounds> rounds;
+  std::map<int, Shrink> shrinks;
+  for (const auto& [member, places] : excluded) {
+    shrinks.try_emplace(member, parent_key, parent, member, places, rounds[member], revoked);
+  }
+  for (int asked = 0; asked < 2; ++asked) {
+    GatherResult answers;
+    answers.dead = {7};
+    for (auto& [member, shrink] : shrinks) answers.blobs[member] = shrink.question(10).blob;
+    for (auto& [member, shrink] : shrinks) {
+      shrink.hear(answers);
+      CHECK(shrink.step() == (asked == 0 ? DescentStep::ask : DescentStep::make));
+    }
+  }
+  for (const auto& [member, shrink] : shrinks) {
+    CHECK(shrink.members() == std::vector<int>{4, 0, 2});
+    CHECK(shrink.key() == shrinks.at(4).key());
+  }
 }
 
 TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[descent]") {

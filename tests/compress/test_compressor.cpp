@@ -3,11 +3,13 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "compress/saved_state.hpp"
 #include "kernels/host_compute.hpp"
 #include "tests/catch.hpp"
+#include "tests/compress/saved_checksum.hpp"
 
 namespace pith::test {
 
@@ -44,6 +46,12 @@ struct Vector {
   std::unique_ptr<Compressor> compressor;
   Floats given;
 };
+
+std::vector<std::byte> bytes_of(const Vector& v) {
+  std::vector<std::byte> bytes(saved_bytes(*v.compressor));
+  save(*v.compressor, bytes.data());
+  return bytes;
+}
 
 const Floats ones(count, 1);
 const Floats twos(count, 2);
@@ -224,11 +232,6 @@ TEST_CASE("the first state that is loaded tells the step, later ones add") {
     b.begin(call, ones);
     b.compressor->end(b.host);
   }
-  const auto bytes_of = [](const Vector& v) {
-    std::vector<std::byte> bytes(saved_bytes(*v.compressor));
-    save(*v.compressor, bytes.data());
-    return bytes;
-  };
   const auto target = std::move(*Compressor::create("topk"));
   CHECK_FALSE(load(*target, a.host, bytes_of(a)));
   CHECK_FALSE(load(*target, a.host, bytes_of(b)));
@@ -237,6 +240,34 @@ TEST_CASE("the first state that is loaded tells the step, later ones add") {
   // One that has called keeps its own.
   CHECK_FALSE(load(*b.compressor, b.host, bytes_of(a)));
   CHECK(b.compressor->step == 3);
+}
+
+TEST_CASE("a state of another version is refused, and changes nothing") {
+  Vector v("topk");
+  v.begin(1, ones);
+  v.compressor->end(v.host);
+  const std::vector<std::byte> before = bytes_of(v);
+  const auto with_version = [&](std::uint32_t version) {
+    constexpr std::size_t behind_magic = 8;
+    std::string body(reinterpret_cast<const char*>(before.data()),
+                     before.size() - sizeof(std::uint64_t));
+    std::memcpy(body.data() + behind_magic, &version, sizeof version);
+    append_checksum(body);
+    return body;
+  };
+  const auto load_version = [&](std::uint32_t version) {
+    const std::string text = with_version(version);
+    return load(*v.compressor, v.host, std::as_bytes(std::span(text)));
+  };
+  for (const std::uint32_t version : {0u, 2u, 0x01000000u, ~0u}) {
+    const Error error = load_version(version);
+    CHECK(error.code() == Code::invalid_argument);
+    CHECK(error.message() ==
+          "the saved state has version " + std::to_string(version) + ", expected 1");
+    CHECK(bytes_of(v) == before);
+  }
+  CHECK_FALSE(load_version(1));
+  CHECK(v.residual() == twos);
 }
 
 TEST_CASE("what rounding of sums lost goes when the call is undone") {

@@ -7,6 +7,7 @@ seconds=$2
 corpus=$program.corpus
 mkdir -p "$corpus"
 "$program" --seeds "$corpus"
-# A peer may announce a message of 2 GiB, which takes memory only as it comes.
+# The longest seeds take 25 kB. A peer may announce a message of 2 GiB, which takes memory only as
+# it comes.
 exec "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-  -malloc_limit_mb=4096 -max_len=4096 -print_final_stats=1 -artifact_prefix="$program." "$corpus"
+  -malloc_limit_mb=4096 -max_len=32768 -print_final_stats=1 -artifact_prefix="$program." "$corpus"

@@ -15,14 +15,14 @@ bool are_apart(std::vector<int> some) {
   return std::adjacent_find(some.begin(), some.end()) == some.end();
 }
 
-// For each member a byte: nothing came, it is dead, or how long its blob is.
+// For each member a byte: nothing came, or it is dead; and how long its blob is.
 GatherResult answer(Bites& bites) {
   GatherResult result;
   for (const int member : members) {
     const std::uint8_t what = bites.byte();
     if (what % 8 == 0) continue;
     if (what % 8 == 1) result.dead.push_back(member);
-    result.blobs[member] = bites.bytes(what / 8);
+    result.blobs[member] = bites.bytes(bites.byte() % 64);
   }
   return result;
 }
@@ -68,7 +68,7 @@ void shrink(Bites& bites) {
 
 std::string told(const std::vector<std::string>& blobs) {
   std::string text;
-  for (const std::string& blob : blobs) text += static_cast<char>(8 * blob.size() + 2) + blob;
+  for (const std::string& blob : blobs) text += char{2} + (static_cast<char>(blob.size()) + blob);
   return text;
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> seeds() {
     return Packer().value(color).value(key).take();
   };
   const auto completed = [](std::uint64_t calls) {
-    return Packer().value(calls).numbers({calls < 6 ? 2 : 9}).take();
+    return Packer().value(calls).numbers({calls < 6 ? 2 : 9}).numbers(members).take();
   };
   const std::string splitting =
       std::string{0, 2, 5} + told({color_and_key(1, 3), color_and_key(0, 0), color_and_key(1, -1),

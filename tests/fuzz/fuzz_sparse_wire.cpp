@@ -1,15 +1,14 @@
 // What compressed calls read: coded indices, every message of every scheme, saved states.
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <set>
 
 #include "compress/saved_state.hpp"
-#include "core/mix.hpp"
 #include "fuzz_target.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
 #include "tests/collectives/host_layouts.hpp"
+#include "tests/compress/saved_checksum.hpp"
 
 namespace pith::fuzz {
 
@@ -28,7 +27,7 @@ struct Scheme {
   std::vector<int> hosts = {};
 };
 
-// Each exchange and election, in one parcel and in several.
+// Each exchange and election, in one parcel or round and in several.
 const std::vector<Scheme>& schemes() {
   static const std::vector<Scheme> all = {
       {"topk:density=0.1", {300, 0, 40}, 1},
@@ -45,6 +44,8 @@ const std::vector<Scheme>& schemes() {
       {"exdyna:density=0.05,values=bf16", {3000, 200}, 3},
       {"exdyna:density=0.05,rule=intended,reduction=ring", {3000}, 1},
       {"micro:density=0.05", {3000}, 3},
+      {"exdyna:density=0.01", {30000, 200}, 2},
+      {"micro:density=0.01,values=bf16", {30000}, 3},
       {"bf16", {300}, 0},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},
@@ -53,6 +54,8 @@ const std::vector<Scheme>& schemes() {
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
       {"exdyna:density=0.05,hierarchy=host", {3000}, 1, {1, 0, 0}},
       {"deft:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 0}},
+      {"ar-topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
+      {"micro:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 1}},
   };
   return all;
 }
@@ -244,26 +247,13 @@ std::string coded_seed(std::size_t span, std::size_t stride) {
 
 // --- saved states -------------------------------------------------------------------------------
 
-// As saved_state.cpp computes it, so that what is behind it is read.
-void append_checksum(std::string& bytes) {
-  std::uint64_t hash = mix(0x6572706d6f437450, bytes.size());
-  std::size_t at = 0;
-  for (; at + sizeof hash <= bytes.size(); at += sizeof hash) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + at, sizeof word);
-    hash = mix(hash, word);
-  }
-  for (; at < bytes.size(); ++at) hash = mix(hash, static_cast<unsigned char>(bytes[at]));
-  bytes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
-}
-
 std::span<const std::byte> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
 // A state that was accepted carries a call.
 void load_and_call(const Scheme& scheme, std::string bytes) {
-  append_checksum(bytes);
+  test::append_checksum(bytes);  // so that what is before it is read
   SparseCase c = case_of(scheme);
   c.counts.resize(1);
   HostCompute host;

@@ -331,6 +331,74 @@ class Compressed(unittest.TestCase):
                                  done.stderr)
 
 
+class Kernels(unittest.TestCase):
+    """compress_perf, which also holds all contenders' lists and residuals against each other."""
+
+    def measure(self, folder, *arguments):
+        path = pathlib.Path(folder) / "out.json"
+        done = run("compress_perf", "--count", "60000", "--rounds", "1", "--density", "0.01",
+                   "--distribution", "gauss", "--core", str(min(os.sched_getaffinity(0))),
+                   "--json", str(path), *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(result.pop("count"), 59 * 1024)  # rounded up to a multiple of 1024
+        self.assertTrue(result.pop("cpu"))
+        return done.stdout, result
+
+    def check_numbers(self, rows, names):
+        for row in rows:
+            self.assertEqual(row["density"], 0.01)
+            self.assertEqual(set(row) - {"density", "distribution"}, names)
+            for name in names:
+                self.assertGreater(row[name], 0, row)
+
+    def test_tables_and_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, result = self.measure(folder, "--torch", "echo 5.5 2")
+        self.assertEqual(set(result), {"kernels", "steps", "torch", "exdyna"})
+        self.check_kernels(text, result["kernels"])
+        self.assertEqual([row["distribution"] for row in result["steps"]], ["gauss"])
+        self.check_numbers(result["steps"], {
+            "pass_ms", "pith_ms", "pith_drift_ms", "simd_ms", "stl_ms", "in_place_ms", "write_ms",
+            "break_even_dense_gbps", "break_even_in_place_gbps"})
+        self.assertRegex(text, r"(?m)^gauss +1%( +[\d.]+){5} +\d+%( +[\d.]+){3}( +\d+){2}$")
+        self.assertEqual(result["torch"], [{"density": 0.01, "ms": 5.5, "threads": 2}])
+        self.assertRegex(text, r"(?m)^torch +1% +5\.5 ms, threads: 2$")
+        self.check_numbers(result["exdyna"], {"add_ms", "step_ms", "own_part_ms", "exact_ms"})
+        self.assertRegex(text, r"(?m)^ +1%( +[\d.]+){6}$")
+
+    def check_kernels(self, text, kernels):
+        rows = {row["kernel"]: row for row in kernels}
+        self.assertLessEqual({"memcpy", "accumulate", "select", "select bf16", "histogram",
+                              "keep_largest", "sum_lists bf16 x8", "scatter f32",
+                              "encode_indices", "decode_indices"}, set(rows))
+        for name, row in rows.items():
+            self.assertRegex(text, rf"(?m)^{re.escape(name)} ")
+            for key in ("ms", "dense_gb_s", "share_of_memcpy"):
+                self.assertGreater(row[key], 0, row)
+        # Of random places: the bits of a pair of an index and a bfloat16.
+        self.assertTrue(20 < rows["encode_indices"]["bits_per_pair"] < 26, rows["encode_indices"])
+
+    def test_real_gradients_and_parts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "some.f32"
+            path.write_bytes(struct.pack("<3000f", *(((-1) ** i) * 0.01 * i for i in range(3000))))
+            _, result = self.measure(folder, "--part", "steps", "--data", str(path))
+        self.assertEqual(set(result), {"steps"})
+        self.assertEqual([row["distribution"] for row in result["steps"]], ["gauss", "data"])
+
+    def test_refusals(self):
+        for arguments, words in ((["--density", "0.3"], ["--density", "0.3"]),
+                                 (["--data", "/nowhere"], ["--data", "/nowhere"]),
+                                 (["--part", "steps", "--torch", "true"], ["--torch", "true"])):
+            with self.subTest(arguments):
+                done = run("compress_perf", "--count", "1024", "--rounds", "1", "--density", "0.1",
+                           "--distribution", "gauss", *arguments)
+                self.assertNotEqual(done.returncode, 0)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+
 class Lists(unittest.TestCase):
     def test_algorithms(self):
         done = run("all_reduce_perf", "--algo", "list")
