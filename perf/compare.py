@@ -71,6 +71,13 @@ CASES = {  # Pith's contender and its peers
 RANKS = {"initall": 4}  # where --ranks does not say; other cases take 2
 
 
+def parse_ranks(text):
+    numbers = text.split(",")
+    if not all(one.isdecimal() and int(one) > 0 for one in numbers):
+        raise argparse.ArgumentTypeError(f"ranks is '{text}', expected a form of 4 or 2,4,8")
+    return [int(one) for one in numbers]
+
+
 def parse_size(text):
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text.strip())
     if match is None or match[2].upper() not in UNITS:
@@ -318,14 +325,16 @@ def parse_arguments():
     add = parser.add_argument
     add("--case", choices=[*CASES, "all"], default="all")
     add("--bin", type=pathlib.Path, default=root / "build" / "bin", help="the programs' folder")
-    add("--ranks", type=int, help="default 2, with --case initall 4")
+    add("--ranks", type=parse_ranks,
+        help="numbers of ranks, tables for each: 2,4,8; default 2, with --case initall 4")
     add("--rounds", type=int, default=5)
     add("--sizes", type=lambda text: [parse_size(one) for one in text.split(",")],
         default=DEFAULT_SIZES, help=f"default {DEFAULT_SIZES}")
     add("--iters", default="auto", help="calls in a batch")
     add("--batches", type=int, default=7, help="timed batches a size and run")
     add("--batch-ms", type=float, default=20, help="length of a batch where --iters is auto")
-    add("--json", type=pathlib.Path, help="also write everything to this file")
+    add("--json", type=pathlib.Path,
+        help="also write everything to this file: a list where there are several numbers of ranks")
     add("--only", help="comma-separated names: leave the other contenders out")
     add("--limit", type=float, default=300, help="seconds for one run")
     add("--quiet-wait", type=float, default=10, help="seconds to wait for idle cores before a run")
@@ -334,8 +343,29 @@ def parse_arguments():
     add("--retries", type=int, default=2, help="further runs where one was noisy")
     options = parser.parse_args()
     if options.ranks is None:
-        options.ranks = RANKS.get(options.case, 2)
+        options.ranks = [RANKS.get(options.case, 2)]
     return options
+
+
+def compare(names, cases, options):
+    """The contenders with one number of ranks: prints their tables, returns all that came out."""
+    results = measure(names, options)
+    foreign = statistics.median(results.foreign) * 100 if results.foreign else 0.0
+    summary = {"cpu": cpu_model(), "cores": os.cpu_count(), "ranks": options.ranks,
+               "rounds": options.rounds, "batches": options.batches, "runs_noisy": results.noisy,
+               "foreign_percent_median": foreign, "errors": results.errors,
+               "contenders": results.about, "rounds_us": results.rounds, "cases": {}}
+    print(f"# all-reduce, float32 sum: {options.ranks} ranks on {os.cpu_count()} cores, "
+          f"{summary['cpu']}")
+    print(f"# {options.rounds} rounds; foreign load: median {foreign:.1f} % of the cores, "
+          f"{results.noisy} of {len(results.foreign)} runs above {options.foreign_max:g} %")
+    for case in cases:
+        tables = {state[0]: rows_of(case, results, options.sizes, state)
+                  for state in results.states()}
+        summary["cases"][case] = tables
+        for state, rows in tables.items():
+            print_case(case, rows, results, state)
+    return summary
 
 
 def main():
@@ -353,25 +383,17 @@ def main():
     names = available(names, options)
     if not names:
         sys.exit("nothing to run")
-    results = measure(names, options)
-    foreign = statistics.median(results.foreign) * 100 if results.foreign else 0.0
-    summary = {"cpu": cpu_model(), "cores": os.cpu_count(), "ranks": options.ranks,
-               "rounds": options.rounds, "batches": options.batches, "runs_noisy": results.noisy,
-               "foreign_percent_median": foreign, "errors": results.errors,
-               "contenders": results.about, "rounds_us": results.rounds, "cases": {}}
-    print(f"# all-reduce, float32 sum: {options.ranks} ranks on {os.cpu_count()} cores, "
-          f"{summary['cpu']}")
-    print(f"# {options.rounds} rounds; foreign load: median {foreign:.1f} % of the cores, "
-          f"{results.noisy} of {len(results.foreign)} runs above {options.foreign_max:g} %")
-    for case in cases:
-        tables = {state[0]: rows_of(case, results, options.sizes, state)
-                  for state in results.states()}
-        summary["cases"][case] = tables
-        for state, rows in tables.items():
-            print_case(case, rows, results, state)
+    summaries = []
+    for ranks in options.ranks:
+        if summaries:
+            print()
+        one = argparse.Namespace(**{**vars(options), "ranks": ranks})
+        summaries.append(compare(names, cases, one))
     if options.json:
-        options.json.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    sys.exit(1 if any(name.startswith("pith") for name in results.errors) else 0)
+        document = summaries[0] if len(summaries) == 1 else summaries
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    failed = {name for one in summaries for name in one["errors"]}
+    sys.exit(1 if any(name.startswith("pith") for name in failed) else 0)
 
 
 if __name__ == "__main__":

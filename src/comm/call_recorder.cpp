@@ -104,15 +104,16 @@ CallRecorder::Batch CallRecorder::begin(std::span<const Message> messages) {
   const Batch batch = {messages_begun_ + 1, last.size()};
   const std::uint64_t others = messages_running_.load(std::memory_order_relaxed);
   messages_running_.store(others + batch.count, std::memory_order_relaxed);
-  for (const Message& message : last) write(++messages_begun_, message);
+  for (const Message& message : last) write(++messages_begun_, batch.first, message);
   return batch;
 }
 
-void CallRecorder::write(std::uint64_t serial, const Message& message) {
+void CallRecorder::write(std::uint64_t serial, std::uint64_t batch, const Message& message) {
   MessageEntry& e = messages_[serial % kept];
   e.serial.store(0, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // as in an entry of a call
   e.state.store(running, std::memory_order_release);
+  e.batch.store(batch, std::memory_order_release);
   e.number.store(message.number, std::memory_order_release);
   e.count.store(message.count, std::memory_order_release);
   e.peer.store(message.peer, std::memory_order_release);
@@ -133,22 +134,29 @@ void CallRecorder::end(const Batch& batch, bool well) {
   }
 }
 
-int CallRecorder::waits_for(std::span<const Awaited> awaited) const {
-  const std::optional<CallNote> call = oldest_unfinished();
-  const std::uint32_t number = call ? call->number : 0;
-  for (const Awaited& one : awaited) {
-    const bool of_it = number == 0 ? is_of_oldest_message(one)
-                                   : one.tag.lane != pair_lane && one.tag.call == number;
-    if (of_it) return one.peer;
-  }
-  return awaited.empty() ? -1 : awaited.front().peer;
+CallRecorder::AwaitedList::AwaitedList(const CallRecorder& recorder)
+    : call_(recorder.oldest_running()) {
+  if (call_ == 0) messages_ = recorder.oldest_messages();
 }
 
-bool CallRecorder::is_of_oldest_message(const Awaited& one) const {
-  for (const ReadMessage& read : messages()) {
-    if (read.times.state == running) return is_of(one, read.message);
+void CallRecorder::AwaitedList::add(const Awaited& one) {
+  const bool nearer = is_nearer(one);
+  if (nearer) waits_for_ = one.peer;
+  if (count_ < some_.size()) {
+    some_[count_++] = one;
+  } else if (nearer) {
+    some_.back() = one;
   }
-  return false;
+}
+
+// Whether the oldest call or group waits for it, and for none that was added sooner than for it.
+bool CallRecorder::AwaitedList::is_nearer(const Awaited& one) {
+  if (call_ != 0) return waits_for_ < 0 && one.tag.lane != pair_lane && one.tag.call == call_;
+  const auto found = std::find_if(messages_.begin(), messages_.end(),
+                                  [&](const Message& message) { return is_of(one, message); });
+  if (found == messages_.end()) return false;
+  messages_.erase(found, messages_.end());
+  return true;
 }
 
 bool CallRecorder::is_of(const Awaited& one, const Message& message) {
@@ -189,23 +197,48 @@ std::optional<CallNote> CallRecorder::find(std::uint32_t number) const {
   return std::move(found->note);
 }
 
-std::optional<CallNote> CallRecorder::oldest_unfinished() const {
-  // Texts take time to write, and this is asked for all the time.
+std::uint32_t CallRecorder::oldest_running() const {
   std::uint32_t first = 0;
   for (const Entry& e : entries_) {
     const std::uint32_t number = e.number.load(std::memory_order_acquire);
     if (number == 0 || e.state.load(std::memory_order_acquire) != running) continue;
     if (first == 0 || is_later(first, number)) first = number;
   }
-  std::optional<CallNote> oldest = find(first);
-  if (oldest || messages_running_.load(std::memory_order_relaxed) == 0) return oldest;
-  oldest = CallNote{0, 0, "send or recv"};  // where later ones have taken its place
+  return first;
+}
+
+// In order. Those of a group end together: which of them are there already is not known here.
+std::vector<Message> CallRecorder::oldest_messages() const {
+  std::vector<Message> oldest;
+  std::uint64_t batch = 0;
   for (const ReadMessage& one : messages()) {
     if (one.times.state != running) continue;
-    oldest->text = describe(one.message);
-    break;
+    if (!oldest.empty() && one.batch != batch) break;
+    batch = one.batch;
+    oldest.push_back(one.message);
   }
   return oldest;
+}
+
+std::optional<CallNote> CallRecorder::oldest_unfinished() const {
+  // Texts take time to write, and this is asked for all the time.
+  std::optional<CallNote> oldest = find(oldest_running());
+  if (oldest || messages_running_.load(std::memory_order_relaxed) == 0) return oldest;
+  oldest = CallNote{0, 0, "send or recv"};  // where later ones have taken its place
+  const std::vector<Message> group = oldest_messages();
+  if (group.empty()) return oldest;
+  const AwaitedNow awaited = awaited_now();
+  const auto first = std::find_if(group.begin(), group.end(), [&](const Message& message) {
+    return std::ranges::any_of(std::span(awaited.some).first(awaited.count),
+                               [&](const Awaited& one) { return is_of(one, message); });
+  });
+  oldest->text = describe(first == group.end() ? group.front() : *first);
+  return oldest;
+}
+
+CallRecorder::AwaitedNow CallRecorder::awaited_now() const {
+  const std::lock_guard lock(awaited_mutex_);
+  return awaited_;
 }
 
 std::optional<CallRecorder::ReadMessage> CallRecorder::read(const MessageEntry& e) {
@@ -213,6 +246,7 @@ std::optional<CallRecorder::ReadMessage> CallRecorder::read(const MessageEntry& 
   read.serial = e.serial.load(std::memory_order_acquire);
   if (read.serial == 0) return std::nullopt;
   read.times.state = static_cast<State>(e.state.load(std::memory_order_acquire));
+  read.batch = e.batch.load(std::memory_order_acquire);
   read.message.number = e.number.load(std::memory_order_acquire);
   read.message.count = e.count.load(std::memory_order_acquire);
   read.message.peer = e.peer.load(std::memory_order_acquire);
@@ -281,11 +315,7 @@ std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awai
 }
 
 std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes) const {
-  AwaitedNow awaited;
-  {
-    const std::lock_guard lock(awaited_mutex_);
-    awaited = awaited_;
-  }
+  const AwaitedNow awaited = awaited_now();
   std::vector<Read> all;
   for (const Entry& e : entries_) {
     if (std::optional<Read> found = read(e)) all.push_back(std::move(*found));

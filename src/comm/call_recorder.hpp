@@ -49,15 +49,33 @@ class CallRecorder {
     now_ms_.store(static_cast<std::uint32_t>(now_ns / 1'000'000), std::memory_order_relaxed);
   }
 
-  // Where calls do not get on: what they wait for, as many as there is room for, those that they
-  // receive first.
+  // Where calls do not get on: what they wait for, as many as there is room for.
   static constexpr std::size_t most_awaited = 8;
   void tell_awaited(std::span<const Awaited> awaited);
-  // The rank that the oldest unfinished call or message waits for, by these; -1: none.
-  int waits_for(std::span<const Awaited> awaited) const;
+  // All that is awaited now, one after the other.
+  class AwaitedList {
+   public:
+    explicit AwaitedList(const CallRecorder& recorder);
+    void add(const Awaited& one);
+    // The rank that the oldest unfinished call waits for, or where there is none the oldest group
+    // of messages, in its order; -1: none. Whom later ones wait for may itself wait for this rank.
+    int waits_for() const { return waits_for_; }
+    // The first ones and, if it came later, that of waits_for().
+    std::span<const Awaited> some() const { return {some_.data(), count_}; }
+
+   private:
+    bool is_nearer(const Awaited& one);
+
+    const std::uint32_t call_;       // the oldest; 0: none
+    std::vector<Message> messages_;  // of the oldest group, those before that of waits_for()
+    std::array<Awaited, most_awaited> some_;
+    std::size_t count_ = 0;
+    int waits_for_ = -1;
+  };
 
   std::optional<CallNote> find(std::uint32_t number) const;
-  // The lowest number that has begun and not ended; where there is none, the oldest such message.
+  // The lowest number that has begun and not ended; where there is none, of the oldest group of
+  // such messages the first one that was told to be awaited, else the first one.
   std::optional<CallNote> oldest_unfinished() const;
   // Up to this call, counting from 1, all have ended well; 0: none.
   std::uint64_t last_completed() const { return completed_.count(); }
@@ -85,6 +103,7 @@ class CallRecorder {
   struct MessageEntry {
     std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the others are being written
     std::atomic<std::uint32_t> state{running};
+    std::atomic<std::uint64_t> batch{0};   // the first serial of those that began together
     std::atomic<std::uint32_t> number{0};  // of the pair and direction
     std::atomic<std::uint64_t> count{0};
     std::atomic<int> peer{-1};
@@ -104,6 +123,7 @@ class CallRecorder {
   };
   struct ReadMessage {
     std::uint64_t serial;
+    std::uint64_t batch;
     Message message;
     Times times;
   };
@@ -112,8 +132,10 @@ class CallRecorder {
     std::size_t count = 0;
     bool known = false;
   };
+  AwaitedNow awaited_now() const;
   static bool is_of(const Awaited& one, const Message& message);
-  bool is_of_oldest_message(const Awaited& one) const;
+  std::uint32_t oldest_running() const;
+  std::vector<Message> oldest_messages() const;
   static std::optional<Read> read(const Entry& entry);
   static std::optional<ReadMessage> read(const MessageEntry& entry);
   std::vector<ReadMessage> messages() const;
@@ -122,7 +144,7 @@ class CallRecorder {
   static std::string how_far(const Read& call, const AwaitedNow& awaited);
   static std::string how_far(const Message& message, const AwaitedNow& awaited,
                              std::size_t chunk_bytes);
-  void write(std::uint64_t serial, const Message& message);
+  void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
   static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
   static std::string describe_compressed(const Entry& entry, CollectiveArgs args);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <thread>
 
@@ -278,20 +277,17 @@ void Communicator::look_who_is_waited_for() {
   look_work_.context = this;
   look_work_.run = [](Work& work) {
     auto* self = static_cast<Communicator*>(work.context);
-    std::array<Awaited, CallRecorder::most_awaited> some;
-    std::size_t count = 0;
-    const auto note = [&](int peer, const Tag& tag, bool sends) {
-      if (count < some.size()) some[count++] = {peer, tag, sends};
-    };
-    self->engine_->mailbox().for_each_waiting(
-        [&](int from, const Tag& tag) { note(from, tag, false); });
+    CallRecorder::AwaitedList awaited(self->recorder_);
+    self->engine_->mailbox().for_each_waiting([&](int from, const Tag& tag) {
+      awaited.add({from, tag, false});
+    });
     for (const auto& transport : self->transports_) {
-      transport->for_each_sending(
-          [&](const Send& send) { note(send.peer, send.header.tag(), true); });
+      transport->for_each_sending([&](const Send& send) {
+        awaited.add({send.peer, send.header.tag(), true});
+      });
     }
-    self->recorder_.tell_awaited({some.data(), count});
-    self->waits_for_.store(self->recorder_.waits_for({some.data(), count}),
-                           std::memory_order_relaxed);
+    self->recorder_.tell_awaited(awaited.some());
+    self->waits_for_.store(awaited.waits_for(), std::memory_order_relaxed);
     // Whether whoever it is can be reached at all.
     if (self->tcp_) self->tcp_->look_at_links(monotonic_ns());
     self->look_posted_.store(false, std::memory_order_release);

@@ -1,6 +1,10 @@
 // A body of the C API's tests, run over every link.
 #pragma once
 
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
 #include "catch.hpp"
 #include "ranks.hpp"
 
@@ -12,6 +16,28 @@ inline void everywhere(int least, int most, const Body& body) {
     for (int size = least; size <= most; ++size) {
       INFO(name_of(setup) << ", " << size << " ranks");
       CHECK(run(size, setup, body) == "");
+    }
+  }
+}
+
+// Of the calls of a test: number `first`, and every `step`th after it.
+struct Share {
+  int first = 0;
+  int step = 1;
+};
+
+// With PITH_TEST_FULL=1: 6 to 17 ranks, each number of them on two links, which share the calls.
+inline void on_many_ranks(const std::function<void(Rank&, Share)>& body) {
+  if (!std::getenv("PITH_TEST_FULL")) {
+    WARN("skipped: it takes long, PITH_TEST_FULL=1 runs it");
+    return;
+  }
+  const std::vector<Setup> links = every_link();
+  for (int size = 6; size <= 17; ++size) {
+    for (const int half : {0, 1}) {
+      const Setup& setup = links[static_cast<std::size_t>(size + half) % links.size()];
+      INFO(name_of(setup) << ", " << size << " ranks");
+      CHECK(run(size, setup, [&](Rank& self) { body(self, {half, 2}); }) == "");
     }
   }
 }

@@ -37,4 +37,9 @@ inline bool is_exact(pithDataType_t type, pithRedOp_t op, int size) {
   return (type != pithFloat16 && type != pithFloat8e5m2) || size <= 15;
 }
 
+// And the sums that go from rank to rank on the way to an average.
+inline bool is_exact_throughout(pithDataType_t type, pithRedOp_t op, int size) {
+  return is_exact(type, op == pithAvg ? pithSum : op, size);
+}
+
 }  // namespace ranks

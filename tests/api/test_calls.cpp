@@ -71,6 +71,20 @@ void all_types_and_ops(Rank& self) {
   self.agree(hash);
 }
 
+void types_and_ops_in_turn(Rank& self, Share share) {
+  const Comm comm(self.join());
+  constexpr std::array<std::size_t, 4> counts = {1, 7, 130, 1021};
+  std::uint64_t hash = 0;
+  for (int number = share.first; number < types * ops; number += share.step) {
+    const auto type = static_cast<pithDataType_t>(number / ops);
+    const auto op = static_cast<pithRedOp_t>(number % ops);
+    if (!is_exact_throughout(type, op, self.size)) continue;
+    const std::size_t count = counts[static_cast<std::size_t>(number / share.step) % counts.size()];
+    hash = mix(hash, reduce_once(self, comm, type, op, count, number));
+  }
+  self.agree(hash);
+}
+
 // Random 64-bit integers: whatever is wrong, missing or counted twice changes the sum.
 void random_sums(Rank& self) {
   const Comm comm(self.join());
@@ -404,6 +418,10 @@ TEST_CASE("seventeen ranks", "[calls]") {
   }
   ranks::everywhere(17, 17, all_types_and_ops);
   ranks::everywhere(17, 17, gathers);
+}
+
+TEST_CASE("allreduce: every type and operation on 6 to 17 ranks", "[many-ranks]") {
+  on_many_ranks(types_and_ops_in_turn);
 }
 
 TEST_CASE("calls in many chunks", "[calls]") {

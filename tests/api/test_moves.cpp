@@ -28,12 +28,22 @@ struct Memory {
   Buffer recv;
 };
 
-void reduces(Rank& self) {
-  const Comm comm(self.join());
-  for (int number = 0; number < types * ops; ++number) {
+// Which calls, and of how many elements at most.
+struct Extent {
+  Share share;
+  std::size_t most = 40'000;
+
+  std::size_t count(int number) const {
+    return std::min(most, counts[static_cast<std::size_t>(number) % counts.size()]);
+  }
+};
+
+void reduces_on(Rank& self, pithComm_t comm, const Extent& extent) {
+  for (int number = extent.share.first; number < types * ops; number += extent.share.step) {
     const auto type = static_cast<pithDataType_t>(number / ops);
     const auto op = static_cast<pithRedOp_t>(number % ops);
-    const std::size_t count = counts[static_cast<std::size_t>(number) % counts.size()];
+    if (!is_exact_throughout(type, op, self.size)) continue;
+    const std::size_t count = extent.count(number);
     const int root = number % self.size;
     const bool is_root = self.rank == root;
     const bool in_place = number % 3 == 1;
@@ -52,13 +62,13 @@ void reduces(Rank& self) {
   }
 }
 
-void reduce_scatters(Rank& self) {
-  const Comm comm(self.join());
+void reduce_scatters_on(Rank& self, pithComm_t comm, const Extent& extent) {
   const auto size = static_cast<std::size_t>(self.size);
-  for (int number = 0; number < types * ops; ++number) {
+  for (int number = extent.share.first; number < types * ops; number += extent.share.step) {
     const auto type = static_cast<pithDataType_t>(number / ops);
     const auto op = static_cast<pithRedOp_t>(number % ops);
-    const std::size_t count = counts[static_cast<std::size_t>(number) % counts.size()];
+    if (!is_exact_throughout(type, op, self.size)) continue;
+    const std::size_t count = extent.count(number);
     const std::size_t mine = count * static_cast<std::size_t>(self.rank);
     const std::size_t bytes = count * size_of(type);
     Memory memory(self, number, size * bytes, bytes);
@@ -74,10 +84,9 @@ void reduce_scatters(Rank& self) {
   }
 }
 
-void bcasts(Rank& self) {
-  const Comm comm(self.join());
-  for (int number = 0; number < 24; ++number) {
-    const std::size_t count = counts[static_cast<std::size_t>(number) % counts.size()];
+void bcasts_on(Rank& self, pithComm_t comm, const Extent& extent) {
+  for (int number = extent.share.first; number < 24; number += extent.share.step) {
+    const std::size_t count = extent.count(number);
     const auto type = static_cast<pithDataType_t>(number % types);
     const int root = number % self.size;
     Memory memory(self, number, count * size_of(type), 0);
@@ -90,6 +99,18 @@ void bcasts(Rank& self) {
       ensure(buffer[i] == byte_of(number, root, i), "a wrong byte");
     }
   }
+}
+
+void reduces(Rank& self) { reduces_on(self, Comm(self.join()), {}); }
+void reduce_scatters(Rank& self) { reduce_scatters_on(self, Comm(self.join()), {}); }
+void bcasts(Rank& self) { bcasts_on(self, Comm(self.join()), {}); }
+
+void small_moves(Rank& self, Share share) {
+  const Comm comm(self.join());
+  const Extent extent = {share, 1021};
+  reduces_on(self, comm, extent);
+  reduce_scatters_on(self, comm, extent);
+  bcasts_on(self, comm, extent);
 }
 
 void alltoalls(Rank& self) {
@@ -209,6 +230,10 @@ TEST_CASE("alltoall", "[moves]") { everywhere(alltoalls); }
 TEST_CASE("gather and scatter", "[moves]") { everywhere(gathers_and_scatters); }
 TEST_CASE("premultiplied sums", "[moves]") { everywhere(premultiplied); }
 TEST_CASE("registered buffers", "[moves]") { everywhere(registrations); }
+
+TEST_CASE("reduce, reduce-scatter and bcast on 6 to 17 ranks", "[many-ranks]") {
+  on_many_ranks(small_moves);
+}
 
 TEST_CASE("moves in many chunks", "[moves]") {
   for (Setup setup : every_link()) {

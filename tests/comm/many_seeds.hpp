@@ -6,28 +6,41 @@
 #include <cstdlib>
 #include <string>
 
-#include "catch.hpp"
+#include "tests/catch.hpp"
 
 namespace pith::test {
 
-// From 1 to `daily`, with PITH_TEST_FULL=1 to `full`, or PITH_TEST_SEED alone; ends after ten
-// failures. `story(seed)`: empty, or what went wrong. `name`: what selects the test case.
-template <class Story>
-void try_seeds(std::uint64_t daily, std::uint64_t full, const std::string& name, Story story) {
+struct Seeds {
   std::uint64_t first = 1;
-  std::uint64_t count = std::getenv("PITH_TEST_FULL") ? full : daily;
-  if (const char* one = std::getenv("PITH_TEST_SEED")) {
-    first = std::strtoull(one, nullptr, 10);
-    count = 1;
-  }
+  std::uint64_t daily = 0;  // how many
+  std::uint64_t full = 0;   // with PITH_TEST_FULL=1
+};
+
+// PITH_TEST_SEEDS=n tries n of them, PITH_TEST_SEED=s that one alone.
+inline Seeds chosen(const Seeds& seeds) {
+  const char* one = std::getenv("PITH_TEST_SEED");
+  const char* many = std::getenv("PITH_TEST_SEEDS");
+  const auto number = [](const char* text) { return std::strtoull(text, nullptr, 10); };
+  if (one) return {number(one), 1, 1};
+  if (many) return {seeds.first, number(many), number(many)};
+  return seeds;
+}
+
+// Ends after ten failures. `story(seed)`: empty, or what went wrong. `how`: program and test case,
+// as a shell runs them. How many seeds were to be tried.
+template <class Story>
+std::uint64_t try_seeds(const Seeds& usual, const std::string& how, Story story) {
+  const Seeds seeds = chosen(usual);
+  const std::uint64_t count = std::getenv("PITH_TEST_FULL") ? seeds.full : seeds.daily;
   int failed = 0;
-  for (std::uint64_t seed = first; seed < first + count && failed < 10; ++seed) {
+  for (std::uint64_t seed = seeds.first; seed < seeds.first + count && failed < 10; ++seed) {
     const std::string wrong = story(seed);
     if (wrong.empty()) continue;
     ++failed;
-    FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed << " test_control \"" << name << "\"");
+    FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed << " build/bin/" << how);
   }
   SUCCEED();
+  return count;
 }
 
 }  // namespace pith::test

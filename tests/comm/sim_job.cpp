@@ -1,6 +1,7 @@
 #include "sim_job.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -50,6 +51,29 @@ void SimComm::quiesce(const Error& error) {
   state.revoked = error;
   world_.mailbox(own).quiesce(state, error);
   world_.transport(own).quiesce(state, error);
+}
+
+std::uint32_t SimComm::begin_call(const std::string& text) {
+  const std::uint32_t number = calls() + 1;
+  calls_.push_back({number, std::hash<std::string>()(text), text});
+  running_.insert(number);
+  return number;
+}
+
+std::optional<CallNote> SimComm::find_call(std::uint32_t number) {
+  if (number == 0 || number > calls()) return std::nullopt;
+  return calls_[number - 1];
+}
+
+// Tells of calls that last, whether they move or not: more than Communicator does.
+std::optional<Stall> SimComm::look(std::uint64_t now_ns) {
+  const std::uint32_t oldest = running_.empty() || state.revoked ? 0 : *running_.begin();
+  if (oldest != watched_) {
+    watched_ = oldest;
+    watched_since_ns_ = now_ns;
+  }
+  if (oldest == 0) return std::nullopt;
+  return Stall{*find_call(oldest), static_cast<double>(now_ns - watched_since_ns_) / 1e9, -1};
 }
 
 // --- the job ----------------------------------------------------------------------------------
@@ -185,7 +209,8 @@ bool SimJob::Agreement::await_suspend(std::coroutine_handle<> waiter) {
                             question_.key.round, fmt::join(question_.participants, " "));
   job_.control_.plane(rank_).gather(
       question_.key, question_.need, question_.participants, question_.blob,
-      [job = &job_, rank = rank_](const GatherResult& result) { job->decided(rank, result); });
+      [job = &job_, rank = rank_](const GatherResult& result) { job->decided(rank, result); },
+      question_.call);
   job_.control_.turn_soon(rank_);
   return true;
 }
@@ -221,10 +246,12 @@ Task<Error> SimJob::make(Call&, SimJob& job, const SimComm& parent, CommKey key,
 Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, int key,
                           SimComm*& child) {
   if (comm.state.revoked) co_return comm.state.revoked;
+  const std::uint32_t number = comm.begin_call("split");
   Split split(comm.key, comm.members, comm.own, comm.rounds, color, key);
   Agreement all(job, comm.own, split.question());
   const GatherResult result = co_await all;
   split.hear(result);
+  comm.end_call(number);
   if (split.step() == DescentStep::end) co_return split.error();
   Task<Error> making = make(frames, job, comm, split.key(), split.members(), child);
   Error error = co_await std::move(making);
@@ -233,7 +260,7 @@ Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, i
 
 Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
                            std::vector<int> cut_off, std::uint64_t completed, Smaller& smaller) {
-  const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls + 1;
+  const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls() + 1;
   Shrink shrink(comm.key, comm.members, comm.own, excluded, comm.rounds, next_call);
   while (shrink.step() != DescentStep::end) {
     if (!job.alive(comm.own)) co_return Error(Code::remote, "this rank is dead");

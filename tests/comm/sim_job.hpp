@@ -10,6 +10,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +36,16 @@ class SimComm final : public CommWatcher {
   // Here alone.
   void quiesce(const Error& error);
 
+  // Calls count from 1, in the order in which all ranks begin them; splits are among them. `text`
+  // is the same on all ranks. The number.
+  std::uint32_t begin_call(const std::string& text);
+  void end_call(std::uint32_t number) { running_.erase(number); }
+  // How many have begun.
+  std::uint32_t calls() const { return static_cast<std::uint32_t>(calls_.size()); }
+
   void on_revoked(const Error& error) override { revoke(error); }
-  std::optional<CallNote> find_call(std::uint32_t) override { return std::nullopt; }
-  std::optional<Stall> look(std::uint64_t) override { return std::nullopt; }
+  std::optional<CallNote> find_call(std::uint32_t number) override;
+  std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall&) override {}
 
   const CommKey key;
@@ -44,13 +53,16 @@ class SimComm final : public CommWatcher {
   const int own;  // rank of the job
   CommState state;
   CallContext context;
-  std::uint32_t calls = 0;
   DescentRounds rounds;
 
  private:
   World& world_;
   ControlWorld& control_;
   std::vector<Route> routes_;
+  std::vector<CallNote> calls_;      // call n is at n - 1
+  std::set<std::uint32_t> running_;  // numbers
+  std::uint32_t watched_ = 0;        // the oldest of them, since when it is looked at
+  std::uint64_t watched_since_ns_ = 0;
 };
 
 class SimJob {

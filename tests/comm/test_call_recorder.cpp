@@ -46,6 +46,16 @@ Awaited of_call(int peer, std::uint32_t call, std::uint32_t step, std::uint16_t 
   return {peer, Tag{0, call, step, lane}};
 }
 
+Awaited of_pair(int peer, std::uint32_t number, bool sends, std::uint32_t piece = 0) {
+  return {peer, Tag{0, number, piece, pair_lane}, sends};
+}
+
+CallRecorder::AwaitedList list_of(const CallRecorder& recorder, const std::vector<Awaited>& all) {
+  CallRecorder::AwaitedList list(recorder);
+  for (const Awaited& one : all) list.add(one);
+  return list;
+}
+
 std::string oldest(const CallRecorder& recorder) {
   const std::optional<CallNote> note = recorder.oldest_unfinished();
   return note ? title_of(*note) : "none";
@@ -205,6 +215,60 @@ TEST_CASE("of a message to a peer it is known how much has gone", "[call-recorde
   CHECK(recorder.lines(chunk) ==
         Lines{"send of 600 float to rank 1, running for 0.0 s, 2000 of 2400 bytes have gone",
               "recv of 600 float from rank 1, running for 0.0 s, 1000 of 2400 bytes have come"});
+}
+
+TEST_CASE("whom the oldest call waits for, however much is awaited", "[call-recorder]") {
+  CallRecorder recorder;
+  CHECK(list_of(recorder, {}).waits_for() == -1);
+  CHECK(list_of(recorder, {of_call(1, 2, 0), of_pair(1, 0, false)}).waits_for() == -1);
+  begin(recorder, 3);
+  begin(recorder, 4);
+  // Call 3 waits for a kernel. Who is to send to call 4 may wait for this rank in call 3.
+  CHECK(list_of(recorder, {of_call(2, 4, 0), of_pair(1, 3, false)}).waits_for() == -1);
+  std::vector<Awaited> all(20, of_call(2, 4, 0));
+  all.push_back(of_call(5, 3, 7));
+  all.push_back(of_call(6, 3, 8));
+  const CallRecorder::AwaitedList list = list_of(recorder, all);
+  CHECK(list.waits_for() == 5);
+  CHECK(list.some().size() == CallRecorder::most_awaited);
+  recorder.tell_awaited(list.some());
+  CHECK(recorder.lines(chunk)[0] ==
+        "call 3: allreduce of 3 float, sum, running for 0.0 s, waits for step 7 of rank 5");
+}
+
+TEST_CASE("whom the oldest message waits for, however much is awaited", "[call-recorder]") {
+  CallRecorder recorder;
+  std::vector<Message> group = {message(5, true, 10)};
+  std::vector<Awaited> all;
+  for (std::uint32_t number = 0; number < 16; ++number) {
+    group.push_back(message(1, false, 10, number));
+    all.push_back(of_pair(1, number, false));
+  }
+  const CallRecorder::Batch batch = recorder.begin(group);
+  const std::array<Message, 1> later = {message(2, false, 10)};
+  recorder.begin(later);
+  all.insert(all.begin(), of_pair(2, 0, false));
+
+  // Rank 1 may wait for rank 5, which takes nothing.
+  all.push_back(of_pair(5, 0, true));
+  const CallRecorder::AwaitedList stuck = list_of(recorder, all);
+  CHECK(stuck.waits_for() == 5);
+  recorder.tell_awaited(stuck.some());
+  CHECK(recorder.lines(chunk)[0] ==
+        "send of 10 float to rank 5, running for 0.0 s, 0 of 40 bytes have gone");
+  CHECK(oldest(recorder) == "send of 10 float to rank 5");
+
+  // The send has gone, though the group has not ended.
+  all.pop_back();
+  const CallRecorder::AwaitedList gone = list_of(recorder, all);
+  CHECK(gone.waits_for() == 1);
+  recorder.tell_awaited(gone.some());
+  CHECK(oldest(recorder) == "recv of 10 float from rank 1");
+
+  // The group waits for none of them any more, but for a copy; then it has ended.
+  CHECK(list_of(recorder, {of_pair(2, 0, false)}).waits_for() == -1);
+  recorder.end(batch, true);
+  CHECK(list_of(recorder, {of_pair(2, 0, false)}).waits_for() == 2);
 }
 
 TEST_CASE("messages of pairs: which, when, how far", "[call-recorder]") {

@@ -171,6 +171,6 @@ class Dispute {
 }  // namespace
 
 TEST_CASE("ranks in different calls, and the root dies", "[control]") {
-  try_seeds(1'000, 10'000, "ranks in different calls*",
+  try_seeds({.daily = 1'000, .full = 10'000}, "test_control \"ranks in different calls*\"",
             [](std::uint64_t seed) { return Dispute(seed).run(); });
 }

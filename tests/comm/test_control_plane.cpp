@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <deque>
 
 #include "catch.hpp"
 #include "control_world.hpp"
+#include "many_seeds.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -292,40 +292,25 @@ class Story {
   std::deque<Gather> gathers_;
 };
 
-void run_stories(std::uint64_t first, std::uint64_t count, int ranks_max, bool naps = false) {
-  if (const char* one = std::getenv("PITH_TEST_SEED")) {
-    first = std::strtoull(one, nullptr, 10);
-    count = 1;
-  }
-  int failed = 0;
-  for (std::uint64_t seed = first; seed < first + count && failed < 10; ++seed) {
-    const std::string wrong = Story(seed, ranks_max, naps).run();
-    if (wrong.empty()) continue;
-    ++failed;
-    FAIL_CHECK(wrong << "\nagain: PITH_TEST_SEED=" << seed << " test_control \"up to " << ranks_max
-                     << " ranks " << (naps ? "stop" : "die") << "*\"");
-  }
-  SUCCEED();
-}
-
-std::uint64_t many(std::uint64_t usual) {
-  return std::getenv("PITH_TEST_FULL") ? 10 * usual : usual;
+void run_stories(std::uint64_t first, std::uint64_t daily, int ranks_max, bool naps = false) {
+  const std::string how =
+      fmt::format("test_control \"up to {} ranks {}*\"", ranks_max, naps ? "stop" : "die");
+  try_seeds({first, daily, 10 * daily}, how,
+            [ranks_max, naps](std::uint64_t seed) { return Story(seed, ranks_max, naps).run(); });
 }
 
 }  // namespace
 
-TEST_CASE("up to 8 ranks die, leave, revoke and agree", "[control]") {
-  run_stories(1, many(2000), 8);
-}
+TEST_CASE("up to 8 ranks die, leave, revoke and agree", "[control]") { run_stories(1, 2000, 8); }
 
 TEST_CASE("up to 30 ranks die, leave, revoke and agree", "[control]") {
-  run_stories(1'000'000, many(300), 30);
+  run_stories(1'000'000, 300, 30);
 }
 
 TEST_CASE("up to 100 ranks die, leave, revoke and agree", "[control]") {
-  run_stories(2'000'000, many(30), 100);
+  run_stories(2'000'000, 30, 100);
 }
 
 TEST_CASE("up to 30 ranks stop for a while, die, revoke and agree", "[control]") {
-  run_stories(3'000'000, many(1000), 30, true);
+  run_stories(3'000'000, 1000, 30, true);
 }

@@ -8,6 +8,7 @@
 #include "comm/blob.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/rendezvous.hpp"
+#include "tests/transport/port_noise.hpp"
 #include "tests/transport/strangers.hpp"
 
 using namespace pith;
@@ -163,6 +164,22 @@ void start_with_a_cut_member(Rank&) {
   }
 }
 
+void join_and_work(Rank& self) {
+  const double begin = now_s();
+  const Comm comm(self.join());
+  ensure(now_s() - begin < 8, "strangers held up the start");
+  std::vector<std::int32_t> ones(20'000, 1);
+  std::vector<std::int32_t> sums(ones.size());
+  // The same number of calls everywhere.
+  for (int i = 0; i < 300; ++i) {
+    std::fill(sums.begin(), sums.end(), 0);
+    ok(pithAllReduce(ones.data(), sums.data(), ones.size(), pithInt32, pithSum, comm, nullptr));
+    ensure(sums[0] == self.size && sums.back() == self.size, "a wrong sum");
+    if (i % 10 == 0) sleep_s(0.01);
+  }
+  self.meet();
+}
+
 }  // namespace
 
 TEST_CASE("strangers at the bootstrap root are refused", "[hostile]") {
@@ -205,20 +222,20 @@ TEST_CASE("strangers at every port while ranks join and work", "[hostile]") {
   CHECK(run(3, setup, [&](Rank& self) {
           std::unique_ptr<Raid> raid;
           if (self.rank == 1) raid = std::make_unique<Raid>(addresses_of(first, 12));
-          const double begin = now_s();
-          const Comm comm(self.join());
-          ensure(now_s() - begin < 8, "strangers held up the start");
-          std::vector<std::int32_t> ones(20'000, 1);
-          std::vector<std::int32_t> sums(ones.size());
-          // The same number of calls everywhere.
-          for (int i = 0; i < 300; ++i) {
-            std::fill(sums.begin(), sums.end(), 0);
-            ok(pithAllReduce(ones.data(), sums.data(), ones.size(), pithInt32, pithSum, comm,
-                             nullptr));
-            ensure(sums[0] == self.size && sums.back() == self.size, "a wrong sum");
-            if (i % 10 == 0) sleep_s(0.01);
-          }
+          join_and_work(self);
           if (raid) ensure(raid->answered() > 50, "nobody listened");
-          self.meet();
         }) == "");
+}
+
+TEST_CASE("noise at every port of every link while ranks join and work", "[hostile]") {
+  for (Setup setup : between_processes()) {
+    setup.may_be_killed = false;
+    setup.limit_s = 60;
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const PortNoise noise;
+            join_and_work(self);
+            ensure(noise.calls() > 50, "nobody listened");
+          }) == "");
+  }
 }

@@ -300,6 +300,6 @@ class Scene {
 }  // namespace
 
 TEST_CASE("some shrink a communicator and others are in a call", "[control]") {
-  try_seeds(1'500, 20'000, "some shrink a communicator*",
+  try_seeds({.daily = 1'500, .full = 20'000}, "test_control \"some shrink a communicator*\"",
             [](std::uint64_t seed) { return Scene(seed).run(); });
 }

@@ -73,6 +73,29 @@ class Table(unittest.TestCase):
                                    done.stdout)
                 self.assertEqual(ranks, ["0", "1"])
 
+    def test_pinning(self):
+        allowed = sorted(os.sched_getaffinity(0))
+        self.addCleanup(os.sched_setaffinity, 0, allowed)
+        # All cores that this process may use, then some of them; ranks are processes or threads.
+        for cores in (allowed, allowed[-1:], allowed[1:3]):
+            if not cores:
+                continue
+            os.sched_setaffinity(0, cores)
+            several = str(min(4, len(cores)))
+            for ranks in (["--ranks", several], ["--ranks", "1", "-t", several]):
+                with self.subTest(cores=cores, ranks=ranks):
+                    devices = self.devices_of(*ranks)
+                    self.assertEqual(devices, cores[:int(several)])
+        # Where there are too few, none leaves those that are allowed.
+        os.sched_setaffinity(0, allowed[:1])
+        self.assertEqual(self.devices_of("--ranks", "2"), 2 * allowed[:1])
+
+    def devices_of(self, *ranks):
+        """The core of each rank, by the table."""
+        done = run("all_reduce_perf", *ranks, "-b", "8", "-e", "8", "-n", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [int(core) for core in re.findall(r"(?m)^#  Rank .* device +(\d+) \[", done.stdout)]
+
     def test_columns(self):
         done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1")
         names, units, row = [line for line in done.stdout.splitlines()

@@ -2,8 +2,9 @@
 """clang-tidy on what changed: lint.py BUILD_TREE [--base COMMIT] [--most N] [--or-skip] [--jobs N]
 
 Changed is what differs from the base, committed or not. The base is where this branch has left
-main, and on main itself the commit before the last. Nobody knows what changed in a clone of one
-commit, or without git: then it is all sources, or with --or-skip none (status 77).
+main; on main itself it is origin's main, or where they are equal the commit before the last. Nobody
+knows what changed in a clone of one commit, or without git: then it is all sources, or with
+--or-skip none (status 77).
 
 A header is looked at through a source that includes it: one that is looked at anyway, else the one
 of its name, else any; tests/headers makes one for every header of the library.

@@ -96,6 +96,17 @@ class Repository(unittest.TestCase):
         self.assertEqual(self.lint(), 0)
         self.assertEqual(self.saw, ["src/new.cpp", "src/one.cpp"])
 
+    def test_on_a_main_that_is_ahead_all_that_origin_lacks(self):
+        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
+        for name in ("one", "two"):
+            self.write(f"src/{name}.cpp", f"int {name};\n")
+            self.commit()
+        self.assertEqual(self.lint(), 0)
+        self.assertEqual(self.saw, ["src/one.cpp", "src/two.cpp"])
+        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
+        self.assertEqual(self.lint(), 0)
+        self.assertEqual(self.saw, ["src/two.cpp"])
+
     def test_on_a_branch_all_of_it(self):
         self.git("switch", "-q", "-c", "branch")
         for name in ("one", "two"):
