@@ -77,6 +77,7 @@ enum class ControlPlane::Kind : std::uint8_t {
   present,  // the answer to it, up
   ping,     // from a rank that waits, to its parent
   pong,     // the answer to it, and to a stall or a question
+  missing,  // down from the root: who has not come to an agreement that lasts
 };
 
 inline bool ControlPlane::wants_answer(Kind kind) {

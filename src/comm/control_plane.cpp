@@ -442,6 +442,9 @@ void ControlPlane::hear(int from, std::string_view text) {
     case Kind::present:
       hear_present(in, std::string(text));
       break;
+    case Kind::missing:
+      hear_missing(in, std::string(text));
+      break;
   }
 }
 
@@ -464,6 +467,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       inquire_again();
       report(stalls);
       report_agreements();
+      warn_of_agreements();
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;

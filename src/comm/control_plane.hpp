@@ -66,8 +66,9 @@ std::string title_of(const CallNote& call);
 // A call that gets no further.
 struct Stall {
   CallNote call;
-  double seconds = 0;  // without progress
-  int waits_for = -1;  // rank of the communicator, where known
+  double seconds = 0;       // without progress
+  int waits_for = -1;       // rank of the communicator, where known
+  std::string absent = {};  // "rank 1, rank 3": of an agreement who has not come, where known
 };
 
 // A communicator, as the control plane needs it. No function may wait. All but find_call may use
@@ -178,6 +179,8 @@ class ControlPlane final : public ControlEars {
     std::uint64_t since_ns = 0;
     CallNote call = {};
     std::uint64_t reported_ns = 0;  // of the call
+    std::vector<int> missing = {};  // participants, as the root says
+    bool warned = false;
   };
   // At the root, and at those on the way, who tell it a new parent.
   struct Collecting {
@@ -185,6 +188,8 @@ class ControlPlane final : public ControlEars {
     std::vector<int> participants;
     std::map<int, std::string> blobs;
     std::uint64_t since_ns = 0;
+    std::vector<int> missing;  // as was told last
+    std::uint64_t told_ns = 0;
   };
   struct Inquiry {
     std::vector<int> members;
@@ -250,7 +255,9 @@ class ControlPlane final : public ControlEars {
   void hear_present(Unpacker& in, const std::string& whole);
   bool all_present();
   void decide_all();
-  void decide(GatherKey key, const Collecting& collecting);
+  void decide(GatherKey key, Collecting& collecting);
+  void tell_missing(const GatherKey& key, Collecting& collecting, const std::vector<int>& missing);
+  void hear_missing(Unpacker& in, const std::string& whole);
   static Error too_late();
   std::string pack_result(const GatherKey& key, const Error& error,
                           const std::map<int, std::string>& blobs) const;
@@ -263,6 +270,7 @@ class ControlPlane final : public ControlEars {
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
   void report_agreements();
+  void warn_of_agreements();
   std::optional<CallNote> find_agreement(CommKey comm, std::uint32_t number) const;
   bool is_decided(const GatherKey& key) const {
     return results_.contains(key) || dropped_.contains(key);

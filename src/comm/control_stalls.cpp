@@ -74,6 +74,24 @@ void ControlPlane::report_agreements() {
   }
 }
 
+// No watcher sees those that last too long, least of all where the communicator is revoked.
+void ControlPlane::warn_of_agreements() {
+  for (auto& [key, pending] : pending_) {
+    const double waited = since(pending.since_ns);
+    if (pending.warned || pending.call.text.empty() || waited < options_.warn_s) continue;
+    const auto member = members_.find(key.comm);
+    if (member == members_.end()) continue;
+    pending.warned = true;
+    Stall stall{pending.call, waited, -1, list(pending.missing)};
+    // Then the root has not said for whom, or its word has not come.
+    const bool silent = silence_of_parent() > silent_s;
+    if (silent) stall.waits_for = place_of(member->second.ranks, parent_);
+    ready_.emplace_back(key.comm, [watcher = member->second.watcher, stall = std::move(stall)] {
+      watcher->on_stalled(stall);
+    });
+  }
+}
+
 std::optional<CallNote> ControlPlane::find_agreement(CommKey comm, std::uint32_t number) const {
   for (const auto& [key, pending] : pending_) {
     if (key.comm == comm && number != 0 && pending.call.number == number) return pending.call;

@@ -27,6 +27,7 @@ class RecordingWatcher final : public CommWatcher {
   std::map<std::uint32_t, CallNote> calls;
   std::optional<Stall> stall;
   int warnings = 0;
+  std::optional<Stall> warned;  // the last of them
 
   void on_revoked(const Error& error) override { revoked.push_back(error); }
   std::optional<CallNote> find_call(std::uint32_t number) override {
@@ -34,7 +35,10 @@ class RecordingWatcher final : public CommWatcher {
     return found == calls.end() ? std::nullopt : std::optional(found->second);
   }
   std::optional<Stall> look(std::uint64_t) override { return stall; }
-  void on_stalled(const Stall&) override { ++warnings; }
+  void on_stalled(const Stall& what) override {
+    ++warnings;
+    warned = what;
+  }
 };
 
 class ControlWorld {

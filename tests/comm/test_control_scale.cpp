@@ -315,6 +315,60 @@ TEST_CASE("a rank that has stopped for long and wakes up is asked again", "[cont
 
 namespace {
 
+// A shrink as the ranks of a communicator come to it; nobody else sees that it lasts.
+void shrink_at_ms(ControlWorld& world, double begin_ms, int rank, std::string text) {
+  world.at_ms(begin_ms, [&world, rank, text = std::move(text)] {
+    world.plane(rank).gather({comm, 1}, Need::live, all_ranks(world), "x",
+                             [](const GatherResult&) {}, {0, 99, text, 1});
+  });
+}
+
+}  // namespace
+
+TEST_CASE("an agreement that somebody does not come to is warned of once", "[control]") {
+  for (const bool revoked : {false, true}) {
+    ControlWorld world(8, 2, 1);
+    std::vector<RecordingWatcher> watchers(8);
+    for (int rank = 0; rank < 8; ++rank) {
+      world.plane(rank).add(comm, all_ranks(world), watchers[at(rank)]);
+      // Rank 3 never comes, rank 5 late; rank 4 is in one that has no name.
+      if (rank != 3) shrink_at_ms(world, rank == 5 ? 10'300 : 500, rank, rank == 4 ? "" : "shrink");
+    }
+    if (revoked) {
+      world.at_ms(200, [&] { world.plane(2).revoke(comm, Error(Code::remote, "gave up", 2)); });
+    }
+    world.run_until_ms(10'300);
+    for (const RecordingWatcher& watcher : watchers) CHECK(watcher.warnings == 0);
+    world.run_until_ms(30'000);
+    for (int rank = 0; rank < 8; ++rank) {
+      INFO("rank " << rank);
+      const RecordingWatcher& watcher = watchers[at(rank)];
+      REQUIRE(watcher.warnings == (rank == 3 || rank == 4 ? 0 : 1));
+      if (watcher.warnings == 0) continue;
+      CHECK(watcher.warned->call.text == "shrink");
+      CHECK(watcher.warned->absent == "rank 3");
+    }
+  }
+}
+
+TEST_CASE("who agrees and waits for a root that has stopped is told of it", "[control]") {
+  ControlWorld world(3, 2, 1);
+  std::vector<RecordingWatcher> watchers(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    world.plane(rank).add(comm, all_ranks(world), watchers[at(rank)]);
+    if (rank != 0) shrink_at_ms(world, 500, rank, "shrink");
+  }
+  world.run_until_ms(200);
+  world.stop(0);
+  world.run_until_ms(11'000);
+  for (const int rank : {1, 2}) {
+    REQUIRE(watchers[at(rank)].warnings == 1);
+    CHECK(watchers[at(rank)].warned->waits_for == 0);
+  }
+}
+
+namespace {
+
 // All members but one agree without it, as in a shrink that excludes it; `late` comes after 4 s.
 class WithoutOne {
  public:
