@@ -42,6 +42,8 @@ bool is_silence(int error) {
     case EHOSTDOWN:
     case ENETUNREACH:
     case ENETDOWN:
+    case ENONET:
+    case EACCES:  // of IPv6, where the way is forbidden by now
     case ENOPROTOOPT:
     case ECONNREFUSED:
       return true;

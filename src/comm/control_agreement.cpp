@@ -17,6 +17,9 @@ constexpr std::size_t result_bytes_kept = 256 << 10;
 constexpr std::size_t dropped_kept = 4096;
 // A rank that has stopped does not answer the roll.
 constexpr std::uint64_t roll_ns = 5'000'000'000;
+// Those who wait hear for whom somewhat before their logs have a line, and of changes soon.
+constexpr double missing_lead_s = 0.5;
+constexpr std::uint64_t missing_again_ns = 300'000'000;
 
 }  // namespace
 
@@ -123,7 +126,7 @@ void ControlPlane::decide_all() {
   }
 }
 
-void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
+void ControlPlane::decide(GatherKey key, Collecting& collecting) {
   const auto gone = gone_.find(key.comm);
   std::vector<int> missing;
   for (std::size_t i = 0; i < collecting.participants.size(); ++i) {
@@ -148,6 +151,7 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
     }
   }
   if (missing.empty()) return conclude(key, {}, collecting.blobs);
+  tell_missing(key, collecting, missing);
   const double waited = static_cast<double>(now_ns_ - collecting.since_ns) / second_ns;
   if (options_.timeout_s == 0 || waited < options_.timeout_s) return;
   conclude(key,
@@ -155,6 +159,28 @@ void ControlPlane::decide(GatherKey key, const Collecting& collecting) {
                  fmt::format("{} did not take part within {} s", list(missing), options_.timeout_s),
                  missing.front()),
            {});
+}
+
+// Only the root knows.
+void ControlPlane::tell_missing(const GatherKey& key, Collecting& collecting,
+                                const std::vector<int>& missing) {
+  if (since(collecting.since_ns) + missing_lead_s < options_.warn_s) return;
+  if (missing == collecting.missing || now_ns_ - collecting.told_ns < missing_again_ns) return;
+  collecting.missing = missing;
+  collecting.told_ns = now_ns_;
+  const std::string whole =
+      message(Kind::missing).value(key.comm).value(key.round).numbers(missing).take();
+  Unpacker in(whole);
+  in.value<Kind>();
+  hear_missing(in, whole);
+}
+
+void ControlPlane::hear_missing(Unpacker& in, const std::string& whole) {
+  send_down(whole);
+  const auto comm = in.value<CommKey>();
+  const auto found = pending_.find({comm, in.value<std::uint32_t>()});
+  const std::vector<int> missing = in.numbers();
+  if (in.whole() && found != pending_.end()) found->second.missing = missing;
 }
 
 Error ControlPlane::too_late() {

@@ -30,6 +30,13 @@ void ControlPlane::note_gone(CommKey comm, const std::vector<int>& members, int 
   }
 }
 
+void ControlPlane::hear_gone(Unpacker& in, int from) {
+  const auto comm = in.value<CommKey>();
+  const int rank = in.value<int>();
+  const std::vector<int> members = in.numbers();
+  if (in.whole()) note_gone(comm, members, rank, from);
+}
+
 // After a death or a departure, and at a new root.
 void ControlPlane::look_at_all_gone() {
   for (const auto& [comm, gone] : gone_) maybe_over_.insert(comm);

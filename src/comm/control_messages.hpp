@@ -56,6 +56,9 @@ inline std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
+// A neighbour that has not answered for so long has stopped.
+inline constexpr double silent_s = 0.9;
+
 enum class ControlPlane::Kind : std::uint8_t {
   hello,  // all facts, from a rank to its new parent
   facts,  // all facts, the answer
@@ -73,7 +76,12 @@ enum class ControlPlane::Kind : std::uint8_t {
   roll,
   present,  // the answer to it, up
   ping,     // from a rank that waits, to its parent
-  pong,
+  pong,     // the answer to it, and to a stall or a question
+  missing,  // down from the root: who has not come to an agreement that lasts
 };
+
+inline bool ControlPlane::wants_answer(Kind kind) {
+  return kind == Kind::ping || kind == Kind::stall || kind == Kind::question;
+}
 
 }  // namespace pith

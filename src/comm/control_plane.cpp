@@ -190,6 +190,17 @@ void ControlPlane::send_down(const std::string& text) {
   for (const int child : children_) wire_.send(child, text);
 }
 
+// What this rank would say again and again: not to who does not answer.
+void ControlPlane::ask(int neighbour, const std::string& text) {
+  const auto [unanswered, first] = unanswered_since_ns_.try_emplace(neighbour, now_ns_);
+  if (first || since(unanswered->second) <= silent_s) wire_.send(neighbour, text);
+}
+
+void ControlPlane::acknowledge(int from) {
+  const bool neighbour = from == parent_ || from > options_.rank;
+  if (neighbour) wire_.send(from, message(Kind::pong).take());
+}
+
 // --- facts ------------------------------------------------------------------------------------
 
 void ControlPlane::note_dead(int rank, std::string_view how, int from) {
@@ -370,9 +381,12 @@ void ControlPlane::on_message(int from, std::string_view text) {
 
 void ControlPlane::hear(int from, std::string_view text) {
   Unpacker in(text);
+  unanswered_since_ns_.erase(from);
   if (from == parent_) parent_heard_ns_ = now_ns_;
   if (passed_by_.erase(from) > 0) refresh_tree();
-  switch (in.value<Kind>()) {
+  const auto kind = in.value<Kind>();
+  if (wants_answer(kind)) acknowledge(from);
+  switch (kind) {
     case Kind::hello:
       hear_hello(in, from);
       break;
@@ -390,13 +404,9 @@ void ControlPlane::hear(int from, std::string_view text) {
     case Kind::farewell:
       acknowledged_ |= from == parent_;
       break;
-    case Kind::gone: {
-      const auto comm = in.value<CommKey>();
-      const int rank = in.value<int>();
-      const std::vector<int> members = in.numbers();
-      if (in.whole()) note_gone(comm, members, rank, from);
+    case Kind::gone:
+      hear_gone(in, from);
       break;
-    }
     case Kind::over: {
       const auto comm = in.value<CommKey>();
       if (in.whole()) note_over(comm, from);
@@ -424,8 +434,6 @@ void ControlPlane::hear(int from, std::string_view text) {
       hear_question(in, std::string(text));
       break;
     case Kind::ping:
-      wire_.send(from, message(Kind::pong).take());
-      break;
     case Kind::pong:
       break;
     case Kind::roll:
@@ -433,6 +441,9 @@ void ControlPlane::hear(int from, std::string_view text) {
       break;
     case Kind::present:
       hear_present(in, std::string(text));
+      break;
+    case Kind::missing:
+      hear_missing(in, std::string(text));
       break;
   }
 }
@@ -453,8 +464,10 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       look_for_children();
       decide_all();
       find_over();
+      inquire_again();
       report(stalls);
       report_agreements();
+      warn_of_agreements();
       watch_parent(stalls);
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;

@@ -11,6 +11,11 @@
 // They pass it by: its parent is theirs until it answers. Only the root cannot be passed by, for it
 // may have decided already.
 //
+// Nobody knows how long such a rank sleeps, and what is sent to it lies in our memory. So what
+// ranks say again and again, that they stand still, and what the root asks because of that, is
+// answered by each neighbour at once, and where no answer comes it is not said any more: facts,
+// results and contributions alone wait for those who sleep.
+//
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
 // next one, or tell it the result if they have it. A result moves along the same connections as the
@@ -61,8 +66,9 @@ std::string title_of(const CallNote& call);
 // A call that gets no further.
 struct Stall {
   CallNote call;
-  double seconds = 0;  // without progress
-  int waits_for = -1;  // rank of the communicator, where known
+  double seconds = 0;       // without progress
+  int waits_for = -1;       // rank of the communicator, where known
+  std::string absent = {};  // "rank 1, rank 3": of an agreement who has not come, where known
 };
 
 // A communicator, as the control plane needs it. No function may wait. All but find_call may use
@@ -173,6 +179,8 @@ class ControlPlane final : public ControlEars {
     std::uint64_t since_ns = 0;
     CallNote call = {};
     std::uint64_t reported_ns = 0;  // of the call
+    std::vector<int> missing = {};  // participants, as the root says
+    bool warned = false;
   };
   // At the root, and at those on the way, who tell it a new parent.
   struct Collecting {
@@ -180,11 +188,14 @@ class ControlPlane final : public ControlEars {
     std::vector<int> participants;
     std::map<int, std::string> blobs;
     std::uint64_t since_ns = 0;
+    std::vector<int> missing;  // as was told last
+    std::uint64_t told_ns = 0;
   };
   struct Inquiry {
     std::vector<int> members;
     std::map<int, CallNote> notes;  // by rank of the job
     std::uint64_t asked_ns = 0;
+    bool again = false;  // to be asked as soon as that is due
   };
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
   // Who has let go of a communicator; nobody yet, perhaps, of one that is revoked.
@@ -201,6 +212,7 @@ class ControlPlane final : public ControlEars {
   }
   bool is_root() const { return parent_ < 0; }
   static Packer message(Kind kind);
+  static bool wants_answer(Kind kind);
 
   void refresh_tree();
   void say_hello();
@@ -210,6 +222,8 @@ class ControlPlane final : public ControlEars {
   void spread(const std::string& message, int except);
   void send_up(const std::string& message);
   void send_down(const std::string& message);
+  void ask(int neighbour, const std::string& message);
+  void acknowledge(int from);
 
   void note_dead(int rank, std::string_view how, int from);
   void give_up();
@@ -220,6 +234,7 @@ class ControlPlane final : public ControlEars {
   std::vector<int> expected_children() const;
   void announce_departure();
   void note_gone(CommKey comm, const std::vector<int>& members, int rank, int from);
+  void hear_gone(Unpacker& in, int from);
   void look_at_all_gone();
   bool is_over(const Gone& gone) const;
   void find_over();
@@ -240,7 +255,9 @@ class ControlPlane final : public ControlEars {
   void hear_present(Unpacker& in, const std::string& whole);
   bool all_present();
   void decide_all();
-  void decide(GatherKey key, const Collecting& collecting);
+  void decide(GatherKey key, Collecting& collecting);
+  void tell_missing(const GatherKey& key, Collecting& collecting, const std::vector<int>& missing);
+  void hear_missing(Unpacker& in, const std::string& whole);
   static Error too_late();
   std::string pack_result(const GatherKey& key, const Error& error,
                           const std::map<int, std::string>& blobs) const;
@@ -253,11 +270,13 @@ class ControlPlane final : public ControlEars {
   Stalls look_for_stalls(std::uint64_t now_ns);
   void report(const Stalls& stalls);
   void report_agreements();
+  void warn_of_agreements();
   std::optional<CallNote> find_agreement(CommKey comm, std::uint32_t number) const;
   bool is_decided(const GatherKey& key) const {
     return results_.contains(key) || dropped_.contains(key);
   }
   void watch_parent(const Stalls& stalls);
+  double silence_of_parent() const;
   bool parent_is_excluded() const;
   bool parent_is_beside(const Stalls& stalls) const;
   bool has_parent(int rank) const;
@@ -268,6 +287,8 @@ class ControlPlane final : public ControlEars {
   double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
   void hear_stall(Unpacker& in, const std::string& whole);
+  void inquire(const InquiryKey& key, Inquiry& inquiry);
+  void inquire_again();
   void hear_question(Unpacker& in, const std::string& whole);
   void hear_answer(Unpacker& in, const std::string& whole);
   using Noted = std::pair<const int, CallNote>;  // a rank of the job, and what it called
@@ -304,6 +325,7 @@ class ControlPlane final : public ControlEars {
   std::uint64_t silent_since_ns_ = 0;
   std::set<int> passed_by_;  // that this rank should have for a parent, when they answer again
   std::set<int> children_;   // that have said hello
+  std::map<int, std::uint64_t> unanswered_since_ns_;  // what neighbours were asked
   struct Unreached {
     std::string how;
     std::uint64_t since_ns = 0;

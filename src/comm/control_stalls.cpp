@@ -14,8 +14,7 @@ namespace {
 // A stall is reported again so often: what the other ranks do meanwhile changes. Who disagrees with
 // a call that stands still is to be found within a second.
 constexpr std::uint64_t report_again_ns = 700'000'000;
-// A parent that has not answered for so long has stopped; one that has is given time to blame.
-constexpr double silent_s = 0.9;
+// A parent that answers is given time to blame.
 constexpr double patience_s = 4;
 // Those who shrink a communicator without their parent need not wait for one that has stopped.
 constexpr double excluded_silent_s = 2;
@@ -75,6 +74,24 @@ void ControlPlane::report_agreements() {
   }
 }
 
+// No watcher sees those that last too long, least of all where the communicator is revoked.
+void ControlPlane::warn_of_agreements() {
+  for (auto& [key, pending] : pending_) {
+    const double waited = since(pending.since_ns);
+    if (pending.warned || pending.call.text.empty() || waited < options_.warn_s) continue;
+    const auto member = members_.find(key.comm);
+    if (member == members_.end()) continue;
+    pending.warned = true;
+    Stall stall{pending.call, waited, -1, list(pending.missing)};
+    // Then the root has not said for whom, or its word has not come.
+    const bool silent = silence_of_parent() > silent_s;
+    if (silent) stall.waits_for = place_of(member->second.ranks, parent_);
+    ready_.emplace_back(key.comm, [watcher = member->second.watcher, stall = std::move(stall)] {
+      watcher->on_stalled(stall);
+    });
+  }
+}
+
 std::optional<CallNote> ControlPlane::find_agreement(CommKey comm, std::uint32_t number) const {
   for (const auto& [key, pending] : pending_) {
     if (key.comm == comm && number != 0 && pending.call.number == number) return pending.call;
@@ -102,12 +119,14 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
   // More than one question must have gone unanswered.
   const auto ping_again_ns =
       in_the_way ? static_cast<std::uint64_t>(patience * 1e9 / 3) : report_again_ns;
-  if (pinged_ns_ == 0) silent_since_ns_ = now_ns_;
-  if (pinged_ns_ == 0 || now_ns_ - pinged_ns_ >= ping_again_ns) {
+  const bool first = pinged_ns_ == 0;
+  if (first) silent_since_ns_ = now_ns_;
+  // One that sleeps answers all of them when it wakes up: a few are enough.
+  if (first || (now_ns_ - pinged_ns_ >= ping_again_ns && silence_of_parent() <= patience_s)) {
     pinged_ns_ = now_ns_;
     wire_.send(parent_, message(Kind::ping).take());
   }
-  const double silent = since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
+  const double silent = silence_of_parent();
   const double limit = options_.timeout_s + (silent > silent_s ? 0.5 : patience_s);
   if (excluded && silent > patience) return give_up_parent(silent);
   if (in_the_way && silent > patience && has_parent(parent_)) return pass_by_parent();
@@ -127,6 +146,11 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
     }
     entry = next;
   }
+}
+
+double ControlPlane::silence_of_parent() const {
+  if (pinged_ns_ == 0) return 0;
+  return since(std::max({silent_since_ns_, parent_heard_ns_, parent_since_ns_}));
 }
 
 // What a rank tells itself that has waited too long.
@@ -213,11 +237,12 @@ void ControlPlane::report(CommKey comm, const Member& member, const Stall& stall
   packer.value(comm).numbers(member.ranks).value(options_.rank);
   pack(packer, stall.call);
   packer.value(stall.seconds).value(stall.waits_for);
-  send_up(packer.take());
+  if (is_root()) return hear(options_.rank, packer.take());
+  ask(parent_, packer.take());
 }
 
 void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return send_up(whole);
+  if (!is_root()) return ask(parent_, whole);
   const auto comm = in.value<CommKey>();
   const std::vector<int> members = in.numbers();
   const int rank = in.value<int>();
@@ -237,15 +262,35 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   if (!fresh && too_long && stall.call.round == 0) {
     return note_revoked(comm, members, blame(key, inquiry, place_of(members, rank), stall), -1);
   }
-  const std::string question = message(Kind::question).value(comm).value(stall.call.number).take();
+  // All that stand still report, and all answer each time: one question for all of them. Who
+  // suspects has seen a message, says so once, and has no time.
+  const bool suspected = stall.seconds == 0;
+  if (!fresh && !suspected && now_ns_ - inquiry.asked_ns < report_again_ns) {
+    inquiry.again = true;
+    return compare(key, inquiry);
+  }
+  inquire(key, inquiry);
+}
+
+void ControlPlane::inquire(const InquiryKey& key, Inquiry& inquiry) {
   inquiry.asked_ns = now_ns_;
+  inquiry.again = false;
+  const std::string question = message(Kind::question).value(key.first).value(key.second).take();
   Unpacker asked(question);
   asked.value<Kind>();
   hear_question(asked, question);
 }
 
+// Not only when the next report comes: that may be too late for who has called meanwhile.
+void ControlPlane::inquire_again() {
+  for (auto& [key, inquiry] : inquiries_) {
+    const bool due = inquiry.again && now_ns_ - inquiry.asked_ns >= report_again_ns;
+    if (due && !revoked_.contains(key.first)) inquire(key, inquiry);
+  }
+}
+
 void ControlPlane::hear_question(Unpacker& in, const std::string& whole) {
-  send_down(whole);
+  for (const int child : children_) ask(child, whole);
   const auto comm = in.value<CommKey>();
   const auto number = in.value<std::uint32_t>();
   const auto member = members_.find(comm);

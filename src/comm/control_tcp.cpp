@@ -1,8 +1,6 @@
 #include "comm/control_tcp.hpp"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -11,7 +9,6 @@
 #include <cstring>
 
 #include "core/clock.hpp"
-#include "transport/tcp_silence.hpp"
 
 namespace pith {
 
@@ -23,21 +20,13 @@ constexpr std::size_t most_strangers = 256;
 constexpr std::uint64_t patience_ns = 1'000'000'000;  // with the oldest of them, when all are there
 constexpr std::uint64_t deaf_ns = 100'000'000;        // after a call that could not be taken
 constexpr const char* in_order = "in order";
+constexpr const char* no_answer = "its host does not answer";
+// Silence is looked for so often in a heartbeat. Where that failed for a quarter of one, what was
+// owed before says nothing of the time since.
+constexpr std::uint64_t looks_per_heartbeat = 16;
+constexpr std::uint64_t quarters = 4;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
-// After so long without an answer of the other kernel the connection breaks.
-void keep_watch(int fd, double heartbeat_s) {
-  const auto set = [fd](int level, int option, int value) {
-    ::setsockopt(fd, level, option, &value, sizeof value);
-  };
-  const int third = std::max(1, static_cast<int>(heartbeat_s / 3));
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, third);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, third);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(heartbeat_s * 1000));
-}
 
 }  // namespace
 
@@ -112,7 +101,7 @@ void ControlTcp::dial(int rank, std::string first) {
   link.handshake =
       Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, 0});
   append_control_frame(link.out, first);
-  keep_watch(link.fd.get(), options_.heartbeat_s);
+  keep_alive(link.fd.get(), options_.heartbeat_s);
   watch(link, true);
 }
 
@@ -174,7 +163,7 @@ void ControlTcp::adopt(std::list<Link>::iterator stranger) {
   }
   stranger->rank = from;
   links_.remove_if([&](const Link& link) { return link.rank == stranger->rank; });
-  keep_watch(stranger->fd.get(), options_.heartbeat_s);
+  keep_alive(stranger->fd.get(), options_.heartbeat_s);
   links_.splice(links_.end(), strangers_, stranger);
 }
 
@@ -209,7 +198,7 @@ void ControlTcp::read(Link& link, std::vector<News>& news) {
     if (got < 0) {
       if (would_block(errno)) return;
       return end(link, is_silence(errno)
-                           ? "its host does not answer"
+                           ? no_answer
                            : fmt::format("its process has ended ({})", std::strerror(errno)));
     }
     link.in.arrived({buffer, static_cast<std::size_t>(got)});
@@ -268,6 +257,22 @@ void ControlTcp::tell_end(const Link& link, std::vector<News>& news) {
   news.push_back({link.rank, link.heard ? News::What::lost : News::What::unreachable, link.ended});
 }
 
+// As TcpTransport looks at the links of data. Those that are being made have a deadline, but once a
+// connection stands its host may vanish long before that.
+void ControlTcp::look_at_links() {
+  const std::uint64_t now_ns = monotonic_ns();
+  if (now_ns < next_look_ns_) return;
+  const auto heartbeat_ns = static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  const bool anew = now_ns - next_look_ns_ > heartbeat_ns / quarters;
+  next_look_ns_ = now_ns + heartbeat_ns / looks_per_heartbeat;
+  for (Link& link : links_) {
+    if (!link.ended.empty() || link.state == State::connecting) continue;
+    if (anew) link.silence = TcpSilence();
+    const std::uint64_t silent_ns = link.silence.look(answers_of(link.fd.get()), now_ns);
+    if (silent_ns >= heartbeat_ns) end(link, no_answer);
+  }
+}
+
 void ControlTcp::progress(ControlEars& ears) {
   std::vector<News> news;
   {
@@ -285,10 +290,9 @@ void ControlTcp::progress(ControlEars& ears) {
       stranger = next;
     }
     listen_while_room();
-    for (Link& link : links_) {
-      step(link, news);
-      tell_end(link, news);
-    }
+    for (Link& link : links_) step(link, news);
+    look_at_links();
+    for (const Link& link : links_) tell_end(link, news);
     links_.remove_if([](const Link& link) { return !link.ended.empty(); });
     for (Link& link : probes_) {
       if (connected(link)) {

@@ -1,9 +1,9 @@
 // The control plane's wire between processes: one authenticated connection for each edge of the
 // tree, made when it is first needed.
 //
-// The kernels at both ends watch the connection (keep-alive, TCP_USER_TIMEOUT): the end of a
-// process is seen at once, a host that no longer answers after `heartbeat_s`, while a process that
-// is merely stopped still has a kernel that answers. Thread-safe.
+// The end of a process is seen at once, a host that no longer answers after `heartbeat_s`: the
+// kernel asks on idle connections, and of what is under way it knows the answers. A process that is
+// merely stopped has a kernel that answers, also when it has no room any more. Thread-safe.
 #pragma once
 
 #include <list>
@@ -16,6 +16,7 @@
 #include "comm/control_wire.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
+#include "transport/tcp_silence.hpp"
 
 namespace pith {
 
@@ -62,7 +63,8 @@ class ControlTcp final : public ControlWire {
     bool writing = false;  // watched for room
     bool leaving = false;  // goodbye follows what is in `out`
     bool heard = false;    // a message has come
-    std::string ended;     // why it is over; empty while it is not
+    TcpSilence silence;
+    std::string ended;  // why it is over; empty while it is not
   };
   struct News {
     enum class What : std::uint8_t { message, lost, unreachable, hung_up };
@@ -73,6 +75,7 @@ class ControlTcp final : public ControlWire {
 
   void dial(int rank, std::string first);
   void tell_end(const Link& link, std::vector<News>& news);
+  void look_at_links();
   bool has_room();
   void listen_while_room();
   void welcome();
@@ -98,6 +101,7 @@ class ControlTcp final : public ControlWire {
   std::vector<News> late_;     // came up while no progress() was under way
   bool listens_ = true;        // whether the listener is watched
   std::uint64_t deaf_until_ns_ = 0;
+  std::uint64_t next_look_ns_ = 0;
 };
 
 }  // namespace pith

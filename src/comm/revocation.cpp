@@ -297,7 +297,8 @@ void Communicator::look_who_is_waited_for() {
 
 void Communicator::on_stalled(const Stall& stall) {
   // Not known where it waits for a kernel.
-  const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
+  std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
+  if (!stall.absent.empty()) whom = " for " + stall.absent;
   std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", rank(), stall.seconds, whom,
                                  title_of(stall.call));
   text += "; its last calls:";

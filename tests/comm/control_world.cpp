@@ -131,6 +131,9 @@ void ControlWorld::send(int from, int to, std::string message) {
     link->high = from;
     found = seat.links.emplace(to, std::move(link)).first;
   }
+  Traffic& traffic = sent_[{from, to}];
+  ++traffic.messages;
+  traffic.bytes += message.size();
   post(found->second, to, {Message::What::text, std::move(message)});
 }
 

@@ -27,6 +27,7 @@ class RecordingWatcher final : public CommWatcher {
   std::map<std::uint32_t, CallNote> calls;
   std::optional<Stall> stall;
   int warnings = 0;
+  std::optional<Stall> warned;  // the last of them
 
   void on_revoked(const Error& error) override { revoked.push_back(error); }
   std::optional<CallNote> find_call(std::uint32_t number) override {
@@ -34,7 +35,10 @@ class RecordingWatcher final : public CommWatcher {
     return found == calls.end() ? std::nullopt : std::optional(found->second);
   }
   std::optional<Stall> look(std::uint64_t) override { return stall; }
-  void on_stalled(const Stall&) override { ++warnings; }
+  void on_stalled(const Stall& what) override {
+    ++warnings;
+    warned = what;
+  }
 };
 
 class ControlWorld {
@@ -58,6 +62,16 @@ class ControlWorld {
   std::uint64_t now_ns() const { return host_.now_ns ? host_.now_ns() : now_ns_; }
   // How long the last orderly departure took.
   std::uint64_t longest_leave_ns() const { return longest_leave_ns_; }
+  // What `from` has sent to `to` so far, whether it has been read or not.
+  struct Traffic {
+    std::size_t messages = 0;
+    std::size_t bytes = 0;
+    bool operator==(const Traffic&) const = default;
+  };
+  Traffic sent(int from, int to) const {
+    const auto found = sent_.find({from, to});
+    return found == sent_.end() ? Traffic() : found->second;
+  }
 
   void at_ms(double ms, std::function<void()> action);
   void kill(int rank);
@@ -139,6 +153,7 @@ class ControlWorld {
   std::uint64_t now_ns_ = 1;
   std::uint64_t events_made_ = 0;
   std::uint64_t longest_leave_ns_ = 0;
+  std::map<std::pair<int, int>, Traffic> sent_;  // by sender and receiver
 };
 
 }  // namespace pith::test

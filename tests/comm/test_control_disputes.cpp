@@ -174,3 +174,57 @@ TEST_CASE("ranks in different calls, and the root dies", "[control]") {
   try_seeds({.daily = 1'000, .full = 10'000}, "test_control \"ranks in different calls*\"",
             [](std::uint64_t seed) { return Dispute(seed).run(); });
 }
+
+namespace {
+
+// Rank 1 stands still in a call from 1,000 ms on; the root asks all for it and then takes its time
+// before it asks again. Rank 3 comes to another call right after that, and returns.
+class MissedByAQuestion {
+ public:
+  MissedByAQuestion() : world_(4, 32, 1), watchers_(4) {
+    for (int rank = 0; rank < 4; ++rank) {
+      world_.plane(rank).add(comm, {0, 1, 2, 3}, watchers_[at(rank)]);
+    }
+    world_.at_ms(1'000, [this] { stand_still(1); });
+    world_.at_ms(1'150, [this] { watchers_[3].calls[1] = {1, 12, "what rank 3 calls"}; });
+  }
+  ControlWorld& world() { return world_; }
+  void call(int rank) { watchers_[at(rank)].calls[1] = {1, 11, "what the others call"}; }
+  void stand_still(int rank) {
+    call(rank);
+    watchers_[at(rank)].stall = Stall{watchers_[at(rank)].calls[1], 1, -1};
+  }
+  void go_on(int rank) { watchers_[at(rank)].stall.reset(); }
+  bool all_told() const {
+    return std::all_of(watchers_.begin(), watchers_.end(), [](const RecordingWatcher& watcher) {
+      return watcher.revoked.size() == 1 && watcher.revoked[0].code() == Code::invalid_usage;
+    });
+  }
+
+ private:
+  ControlWorld world_;
+  std::vector<RecordingWatcher> watchers_;
+};
+
+}  // namespace
+
+TEST_CASE("who asks for a call that all have just been asked for need not ask again", "[control]") {
+  MissedByAQuestion dispute;
+  dispute.world().at_ms(1'400, [&] { dispute.go_on(1); });
+  dispute.world().at_ms(1'600, [&] { dispute.stand_still(2); });
+  dispute.world().run_until_ms(1'650);
+  CHECK_FALSE(dispute.all_told());
+  dispute.world().run_until_ms(1'150 + limit_ms);
+  CHECK(dispute.all_told());
+}
+
+// It goes by what it knows itself before long.
+TEST_CASE("who has seen a message of another call is not kept waiting", "[control]") {
+  MissedByAQuestion dispute;
+  dispute.world().at_ms(1'200, [&] {
+    dispute.call(2);
+    dispute.world().plane(2).suspect(comm, {1, 11, "what the others call"});
+  });
+  dispute.world().run_until_ms(1'500);
+  CHECK(dispute.all_told());
+}

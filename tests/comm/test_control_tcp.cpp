@@ -1,8 +1,15 @@
-// The control plane's port: strangers, and members that send nonsense, while others work.
+// The control plane's port: strangers, and members that send nonsense, while others work; and
+// members that sleep.
 #include <fmt/format.h>
+#include <net/if.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,7 +38,8 @@ Greeting greeting_of(int from) { return {"control", from, 0, ranks, 0}; }
 // One rank's wire, and what it tells.
 class End final : public ControlEars {
  public:
-  explicit End(int rank) : wire({rank, ranks, job_secret(), 10, 10, {}}) {
+  explicit End(int rank, double heartbeat_s = 10)
+      : wire({rank, ranks, job_secret(), heartbeat_s, 10, {}}) {
     address = *wire.listen("127.0.0.1");
   }
   void on_message(int from, std::string_view message) override {
@@ -54,7 +62,7 @@ class End final : public ControlEars {
 // Ranks 0 and 1 of the job; 2 and 3 are played by the test.
 class Job {
  public:
-  Job() {
+  explicit Job(double heartbeat_s = 10) : zero(0, heartbeat_s), one(1, heartbeat_s) {
     for (End* end : {&zero, &one}) end->wire.set_addresses({zero.address, one.address, "", ""});
   }
   ~Job() {
@@ -89,8 +97,8 @@ class Job {
     return same;
   }
 
-  End zero{0};
-  End one{1};
+  End zero;
+  End one;
 };
 
 // A connection to rank 0 whose handshake is right.
@@ -193,4 +201,68 @@ TEST_CASE("a member that sends a message byte by byte is heard", "[control][host
   CHECK(job.drive_until([&] { return job.zero.messages.contains(2); }));
   CHECK(job.zero.messages[2] == std::vector<std::string>{"slow"});
   CHECK(job.talk());
+}
+
+// To the kernels its process has stopped: nobody reads, and its memory fills up.
+TEST_CASE("a rank that does not read is not taken for a dead host", "[control][silence]") {
+  constexpr std::size_t total = 16 << 20;
+  const std::size_t bytes = GENERATE(std::size_t{17}, std::size_t{1500}, std::size_t{200'000});
+  INFO("messages of " << bytes << " bytes");
+  Job job(1);
+  REQUIRE(job.talk());
+  const std::size_t count = std::min<std::size_t>(total / bytes, 300'000);
+  const std::uint64_t begin = monotonic_ns();
+  for (std::size_t i = 0; i < count; ++i) job.zero.wire.send(1, std::string(bytes, 'x'));
+  while (monotonic_ns() < begin + 4 * second) {
+    job.zero.wire.send(1, std::string(bytes, 'x'));
+    wait_for(job.zero.wire.descriptor(), POLLIN, monotonic_ns() + second / 20);
+    job.zero.wire.progress(job.zero);
+  }
+  CHECK(job.zero.ends.empty());
+  job.one.messages.clear();
+  CHECK(job.drive_until([&] { return job.one.messages[0].size() >= count; }));
+  CHECK(job.zero.ends.empty());
+  CHECK(job.one.ends.empty());
+}
+
+namespace {
+
+// Of this network namespace: what is sent while it is down goes nowhere, and nobody is told.
+bool set_loopback(bool up) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = up ? IFF_UP : 0;
+  return ::ioctl(socket.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+enum class Outcome { right, cannot_try, cannot_talk, not_told, wrong_end, too_soon };
+
+Outcome lose_a_host() {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 || !set_loopback(true)) {
+    return Outcome::cannot_try;
+  }
+  Job job(1);
+  if (!job.talk()) return Outcome::cannot_talk;
+  if (!set_loopback(false)) return Outcome::cannot_try;
+  const std::uint64_t begin = monotonic_ns();
+  job.zero.wire.send(1, "is anybody there");
+  if (!job.drive_until([&] { return !job.zero.ends.empty(); })) return Outcome::not_told;
+  if (job.zero.ends[1] != "lost: its host does not answer") return Outcome::wrong_end;
+  return monotonic_ns() < begin + second ? Outcome::too_soon : Outcome::right;
+}
+
+}  // namespace
+
+TEST_CASE("a rank whose host vanishes while something is under way is lost", "[control][silence]") {
+  const pid_t child = ::fork();  // for a network of its own
+  if (child == 0) ::_exit(static_cast<int>(lose_a_host()));
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == static_cast<int>(Outcome::cannot_try)) {
+    WARN("network namespaces are refused here");
+    return;
+  }
+  CHECK(WEXITSTATUS(status) == static_cast<int>(Outcome::right));
 }

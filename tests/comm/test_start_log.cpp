@@ -134,6 +134,34 @@ TEST_CASE("a call that goes no further is told of, and what came before it", "[s
   });
 }
 
+// Where nobody has died, and where a failure came before it.
+TEST_CASE("a shrink that a rank does not come to is told of", "[start-log]") {
+  for (const bool revoked : {false, true}) {
+    Setup setup = with("warn", {{"PITH_TIMEOUT", "3"}});
+    setup.may_be_killed = true;
+    INFO((revoked ? "a rank has died" : "all live"));
+    CHECK(run(4, setup, [&](Rank& self) {
+            const Overheard overheard;
+            const Comm comm(self.join());
+            self.meet();
+            if (self.rank == 3 && revoked) self.die();
+            if (self.rank == 2) return sleep_s(5);
+            float sums[10] = {};
+            if (revoked) {
+              fails(pithAllReduce(sums, sums, 10, pithFloat32, pithSum, comm, nullptr),
+                    pithRemoteError, {"rank 3"});
+            }
+            pithComm_t made = nullptr;
+            fails(pithCommShrink(comm, nullptr, 0, &made, nullptr, 0), pithRemoteError,
+                  {"rank 2 did not take part within 3 s"});
+            const std::string text = overheard.text();
+            const std::string line = "rank " + std::to_string(self.rank) + " has waited 2 s for ";
+            has(text, {line + (revoked ? "rank 2 in shrink" : "rank 2 in call 1 (shrink)")});
+            ensure(text.find(" has waited ") == text.rfind(" has waited "), text);
+          }) == "");
+  }
+}
+
 TEST_CASE("messages that go no further are told of", "[start-log]") {
   for (const Setup& link : between_processes()) {
     const Setup setup = slow_to_send(link);

@@ -84,6 +84,9 @@ TEST_CASE("the kernel asks within the limit", "[silence]") {
 
 TEST_CASE("a connection that is closed is no silence", "[silence]") {
   CHECK(is_silence(ETIMEDOUT));
+  CHECK(is_silence(EHOSTUNREACH));
+  CHECK(is_silence(ENONET));
+  CHECK(is_silence(EACCES));
   CHECK_FALSE(is_silence(0));
   CHECK_FALSE(is_silence(ECONNRESET));
   CHECK_FALSE(is_silence(EPIPE));
