@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "collectives/premultiply.hpp"
-#include "core/heap.hpp"
 #include "tests/collectives/reference.hpp"
+#include "tests/collectives/registered_heap.hpp"
 #include "tests/one_case.hpp"
 
 namespace pith::test {
@@ -44,7 +44,7 @@ RankOrder random_order(int ranks, std::uint64_t seed) {
 
 void FreeBuffer::operator()(std::byte* memory) const {
   if (registered) {
-    static_cast<void>(Heap::process().free(memory));
+    static_cast<void>(registered_heap().free(memory));
   } else {
     ::operator delete (memory, std::align_val_t{64});
   }
@@ -78,7 +78,7 @@ void DenseProgram::lay_out(int rank, bool registered) {
     buffer.size =
         margin + (buffer.has_recv ? buffer.recv + recv_bytes() : buffer.send + send_bytes());
   }
-  void* memory = registered ? Heap::process().allocate(buffer.size)
+  void* memory = registered ? registered_heap().allocate(buffer.size)
                             : ::operator new (buffer.size, std::align_val_t{64});
   if (!memory) throw std::bad_alloc();
   buffer.memory = {static_cast<std::byte*>(memory), FreeBuffer{registered}};

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/clock.hpp"
+#include "tests/collectives/registered_heap.hpp"
 
 namespace pith::test {
 
@@ -32,6 +33,7 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   }
   if (kind == RealKind::shm || kind == RealKind::shm_copies) {
     ShmOptions options;
+    options.heap = &registered_heap();
     if (kind == RealKind::shm_copies) options.copy_bytes = 1;
     transport_ = connect_shm(options);
   }
