@@ -5,15 +5,13 @@
 // Where memory can be reached, blocks are read in place and results are stored straight into the
 // peers' buffers; where it can be copied, owners fetch the blocks chunk by chunk and put the
 // results back, which wakes nobody; else they go by messages, chunk by chunk, so that reducing
-// overlaps the wire. Inputs go out a few chunks ahead of the own block's, no more: results would
-// lie behind them on the wires, and a receiver keeps what it reads before these. Kernels of a
-// device take large pieces, and are not waited for between them, where they reach all buffers. Each
-// pair of ranks does as its own two buffers allow. Operands in rank order: same bits for all.
-// Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
+// overlaps the wire. Kernels of a device take large pieces, and are not waited for between them,
+// where they reach all buffers. Each pair of ranks does as its own two buffers allow. Operands in
+// rank order:
+// same bits for all. Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
 // (P-1)(2 beta + gamma) n/P. Wins from some KiB on among few ranks. Needs: P <= 32.
 #include <cmath>
 
-#include "collectives/lead.hpp"
 #include "collectives/offers.hpp"
 
 namespace pith {
@@ -22,17 +20,10 @@ namespace {
 
 constexpr std::uint16_t input_lane = 0;
 constexpr std::uint16_t result_lane = 1;
-constexpr std::uint32_t pieces_a_turn = 16;
-
-// Of inputs, before the own block: one to each peer is on the wires while one is being reduced.
-std::size_t chunks_ahead(const Tuning& tuning) {
-  return static_cast<std::size_t>(std::max(2, tuning.lanes / 2));
-}
 
 struct TwoShot {
   CollectiveArgs args;
   Offers& offers;
-  Lead& inputs;
   Blocks blocks;
   std::size_t chunk;
   int ranks;
@@ -47,10 +38,6 @@ struct TwoShot {
   std::uint64_t far(std::uint64_t vector, Range range) const {
     return vector + range.begin * size_of(args.type);
   }
-  // Where there are but two ranks.
-  bool reduces_into_both(int peer) const {
-    return args.op != Op::avg && offers[peer].recv && !offers[peer].apart;
-  }
   bool fetches(int rank) const {
     bool any = false;
     for (int r = 0; r < ranks; ++r) any |= r != rank && offers[r].far_send != 0;
@@ -62,7 +49,6 @@ struct TwoShot {
 Task<Error> give_inputs(Call& call, const TwoShot& shot) {
   const std::uint32_t most = shot.chunks(0);
   for (std::uint32_t k = 0; k < most; ++k) {
-    co_await shot.inputs.before(k);
     for (int d = 1; d < shot.ranks; ++d) {
       const int to = wrap(call.rank() + d, shot.ranks);
       if (shot.offers[to].sees_send || k >= shot.chunks(to)) continue;
@@ -165,7 +151,6 @@ Expected<const std::byte*> reached_input(const Call& call, const TwoShot& shot, 
 
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
-  const LeadEnd end(shot.inputs);
   Task<Error> answers = shot.offers.hear();
   Error heard = co_await std::move(answers);
   if (heard) co_return heard;
@@ -175,7 +160,8 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
   }
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
-  const bool direct = p == 2 && shot.reduces_into_both(1 - call.rank());
+  const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv &&
+                      !shot.offers[1 - call.rank()].apart;
   const std::size_t chunk_bytes = shot.chunk * size_of(args.type);
   const Scratch partial(call.compute(), chunk_bytes);
   const Scratch fetched =
@@ -202,8 +188,8 @@ Task<Error> reduce_own_block(Call& call, const TwoShot& shot) {
     Fence reduced = reduce_inputs(call, shot, out, partial.bytes().data,
                                   std::span(inputs).first(static_cast<std::size_t>(p)), also);
     loans.give_back(call, reduced);
-    shot.inputs.done(k + 1);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
+    constexpr std::uint32_t pieces_a_turn = 16;
     if (k % pieces_a_turn == pieces_a_turn - 1) {
       co_await call.turn();
       if (call.comm().revoked) co_return call.comm().revoked;
@@ -242,13 +228,8 @@ Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
-  Lead inputs(call.scheduler(), chunks_ahead(args.tuning));
-  const TwoShot shot{args,
-                     offers,
-                     inputs,
-                     Blocks(args.count, call.size()),
-                     chunk_elements(args.tuning, args.type),
-                     call.size()};
+  const TwoShot shot{args, offers, Blocks(args.count, call.size()),
+                     chunk_elements(args.tuning, args.type), call.size()};
   std::array<Task<Error>, 3> strands;
   std::size_t used = 0;
   if (offers.hides_send()) strands[used++] = give_inputs(call, shot);
