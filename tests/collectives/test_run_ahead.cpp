@@ -51,10 +51,10 @@ std::size_t most_kept(World& world, Programs& programs) {
   return most;
 }
 
-// Those for long vectors. Others send them whole; a leaf of the double tree waits for no result
-// before it sends more.
+// Those for long vectors. Others send them whole; in two-shot and the double tree inputs wait for
+// no result.
 bool is_for_long_vectors(const Algorithm& algorithm) {
-  for (const char* name : {"ring", "two_shot", "chain", "tree", "pairwise"}) {
+  for (const char* name : {"ring", "chain", "tree", "pairwise"}) {
     if (algorithm.name == name) return true;
   }
   return algorithm.collective == Collective::gather || algorithm.collective == Collective::scatter;
