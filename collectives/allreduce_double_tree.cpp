@@ -72,9 +72,10 @@ Fence add_children(Call& call, const Half& half, std::size_t k, std::array<Borro
   return half.is_root() ? finish(call, half.args, out, reduced) : reduced;
 }
 
-Task<Error> sum_up(Call& call, const Half& half, std::size_t strand) {
-  const std::uint16_t lane = half.lane(strand);
-  for (std::size_t k = strand; k < half.chunks; k += half.lanes) {
+// `next`: the first chunk that no strand has taken, as in reduce_tree.cpp.
+Task<Error> sum_up(Call& call, const Half& half, std::size_t& next) {
+  for (std::size_t k = next++; k < half.chunks; k = next++) {
+    const std::uint16_t lane = half.lane(k % half.lanes);
     std::array<Borrowed, 2> lent;
     for (std::size_t c = 0; c < 2 && half.node.children[c] >= 0; ++c) {
       const std::size_t bytes = half.piece(half.args.recv, k).size;
@@ -97,9 +98,9 @@ Task<Error> sum_up(Call& call, const Half& half, std::size_t strand) {
 }
 
 // The sum that is here until then has reached the root before its result can come.
-Task<Error> take_down(Call& call, const Half& half, std::size_t strand) {
-  const std::uint16_t lane = half.lane(strand);
-  for (std::size_t k = strand; k < half.chunks; k += half.lanes) {
+Task<Error> take_down(Call& call, const Half& half, std::size_t& next) {
+  for (std::size_t k = next++; k < half.chunks; k = next++) {
+    const std::uint16_t lane = half.lane(k % half.lanes);
     Error error =
         co_await call.recv(half.node.parent, lane, down(k), half.piece(half.args.recv, k));
     if (error) co_return error;
@@ -124,11 +125,13 @@ Task<Error> allreduce_double_tree(Call& call, CollectiveArgs args) {
   };
   const std::array<Half, 2> both{half(0), half(1)};
   std::array<Task<Error>, 4 * most_lanes> strands;
+  std::array<std::size_t, 2> next_up{};
+  std::array<std::size_t, 2> next_down{};
   std::size_t used = 0;
-  for (const Half& one : both) {
+  for (std::size_t h = 0; h < both.size(); ++h) {
     for (std::size_t l = 0; l < lanes; ++l) {
-      strands[used++] = sum_up(call, one, l);
-      if (!one.is_root()) strands[used++] = take_down(call, one, l);
+      strands[used++] = sum_up(call, both[h], next_up[h]);
+      if (!both[h].is_root()) strands[used++] = take_down(call, both[h], next_down[h]);
     }
   }
   co_return co_await when_all(std::span(strands).first(used));

@@ -2,10 +2,13 @@
 // chunk by chunk, and passes the sum on; the root keeps it.
 //
 //        root              ranks relative to the root, each before its left and its right half
-//       /    \             `lanes` strands each take every lanes-th chunk, so that one chunk is
-//      1      4            reduced while others are on the wire
+//       /    \             `lanes` strands take the chunks in turn, so that one chunk is reduced
+//      1      4            while others are on the wire
 //     / \    / \           [pipelined trees: Sanders, Speck, Traeff 2009, section 2]
 //    2   3  5   6
+//
+// Each strand takes the next chunk when it is free. With chunks of its own it could fill a wire
+// with them, ahead of those that its parent needs first: a leaf waits for nothing.
 //
 // Cost with one chunk of n bytes and P = 2^d - 1: (d-1)(alpha + 2 beta n + 2 gamma n); a longer
 // vector adds 2 beta a byte. In place at the root; nobody else's recv is used.
@@ -53,11 +56,13 @@ Fence add_children(Call& call, const Tree& tree, Bytes mine, Bytes out,
   return reduced;
 }
 
-Task<Error> tree_lane(Call& call, const Tree& tree, std::uint16_t lane) {
+// `next`: the first chunk that no strand has taken.
+Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
   const bool keeps = tree.is_root() || tree.is_leaf();
   const Scratch partial(call.compute(), keeps ? 1 : tree.chunk * size_of(tree.args.type));
   Fence complete;
-  for (std::size_t k = lane; k < tree.chunks; k += tree.lanes) {
+  for (std::size_t k = next++; k < tree.chunks; k = next++) {
+    const auto lane = static_cast<std::uint16_t>(k % tree.lanes);
     const auto step = static_cast<std::uint32_t>(k);
     const Bytes mine = tree.piece(tree.args.send, k);
     std::array<Borrowed, 2> lent;
@@ -93,9 +98,8 @@ Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
   tree.chunks = chunks_in(args.count, tree.chunk);
   tree.lanes = lanes_for(args.tuning, tree.chunks);
   std::array<Task<Error>, most_lanes> strands;
-  for (std::size_t l = 0; l < tree.lanes; ++l) {
-    strands[l] = tree_lane(call, tree, static_cast<std::uint16_t>(l));
-  }
+  std::size_t next = 0;
+  for (std::size_t l = 0; l < tree.lanes; ++l) strands[l] = tree_strand(call, tree, next);
   co_return co_await when_all(std::span(strands).first(tree.lanes));
 }
 

@@ -235,6 +235,7 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
       break;
     }
     if (bytes < wanted) break;
+    if (!mailbox_.accepts(peer.rank) && !peer.broken) break;
   }
   return taken != 0;
 }

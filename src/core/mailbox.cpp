@@ -26,6 +26,10 @@ struct Mailbox::Stored {
 // Pooled buffers for messages that must leave their slot or have none, by powers of two.
 class Mailbox::HeapSlots final : public SlotOwner {
  public:
+  // Of all peers, here and in slots of transports.
+  std::size_t backlog = 0;
+  std::size_t backlog_limit = std::size_t{2} << 20;
+
   ~HeapSlots() {
     for (auto& list : free_) {
       for (std::byte* buffer : list) ::operator delete(buffer - prefix);
@@ -49,7 +53,8 @@ class Mailbox::HeapSlots final : public SlotOwner {
     --out_;
     std::uint64_t size_class = 0;
     std::memcpy(&size_class, buffer - prefix, sizeof size_class);
-    if (size_class <= pooled_class_max) return free_[size_class].push_back(buffer);
+    const bool pooled = size_class <= pooled_class_max && bytes_ <= kept_bytes_max;
+    if (pooled) return free_[size_class].push_back(buffer);
     bytes_ -= bytes_of(size_class);
     ::operator delete(buffer - prefix);
   }
@@ -63,6 +68,8 @@ class Mailbox::HeapSlots final : public SlotOwner {
   // 4 MiB. Longer messages take so long that an allocation is nothing to them, and one early
   // giant is no reason to keep its memory for ever.
   static constexpr std::uint64_t pooled_class_max = 22;
+  // More than the limits of the backlog let come up, but where what is awaited lay behind it.
+  static constexpr std::size_t kept_bytes_max = std::size_t{4} << 20;
   static std::size_t bytes_of(std::uint64_t size_class) { return std::size_t{1} << size_class; }
 
   std::array<std::vector<std::byte*>, 64> free_;
@@ -140,6 +147,8 @@ Mailbox::~Mailbox() {
 
 std::size_t Mailbox::buffers_out() const { return heap_slots_->out(); }
 std::size_t Mailbox::buffer_bytes() const { return heap_slots_->bytes(); }
+std::size_t Mailbox::backlog() const { return heap_slots_->backlog; }
+void Mailbox::limit_total_backlog(std::size_t bytes) { heap_slots_->backlog_limit = bytes; }
 
 Mailbox::PeerState& Mailbox::state(int peer) {
   auto& slot = peers_[static_cast<std::size_t>(peer) / page];
@@ -155,7 +164,8 @@ const Mailbox::PeerState& Mailbox::state(int peer) const {
 
 bool Mailbox::accepts(int peer) const {
   const PeerState& s = state(peer);
-  return s.waiting != 0 || s.backlog < backlog_limit;
+  if (s.waiting != 0 || s.backlog == 0) return true;
+  return s.backlog < backlog_limit && heap_slots_->backlog < heap_slots_->backlog_limit;
 }
 
 void Mailbox::add_waiting(Receive& receive) {
@@ -210,12 +220,24 @@ Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
   stored->incoming = nullptr;
   const std::size_t b = bucket_of(peer, header.tag());
   append(stored_[b], stored_tail_[b], *stored);
-  state(peer).backlog += header.length + sizeof(Stored);
+  add_to_backlog(peer, header);
   return stored;
 }
 
+void Mailbox::add_to_backlog(int peer, const Header& header) {
+  const std::size_t room = header.length + sizeof(Stored);
+  state(peer).backlog += room;
+  heap_slots_->backlog += room;
+}
+
+void Mailbox::take_from_backlog(int peer, const Header& header) {
+  const std::size_t room = header.length + sizeof(Stored);
+  state(peer).backlog -= room;
+  heap_slots_->backlog -= room;
+}
+
 void Mailbox::free_stored(Stored* stored) {
-  state(stored->peer).backlog -= stored->header.length + sizeof(Stored);
+  take_from_backlog(stored->peer, stored->header);
   spare_stored_.push_back(stored);
 }
 

@@ -33,6 +33,9 @@ class Mailbox {
   static constexpr std::size_t inline_bytes = 64;
   // Bytes from one peer that nobody waits for, beyond which a transport stops taking more.
   std::size_t backlog_limit = std::size_t{1} << 20;
+  // The same for all peers together; 2 MiB at first. One message of each is taken all the same: a
+  // rank that took none could hold back somebody whose messages it needs in the end.
+  void limit_total_backlog(std::size_t bytes);
 
   // Of receives that begin here; null: nobody looks. See Scheduler for how they end.
   OperationObserver* observer = nullptr;
@@ -104,6 +107,8 @@ class Mailbox {
   std::size_t buffers_out() const;
   // Memory of those, and of what is kept for the next ones.
   std::size_t buffer_bytes() const;
+  // Of all peers: messages that are stored or arriving for nobody, with what it takes to keep them.
+  std::size_t backlog() const;
   // For deadlock reports: calls f(peer, tag) for each receive that waits.
   template <class F>
   void for_each_waiting(F&& f) const {
@@ -128,6 +133,8 @@ class Mailbox {
     mix += static_cast<std::uint64_t>(peer) * 0x27D4EB2Fu + tag.lane * 0x165667B1u;
     return (mix ^ (mix >> 15) ^ (mix >> 7)) & (buckets - 1);
   }
+  void add_to_backlog(int peer, const Header& header);
+  void take_from_backlog(int peer, const Header& header);
   bool start_observed(Receive& receive);
   bool start_unobserved(Receive& receive);
   const PeerState& state(int peer) const;

@@ -184,6 +184,24 @@ TEST_CASE_METHOD(Fixture, "a stored message takes its size, rounded up to a powe
   }
 }
 
+TEST_CASE_METHOD(Fixture, "of a flood, little memory is kept", "[mailbox]") {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  constexpr std::uint32_t messages = 160;
+  const Data data = message(mib / 16);
+  for (std::uint32_t step = 0; step < messages; ++step) {
+    mailbox.deliver(peer, header(step, data.size()), data.data(), nullptr, 0);
+  }
+  CHECK(mailbox.buffer_bytes() == 10 * mib);
+  Data into(data.size());
+  for (std::uint32_t step = 0; step < messages; ++step) {
+    Receive operation = receive(step, into);
+    REQUIRE(start(operation).done());
+  }
+  CHECK(into == data);
+  CHECK(mailbox.buffers_out() == 0);
+  CHECK(mailbox.buffer_bytes() == 4 * mib);
+}
+
 TEST_CASE_METHOD(Fixture, "a peer far ahead is not accepted, unless it is awaited", "[mailbox]") {
   mailbox.backlog_limit = 1000;
   const Data data = message(600);
@@ -204,6 +222,28 @@ TEST_CASE_METHOD(Fixture, "a peer far ahead is not accepted, unless it is awaite
   Receive first = receive(1, into);
   REQUIRE(start(first).done());
   CHECK(mailbox.accepts(peer));
+}
+
+TEST_CASE_METHOD(Fixture, "many peers far ahead share a limit, and a message of each is taken",
+                 "[mailbox]") {
+  mailbox.limit_total_backlog(1000);
+  const Data data = message(600);
+  CHECK(mailbox.backlog() == 0);
+  mailbox.deliver(peer, header(1, 600), data.data(), nullptr, 0);
+  CHECK(mailbox.accepts(peer));
+  mailbox.deliver(peer + 1, header(1, 600), data.data(), nullptr, 0);
+  CHECK(mailbox.backlog() >= 1200);
+  CHECK(!mailbox.accepts(peer));
+  CHECK(!mailbox.accepts(peer + 1));
+  CHECK(mailbox.accepts(peer + 2));
+
+  Data into(600);
+  Receive first = receive(1, into);
+  REQUIRE(start(first).done());
+  CHECK(mailbox.accepts(peer));
+  CHECK(mailbox.accepts(peer + 1));
+  mailbox.forget(header(1, 600).comm);
+  CHECK(mailbox.backlog() == 0);
 }
 
 TEST_CASE_METHOD(Fixture, "a message arrives in pieces", "[mailbox]") {
