@@ -141,7 +141,9 @@ constexpr std::array table{
         "Unset: all, but ucx only between hosts with RDMA",
         [](const Settings& s) { return s.transport; },
         [](Settings& s, const std::string& text) { return set_transport(text, s); }},
-    SettingInfo{"CHUNK", Scope::agreed, "bytes of a chunk in pipelined algorithms; 0: by transport",
+    SettingInfo{"CHUNK", Scope::agreed,
+                "bytes of a chunk in pipelined algorithms, of which a rank keeps up to "
+                "some 15; 0: 64 KiB between ranks that share memory, else 512 KiB",
                 [](const Settings& s) { return std::to_string(s.chunk); },
                 [](Settings& s, const std::string& text) {
                   return set_integer<std::size_t>("CHUNK", text, 0, std::size_t{1} << 30, s.chunk);
