@@ -101,6 +101,7 @@ Fence CudaCompute::add_ticket(CUresult launched) {
     written_ = ticket;
   } else {
     // Nobody could tell when what runs without a ticket lets go of its memory.
+    const RelaxedCapture relaxed(driver_);
     driver_.stream_synchronize(stream_);
   }
   if (launched == kSuccess) launched = written;

@@ -29,7 +29,8 @@ int wait_for(std::vector<pid_t> children) {
     std::erase(children, child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     if (WIFSIGNALED(status) && result == 0) {
-      fmt::print(stderr, "a rank died of signal {}\n", WTERMSIG(status));
+      std::fflush(stdout);  // half a row of a table may stand there
+      fmt::print(stderr, "\nprocess {}, a rank, died of signal {}\n", child, WTERMSIG(status));
     }
     if (result == 0) kill_all(children);
     result = 1;

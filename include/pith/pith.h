@@ -180,8 +180,9 @@ PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* resul
  * shrink, or has lost a link only. *n: the room in `ranks` on entry, their
  * number on return; ranks NULL: the number only. */
 PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
-/* The number of the last call that all survivors of a shrink had completed, counting from 1; 0
- * where there is none, or no shrink. Known on both communicators of the shrink. */
+/* The number of the last call that all survivors of a shrink had completed; 0 where there is none,
+ * or no shrink. Collectives, barriers and splits count, from 1, each call of a group, no messages
+ * of pairs. Known on both communicators of the shrink. */
 PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);

@@ -40,7 +40,9 @@ Start IdPipe::meet(int process, int processes) {
 // The first communicator is only there to carry an id of which each thread can make its ranks.
 Start start_from_environment() {
   pithComm_t comm = nullptr;
-  must(pithCommInitEnv(&comm), "--ranks is not given: pithCommInitEnv");
+  must(pithCommInitEnv(&comm),
+       "--ranks is not given (--ranks 1 starts one process, -g and -t ranks in it): "
+       "pithCommInitEnv");
   Start start;
   must(pithCommUserRank(comm, &start.process), "pithCommUserRank");
   must(pithCommCount(comm, &start.processes), "pithCommCount");

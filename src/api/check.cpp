@@ -35,8 +35,8 @@ Error check_handle(const char* function, pithComm_t comm) {
   if (comm->destroyed.load(std::memory_order_relaxed)) return destroyed_before(function);
   if (comm->process == fork_generation()) return {};
   return bad(function,
-             "comm was made before this process was forked and is its parent's, expected one that "
-             "was made here");
+             "comm was made before this process was forked, or is no communicator at all; expected "
+             "one that was made here");
 }
 
 Error check_made(const char* function, pithComm_t comm) {

@@ -314,7 +314,15 @@ std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awai
   return {};
 }
 
-std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes) const {
+template <class Entries>
+void CallRecorder::drop_ended(Entries& entries, std::size_t most) {
+  const auto has_ended = [](const auto& one) { return one.times.state != running; };
+  auto ended = static_cast<std::size_t>(std::ranges::count_if(entries, has_ended));
+  std::erase_if(entries, [&](const auto& one) { return has_ended(one) && ended-- > most; });
+}
+
+std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes,
+                                             std::size_t most_ended) const {
   const AwaitedNow awaited = awaited_now();
   std::vector<Read> all;
   for (const Entry& e : entries_) {
@@ -322,13 +330,16 @@ std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes) const {
   }
   std::sort(all.begin(), all.end(),
             [](const Read& a, const Read& b) { return a.note.number < b.note.number; });
+  drop_ended(all, most_ended);
+  std::vector<ReadMessage> pairs = messages();
+  drop_ended(pairs, most_ended);
   std::vector<std::string> lines;
   for (const Read& one : all) {
     const bool runs = one.times.state == running;
     lines.push_back(fmt::format("call {}: {}{}{}", one.note.number, one.note.text, when(one.times),
                                 runs ? how_far(one, awaited) : ""));
   }
-  for (const ReadMessage& one : messages()) {
+  for (const ReadMessage& one : pairs) {
     const bool runs = one.times.state == running;
     lines.push_back(fmt::format("{}{}{}", describe(one.message), when(one.times),
                                 runs ? how_far(one.message, awaited, chunk_bytes) : ""));

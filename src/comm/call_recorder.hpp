@@ -79,12 +79,12 @@ class CallRecorder {
   std::optional<CallNote> oldest_unfinished() const;
   // Up to this call, counting from 1, all have ended well; 0: none.
   std::uint64_t last_completed() const { return completed_.count(); }
-  // The last calls and then the last messages, a line each, for the log. `chunk_bytes`: in which
-  // messages of pairs are cut.
-  std::vector<std::string> lines(std::size_t chunk_bytes) const;
+  static constexpr std::size_t kept = 64;
+  // The last calls and then the last messages, a line each, for the log: all that run, and of both
+  // so many that have ended. `chunk_bytes`: in which messages of pairs are cut.
+  std::vector<std::string> lines(std::size_t chunk_bytes, std::size_t most_ended = kept) const;
 
  private:
-  static constexpr std::size_t kept = 64;
   enum State : std::uint32_t { running, ended_well, failed };
   struct alignas(64) Entry {
     std::atomic<std::uint32_t> number{0};  // 0 while the others are being written
@@ -144,6 +144,8 @@ class CallRecorder {
   static std::string how_far(const Read& call, const AwaitedNow& awaited);
   static std::string how_far(const Message& message, const AwaitedNow& awaited,
                              std::size_t chunk_bytes);
+  template <class Entries>
+  static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
   static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
   static std::string describe_compressed(const Entry& entry, CollectiveArgs args);

@@ -123,9 +123,8 @@ const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
 }
 
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
-// of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, within the
-// noise of 10 %, a third faster than 256 KiB for 4 MiB, and scratch is 8 MiB a rank where it
-// was 19.
+// of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, but for a noise
+// of 10 %, and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not 19.
 void Communicator::set_views(bool all, bool any) {
   constexpr std::size_t view_chunk = std::size_t{64} << 10;
   constexpr std::size_t wire_chunk = std::size_t{512} << 10;

@@ -50,6 +50,14 @@ std::string ControlPlane::pack_contribution(const GatherKey& key, Need need,
   return packer.value(rank).text(blob).take();
 }
 
+// Nobody waits for whom somebody does not name: it may have stopped. What they disagree about they
+// see by each other's words.
+void ControlPlane::drop_unnamed(std::vector<int>& participants, const std::vector<int>& named) {
+  for (std::size_t i = 0; i < participants.size(); ++i) {
+    if (i >= named.size() || named[i] != participants[i]) participants[i] = -1;
+  }
+}
+
 void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int from) {
   const auto comm = in.value<CommKey>();
   const GatherKey key{comm, in.value<std::uint32_t>()};
@@ -73,6 +81,7 @@ void ControlPlane::hear_contribution(Unpacker& in, const std::string& whole, int
     collecting.participants = participants;
     collecting.since_ns = now_ns_;
   }
+  if (need == Need::live) drop_unnamed(collecting.participants, participants);
   collecting.blobs[rank] = blob;
   if (!is_root()) send_up(whole);
 }

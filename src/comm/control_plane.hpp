@@ -14,7 +14,7 @@
 // Nobody knows how long such a rank sleeps, and what is sent to it lies in our memory. So what
 // ranks say again and again, that they stand still, and what the root asks because of that, is
 // answered by each neighbour at once, and where no answer comes it is not said any more: facts,
-// results and contributions alone wait for those who sleep.
+// results, contributions and who is missing wait for those who sleep, and suspicions.
 //
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
@@ -244,6 +244,7 @@ class ControlPlane final : public ControlEars {
   void tell_watchers();
 
   void hear(int from, std::string_view text);
+  static void drop_unnamed(std::vector<int>& participants, const std::vector<int>& named);
   void hear_contribution(Unpacker& in, const std::string& whole, int from);
   void deliver(const GatherKey& key, Pending& pending, std::string_view packed);
   void hear_result(Unpacker& in, const std::string& whole, int from);
@@ -286,6 +287,7 @@ class ControlPlane final : public ControlEars {
                       double silent) const;
   double since(std::uint64_t then_ns) const { return static_cast<double>(now_ns_ - then_ns) / 1e9; }
   void report(CommKey comm, const Member& member, const Stall& stall);
+  void pass_up(const Stall& stall, const std::string& whole);
   void hear_stall(Unpacker& in, const std::string& whole);
   void inquire(const InquiryKey& key, Inquiry& inquiry);
   void inquire_again();

@@ -238,11 +238,16 @@ void ControlPlane::report(CommKey comm, const Member& member, const Stall& stall
   pack(packer, stall.call);
   packer.value(stall.seconds).value(stall.waits_for);
   if (is_root()) return hear(options_.rank, packer.take());
-  ask(parent_, packer.take());
+  pass_up(stall, packer.take());
+}
+
+// A suspicion is said once, so it is put before those who sleep as well.
+void ControlPlane::pass_up(const Stall& stall, const std::string& whole) {
+  if (stall.seconds == 0) return wire_.send(parent_, whole);
+  ask(parent_, whole);
 }
 
 void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
-  if (!is_root()) return ask(parent_, whole);
   const auto comm = in.value<CommKey>();
   const std::vector<int> members = in.numbers();
   const int rank = in.value<int>();
@@ -250,6 +255,7 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   stall.call = unpack_call(in);
   stall.seconds = in.value<double>();
   stall.waits_for = in.value<int>();
+  if (!is_root()) return pass_up(stall, whole);
   if (!in.whole() || revoked_.contains(comm) || over_.contains(comm)) return;
 
   const InquiryKey key{comm, stall.call.number};

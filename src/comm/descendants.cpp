@@ -106,7 +106,7 @@ std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
     return monotonic_ns() > until || cancellation_->error() || !undecided();
   });
   std::vector<int> found;
-  for (const int peer : peers) {
+  for (int peer = 0; peer < size(); ++peer) {
     if (tcp_->is_cut_off(peer)) found.push_back(member(peer));
   }
   engine_->disown();

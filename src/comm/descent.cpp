@@ -30,9 +30,12 @@ const std::string* blob_of(const GatherResult& result, int member) {
   return found == result.blobs.end() || contains(result.dead, member) ? nullptr : &found->second;
 }
 
-std::vector<int> living_of(std::vector<int> members, const GatherResult& result) {
-  std::erase_if(members, [&](int member) { return contains(result.dead, member); });
-  return members;
+// The same but for some.
+bool same_but(const std::vector<int>& some, std::vector<int> one, std::vector<int> other) {
+  for (std::vector<int>* list : {&one, &other}) {
+    std::erase_if(*list, [&](int member) { return contains(some, member); });
+  }
+  return one == other;
 }
 
 // One end at least of every link.
@@ -164,6 +167,7 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
     question.call.round = question.key.round;
   } else {
     question.participants = at_their_places(members_, survivors_);
+    question.call.text = call_.text;  // others may have gone on: there is nothing to disagree with
     if (!not_made_) question.blob = built_mark;
   }
   return question;
@@ -183,7 +187,8 @@ void Shrink::hear_survivors(const GatherResult& result) {
   if (!blob_of(result, own_)) return end(decided_without_us(result));
   std::map<int, std::uint64_t> completed;
   std::vector<Link> dead;
-  const std::vector<int> living = living_of(candidates_, result);
+  const std::vector<int> excused = excusable(result);
+  std::vector<int> named_by_all = candidates_;
   bool same = true;
   survivors_.clear();
   for (const int member : candidates_) {
@@ -196,12 +201,14 @@ void Shrink::hear_survivors(const GatherResult& result) {
     const std::vector<int> with = in.numbers();
     if (in.whole() && with == candidates_) continue;
     same = false;
-    if (in.whole() && living_of(with, result) == living) continue;
-    return end(contains(with, own_) ? shrunk_to_others(member) : shrunk_without(member));
+    if (!contains(with, own_)) return end(shrunk_without(member));
+    if (!in.whole() || !same_but(excused, with, candidates_)) return end(shrunk_to_others(member));
+    std::erase_if(named_by_all, [&](int candidate) { return !contains(with, candidate); });
   }
-  // Who names a dead rank and who does not mean the same: they ask again, in the same words.
+  // Who leaves out a dead rank by name and who does not mean the same: they ask again, in the same
+  // words.
   if (!same) {
-    candidates_ = living;
+    candidates_ = std::move(named_by_all);
     return;
   }
   std::erase_if(dead, [&](const Link& link) {
@@ -213,6 +220,21 @@ void Shrink::hear_survivors(const GatherResult& result) {
   for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   if (left_out_) return end(rounds_.why);
   step_ = DescentStep::make;
+}
+
+// Who may be left out by some and not by others: the dead, and those that somebody cannot reach,
+// who are said to have died soon, or are left out of the new communicator in any case.
+std::vector<int> Shrink::excusable(const GatherResult& result) const {
+  std::vector<int> some = result.dead;
+  for (const int member : members_) {
+    const std::string* blob = blob_of(result, member);
+    if (!blob) continue;
+    Unpacker in(*blob);
+    in.value<std::uint64_t>();
+    const std::vector<int> unreached = in.numbers();
+    if (in.whole()) some.insert(some.end(), unreached.begin(), unreached.end());
+  }
+  return some;
 }
 
 // By those who left this rank out, before it asked.

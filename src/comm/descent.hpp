@@ -111,6 +111,7 @@ class Shrink {
   void hear_survivors(const GatherResult& result);
   void leave_out(const std::vector<Link>& dead);
   void hear_outcome(const GatherResult& result);
+  std::vector<int> excusable(const GatherResult& result) const;
   Error decided_without_us(const GatherResult& result) const;
   Error shrunk_without(int member) const;
   Error shrunk_to_others(int member) const;

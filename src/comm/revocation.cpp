@@ -302,7 +302,9 @@ void Communicator::on_stalled(const Stall& stall) {
   std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", rank(), stall.seconds, whom,
                                  title_of(stall.call));
   text += "; its last calls:";
-  for (const std::string& line : recorder_.lines(tuning_.chunk_bytes)) text += "\n  " + line;
+  constexpr std::size_t told_ended = 4;  // jobs have many ranks
+  for (const std::string& line : recorder_.lines(tuning_.chunk_bytes, told_ended))
+    text += "\n  " + line;
   log(LogLevel::warn, text);
 }
 

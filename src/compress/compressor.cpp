@@ -173,6 +173,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
   added_.clear();
+  found_fence_ = Fence();  // of a queue that may be another one's
   in_call_ = true;
   is_new_ = false;
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);

@@ -42,6 +42,7 @@ class Mailbox::HeapSlots final : public SlotOwner {
     if (!list.empty()) {
       std::byte* buffer = list.back();
       list.pop_back();
+      idle_ -= bytes_of(size_class);
       return buffer;
     }
     auto* raw = static_cast<std::byte*>(::operator new(prefix + bytes_of(size_class)));
@@ -53,9 +54,12 @@ class Mailbox::HeapSlots final : public SlotOwner {
     --out_;
     std::uint64_t size_class = 0;
     std::memcpy(&size_class, buffer - prefix, sizeof size_class);
-    const bool pooled = size_class <= pooled_class_max && bytes_ <= kept_bytes_max;
-    if (pooled) return free_[size_class].push_back(buffer);
-    bytes_ -= bytes_of(size_class);
+    const std::size_t bytes = bytes_of(size_class);
+    if (size_class <= pooled_class_max && idle_ + bytes <= kept_bytes_max) {
+      idle_ += bytes;
+      return free_[size_class].push_back(buffer);
+    }
+    bytes_ -= bytes;
     ::operator delete(buffer - prefix);
   }
   void release_slot(int, std::uint64_t slot) override { give(reinterpret_cast<std::byte*>(slot)); }
@@ -68,13 +72,14 @@ class Mailbox::HeapSlots final : public SlotOwner {
   // 4 MiB. Longer messages take so long that an allocation is nothing to them, and one early
   // giant is no reason to keep its memory for ever.
   static constexpr std::uint64_t pooled_class_max = 22;
-  // More than the limits of the backlog let come up, but where what is awaited lay behind it.
+  // Idle. More than the limits of the backlog let come up, but where what is awaited lay behind it.
   static constexpr std::size_t kept_bytes_max = std::size_t{4} << 20;
   static std::size_t bytes_of(std::uint64_t size_class) { return std::size_t{1} << size_class; }
 
   std::array<std::vector<std::byte*>, 64> free_;
   std::size_t out_ = 0;
   std::size_t bytes_ = 0;
+  std::size_t idle_ = 0;  // of those, in free_
 };
 
 namespace {

@@ -80,6 +80,18 @@ TEST_CASE("the recorder keeps the last 64 calls, in order", "[call-recorder]") {
   CHECK(oldest(recorder) == "none");
 }
 
+TEST_CASE("all lines tell of what runs, and of what has ended the last ones", "[call-recorder]") {
+  CallRecorder recorder;
+  for (std::uint32_t number = 1; number <= 9; ++number) begin(recorder, number);
+  for (const std::uint32_t number : {1, 2, 4, 5, 6, 8}) recorder.end(number, true);
+  const Lines lines = recorder.lines(chunk, 2);
+  REQUIRE(lines.size() == 5);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::array numbers = {"3", "6", "7", "8", "9"};
+    CHECK(lines[i].starts_with(std::string("call ") + numbers[i] + ": "));
+  }
+}
+
 TEST_CASE("the recorder finds a call until another has its place", "[call-recorder]") {
   CallRecorder recorder;
   CHECK_FALSE(recorder.find(0));

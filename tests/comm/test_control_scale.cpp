@@ -557,6 +557,27 @@ TEST_CASE("whoever waits in vain is told by whom agreements are held up", "[cont
   }
 }
 
+TEST_CASE("an agreement waits for nobody whom somebody leaves out", "[control]") {
+  const bool first_leaves_out = GENERATE(true, false);
+  ControlWorld world(4, 2, 1);
+  world.run_until_ms(200);
+  world.stop(3);
+  int ended = 0;
+  for (const int rank : {1, 0, 2}) {
+    const bool leaves_out = (rank == 1) == first_leaves_out;
+    const std::vector<int> named = {0, 1, 2, leaves_out ? -1 : 3};
+    world.at_ms(300 + 50 * ((rank + 3) % 4), [&world, &ended, rank, named] {
+      world.plane(rank).gather({comm, 1}, Need::live, named, "x", [&](const GatherResult& result) {
+        CHECK_FALSE(result.error);
+        CHECK(result.blobs.size() == 3);
+        ++ended;
+      });
+    });
+  }
+  world.run_until_ms(1'500);
+  CHECK(ended == 3);
+}
+
 TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "[control][scale]") {
   constexpr int ranks = 1000;
   ControlWorld world(ranks, 32, 1);

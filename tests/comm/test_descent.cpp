@@ -348,6 +348,7 @@ TEST_CASE("a shrink that finds nobody is an error", "[descent]") {
 }
 
 TEST_CASE("who names the dead in a shrink and who does not mean the same", "[descent]") {
+  const bool is_dead = GENERATE(true, false);  // or only out of the reach of one of them
   const std::map<int, std::vector<int>> excluded = {{4, {2}}, {0, {}}, {2, {2}}};
   std::map<int, DescentRounds> rounds;
   std::map<int, Shrink> shrinks;
@@ -356,8 +357,12 @@ TEST_CASE("who names the dead in a shrink and who does not mean the same", "[des
   }
   for (int asked = 0; asked < 2; ++asked) {
     GatherResult answers;
-    answers.dead = {7};
-    for (auto& [member, shrink] : shrinks) answers.blobs[member] = shrink.question(10).blob;
+    if (is_dead) answers.dead = {7};
+    for (auto& [member, shrink] : shrinks) {
+      const bool apart = !is_dead && member == 4;
+      answers.blobs[member] =
+          shrink.question(10, apart ? std::vector<int>{7} : std::vector<int>()).blob;
+    }
     for (auto& [member, shrink] : shrinks) {
       shrink.hear(answers);
       CHECK(shrink.step() == (asked == 0 ? DescentStep::ask : DescentStep::make));
@@ -367,6 +372,22 @@ TEST_CASE("who names the dead in a shrink and who does not mean the same", "[des
     CHECK(shrink.members() == std::vector<int>{4, 0, 2});
     CHECK(shrink.key() == shrinks.at(4).key());
   }
+}
+
+TEST_CASE("who is left out of a shrink because another rank cannot reach it is told", "[descent]") {
+  GatherResult answers;
+  std::array<DescentRounds, 2> others;
+  const std::array excluded{2};
+  Shrink apart(parent_key, parent, 4, excluded, others[0], revoked);
+  answers.blobs[4] = apart.question(10, {7}).blob;
+  add_word(answers, 0, {}, others[1]);
+  DescentRounds rounds;
+  Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
+  answers.blobs[7] = shrink.question(10).blob;
+  shrink.hear(answers);
+  REQUIRE(shrink.step() == DescentStep::end);
+  CHECK(std::string(shrink.error().message()) ==
+        "rank 0 shrinks this communicator without rank 2, which is this one");
 }
 
 TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[descent]") {
