@@ -77,9 +77,9 @@ std::string describe_ucx(const pith::Settings& settings) {
   const pith::UcxSupport support = pith::ucx_support(*host);
   if (support.why_not) return fmt::format("not usable: {}", support.why_not.message());
   const std::string when = support.rdma ? "before tcp" : "only where PITH_TRANSPORT names it";
-  return fmt::format("usable: UCX {}, for sockets and RDMA, finds {}RDMA: used {}; devices: {}",
-                     support.version, support.rdma ? "" : "no ", when,
-                     fmt::join(support.devices, ", "));
+  return fmt::format(
+      "usable: UCX {} finds {}RDMA, so it is used {}, never for shared memory; devices: {}",
+      support.version, support.rdma ? "" : "no ", when, fmt::join(support.devices, ", "));
 }
 
 int print_transports() {
