@@ -179,6 +179,7 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
     }
   }
   std::vector<double> t;
+  t.reserve(all.size());
   for (const Contender& contender : all) t.push_back(median(contender.seconds));
   fmt::print(
       "{:<9}{:>7}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.0f}{:>8.0f}%{:>9.1f}{:>9.1f}{:>9.1f}"
@@ -237,6 +238,7 @@ void time_exdyna(const Options& options, Arena& arena, double density, nlohmann:
     }
   }
   std::vector<double> t;
+  t.reserve(all.size());
   for (const Contender& contender : all) t.push_back(median(contender.seconds));
   fmt::print("{:>7}{:>9.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.3f}{:>14.1f}\n",
              fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2], 1e3 * t[3],
@@ -315,7 +317,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;
-  if (!options.data.empty()) options.distributions.push_back("data");
+  if (!options.data.empty()) options.distributions.emplace_back("data");
   for (const double density : options.densities) {
     if (density > 0 && density < 0.2) continue;
     fmt::print(stderr, "--density: {} is not between 0 and 0.2\n", density);

@@ -20,10 +20,10 @@ using namespace ranks;
 
 namespace {
 
-constexpr std::int64_t MiB = 1 << 20;
+constexpr std::int64_t mib = 1 << 20;
 std::int64_t most_bytes(const std::string& where) {
-  if (where.starts_with("tcp")) return 10 * MiB;
-  return where.starts_with("ucx") ? 18 * MiB : 12 * MiB;
+  if (where.starts_with("tcp")) return 10 * mib;
+  return where.starts_with("ucx") ? 18 * mib : 12 * mib;
 }
 
 constexpr std::size_t call_bytes = std::size_t{64} << 20;
@@ -129,8 +129,8 @@ std::int64_t mean_taken(Rank& self, std::int64_t before) {
 }
 
 void check(const std::string& where, const char* name, std::int64_t taken) {
-  const double mib = static_cast<double>(taken) / double(MiB);
-  ensure(taken <= most_bytes(where), where + ": " + std::to_string(mib) + " MiB after " + name);
+  const double in_mib = static_cast<double>(taken) / double(mib);
+  ensure(taken <= most_bytes(where), where + ": " + std::to_string(in_mib) + " MiB after " + name);
 }
 
 void count_between_processes(Rank& self, bool registered, const std::string& where) {
@@ -145,13 +145,14 @@ void count_between_processes(Rank& self, bool registered, const std::string& whe
     check(where, name, taken);
   }
   if (self.rank == 0) {
-    std::printf("%s: %.2f MiB a rank\n", where.c_str(), static_cast<double>(taken) / double(MiB));
+    std::printf("%s: %.2f MiB a rank\n", where.c_str(), static_cast<double>(taken) / double(mib));
   }
 }
 
 void count_between_threads(bool registered) {
   constexpr int size = 3;
   std::vector<std::unique_ptr<Buffers>> buffers;
+  buffers.reserve(size);
   for (int rank = 0; rank < size; ++rank) buffers.push_back(std::make_unique<Buffers>(registered));
   const std::int64_t before = resident_bytes();
   pithComm_t comms[size];
@@ -159,6 +160,7 @@ void count_between_threads(bool registered) {
   for (const auto& [name, call] : calls) {
     pithResult_t results[size];
     std::vector<std::thread> threads;
+    threads.reserve(size);
     for (int rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank, call = call] {
         results[rank] = call(comms[rank], rank, size, *buffers[static_cast<std::size_t>(rank)]);
@@ -169,7 +171,7 @@ void count_between_threads(bool registered) {
     check("threads", name, (resident_bytes() - before) / size);
   }
   std::printf("threads: %.2f MiB a rank\n",
-              static_cast<double>(resident_bytes() - before) / size / double(MiB));
+              static_cast<double>(resident_bytes() - before) / size / double(mib));
   for (pithComm_t comm : comms) ok(pithCommDestroy(comm));
 }
 

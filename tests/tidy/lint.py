@@ -126,9 +126,12 @@ def choose(database, changed):
 
 # --- clang-tidy -----------------------------------------------------------------------------------
 
+# Older ones know no std::source_location.
+CLANG_TIDY = "clang-tidy-16"
+
 
 def write_database(tree, commands):
-    """clang 14 knows neither gcc's -fcoroutines nor the macro by which libstdc++ asks for them."""
+    """clang knows no -fcoroutines."""
     folder = os.path.join(tree, "lint")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
@@ -147,8 +150,7 @@ def header_filter(changed):
 def look_at(root, folder, source, options):
     """What clang-tidy has to say; empty where all is well."""
     done = subprocess.run(
-        ["clang-tidy", "-p", folder, "--quiet", "--warnings-as-errors=*", *options,
-         "--extra-arg=-D__cpp_impl_coroutine=201902L", source],
+        [CLANG_TIDY, "-p", folder, "--quiet", "--warnings-as-errors=*", *options, source],
         cwd=root, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
@@ -182,8 +184,8 @@ def options_of(arguments):
 def main(arguments=None):
     options = options_of(arguments)
     root = os.path.realpath(options.root)
-    if not shutil.which("clang-tidy"):
-        say("skipped: clang-tidy is not installed")
+    if not shutil.which(CLANG_TIDY):
+        say(f"skipped: {CLANG_TIDY} is not installed")
         return SKIPPED
     with open(os.path.join(options.tree, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)

@@ -33,8 +33,8 @@ class Repository(unittest.TestCase):
         self.shown = self.root.parent / "shown"
         for made in (self.root, self.build, self.bin):
             made.mkdir()
-        (self.bin / "clang-tidy").write_text(CLANG_TIDY, encoding="utf-8")
-        (self.bin / "clang-tidy").chmod(0o755)
+        (self.bin / "clang-tidy-16").write_text(CLANG_TIDY, encoding="utf-8")
+        (self.bin / "clang-tidy-16").chmod(0o755)
         self.write("build/tests/headers/lonely.cpp", '#include "src/lonely.hpp"\n')
         self.write(".gitignore", "/build/\n")
         self.write("src/one.cpp", '#include "one.hpp"\n')
@@ -168,7 +168,7 @@ class Repository(unittest.TestCase):
 
     def test_without_clang_tidy(self):
         self.assertEqual(self.lint(path="/nonexistent"), lint.SKIPPED)
-        self.assertEqual(self.said, "lint: skipped: clang-tidy is not installed\n")
+        self.assertEqual(self.said, "lint: skipped: clang-tidy-16 is not installed\n")
 
     def test_clang_understands_the_commands(self):
         self.commit()
