@@ -1,9 +1,9 @@
 // Compressed calls that fail: the residual holds what was not delivered, survivors go on, and
 // nothing is lost.
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <thread>
 
 #include "catch.hpp"

@@ -18,9 +18,8 @@ std::uint32_t id_of(CommKey key) {
 
 }  // namespace
 
-SimComm::SimComm(World& world, ControlWorld& control, CommKey key_, std::vector<int> members_,
-                 int own_)
-    : key(key_), members(std::move(members_)), own(own_), world_(world), control_(control) {
+SimComm::SimComm(World& world, ControlWorld& control, CommKey of, std::vector<int> among, int rank)
+    : key(of), members(std::move(among)), own(rank), world_(world), control_(control) {
   state.id = id_of(key);
   for (const int peer : members) routes_.push_back({&world.transport(own), peer});
   context.scheduler = &world.sim().scheduler();

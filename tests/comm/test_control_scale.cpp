@@ -148,7 +148,7 @@ class ComingAndGoing {
       most_ = std::max(most_, world_.plane(rank).remembered().size());
     }
     if (made_ == count_) return;
-    make(static_cast<CommKey>(1000 + made_++));
+    make(CommKey{1000} + static_cast<CommKey>(made_++));
     world_.at_ms(now_ms() + apart_ms, [this] { next(); });
   }
 

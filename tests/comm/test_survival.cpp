@@ -315,7 +315,8 @@ bool Story::shrinks_anyway(const SimComm& comm, std::size_t step) const {
 }
 
 bool Story::is_dead_link(CommKey key, int one, int other) const {
-  const auto pair = static_cast<std::uint64_t>(std::min(one, other) * 1000 + std::max(one, other));
+  const auto pair = static_cast<std::uint64_t>(std::min(one, other)) * 1000 +
+                    static_cast<std::uint64_t>(std::max(one, other));
   return draw(key, 0, 5) % 4 == 0 && draw(key, 6, pair) % 4 == 0;
 }
 
