@@ -30,6 +30,21 @@ const std::string* blob_of(const GatherResult& result, int member) {
   return found == result.blobs.end() || contains(result.dead, member) ? nullptr : &found->second;
 }
 
+// What a rank says in a shrink.
+struct Word {
+  explicit Word(const std::string& blob) {
+    Unpacker in(blob);
+    completed = in.value<std::uint64_t>();
+    unreached = in.numbers();
+    with = in.numbers();
+    whole = in.whole();
+  }
+  std::uint64_t completed;
+  std::vector<int> unreached;
+  std::vector<int> with;
+  bool whole;
+};
+
 // The same but for some.
 bool same_but(const std::vector<int>& some, std::vector<int> one, std::vector<int> other) {
   for (std::vector<int>* list : {&one, &other}) {
@@ -195,15 +210,16 @@ void Shrink::hear_survivors(const GatherResult& result) {
     const std::string* blob = blob_of(result, member);
     if (!blob) continue;
     survivors_.push_back(member);
-    Unpacker in(*blob);
-    completed[member] = in.value<std::uint64_t>();
-    for (const int other : in.numbers()) dead.emplace_back(member, other);
-    const std::vector<int> with = in.numbers();
-    if (in.whole() && with == candidates_) continue;
+    const Word word(*blob);
+    completed[member] = word.completed;
+    for (const int other : word.unreached) dead.emplace_back(member, other);
+    if (word.whole && word.with == candidates_) continue;
     same = false;
-    if (!contains(with, own_)) return end(shrunk_without(member));
-    if (!in.whole() || !same_but(excused, with, candidates_)) return end(shrunk_to_others(member));
-    std::erase_if(named_by_all, [&](int candidate) { return !contains(with, candidate); });
+    if (!contains(word.with, own_)) return end(shrunk_without(member));
+    if (!word.whole || !same_but(excused, word.with, candidates_)) {
+      return end(shrunk_to_others(member));
+    }
+    std::erase_if(named_by_all, [&](int candidate) { return !contains(word.with, candidate); });
   }
   // Who leaves out a dead rank by name and who does not mean the same: they ask again, in the same
   // words.
@@ -229,10 +245,8 @@ std::vector<int> Shrink::excusable(const GatherResult& result) const {
   for (const int member : members_) {
     const std::string* blob = blob_of(result, member);
     if (!blob) continue;
-    Unpacker in(*blob);
-    in.value<std::uint64_t>();
-    const std::vector<int> unreached = in.numbers();
-    if (in.whole()) some.insert(some.end(), unreached.begin(), unreached.end());
+    const Word word(*blob);
+    if (word.whole) some.insert(some.end(), word.unreached.begin(), word.unreached.end());
   }
   return some;
 }

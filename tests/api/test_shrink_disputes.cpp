@@ -128,44 +128,34 @@ void shrink_by_two_names(Rank& self) {
   go_on(self, comm, self.rank == 0 ? 3 : -1);
 }
 
-std::vector<Setup> some_of(std::vector<Setup> setups) {
+// The first link alone, but all with PITH_TEST_FULL.
+void check_over(std::vector<Setup> setups, int ranks, void (*body)(Rank&),
+                std::string (*run_them)(int, const Setup&, const Body&) = run) {
   if (!std::getenv("PITH_TEST_FULL")) setups.resize(1);
-  return setups;
+  for (const Setup& setup : setups) {
+    INFO(name_of(setup));
+    CHECK(run_them(ranks, setup, body) == "");
+  }
 }
 
 }  // namespace
 
 TEST_CASE("a rank shrinks while another is in a call", "[shrink]") {
-  for (const Setup& setup : some_of(every_link())) {
-    INFO(name_of(setup));
-    CHECK(run_in_time(3, setup, shrink_beside_a_call) == "");
-  }
+  check_over(every_link(), 3, shrink_beside_a_call, run_in_time);
 }
 
 TEST_CASE("who is left out of a shrink may be in anything", "[shrink]") {
-  for (const Setup& setup : some_of(every_link())) {
-    INFO(name_of(setup));
-    CHECK(run(3, setup, shrink_without_one) == "");
-  }
+  check_over(every_link(), 3, shrink_without_one);
 }
 
 TEST_CASE("a shrink that aborts ends what the others are in", "[shrink]") {
-  for (const Setup& setup : some_of(every_link())) {
-    INFO(name_of(setup));
-    CHECK(run(3, setup, shrink_that_aborts) == "");
-  }
+  check_over(every_link(), 3, shrink_that_aborts);
 }
 
 TEST_CASE("ranks that leave out different ones hear of it", "[shrink]") {
-  for (const Setup& setup : some_of(between_processes())) {
-    INFO(name_of(setup));
-    CHECK(run_in_time(4, setup, shrink_to_different_ones) == "");
-  }
+  check_over(between_processes(), 4, shrink_to_different_ones, run_in_time);
 }
 
 TEST_CASE("the dead may be named in a shrink or not", "[shrink]") {
-  for (const Setup& setup : some_of(between_processes())) {
-    INFO(name_of(setup));
-    CHECK(run(4, setup, shrink_by_two_names) == "");
-  }
+  check_over(between_processes(), 4, shrink_by_two_names);
 }
