@@ -92,22 +92,28 @@ std::string run_beside_twin(const SparseCase& c, int steps, const Walk& walk = {
   return world.leaks();
 }
 
-}  // namespace
-
-TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse][exdyna]") {
+void check_rules(const char* scheme, std::initializer_list<std::size_t> counts) {
   int turn = 0;
   for (const char* rule : {"released", "intended"}) {
     for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
-      for (const std::size_t count : {100, 5000, 33000}) {
+      for (const std::size_t count : counts) {
         for (const char* density : {"0.01", density_in_turn(turn)}) {
           SparseCase c;
           c.ranks = ranks;
           c.counts = {count};
-          c.spec = fmt::format("exdyna:density={},rule={}", density, rule);
+          c.spec = fmt::format("{}:density={},rule={}", scheme, density, rule);
           CHECK(run_beside_twin(c, 100) == "");
         }
       }
     }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("released and intended are the authors' ExDyna, bit for bit", "[sparse][exdyna]") {
+  check_rules("exdyna", {100, 5000, 33000});
+  for (const char* rule : {"released", "intended"}) {
     SparseCase large;
     large.ranks = 3;
     large.counts = {200000};
@@ -147,20 +153,7 @@ TEST_CASE("gradients that leave ExDyna little choice", "[sparse][exdyna]") {
 }
 
 TEST_CASE("MiCRO is its authors', bit for bit", "[sparse][exdyna]") {
-  int turn = 0;
-  for (const char* rule : {"released", "intended"}) {
-    for (const int ranks : {1, 2, 3, 5, 8, 16, 17}) {
-      for (const std::size_t count : {5, 100, 33333}) {
-        for (const char* density : {"0.01", density_in_turn(turn)}) {
-          SparseCase c;
-          c.ranks = ranks;
-          c.counts = {count};
-          c.spec = fmt::format("micro:density={},rule={}", density, rule);
-          CHECK(run_beside_twin(c, 100) == "");
-        }
-      }
-    }
-  }
+  check_rules("micro", {5, 100, 33333});
 }
 
 }  // namespace pith::test
