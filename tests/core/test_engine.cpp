@@ -268,9 +268,9 @@ TEST_CASE("background calls are driven without an owner, others are not", "[engi
 }
 
 TEST_CASE("the progress thread makes way for a blocking caller", "[engine][background]") {
+  Source source;  // dies after the engine, of which the progress thread may be in a last turn
   Engine engine(1);
   engine.set_oversubscribed(true);  // naps soon, with the token
-  Source source;
   int turns = 0;
   source.on_turn = [&] { ++turns; };
   engine.add(source);
@@ -290,8 +290,8 @@ TEST_CASE("the progress thread makes way for a blocking caller", "[engine][backg
 }
 
 TEST_CASE("engines come and go while the progress thread drives others", "[engine][background]") {
-  Engine stays(1);
   Source source;
+  Engine stays(1);
   stays.add(source);
   REQUIRE_FALSE(stays.join_background());
   stays.background_begins();
