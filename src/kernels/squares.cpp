@@ -33,9 +33,8 @@ double sum_squares(const std::byte* values, std::size_t count) {
 }
 
 void squares_of(const SquaresKernel::Args& args) {
-  with_type(args.type, [&](auto type) {
-    *args.squares = sum_squares<type.value>(args.values, args.count);
-  });
+  with_type(args.type,
+            [&](auto type) { *args.squares = sum_squares<type.value>(args.values, args.count); });
 }
 
 #endif
