@@ -54,7 +54,7 @@ int predecessor(const Call& call, const Sharing& sharing) {
   return wrap(call.rank() - back, call.size());
 }
 
-// The leader's messages leave while it selects.
+// The leader's messages leave while it selects, if there are several.
 Task<Error> send_messages(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   for (std::uint32_t step = 0;; ++step) {
@@ -179,7 +179,8 @@ Task<Error> look_at_gradients(Call& call, Sharing& sharing, Round round) {
 
 // --- the strands ---
 
-// The leader selects and sends, a follower takes what comes; both have values to sum then.
+// The leader selects and sends, a follower takes what comes; both have values to sum then. One
+// message goes to all children first: what is behind values in the port comes late to a subtree.
 Task<Error> share_lists(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   const CloseAtEnd closing_first(sharing.sums[0]);
@@ -193,8 +194,14 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
     if (error) co_return error;
     if (leads) {
       IndexMessage message = write_lists(call, sharing, round);
-      const bool open = co_await sharing.messages.push(std::move(message));
-      if (!open) break;
+      if (sharing.values.streams()) {
+        const bool open = co_await sharing.messages.push(std::move(message));
+        if (!open) break;
+      } else {
+        Task<Error> passing = pass_on(call, sharing, message, round.step);
+        error = co_await std::move(passing);
+        if (error) co_return error;
+      }
     } else {
       const std::optional<IndexMessage> message = co_await sharing.messages.pop();
       if (!message) break;
