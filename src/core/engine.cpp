@@ -15,12 +15,13 @@ namespace pith {
 
 namespace {
 
-// Ways of waiting, from idle turn to idle turn gentler. Spinning lasts longer than any message
-// between running ranks takes; by the clock, for a turn takes 10 ns over shared memory and a
-// microsecond over sockets. Short waits never ask for the time.
+// Ways of waiting, gentler with time: by the clock, for a turn takes 10 ns over shared memory and a
+// microsecond over sockets, but short waits never ask for it. Spinning lasts longer than any
+// message between running ranks takes. Links that are slower than spinning and yielding lose
+// nothing by the few microseconds that it takes to wake, and whoever computes beside gains a core.
 constexpr unsigned short_spin_turns = 64;
 constexpr std::uint64_t spin_ns = 40'000;
-constexpr unsigned yield_turns = 2000;
+constexpr std::uint64_t yield_ns = 200'000;
 // With more ranks than cores: a few turns, for the peer may run on another core; then yields, for
 // the ranks of one core hand it on within a microsecond, where a nap costs two switches and a
 // doorbell; naps at last, for nobody may have anything to do for long.
@@ -130,13 +131,14 @@ void Engine::rest_alone(unsigned idle_turns) {
   }
   if (idle_turns <= short_spin_turns) {
     if (idle_turns == short_spin_turns) spin_end_ = monotonic_ns() + spin_ns;
-    yields_ = 0;
+    spun_ = false;
     return relax();
   }
-  if (yields_ == 0 && (idle_turns % short_spin_turns != 0 || monotonic_ns() < spin_end_)) {
-    return relax();
-  }
-  if (++yields_ > yield_turns) return nap();
+  if (!spun_ && idle_turns % short_spin_turns != 0) return relax();
+  const std::uint64_t now = monotonic_ns();
+  spun_ = now >= spin_end_;
+  if (!spun_) return relax();
+  if (now >= spin_end_ + yield_ns) return nap();
   if (yield_to_stranger()) naps_left_ = naps_after_stranger;
 }
 

@@ -97,8 +97,8 @@ class Engine {
   bool all_sources_ = false;  // polls all of them in the next turn
   bool oversubscribed_ = false;
   unsigned naps_left_ = 0;  // since strangers were found on this core
-  unsigned yields_ = 0;     // of this wait
   std::uint64_t spin_end_ = 0;
+  bool spun_ = false;  // enough in this wait
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
 
