@@ -38,6 +38,7 @@ struct Algorithm;
 struct Choice {
   bool views = false;                    // every two ranks reach each other's memory
   bool crowded = false;                  // a host has more ranks than cores
+  bool apart = false;                    // ranks run on several hosts
   const Algorithm* allreduce = nullptr;  // where the user names one
 };
 

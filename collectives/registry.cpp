@@ -98,7 +98,9 @@ const Algorithm& default_allreduce(const Shape& shape) {
     return entry(Collective::allreduce, "recursive_doubling");
   }
   if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
-  const bool runs_long = !shape.views && bytes_a_rank >= 8192 * kib;
+  const bool meets_at_ports = shape.apart && shape.ranks > 2;
+  const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
+  const bool runs_long = !shape.views && bytes_a_rank >= long_bytes_a_rank;
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
   if (bytes_a_rank >= 16 * kib) return entry(Collective::allreduce, "ring");
   if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
@@ -147,16 +149,17 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
 //              on it), two-shot up to 4 ranks and 8 MiB a rank (then its inputs run so far ahead of
 //              its results that they leave the caches: 64 MiB between 2 ranks take twice the
-//              ring's time), ring as above.
-//              In between, among many ranks, the ring's 2(P-1) messages cost more than its bytes
-//              save: Rabenseifner, whose 2 log P messages carry as little, for P a power of two;
-//              else the double tree, from four times the short size on, where its 2n beat the
-//              log P vectors of recursive doubling.
-//              More ranks than cores over shared memory: direct up to 2 KiB and 8 ranks (one round:
-//              1.0 to 1.9 times as fast as recursive doubling with 3 to 6 ranks on two cores, as
-//              fast with 8), recursive doubling up to 32 KiB, two-shot up to 8 ranks (two rounds;
-//              over views up to 2.7 times as fast as the ring, by messages at worst 1.3 times as
-//              slow), else ring from 128 KiB a rank.
+//              ring's time), ring as above. Between hosts two-shot only below 64 KiB a rank, or of
+//              2 ranks: its senders meet at every port, whose queue overflows (4 hosts, 1 to 16
+//              MiB, links of 0.1 and 1 Gbit/s: 1.06 to 1.44 times the ring's time). In between,
+//              among many ranks, the ring's 2(P-1) messages cost more than its bytes save:
+//              Rabenseifner, whose 2 log P messages carry as little, for P a power of two; else the
+//              double tree, from four times the short size on, where its 2n beat the log P vectors
+//              of recursive doubling. More ranks than cores over shared memory: direct up to 2 KiB
+//              and 8 ranks (one round: 1.0 to 1.9 times as fast as recursive doubling with 3 to 6
+//              ranks on two cores, as fast with 8), recursive doubling up to 32 KiB, two-shot up to
+//              8 ranks (two rounds; over views up to 2.7 times as fast as the ring, by messages at
+//              worst 1.3 times as slow), else ring from 128 KiB a rank.
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.

@@ -119,7 +119,8 @@ const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
   const Choice& choice = context_.choice;
-  return default_algorithm({size(), bytes, tuning_, choice.views, choice.crowded}, args.collective);
+  return default_algorithm({size(), bytes, tuning_, choice.views, choice.crowded, choice.apart},
+                           args.collective);
 }
 
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
@@ -148,6 +149,9 @@ void Communicator::set_hosts(std::span<const std::size_t> names) {
   const std::vector<std::size_t> placed = order_.arrange(names);
   hosts_ = Hosts(std::span<const std::size_t>(placed));
   context_.hosts = &hosts_;
+  const bool apart = std::any_of(names.begin(), names.end(),
+                                 [&](std::size_t name) { return name != names.front(); });
+  context_.choice.apart = apart && !pinned_;
 }
 
 void Communicator::complete(CollectiveArgs& args) const {

@@ -98,7 +98,7 @@ class Engine {
   bool oversubscribed_ = false;
   unsigned naps_left_ = 0;  // since strangers were found on this core
   std::uint64_t spin_end_ = 0;
-  bool spun_ = false;  // enough in this wait
+  bool spun_ = false;        // enough in this wait
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
 

@@ -221,6 +221,7 @@ struct Rule {
   bool views;
   bool crowded;
   std::string_view name;
+  bool apart = false;
 };
 
 constexpr std::size_t KiB = 1024;
@@ -244,6 +245,10 @@ constexpr Rule rules[] = {
     {sum, 2, 32 * KiB + 1, false, false, "two_shot"},
     {sum, 4, 4 * 8192 * KiB - 4, false, false, "two_shot"},
     {sum, 4, 4 * 8192 * KiB, false, false, "ring"},
+    {sum, 4, 4 * 64 * KiB - 4, false, false, "two_shot", true},
+    {sum, 4, 4 * 64 * KiB, false, false, "ring", true},
+    {sum, 2, 2 * 8192 * KiB - 2, false, false, "two_shot", true},
+    {sum, 8, 1024 * KiB* KiB, true, false, "two_shot", true},
     {sum, 5, 5 * 16 * KiB, false, false, "ring"},
     {sum, 5, 5 * 16 * KiB - 5, false, false, "recursive_doubling"},
     {sum, 9, 128 * KiB, false, false, "double_tree"},
@@ -276,10 +281,11 @@ constexpr Rule rules[] = {
 
 TEST_CASE("the fixed rule is the documented one", "[collectives]") {
   for (const Rule& rule : rules) {
-    const Shape shape{rule.ranks, rule.bytes, {}, rule.views, rule.crowded};
+    const Shape shape{rule.ranks, rule.bytes, {}, rule.views, rule.crowded, rule.apart};
     INFO(name_of(rule.collective) << ", " << rule.ranks << " ranks, " << rule.bytes << " bytes, "
                                   << (rule.views ? "views" : "no views")
-                                  << (rule.crowded ? ", crowded" : ""));
+                                  << (rule.crowded ? ", crowded" : "")
+                                  << (rule.apart ? ", apart" : ""));
     CHECK(default_algorithm(shape, rule.collective).name == rule.name);
   }
 }
