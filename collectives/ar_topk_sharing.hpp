@@ -3,6 +3,7 @@
 
 #include <array>
 #include <span>
+#include <utility>
 
 #include "collectives/common_values.hpp"
 #include "collectives/index_message.hpp"
@@ -12,7 +13,8 @@
 
 namespace pith::ar_topk {
 
-constexpr std::size_t summing_strands = 2;
+// Enough to hide how long indices are under way; more would make these wait at every port.
+constexpr std::size_t summing_strands = 3;
 
 // Positions of values that are all here: those of a round.
 struct Summand {
@@ -20,9 +22,16 @@ struct Summand {
   std::size_t first_list = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
+  Fence ready = {};
 };
-using Messages = Channel<IndexMessage, 4>;
+using Messages = Channel<IndexMessage, 16>;
 using Summands = Channel<Summand, 4>;
+using Steps = Channel<std::uint32_t, 16>;
+
+template <std::size_t... numbers>
+std::array<Summands, summing_strands> make_summands(Call& call, std::index_sequence<numbers...>) {
+  return {((void)numbers, Summands(call.scheduler()))...};
+}
 
 // What the strands of one call share.
 struct Sharing {
@@ -33,8 +42,13 @@ struct Sharing {
         selectors(call, args, Rounds(args).streams() && !selects_first()),
         values(call, args, most_pairs(), notes.count()),
         messages(call.scheduler()),
-        sums{Summands(call.scheduler()), Summands(call.scheduler())},
-        note_memory(call.host_compute(), notes.count() * sizeof(float)) {}
+        sums(make_summands(call, std::make_index_sequence<summing_strands>())),
+        added(call.scheduler()),
+        looked(call.scheduler()),
+        waiting(call.host_compute(), rounds_in(args)),
+        note_memory(call.host_compute(), notes.count() * sizeof(float)) {
+    call.run<ZeroKernel>({waiting.bytes().data, waiting.bytes().size});
+  }
 
   const Spec& spec() const { return args.spec(); }
   bool lagged() const { return spec().election == Election::variance_lagged; }
@@ -53,6 +67,13 @@ struct Sharing {
     }
     return most;
   }
+  // Nobody waits for whoever hands on what is selected or taken.
+  void close() {
+    messages.close();
+    for (Summands& summands : sums) summands.close();
+    added.close();
+    looked.close();
+  }
   Compressor& compressor(const Piece& piece) const {
     return *args.tensors[piece.tensor].compressor;
   }
@@ -68,6 +89,12 @@ struct Sharing {
   CommonValues values;
   Messages messages;
   std::array<Summands, summing_strands> sums;
+  Steps added;  // rounds of which a follower has added the gradients
+  // Sums wait to be written, a byte a round, until this rank has looked at all gradients, which is
+  // more urgent; then `looked` is closed.
+  Channel<bool, 1> looked;
+  Scratch waiting;
+  bool writes = false;
   Scratch note_memory;
 };
 
