@@ -56,7 +56,7 @@ int predecessor(const Call& call, const Sharing& sharing) {
   return wrap(call.rank() - back, call.size());
 }
 
-// The leader's messages leave while it selects.
+// The leader's messages leave while it selects, if there are several.
 Task<Error> send_messages(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   for (std::uint32_t step = 0;; ++step) {
@@ -199,7 +199,8 @@ Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
 // --- the strands ---
 
 // The leader selects and sends, a follower takes what comes, once it has added; both have values
-// to sum then.
+// to sum then. One message goes to all children first: what is behind values in the port comes late
+// to a subtree.
 Task<Error> share_lists(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing);
   const bool leads = sharing.leader == call.rank();
@@ -212,8 +213,14 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
       Error error = co_await std::move(selecting);
       if (error) co_return error;
       IndexMessage message = write_lists(call, sharing, round);
-      const bool open = co_await sharing.messages.push(std::move(message));
-      if (!open) break;
+      if (sharing.values.streams()) {
+        const bool open = co_await sharing.messages.push(std::move(message));
+        if (!open) break;
+      } else {
+        Task<Error> passing = pass_on(call, sharing, message, round.step);
+        error = co_await std::move(passing);
+        if (error) co_return error;
+      }
     } else {
       const bool is_added = sharing.selects_first() || round.passes.done();
       if (!is_added) {

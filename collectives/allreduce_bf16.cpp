@@ -4,9 +4,10 @@
 //   parcel:  round > sum the segments > write, one parcel after the other
 //
 // A rank whose gradient is not finite gives NaN for every element, as in allreduce_dense. Cost:
-// parcels (2 alpha + 2 (P-1)/P m beta) for m bytes of values a parcel, see value_sum.hpp.
+// bf16_cost.hpp.
 #include <optional>
 
+#include "collectives/bf16_cost.hpp"
 #include "collectives/dense_result.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/value_sum.hpp"
@@ -15,7 +16,7 @@ namespace pith {
 
 namespace {
 
-constexpr std::size_t parcel_size = std::size_t{1} << 20;
+constexpr std::size_t parcel_size = Bf16Shape::parcel;
 
 // The values of one parcel, beginning where `pieces` stands; `n` are how many.
 Fence round_parcel(const VectorQueue& queue, const SparseCall& args, Pieces pieces,

@@ -307,7 +307,7 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
   const bool all_lists = spec.scheme == Scheme::topk;
   const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
   const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
-                                    : exdyna_cost({hosts.count(), slice, spec.density, 1, 4}, wire);
+                                    : exdyna_cost({hosts.count(), slice, spec.density}, wire);
   const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
   // The wires of a host carry all its slices.
   const ByHostShape shape{most, hosts.slices(), count, found,

@@ -1,6 +1,10 @@
 // The result of a call by host: an owner tells the pairs of its slice to the other ranks of its
 // host, with their number and whether there is anything to deliver in a message before them. That
 // an owner has told is also the sign that it does not read their memory any more.
+//
+// Messages, where host_sum.cpp has views of dense gradients: the pairs are a hundredth of the
+// result, which every rank writes into its own memory in any case; a view would save the copy of 8
+// bytes a pair and cost two notices an owner, that the list stands and that it has been read.
 #include <array>
 #include <cstring>
 

@@ -11,6 +11,7 @@
 
 #include "collectives/exdyna_cost.hpp"
 #include "collectives/patterns.hpp"
+#include "core/sparse_kernel_args.hpp"
 
 namespace pith {
 
@@ -35,7 +36,8 @@ struct TopkShape {
 
 // Of one message: indices that lie anywhere among so many elements, and values.
 inline double list_bytes(double pairs, double elements, double value_bits) {
-  constexpr double head = 13;  // ListHead, what the list is, its block
+  const double blocks = std::ceil(elements / double(EncodeIndicesKernel::block_elements));
+  const double head = 9 + 4 * blocks;  // ListHead, what the list is, its blocks
   if (pairs <= 0) return head;
   return head + pairs * (bits_per_index(pairs / elements) + value_bits) / 8;
 }
@@ -50,13 +52,22 @@ inline double topk_direct_cost(const TopkShape& shape, const LinkCost& link) {
 
 // From neighbour to neighbour: a rank passes on a list when its first message is there and the wire
 // is free. (P-1) (alpha + k (w + v) beta) for one message, alpha + (P-1) k (w + v) beta for many.
+// Only so many go round at once; of those behind them the first hop is over when their turn comes.
 inline double topk_ring_cost(const TopkShape& shape, const LinkCost& link) {
+  constexpr int at_once = 16;
   if (shape.ranks == 1) return 0;
   const double parts = shape.messages;
-  const double first =
+  const double one =
       list_bytes(shape.pairs() / parts, shape.elements() / parts, shape.value_bits) * link.beta;
-  const double wire = parts * first;
-  return (shape.ranks - 2) * std::max(link.alpha + first, wire) + link.alpha + wire;
+  const auto round = [&](int hops, int messages) {
+    return link.alpha + messages * one + (hops - 1) * std::max(link.alpha + one, messages * one);
+  };
+  const int hops = shape.ranks - 1;
+  double turns = round(hops, std::min(shape.messages, at_once));
+  for (int done = at_once; done < shape.messages && hops > 1; done += at_once) {
+    turns += round(hops - 1, std::min(shape.messages - done, at_once));
+  }
+  return std::max(turns, round(hops, shape.messages));
 }
 
 // Every share's lists to its rank, and the sums of a share to all:

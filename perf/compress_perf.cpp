@@ -43,15 +43,20 @@ double break_even_gbps(std::size_t count, double seconds) {
 }
 
 void print_kernels(const Options& options, nlohmann::json& json) {
-  fmt::print("\n{:<24}{:>9}{:>11}{:>12}{:>10}{:>11}\n", "kernel", "density", "ms", "dense GB/s",
+  const std::string& distribution = options.distributions.front();
+  const Pages<float> values(options.count);
+  fill(values.span(), distribution, options.data, 1);
+  fmt::print("\nkernels alone, values: {}\n", distribution);
+  fmt::print("{:<24}{:>9}{:>11}{:>12}{:>10}{:>11}\n", "kernel", "density", "ms", "dense GB/s",
              "memcpy %", "bits/pair");
-  for (const KernelTime& time : time_kernels(options.count, options.densities, options.rounds)) {
+  for (const KernelTime& time : time_kernels(values.span(), options.densities, options.rounds)) {
     const double speed = 4 * double(options.count) / time.seconds / 1e9;
     fmt::print("{:<24}{:>9}{:>11.3f}{:>12.1f}{:>10.0f}{:>11}\n", time.name,
                time.density > 0 ? fmt::format("{:g}%", 100 * time.density) : "", 1e3 * time.seconds,
                speed, 100 * time.memcpy_seconds / time.seconds,
                time.bits_per_pair > 0 ? fmt::format("{:.1f}", time.bits_per_pair) : "");
     json["kernels"].push_back({{"kernel", time.name},
+                               {"distribution", distribution},
                                {"density", time.density},
                                {"ms", 1e3 * time.seconds},
                                {"dense_gb_s", speed},
@@ -288,9 +293,11 @@ void run(const Options& options) {
     }
     if (!options.torch.empty()) time_torch(options, json);
     if (wants(options, "exdyna")) {
-      fmt::print("\nExDyna of 8 ranks, ms\n{:>7}{:>9}{:>12}{:>12}{:>12}{:>12}{:>14}\n", "", "add",
-                 "step", "own part", "exact", "step/add", "exact/own");
-      arena.load(options, options.distributions.front());
+      const std::string& distribution = options.distributions.front();
+      fmt::print("\nExDyna of 8 ranks, ms, values: {}\n", distribution);
+      fmt::print("{:>7}{:>9}{:>12}{:>12}{:>12}{:>12}{:>14}\n", "", "add", "step", "own part",
+                 "exact", "step/add", "exact/own");
+      arena.load(options, distribution);
       for (const double density : options.densities) time_exdyna(options, arena, density, json);
     }
   }
@@ -305,7 +312,7 @@ int main(int argc, char** argv) {
   app.add_option("--count", options.count, "elements, rounded up to a multiple of 1024");
   app.add_option("--density", options.densities, "shares that are selected, below 0.2");
   app.add_option("--distribution", options.distributions,
-                 "gauss, laplace, student, layers or data");
+                 "gauss, laplace, student, layers or data; kernels and exdyna take the first");
   app.add_option("--data", options.data, "file or folder of .f32 and .f16 gradients, for data");
   app.add_option("--part", options.parts, "kernels, steps, exdyna");
   app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
@@ -317,7 +324,9 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;
-  if (!options.data.empty()) options.distributions.emplace_back("data");
+  const auto& named = options.distributions;
+  const bool has_data = std::find(named.begin(), named.end(), "data") != named.end();
+  if (!options.data.empty() && !has_data) options.distributions.emplace_back("data");
   for (const double density : options.densities) {
     if (density > 0 && density < 0.2) continue;
     fmt::print(stderr, "--density: {} is not between 0 and 0.2\n", density);

@@ -4,9 +4,19 @@
 Every rank has a host of its own: a network namespace whose link, either way, has the rate that is
 asked for (the laboratory of tests/netlab). In each round every contender runs once, and the order
 rotates. Reported are medians over the rounds and ratios to dense float32 by the best of Open MPI's
-algorithms, and to dense bf16, taken as half of that. "plain" is what an allgather of top-k with
-8 bytes a pair needs at link rate, (N - 1) k 8 / rate: a formula, no program. "wire" is the time of
-a rank's own bytes at link rate.
+algorithms, to dense bf16, taken as half of that, and to "plain": top-k with Pith's selection whose
+pairs of 8 bytes go by MPI_Allgather (openmpi_topk). "wire" is the time of a rank's own bytes at
+link rate; plain-topk's are the (N - 1) k 8 that it cannot do without. "over wire" is the call over
+that time; "exchange" the same of the call without the rank's own selection, in which it waits for
+other ranks' selections.
+
+--exchange-alone runs compressed calls only, on links that are FACTOR times slower. All ranks share
+the cores of one machine: on links of the true rate they wait for each other's turns there more than
+for the wire, and no selection can be left out, as its lists are on the wire while it goes on.
+Slower links leave messages, their order and what waits for what as they are, and make all that is
+computed, the handling of packets included, FACTOR times smaller beside the wire, as if every rank
+had FACTOR times its share of a core. The exchange alone then lies between "exchange" and "over
+wire", which the rank's own selection parts: how much of it the wire hides is not known.
 """
 import argparse
 import json
@@ -32,9 +42,12 @@ SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
            "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
 FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
            "deft": "deft:", "micro": "micro:"}  # where asked for
+PLAIN = "plain-topk"
 VALUES = ("f32", "bf16")
 PORT_FIRST = 20000
-TARGETS = {1e9: (10, 5), 1e8: (40, 20)}  # against dense float32 and bf16
+# Against dense float32, bf16 and plain pairs; of an exchange alone over its wire.
+TARGETS = {1e9: (10, 5, 2), 1e8: (40, 20, 5)}
+EXCHANGE_TARGET = 1.25
 
 
 def spec_of(name, density):
@@ -44,7 +57,7 @@ def spec_of(name, density):
 
 def contenders(schemes):
     return [f"{scheme}-{values}" for scheme in schemes for values in VALUES] + \
-        ["pith-dense", *OPENMPI]
+        [PLAIN, "pith-dense", *OPENMPI]
 
 
 class Failed(Exception):
@@ -96,6 +109,8 @@ class Runner:
         path = self.folder / f"run{self.runs}.json"
         if name in OPENMPI:
             return self.run_openmpi(OPENMPI[name], path)
+        if name == PLAIN:
+            return self.run_plain(path)
         return self.run_pith(name, path)
 
     def run_pith(self, name, path):
@@ -129,20 +144,31 @@ class Runner:
         return row
 
     def run_openmpi(self, algorithm, path):
-        hosts = ",".join(f"{host.name}:1" for host in self.lab)
         tuned = [] if algorithm == OWN_CHOICE else [
             "--mca", "coll_tuned_use_dynamic_rules", 1,
             "--mca", "coll_tuned_allreduce_algorithm", algorithm,
             "--mca", "coll_tuned_allreduce_algorithm_segmentsize", 131072]
+        return self.run_mpi(tuned, "openmpi_allreduce", path, "--iters", 1,
+                            "--batches", self.options.dense_calls)
+
+    def run_plain(self, path):
+        options = self.options
+        data = ["--data", options.data] if options.data else []
+        row = self.run_mpi([], "openmpi_topk", path, "--density", options.density,
+                           "--calls", options.calls, "--warmup", 2, *data)
+        pairs = max(1, int(options.density * (options.bytes // 4)))
+        return row | {"bytes": (len(self.lab) - 1) * pairs * 8}
+
+    def run_mpi(self, tuned, name, path, *arguments):
+        hosts = ",".join(f"{host.name}:1" for host in self.lab)
         mpirun = shutil.which("mpirun.openmpi") or "mpirun"
         command = [mpirun, "--allow-run-as-root", "--host", hosts, "-np", len(self.lab),
                    "--mca", "plm_rsh_agent", self.agent, "--mca", "routed", "direct",
                    "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
                    "--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--map-by", "node",
                    "--mca", "mpi_yield_when_idle", 1, "--bind-to", "none", *tuned,
-                   program("openmpi_allreduce"), "--ranks", len(self.lab), "--no-pin",
-                   "--sizes", self.options.bytes, "--iters", 1,
-                   "--batches", self.options.dense_calls, "--json", path]
+                   program(name), "--ranks", len(self.lab), "--no-pin",
+                   "--sizes", self.options.bytes, *arguments, "--json", path]
         process = self.lab[0].start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                     text=True)
         finish([process], self.options.limit)
@@ -187,20 +213,24 @@ def report(ranks, rate, rows, options):
     dense = {name: middle[name]["seconds"] for name in OPENMPI if name in middle}
     best = min(dense, key=dense.get) if dense else None
     bar = dense[best] if best else None
-    plain = (ranks - 1) * options.density * (options.bytes / 4) * 8 * 8 / rate
-    print(f"\n## {ranks} ranks on {os.cpu_count()} cores, links of {rate / 1e9:g} Gbit/s, "
+    plain = middle[PLAIN]["seconds"] if PLAIN in middle else None
+    slowed = options.exchange_alone
+    print(f"\n## {ranks} ranks on {os.cpu_count()} cores, links of {rate / 1e9:g} Gbit/s"
+          f"{f' in place of {rate * slowed / 1e9:g}' if slowed else ''}, "
           f"{options.bytes / 2**20:g} MiB float32, density {options.density:g}, "
           f"{options.rounds} rounds, {gradients_of(options)}")
-    print(f"best Open MPI: {best or 'none'}; plain allgather of pairs at link rate (formula): "
-          f"{plain * 1e3:.1f} ms")
+    print(f"best Open MPI: {best or 'none'}")
     print(f"{'':<18} {'ms':>9} {'x float32':>9} {'x bf16':>7} {'x plain':>7} {'MB/rank':>8} "
           f"{'density':>8} {'wire ms':>8} {'over wire':>9} {'exchange':>8}")
     for name in [name for name in rows if name in middle]:
         print(line_of(name, middle[name], bar, plain, rate))
     record = {"ranks": ranks, "rate": rate, "gradients": gradients_of(options), "best": best,
-              "plain_seconds": plain, "medians": middle}
-    if best and rate in TARGETS:
-        print_targets(middle, bar, TARGETS[rate])
+              "plain_seconds": plain, "exchange_alone": slowed,
+              "medians": middle}
+    if slowed:
+        print_exchanges(middle, rate)
+    elif rate in TARGETS:
+        print_targets(middle, bar, plain, TARGETS[rate])
     return record
 
 
@@ -209,25 +239,40 @@ def line_of(name, row, bar, plain, rate):
         return f"{'-':>{width}}" if value is None else f"{value:>{width}.{digits}f}"
     seconds = row["seconds"]
     over = bar / seconds if bar else None
-    compressed = "bytes" in row
-    wire = row["bytes"] * 8 / rate if compressed else None
-    exchange = row["exchange"] / wire if compressed and row["exchange"] > 0 else None
+    wire = row["bytes"] * 8 / rate if row.get("bytes") else None
+    exchange = row["exchange"] / wire if row.get("exchange") and wire else None
     return " ".join((f"{name:<18}", cell(seconds * 1e3, 9, 1), cell(over, 9, 2),
-                     cell(over and over / 2, 7, 2), cell(plain / seconds, 7, 2),
-                     cell(row["bytes"] / 1e6 if compressed else None, 8, 2),
-                     cell(row["density"] if compressed else None, 8, 5),
-                     cell(wire and wire * 1e3, 8, 1), cell(wire and seconds / wire, 9, 2),
-                     cell(exchange, 8, 2)))
+                     cell(over and over / 2, 7, 2), cell(plain and plain / seconds, 7, 2),
+                     cell(row["bytes"] / 1e6 if wire else None, 8, 2),
+                     cell(row.get("density"), 8, 5), cell(wire and wire * 1e3, 8, 1),
+                     cell(wire and seconds / wire, 9, 2), cell(exchange, 8, 2)))
 
 
-def print_targets(middle, bar, targets):
-    times = {name: row["seconds"] for name, row in middle.items() if "bytes" in row}
-    if not times:
-        return
-    reached = [name for name, seconds in times.items()
-               if bar / seconds >= targets[0] and bar / 2 / seconds >= targets[1]]
-    print(f"target {targets[0]} x float32, {targets[1]} x bf16: reached by "
-          f"{', '.join(reached) or 'none'}")
+def compressed(middle):
+    return {name: row for name, row in middle.items() if "exchange" in row}
+
+
+def print_targets(middle, bar, plain, targets):
+    times = {name: row["seconds"] for name, row in compressed(middle).items()}
+
+    def tell(text, reaches):
+        reached = [name for name, seconds in times.items() if reaches(seconds)]
+        print(f"target {text}: reached by {', '.join(reached) or 'none'}")
+    if times and bar:
+        tell(f"{targets[0]} x float32, {targets[1]} x bf16",
+             lambda seconds: bar / seconds >= targets[0] and bar / 2 / seconds >= targets[1])
+    if times and plain:
+        tell(f"{targets[2]} x plain", lambda seconds: plain / seconds >= targets[2])
+
+
+def print_exchanges(middle, rate):
+    for name, row in compressed(middle).items():
+        wire = row["bytes"] * 8 / rate
+        least, most = row["exchange"] / wire, row["seconds"] / wire
+        verdict = "reached" if most <= EXCHANGE_TARGET else \
+            "missed" if least > EXCHANGE_TARGET else "open"
+        print(f"exchange of {name} alone: {least:.2f} to {most:.2f} of its wire, "
+              f"target {EXCHANGE_TARGET}: {verdict}")
 
 
 def parse(arguments):
@@ -246,13 +291,20 @@ def parse(arguments):
     parser.add_argument("--data", type=pathlib.Path, metavar="DIR",
                         help="gradients of compressed calls: a folder of raw *.f32 and *.f16 files,"
                              " as all_reduce_perf takes it; made up without")
+    parser.add_argument("--exchange-alone", type=float, nargs="?", const=40, metavar="FACTOR",
+                        help="the exchange apart from selection: links FACTOR (40) times slower")
     parser.add_argument("--trace", help="begin of the paths of traces, for pith-trace; slows calls")
     parser.add_argument("--json", type=pathlib.Path, help="also write the results to this file")
     options = parser.parse_args(arguments)
     if options.data and not options.data.is_dir():
         parser.error(f"--data: {options.data} is no folder")
     options.bytes = int(options.mib * 2**20) // 4 * 4
-    options.names = options.only.split(",") if options.only else contenders(SCHEMES)
+    if options.exchange_alone is not None and options.exchange_alone < 1:
+        parser.error(f"--exchange-alone: {options.exchange_alone:g} is below 1")
+    standard = contenders(SCHEMES)
+    if options.exchange_alone:
+        standard = [name for name in standard if name.rsplit("-", 1)[0] in SCHEMES]
+    options.names = options.only.split(",") if options.only else standard
     unknown = set(options.names) - set(known)
     if unknown:
         parser.error(f"--only: {', '.join(sorted(unknown))}, expected of {', '.join(known)}")
@@ -265,7 +317,8 @@ def main():
     if reason:
         sys.exit(f"sparse_lab: {reason}")
     records = []
-    for rate in [float(text) * 1e9 for text in options.rates.split(",")]:
+    slower = options.exchange_alone or 1
+    for rate in [float(text) * 1e9 / slower for text in options.rates.split(",")]:
         for ranks in [int(text) for text in options.ranks.split(",")]:
             rows, errors = measure(ranks, rate, options.names, options)
             records.append({**report(ranks, rate, rows, options), "runs": rows, "errors": errors})

@@ -1,6 +1,7 @@
 #include "perf/compress/kernel_table.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -32,22 +33,20 @@ struct Bench {
   static constexpr std::size_t lists = 8;
   static constexpr std::size_t chunk = std::size_t{1} << 20;  // span of a sum of lists
 
-  explicit Bench(std::size_t n)
-      : count(n),
-        room(n / 2),
-        gradient(n),
-        accumulator(n),
-        out(4 * n),
-        narrow(2 * n),
+  explicit Bench(std::span<const float> gradients)
+      : count(gradients.size()),
+        room(count / 2),
+        gradient(gradients),
+        accumulator(count),
+        out(4 * count),
+        narrow(2 * count),
         indices(room),
         values(room),
         other_indices(room),
         other_values(room),
-        coded(n + 64),
+        coded(count + 64),
         sums(chunk),
-        touched(chunk / 32) {
-    fill(gradient.span(), "gauss", "", 1);
-  }
+        touched(chunk / 32) {}
 
   PassResult select(float cut, const std::byte* from, DType type) {
     PassResult found;
@@ -64,8 +63,10 @@ struct Bench {
   // List of about count * density elements: what a threshold selects.
   void make_list(double density) {
     const std::size_t k = std::max<std::size_t>(1, std::size_t(double(count) * density));
-    std::vector<float> sample(gradient.data(), gradient.data() + std::min(count, chunk));
-    for (float& value : sample) value = std::max(value, -value);
+    std::vector<float> sample(std::min(count, chunk));
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      sample[i] = std::fabs(gradient[i * count / sample.size()]);
+    }
     const auto rank = std::ptrdiff_t(double(sample.size()) * density);
     std::nth_element(sample.begin(), sample.begin() + rank, sample.end(), std::greater<>());
     threshold = sample[std::size_t(rank)];
@@ -76,7 +77,8 @@ struct Bench {
   }
 
   std::size_t count, room;
-  Pages<float> gradient, accumulator;
+  std::span<const float> gradient;
+  Pages<float> accumulator;
   Pages<std::byte> out, narrow;
   Pages<std::uint32_t> indices;
   Pages<float> values;
@@ -222,11 +224,11 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-std::vector<KernelTime> time_kernels(std::size_t count, const std::vector<double>& densities,
-                                     int rounds) {
-  Bench bench(count);
-  kernels::cast(bench.narrow.data(), DType::bf16, bytes_of(bench.gradient.data()), DType::f32,
-                count);
+std::vector<KernelTime> time_kernels(std::span<const float> values,
+                                     const std::vector<double>& densities, int rounds) {
+  Bench bench(values);
+  kernels::cast(bench.narrow.data(), DType::bf16, bytes_of(values.data()), DType::f32,
+                values.size());
   const auto copy = [&bench] {
     std::memcpy(bench.out.data(), bench.gradient.data(), 4 * bench.count);
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@ struct KernelTime {
   double bits_per_pair = 0;  // index and bf16 value; of codings only
 };
 
-// Every kernel over `count` elements, interleaved; Gaussian values.
-std::vector<KernelTime> time_kernels(std::size_t count, const std::vector<double>& densities,
-                                     int rounds);
+// Every kernel over values that fill() made, interleaved.
+std::vector<KernelTime> time_kernels(std::span<const float> values,
+                                     const std::vector<double>& densities, int rounds);
 
 double median(std::vector<double> values);
 

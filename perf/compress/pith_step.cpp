@@ -39,10 +39,14 @@ void PithStep::run(const Step& step) {
 
 void PithStep::store(Step& step) {
   std::copy_n(compressor_.accumulator(), step.count, step.accumulator);
-  const PairList& taken = compressor_.taken();
-  const SparseList list = taken.run(taken.runs() - 1);
+  const SparseList list = pairs();
   std::copy_n(list.indices, list.count, step.indices);
   std::copy_n(reinterpret_cast<const float*>(list.values), list.count, step.values);
+}
+
+SparseList PithStep::pairs() {
+  const PairList& taken = compressor_.taken();
+  return taken.run(taken.runs() - 1);
 }
 
 }  // namespace pith_bench

@@ -13,9 +13,12 @@ class PithStep {
   PithStep(std::size_t count, double density);
   // Takes over the accumulator and what the steps before have taught.
   void load(const Step& step);
-  // Without a gradient where the accumulator holds it.
+  // From a residual of zeros where nothing was loaded; without a gradient where the accumulator
+  // holds it.
   void run(const Step& step);
   void store(Step& step);
+  // Of the last step, by rising index; the values are float32.
+  pith::SparseList pairs();
 
  private:
   pith::HostCompute host_;

@@ -19,20 +19,6 @@ double rounding_of(pith::DType type) {
 // Below the smallest normal number of float16 steps do not shrink any more.
 double least_step_of(pith::DType type) { return type == pith::DType::f16 ? 0x1p-24 : 0; }
 
-// Every rank's values, one after the other; `mine` holds those of this thread's ranks.
-template <class T>
-std::vector<T> gather(const Team& team, const std::vector<std::vector<T>>& mine) {
-  const std::size_t each = mine[0].size();
-  std::vector<std::vector<T>> all(mine.size());
-  for (std::vector<T>& one : all) one.resize(each * static_cast<std::size_t>(team.ranks()));
-  team.each("pithAllGather", [&](int local) {
-    const auto index = static_cast<std::size_t>(local);
-    return pithAllGather(mine[index].data(), all[index].data(), each * sizeof(T), pithUint8,
-                         team.comm(local), nullptr);
-  });
-  return all[0];
-}
-
 // Replaces the vectors of this thread's ranks by the sum over all ranks.
 void sum(const Team& team, std::vector<std::vector<double>>& mine) {
   team.each("pithAllReduce", [&](int local) {
@@ -73,9 +59,55 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
                               const std::vector<std::span<const float>>& results,
                               const Compressors& compressors) {
   // Where the library may have made a call dense its elements are not those of the plain algorithm.
-  const bool plain = spec_.scheme == pith::Scheme::topk && !spec_.may_bypass;
-  return plain ? compare_with_topk(gradients, results, compressors)
-               : compare_sums(gradients, results, compressors);
+  // By host those of sums are elected that no single rank has.
+  const bool plain = spec_.sparse() && !spec_.may_bypass && !spec_.by_host;
+  if (plain && spec_.scheme == pith::Scheme::topk) {
+    return compare_with_topk(gradients, results, compressors);
+  }
+  // Without a residual nothing tells what has been elected.
+  if (!plain || !spec_.feedback) return compare_sums(gradients, results, compressors);
+  const Vectors sums = sums_of(gradients);
+  Errors errors = compare_sums(gradients, results, compressors);
+  const Election election = spec_.scheme == pith::Scheme::ar_topk
+                                ? election_of_leader(spec_, team_, step_++, sums, compressors)
+                                : election_of_owners(spec_, team_, sums, residuals_, compressors);
+  errors.wrong += election.wrong + count_outside(election, sums, results);
+  return errors;
+}
+
+Vectors CompressedCheck::sums_of(const std::vector<std::span<const float>>& gradients) const {
+  Vectors sums = residuals_;
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    for (std::size_t i = 0; i < count_; ++i) sums[local][i] += gradients[local][i];
+  }
+  return sums;
+}
+
+std::int64_t CompressedCheck::count_outside(
+    const Election& election, const Vectors& sums,
+    const std::vector<std::span<const float>>& results) const {
+  const double rounding = 2 * rounding_of(spec_.values);
+  const double least_step =
+      spec_.values == pith::DType::f32
+          ? 0
+          : least_step_of(spec_.values) + parts_ * least_step_of(static_cast<pith::DType>(type_));
+  std::int64_t wrong = 0;
+  for (std::size_t local = 0; local < results.size(); ++local) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const float sum = sums[local][i];
+      const float result = results[local][i];
+      const float left = residuals_[local][i];
+      if (election.elected[i] == 0) {
+        wrong += result != 0 || left != sum;
+        continue;
+      }
+      // What rounding this rank's value has lost, and perhaps what rounding their sum has.
+      const double lost =
+          rounding * (std::abs(double(sum)) + parts_ * std::abs(double(result))) + least_step;
+      wrong += !(std::abs(double(left)) <= lost);
+    }
+  }
+  return wrong;
 }
 
 double CompressedCheck::allowed_of_result(double value) const {
@@ -96,8 +128,8 @@ std::vector<float> CompressedCheck::sum_elected(
     indices.push_back(std::move(pairs.indices));
     values.push_back(std::move(pairs.values));
   }
-  const std::vector<std::uint32_t> all_indices = gather(team_, indices);
-  const std::vector<float> all_values = gather(team_, values);
+  const std::vector<std::uint32_t> all_indices = team_.gather_vectors(indices);
+  const std::vector<float> all_values = team_.gather_vectors(values);
   std::vector<float> sums(count_);
   for (std::size_t i = 0; i < all_indices.size(); ++i) sums[all_indices[i]] += all_values[i];
   return sums;

@@ -1,8 +1,17 @@
 // Are the results of compressed calls what the scheme's definition says?
 //
-// Top-k is compared with the plain algorithm: result and residual, element by element. Of the other
-// schemes the sum is checked: what left gradients and residuals of all ranks is what arrived. With
-// feedback=0, where what is not elected is gone, that holds where something arrived.
+// Of every scheme but top-k sums are checked: what left gradients and residuals of all ranks is
+// what arrived. With feedback=0, where what is not elected is gone, that holds where something
+// arrived. Elections are checked against the schemes written down plainly:
+//
+//   topk           all: result and residual of each element, bits of the residual
+//   ar-topk        who leads (not of variance-lagged and score=raw), that the leader's exact k
+//                  largest are elected, that they left every rank, and that nothing else moved
+//   exdyna, micro, that what was elected left every rank and nothing else moved, that somebody had
+//   deft           each of it above the threshold, and that nothing was elected twice
+//   bf16, none     nothing is elected
+//
+// Elections are not checked with feedback=0 (but topk's), hierarchy=host and bypass=auto.
 #pragma once
 
 #include <pith/pith.h>
@@ -14,6 +23,7 @@
 
 #include "compress/spec.hpp"
 #include "frame/compressors.hpp"
+#include "frame/elections.hpp"
 #include "frame/team.hpp"
 
 namespace pith_perf {
@@ -47,6 +57,12 @@ class CompressedCheck {
   Errors compare_sums(const std::vector<std::span<const float>>& gradients,
                       const std::vector<std::span<const float>>& results,
                       const Compressors& compressors);
+  // Gradient plus residual as it is before the call.
+  Vectors sums_of(const std::vector<std::span<const float>>& gradients) const;
+  // Elements of this thread's ranks that are not where the election has them: what was elected has
+  // left the sum, all else is there. Residuals are those after the call.
+  std::int64_t count_outside(const Election& election, const Vectors& sums,
+                             const std::vector<std::span<const float>>& results) const;
   std::vector<float> sum_elected(const std::vector<std::span<const float>>& gradients);
   double allowed_of_result(double value) const;
 
@@ -55,7 +71,8 @@ class CompressedCheck {
   std::size_t count_;
   pithDataType_t type_;
   double parts_;  // by which a sum is divided
-  std::vector<std::vector<float>> residuals_;
+  std::size_t step_ = 0;
+  Vectors residuals_;
 };
 
 }  // namespace pith_perf

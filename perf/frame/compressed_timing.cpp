@@ -15,16 +15,6 @@ namespace {
 using pith::DType;
 using pith_bench::seconds_now;
 
-// Every call gets another gradient: the same memory, from another element on. Where the elements
-// stayed the same from call to call, gradient and residual would keep their order.
-constexpr std::size_t steps_before_repetition = 16;
-constexpr std::size_t elements_between_steps = 4096;
-constexpr std::size_t slack_elements = steps_before_repetition * elements_between_steps;
-
-std::size_t shift_of(std::size_t step) {
-  return step % steps_before_repetition * elements_between_steps;
-}
-
 // What a ring of the same ranks sends per rank for the vector in float32.
 double dense_ring_bytes(double count, double ranks) { return 2 * (ranks - 1) / ranks * count * 4; }
 
@@ -41,7 +31,7 @@ CompressedTiming::CompressedTiming(const Options& options, const Team& team, Rep
       source_(options.data_folder) {
   std::size_t smallest = sizeof(float);
   for (const pithDataType_t type : options.types) smallest = std::min(smallest, size_of(type));
-  const std::size_t elements = options.max_bytes / smallest + 1 + slack_elements;
+  const std::size_t elements = options.max_bytes / smallest + 1 + Gradients::slack();
   for (int local = 0; local < team.size(); ++local) {
     gradients_.emplace_back(elements);
     send_.emplace_back(elements * sizeof(float), options.registered);
@@ -86,7 +76,7 @@ Measured CompressedTiming::measure(const Case& at) {
     const auto index = static_cast<std::size_t>(local);
     pith::kernels::cast(send_[index].data(), static_cast<DType>(at.type),
                         reinterpret_cast<const std::byte*>(gradients_[index].data()), DType::f32,
-                        at.count + slack_elements);
+                        at.count + Gradients::slack());
   }
   Measured measured;
   Compressed& what = measured.compressed.emplace();
@@ -196,7 +186,7 @@ void CompressedTiming::call(const Case& at, const Compressors& compressors, std:
 const std::byte* CompressedTiming::send_at(const Case& at, int local, std::size_t step) const {
   const auto index = static_cast<std::size_t>(local);
   if (at.in_place) return recv_[index].data();
-  return send_[index].data() + shift_of(step) * size_of(at.type);
+  return send_[index].data() + Gradients::shift_of_call(step) * size_of(at.type);
 }
 
 }  // namespace pith_perf

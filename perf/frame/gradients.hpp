@@ -20,7 +20,18 @@ class Gradients {
   // time on with a little noise.
   void fill(std::span<float> out, int rank) const;
 
+  // Every call gets another gradient: the same memory, from another element on. Where the elements
+  // stayed the same from call to call, gradient and residual would keep their order.
+  static constexpr std::size_t shift_of_call(std::size_t call) {
+    return call % calls_before_repetition * elements_between_calls;
+  }
+  // How much longer than a call's vector that memory is.
+  static constexpr std::size_t slack() { return calls_before_repetition * elements_between_calls; }
+
  private:
+  static constexpr std::size_t calls_before_repetition = 16;
+  static constexpr std::size_t elements_between_calls = 4096;
+
   struct File {
     int worker = 0;
     std::vector<float> values;

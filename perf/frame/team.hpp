@@ -51,6 +51,18 @@ class Team {
     gather_bytes(mine.data(), all.data(), sizeof(T));
     return all;
   }
+  // Each rank's vector, all as long, one after the other. `mine` has one for each rank of this
+  // thread.
+  template <class T>
+  std::vector<T> gather_vectors(const std::vector<std::vector<T>>& mine) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::size_t each = mine[0].size();
+    std::vector<T> sent;
+    for (const std::vector<T>& one : mine) sent.insert(sent.end(), one.begin(), one.end());
+    std::vector<T> all(each * static_cast<std::size_t>(ranks_));
+    gather_bytes(sent.data(), all.data(), each * sizeof(T));
+    return all;
+  }
   // The same number of values from each thread, one thread after the other.
   std::vector<double> gather_values(std::span<const double> mine) const;
   // The threads' values in one.

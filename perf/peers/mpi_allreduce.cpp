@@ -1,36 +1,16 @@
 // MPI_Allreduce of Open MPI or MPICH, timed by the loop that times Pith. Run it under the mpirun of
 // the library that it was built with.
 #include <fmt/core.h>
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 
-#include "bench_common.hpp"
-#include "machine.hpp"
+#include "peers/mpi_world.hpp"
 
 namespace {
 
 using pith_bench::Settings;
 
-class MpiWorld final : public pith_bench::World {
- public:
-  using World::World;
-  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
-  double max(double value) override {
-    double largest = 0;
-    MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return largest;
-  }
-  void share(void* data, std::size_t bytes) override {
-    MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
-  }
-};
-
-// MPI_COMM_WORLD keeps its default error handler: an error ends the job with a message.
 class Mpi final : public pith_bench::Contender {
  public:
   void* allocate(std::size_t bytes) override {
@@ -57,49 +37,25 @@ class Mpi final : public pith_bench::Contender {
   int count_ = 0;
 };
 
-// The variables that chose this run's settings, as mpirun hands them on.
-std::string variable(const char* name, const char* otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? value : otherwise;
-}
-
 #ifdef MPICH_VERSION
 pith_bench::Identity identity() {
-  return {"mpich", fmt::format("MPICH {}", MPICH_VERSION),
-          fmt::format("UCX over {}", variable("UCX_TLS", "any")), "algorithm own choice"};
+  return {"mpich", pith_bench::mpi_library(), pith_bench::mpi_links(), "algorithm own choice"};
 }
 #else
-std::string library() {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  return text.substr(0, std::min(text.find(','), static_cast<std::size_t>(length)));
-}
-
 pith_bench::Identity identity() {
-  const std::string pml = variable("OMPI_MCA_pml", "default");
-  const std::string links =
-      pml == "ucx" ? variable("UCX_TLS", "any") : variable("OMPI_MCA_btl", "any");
-  const std::string algorithm = variable("OMPI_MCA_coll_tuned_allreduce_algorithm", "own choice");
-  return {"openmpi", library(), fmt::format("pml {} over {}", pml, links),
+  const std::string algorithm =
+      pith_bench::mpi_variable("OMPI_MCA_coll_tuned_allreduce_algorithm", "own choice");
+  return {"openmpi", pith_bench::mpi_library(), pith_bench::mpi_links(),
           fmt::format("algorithm {}", algorithm)};
 }
 #endif
 
-int run(Settings settings) {
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks != settings.ranks) {
-    throw std::runtime_error(fmt::format("--ranks is {}, mpirun has {}", settings.ranks, ranks));
-  }
+int run(const Settings& settings) {
   if (settings.threads) throw std::runtime_error("--threads: MPI ranks are processes");
-  if (settings.pin) pith_bench::pin_to_core(rank);
-  MpiWorld world(rank, ranks);
+  pith_bench::MpiWorld world = pith_bench::mpi_world(settings);
   Mpi contender;
   const auto rows = pith_bench::measure(settings, world, contender);
-  if (rank == 0) pith_bench::report(settings, identity(), rows);
+  if (world.rank() == 0) pith_bench::report(settings, identity(), rows);
   return 0;
 }
 
@@ -110,9 +66,5 @@ int main(int argc, char** argv) {
   Settings settings;
   pith_bench::add_options(app, settings);
   app.get_option("--transport")->description("ignored: mpirun --mca chooses it");
-  MPI_Init(&argc, &argv);
-  const int status = pith_bench::bench_main(app, argc, argv, [&] { return run(settings); });
-  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
-  MPI_Finalize();
-  return status;
+  return pith_bench::mpi_main(app, argc, argv, [&] { return run(settings); });
 }

@@ -15,23 +15,34 @@ namespace pith {
 
 namespace {
 
-// Idle turns before the next gentler way of waiting. A turn over shared memory takes some 10 ns, so
-// spinning lasts tens of microseconds: longer than any message between running ranks takes.
-constexpr unsigned spin_turns = 4000;
-constexpr unsigned yield_turns = spin_turns + 2000;
+// Ways of waiting, gentler with time: by the clock, for a turn takes 10 ns over shared memory and a
+// microsecond over sockets, but short waits never ask for it. Spinning lasts longer than any
+// message between running ranks takes. Links that are slower than spinning and yielding lose
+// nothing by the few microseconds that it takes to wake, and whoever computes beside gains a core.
+constexpr unsigned short_spin_turns = 64;
+constexpr std::uint64_t spin_ns = 40'000;
+constexpr std::uint64_t yield_ns = 200'000;
 // With more ranks than cores: a few turns, for the peer may run on another core; then yields, for
 // the ranks of one core hand it on within a microsecond, where a nap costs two switches and a
 // doorbell; naps at last, for nobody may have anything to do for long.
 constexpr unsigned crowd_spin_turns = 12;
 constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
 // A stranger does not hand the core on but keeps it for its time slice, and a doorbell finds a
-// sleeper sooner than its turn behind strangers. After a yield this long a wait is one yield, to
-// see whether they have left, and naps, until so many naps or a few short yields have passed.
+// sleeper sooner than its turn behind strangers. After a yield this long a wait in a crowd is one
+// yield, to see whether they have left, and naps, until so many naps or a few short yields have
+// passed; elsewhere it is naps alone.
 constexpr std::uint64_t stranger_ns = 1'000'000;
 constexpr unsigned naps_after_stranger = 64;
 constexpr int nap_ms = 1;
 // Sources nobody waits for are polled once in so many turns.
 constexpr std::uint32_t slow_poll_mask = 255;
+
+// Did somebody keep the core who does not hand it on?
+bool yield_to_stranger() {
+  const std::uint64_t start = monotonic_ns();
+  sched_yield();
+  return monotonic_ns() - start > stranger_ns;
+}
 
 void relax() {
 #if defined(__x86_64__)
@@ -109,13 +120,26 @@ void Engine::rest(unsigned idle_turns) {
     own();
     return;
   }
-  if (oversubscribed_) return rest_in_crowd(idle_turns);
-  if (idle_turns < spin_turns) return relax();
-  if (idle_turns < yield_turns) {
-    sched_yield();
-    return;
+  oversubscribed_ ? rest_in_crowd(idle_turns) : rest_alone(idle_turns);
+}
+
+void Engine::rest_alone(unsigned idle_turns) {
+  if (naps_left_ > 0) {
+    if (idle_turns < crowd_spin_turns) return relax();
+    --naps_left_;
+    return nap();
   }
-  nap();
+  if (idle_turns <= short_spin_turns) {
+    if (idle_turns == short_spin_turns) spin_end_ = monotonic_ns() + spin_ns;
+    spun_ = false;
+    return relax();
+  }
+  if (!spun_ && idle_turns % short_spin_turns != 0) return relax();
+  const std::uint64_t now = monotonic_ns();
+  spun_ = now >= spin_end_;
+  if (!spun_) return relax();
+  if (now >= spin_end_ + yield_ns) return nap();
+  if (yield_to_stranger()) naps_left_ = naps_after_stranger;
 }
 
 void Engine::rest_in_crowd(unsigned idle_turns) {
@@ -125,10 +149,7 @@ void Engine::rest_in_crowd(unsigned idle_turns) {
     --naps_left_;
     return nap();
   }
-  const std::uint64_t start = monotonic_ns();
-  sched_yield();
-  const bool stranger = monotonic_ns() - start > stranger_ns;
-  naps_left_ = stranger ? naps_after_stranger : naps_left_ / 2;
+  naps_left_ = yield_to_stranger() ? naps_after_stranger : naps_left_ / 2;
 }
 
 void Engine::wake() {

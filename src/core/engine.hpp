@@ -84,6 +84,7 @@ class Engine {
  private:
   friend class ProgressThread;
   void run_posted();
+  void rest_alone(unsigned idle_turns);
   void rest_in_crowd(unsigned idle_turns);
   void nap();
   void wake();
@@ -95,7 +96,9 @@ class Engine {
   std::uint32_t turn_ = 0;
   bool all_sources_ = false;  // polls all of them in the next turn
   bool oversubscribed_ = false;
-  unsigned naps_left_ = 0;   // since strangers were found on this core
+  unsigned naps_left_ = 0;  // since strangers were found on this core
+  std::uint64_t spin_end_ = 0;
+  bool spun_ = false;  // enough in this wait
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
 

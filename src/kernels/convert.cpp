@@ -1,4 +1,4 @@
-// Lists and whole vectors converted, parted and measured: loops that the compiler makes SIMD of.
+// Lists and whole vectors converted and parted: loops that the compiler makes SIMD of.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -45,26 +45,6 @@ void convert(const ConvertKernel::Args& args) {
       cast(out, args.type, from, DType::f32, count);
     }
   }
-}
-
-void squares(const SquaresKernel::Args& args) {
-  constexpr std::size_t sums = 8;
-  std::array<double, sums> sum{};
-  Block memory;
-  for (std::size_t begin = 0; begin < args.count; begin += block) {
-    const std::size_t count = std::min(block, args.count - begin);
-    const float* values = floats_at(args.values, args.type, begin, count, memory);
-    std::size_t i = 0;
-    for (; i + sums <= count; i += sums) {
-      for (std::size_t lane = 0; lane < sums; ++lane) {
-        const double value = values[i + lane];
-        sum[lane] += value * value;
-      }
-    }
-    for (; i < count; ++i) sum[0] += double(values[i]) * double(values[i]);
-  }
-  *args.squares = 0;
-  for (const double part : sum) *args.squares += part;
 }
 
 // Both lists are written for every element; only one of them counts it.

@@ -226,7 +226,12 @@ TEST_CASE("a compressor that is reset is new", "[compress]") {
 }
 
 TEST_CASE("saved and loaded, a compressor goes on with the same bits", "[compress]") {
-  for (const std::string& spec : conserving_specs()) {
+  std::vector<std::string> specs = conserving_specs();
+  for (const char* rule : {"released", "intended"}) {
+    specs.push_back(std::string("exdyna:density=0.1,bypass=never,rule=") + rule);
+    specs.push_back(std::string("micro:density=0.1,bypass=never,rule=") + rule);
+  }
+  for (const std::string& spec : specs) {
     INFO(spec);
     CHECK(run(3, processes(), [&](Rank& self) {
             const Comm comm(self.join());

@@ -2,6 +2,7 @@
 // many small tensors cost.
 #include <algorithm>
 
+#include "collectives/bf16_cost.hpp"
 #include "kernels/scalar.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -127,6 +128,27 @@ TEST_CASE("what is faster dense", "[sparse]") {
   CHECK_FALSE(faster("topk:density=0.01", 10'000'000, 8, false));
   CHECK_FALSE(faster("topk:density=0.001", 10'000'000, 64, false));
   CHECK_FALSE(faster("ar-topk:density=0.01", 10'000'000, 64, false));
+}
+
+TEST_CASE("bf16 costs what its model says", "[compressed][cost]") {
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{1} << 20, std::size_t{2100000}}) {
+    for (const int ranks : {2, 4, 8, 17}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {count};
+      c.spec = "bf16";
+      SparseProgram program(c);
+      for (const LinkCost& link : {LinkCost{2e-6, 1e-9, 0}, {1e-4, 1e-9, 0}, {1e-2, 1e-9, 0}}) {
+        SimConfig config;
+        config.link = {link.alpha, link.beta};
+        World world(world_of(c, config));
+        REQUIRE(program.step(world) == "");
+        const double off = world.elapsed_s() / bf16_cost({ranks, count}, link) - 1;
+        INFO(describe(c) << ", alpha " << link.alpha << ": off by " << off);
+        CHECK(std::fabs(off) < 0.05);
+      }
+    }
+  }
 }
 
 }  // namespace pith::test

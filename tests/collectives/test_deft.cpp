@@ -238,7 +238,7 @@ TEST_CASE("DEFT costs what its model says", "[sparse][deft][cost]") {
       ExdynaShape shape{.ranks = ranks, .count = count};
       shape.density = static_cast<double>(stats.selected_union) / count;
       shape.imbalance = stats.imbalance;
-      shape.value_bytes = static_cast<double>(size_of(Spec::parse(c.spec)->values));
+      shape.value_bits = 8 * static_cast<double>(size_of(Spec::parse(c.spec)->values));
       const double expected =
           deft_cost(shape, deft_pieces(count, count, static_cast<std::size_t>(ranks)), link);
       INFO(describe(c) << ": " << world.elapsed_s() << " s, expected " << expected);

@@ -1,6 +1,8 @@
 // The cost functions of top-k's exchanges against the simulator on ideal links: lists differ a
 // little in their lengths, those of shares the most.
 #include "collectives/topk_cost.hpp"
+
+#include "collectives/parcels.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -73,6 +75,70 @@ TEST_CASE("top-k's exchanges cost what their models say", "[sparse][cost]") {
                           << ", alpha " << link.alpha << ": off by " << off);
             CHECK(std::fabs(off) < 0.08);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("lists beyond a block of the index code cost what their models say", "[sparse][cost]") {
+  for (const Way& way : ways) {
+    for (const int ranks : {2, 4, 17}) {
+      TopkShape shape{.ranks = ranks, .count = 300000};
+      shape.density = 0.01;
+      shape.value_bits = way.value_bits;
+      const LinkCost link{1e-5, 1e-9, 0};
+      const double off = simulated(way, shape, link) / way.cost(shape, link) - 1;
+      INFO(way.keys << ", " << ranks << " ranks: off by " << off);
+      CHECK(std::fabs(off) < 0.08);
+    }
+  }
+}
+
+namespace {
+
+// The same with lists in several messages, once the selection can foresee what is certain.
+void check_streamed(const Way& way, int ranks, std::size_t count, double density) {
+  SparseCase c;
+  c.ranks = ranks;
+  c.counts = {count};
+  c.spec = fmt::format("topk:density={},{}", density, way.keys);
+  c.chunk_bytes = 1024;
+  TopkShape shape{.ranks = ranks, .count = count};
+  shape.density = density;
+  shape.value_bits = way.value_bits;
+  const std::size_t parcel = parcel_elements(count, density, c.chunk_bytes);
+  shape.messages =
+      static_cast<int>(chunks_in(count, parcel) + chunks_in(count, tail_elements(count, parcel)));
+  SparseProgram program(c);
+  World settling(world_of(c));
+  REQUIRE(program.begin(settling, 5) == "");
+  std::uint64_t next = 5;
+  for (const LinkCost& link : {LinkCost{2e-6, 1e-9, 0}, {1e-4, 1e-9, 0}}) {
+    SimConfig config;
+    config.link = {link.alpha, link.beta};
+    World world(world_of(c, config));
+    program.draw(next);
+    next += 3;  // of the same magnitude
+    REQUIRE(program.step(world) == "");
+    const Cost cost = ranks == 2 ? topk_direct_cost : way.cost;
+    const double off = world.elapsed_s() / cost(shape, link) - 1;
+    INFO(describe(c) << ", " << shape.messages << " messages, alpha " << link.alpha << ": off by "
+                     << off);
+    CHECK(std::fabs(off) < 0.1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("streamed lists cost what their models say", "[sparse][cost]") {
+  constexpr std::size_t block = EncodeIndicesKernel::block_elements;
+  for (const Way& way : std::span(ways).first(4)) {
+    for (const int ranks : {2, 4, 8, 17}) {
+      for (const std::size_t parcels : {4, 16}) {
+        if (parcels == 16 && ranks > 8) continue;
+        for (const double density : {0.1, 0.01}) {
+          check_streamed(way, ranks, parcels * block, density);
         }
       }
     }

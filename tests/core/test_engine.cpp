@@ -2,6 +2,7 @@
 // here without atomics is guarded by the token alone, which the thread sanitizer checks.
 #include "core/engine.hpp"
 
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <array>
@@ -233,6 +234,36 @@ TEST_CASE("an owner that naps makes way", "[engine]") {
   CHECK(over);
 }
 
+// A rank that shares its core with others and does not know, as in containers of one machine.
+TEST_CASE("an owner beside strangers naps before long", "[engine]") {
+  cpu_set_t allowed, one;
+  REQUIRE(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  CPU_ZERO(&one);
+  int core = 0;
+  while (!CPU_ISSET(core, &allowed)) ++core;
+  CPU_SET(core, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  std::atomic<bool> over{false};
+  std::thread stranger([&] {
+    while (!over) continue;
+  });
+  Source source;
+  Engine engine(1);
+  engine.add(source);
+  constexpr int wanted = 20;
+  const auto start = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return std::chrono::steady_clock::now() - start > std::chrono::seconds(2);
+  };
+  engine.own();
+  engine.drive_until([&] { return source.naps.load() >= wanted || late(); });
+  engine.disown();
+  over = true;
+  stranger.join();
+  CHECK(source.naps.load() >= wanted);
+  CHECK(sched_setaffinity(0, sizeof allowed, &allowed) == 0);
+}
+
 TEST_CASE("background calls are driven without an owner, others are not", "[engine][background]") {
   Engine engine(1);
   Source source;
@@ -268,9 +299,9 @@ TEST_CASE("background calls are driven without an owner, others are not", "[engi
 }
 
 TEST_CASE("the progress thread makes way for a blocking caller", "[engine][background]") {
+  Source source;  // dies after the engine, of which the progress thread may be in a last turn
   Engine engine(1);
   engine.set_oversubscribed(true);  // naps soon, with the token
-  Source source;
   int turns = 0;
   source.on_turn = [&] { ++turns; };
   engine.add(source);
@@ -290,8 +321,8 @@ TEST_CASE("the progress thread makes way for a blocking caller", "[engine][backg
 }
 
 TEST_CASE("engines come and go while the progress thread drives others", "[engine][background]") {
-  Engine stays(1);
   Source source;
+  Engine stays(1);
   stays.add(source);
   REQUIRE_FALSE(stays.join_background());
   stays.background_begins();

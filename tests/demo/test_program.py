@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,16 +29,17 @@ def environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
 
 
-def start(*arguments, **options):
+def start(*arguments, under=(), **options):
     """In a folder of its own, for the demo leaves a picture where it runs."""
-    return subprocess.Popen([str(BIN / "pith-demo"), *arguments], env=environment(),
+    return subprocess.Popen([*under, str(BIN / "pith-demo"), *arguments], env=environment(),
                             stdin=subprocess.DEVNULL, **options)
 
 
-def run(*arguments, folder=None):
+def run(*arguments, folder=None, under=()):
     """Status, output, complaints and seconds."""
     begin = time.monotonic()
-    demo = start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    demo = start(*arguments, under=under, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                 text=True, cwd=folder)
     output, complaints = demo.communicate(timeout=PROMISED_S + 60)
     return demo.returncode, output, complaints, time.monotonic() - begin
 
@@ -109,6 +111,30 @@ class Short(Case):
         status, output, complaints, _ = run("--no-comparison", "--epochs", "1")
         self.assertEqual((status, output), (1, ""))
         self.assertIn("the check needs 20", complaints)
+
+    def check_skipped(self, reason, *arguments, under=()):
+        """All but the comparison is there, and a line says why that is not."""
+        status, output, complaints, _ = run(*arguments, "--epochs", "3", under=under)
+        self.assertEqual(complaints, "")
+        self.assertIn(status, (0, 1))  # three epochs need not reach what the demo asks for
+        self.check_epochs(output, 3)
+        self.check_last_line(output)
+        line = f"No comparison of schemes over a slow link: {reason}."
+        self.assertIn(line, output.splitlines())
+        self.assertNotIn("top-k", output)
+
+    def test_one_rank_compares_nothing(self):
+        self.check_skipped("it takes at least two ranks", "--ranks", "1")
+
+    @unittest.skipUnless(shutil.which("ip") and shutil.which("tc"), "no iproute2")
+    def test_nothing_is_compared_where_namespaces_are_refused(self):
+        under = ()  # as they are to everybody but root
+        if os.geteuid() == 0:
+            under = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
+            if subprocess.run([*under, "true"], capture_output=True, check=False).returncode != 0:
+                self.skipTest("root cannot give up a capability here")
+        self.check_skipped("network namespaces are refused here: Operation not permitted",
+                           "--ranks", "2", under=under)
 
     def test_progress_on_a_terminal(self):
         terminal, end = pty.openpty()

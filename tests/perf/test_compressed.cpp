@@ -1,6 +1,7 @@
 // What the check of compressed calls rests on: its gradients, its plain top-k, its count of errors.
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "frame/compressed_check.hpp"
@@ -11,6 +12,37 @@
 namespace {
 
 using namespace pith_perf;
+
+// Some calls of three ranks of this thread, checked as if they were of another scheme.
+Errors check_as(const std::string& called, const std::string& checked) {
+  constexpr int ranks = 3;
+  constexpr std::size_t count = 5000;
+  pithUniqueId id;
+  must(pithGetUniqueId(&id), "pithGetUniqueId");
+  const Team team(join(id, 0, ranks, ranks), 0, ranks);
+  const Compressors compressors(spec_to_measure(called), team);
+  CompressedCheck check(spec_to_measure(checked), team, count, pithFloat32, pithSum);
+  std::vector<std::vector<float>> results(ranks, std::vector<float>(count));
+  Errors errors;
+  for (std::size_t call = 0; call < 4; ++call) {
+    std::vector<std::vector<float>> gradients;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<float> own(count + Gradients::slack());
+      Gradients("").fill(own, rank);
+      const auto begin = own.begin() + static_cast<std::ptrdiff_t>(Gradients::shift_of_call(call));
+      gradients.emplace_back(begin, begin + count);
+    }
+    team.each("pithAllReduceCompressed", [&](int local) {
+      const auto index = static_cast<std::size_t>(local);
+      return pithAllReduceCompressed(gradients[index].data(), results[index].data(), count,
+                                     pithFloat32, pithSum, compressors[local], team.comm(local),
+                                     nullptr);
+    });
+    errors.merge(check.check({gradients.begin(), gradients.end()}, {results.begin(), results.end()},
+                             compressors));
+  }
+  return errors;
+}
 
 }  // namespace
 
@@ -57,4 +89,22 @@ TEST_CASE("errors outside what is allowed are wrong, and so is no number", "[per
   errors.add(NAN, 1);
   CHECK(errors.wrong == 2);
   CHECK(std::isinf(errors.largest));
+}
+
+TEST_CASE("elections of another scheme are wrong, though their sums are right", "[perf]") {
+  const std::string star = "ar-topk:density=0.02";
+  for (const std::string& spec :
+       {star, star + ",election=variance", std::string("exdyna:density=0.02"),
+        std::string("micro:density=0.02,rule=released"), std::string("deft:density=0.02")}) {
+    INFO(spec);
+    CHECK(check_as(spec, spec).wrong == 0);
+  }
+  // Fewer; those of another leader; of no leader; what has left one rank only.
+  CHECK(check_as("ar-topk:density=0.01", star).wrong > 0);
+  CHECK(check_as(star + ",election=variance", star).wrong > 0);
+  CHECK(check_as(star, star + ",election=variance").wrong > 0);
+  CHECK(check_as("exdyna:density=0.02", star).wrong > 0);
+  for (const char* const owners : {"exdyna", "micro", "deft"}) {
+    CHECK(check_as("topk:density=0.02", owners + std::string(":density=0.02")).wrong > 0);
+  }
 }

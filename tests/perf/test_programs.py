@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -308,14 +309,29 @@ class Compressed(unittest.TestCase):
         self.assertTrue(0.02 <= large["density"] <= 0.06, large)
         self.assertGreater(large["ratio"], 10)
 
+    def check(self, spec, *arguments):
+        with self.subTest(spec):
+            done = run("all_reduce_perf", "--ranks", "3", "-b", "64K", "-e", "64K", "-n", "2", "-c",
+                       "5", "--compress", spec, *arguments)
+            self.assertEqual((done.returncode, out_of_bounds(done.stdout)), (0, ("0", "OK")),
+                             done.stderr)
+
+    def test_elections(self):
+        for election in ("staleness", "variance", "variance-lagged", "variance,score=raw"):
+            self.check(f"ar-topk:election={election}")
+        self.check("ar-topk:values=bf16,reduction=ring", "-o", "avg")
+        for scheme in ("exdyna", "micro"):
+            for rule in ("quantile", "intended", "released"):
+                self.check(f"{scheme}:rule={rule}")
+        self.check("exdyna:values=bf16", "-o", "avg")
+        self.check("micro:values=f16", "-d", "half")
+        for density in (0.02, 0.5, 1):
+            self.check(f"deft:density={density}")
+
     def test_what_has_no_plain_twin(self):
-        for spec in ("ar-topk:election=variance", "exdyna:values=bf16", "topk:bypass=auto", "bf16",
-                     "none", "exdyna:feedback=0"):
-            with self.subTest(spec):
-                done = run("all_reduce_perf", "--ranks", "3", "-b", "64K", "-e", "64K", "-n", "2",
-                           "--compress", spec)
-                self.assertEqual((done.returncode, out_of_bounds(done.stdout)), (0, ("0", "OK")),
-                                 done.stderr)
+        for spec in ("topk:bypass=auto", "bf16", "none", "exdyna:feedback=0", "ar-topk:feedback=0",
+                     "topk:hierarchy=host", "ar-topk:hierarchy=host"):
+            self.check(spec)
 
     def test_types_and_data(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -334,10 +350,10 @@ class Compressed(unittest.TestCase):
 class Kernels(unittest.TestCase):
     """compress_perf, which also holds all contenders' lists and residuals against each other."""
 
-    def measure(self, folder, *arguments):
+    def measure(self, folder, *arguments, distribution="gauss"):
         path = pathlib.Path(folder) / "out.json"
         done = run("compress_perf", "--count", "60000", "--rounds", "1", "--density", "0.01",
-                   "--distribution", "gauss", "--core", str(min(os.sched_getaffinity(0))),
+                   "--distribution", distribution, "--core", str(min(os.sched_getaffinity(0))),
                    "--json", str(path), *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -372,7 +388,9 @@ class Kernels(unittest.TestCase):
         self.assertLessEqual({"memcpy", "accumulate", "select", "select bf16", "histogram",
                               "keep_largest", "sum_lists bf16 x8", "scatter f32",
                               "encode_indices", "decode_indices"}, set(rows))
+        self.assertRegex(text, r"(?m)^kernels alone, values: gauss$")
         for name, row in rows.items():
+            self.assertEqual(row["distribution"], "gauss")
             self.assertRegex(text, rf"(?m)^{re.escape(name)} ")
             for key in ("ms", "dense_gb_s", "share_of_memcpy"):
                 self.assertGreater(row[key], 0, row)
@@ -384,8 +402,15 @@ class Kernels(unittest.TestCase):
             path = pathlib.Path(folder) / "some.f32"
             path.write_bytes(struct.pack("<3000f", *(((-1) ** i) * 0.01 * i for i in range(3000))))
             _, result = self.measure(folder, "--part", "steps", "--data", str(path))
+            _, real = self.measure(folder, "--part", "steps", "kernels", "--data", str(path),
+                                   distribution="data")
         self.assertEqual(set(result), {"steps"})
         self.assertEqual([row["distribution"] for row in result["steps"]], ["gauss", "data"])
+        self.assertEqual([row["distribution"] for row in real["steps"]], ["data"])
+        self.assertEqual({row["distribution"] for row in real["kernels"]}, {"data"})
+        bits = [row["bits_per_pair"] for row in real["kernels"]
+                if row["kernel"] == "encode_indices"]
+        self.assertTrue(20 < bits[0] < 26, bits)
 
     def test_refusals(self):
         for arguments, words in ((["--density", "0.3"], ["--density", "0.3"]),
@@ -397,6 +422,27 @@ class Kernels(unittest.TestCase):
                 self.assertNotEqual(done.returncode, 0)
                 for word in words:
                     self.assertIn(word, done.stderr)
+
+
+class PlainTopk(unittest.TestCase):
+    """The rival over MPI, which compares its first result with MPI_Allreduce's by itself."""
+
+    @unittest.skipUnless((BIN / "openmpi_topk").exists() and shutil.which("mpirun.openmpi"),
+                         "no Open MPI")
+    def test_table_and_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out.json"
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to",
+                       "none", "--mca", "mpi_yield_when_idle", "1", "-np", "3",
+                       str(BIN / "openmpi_topk"), "--ranks", "3", "--no-pin", "--sizes", "4,256K",
+                       "--density", "0.02", "--calls", "2", "--json", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        self.assertEqual([row["bytes"] for row in rows], [4, 262144])
+        self.assertEqual([row[0] for row in rows_of(done.stdout)][-2:], ["4", "262144"])
+        for row in rows:
+            self.assertTrue(0 < row["us_min"] <= row["us"] <= row["us_max"], row)
 
 
 class Lists(unittest.TestCase):
