@@ -180,14 +180,14 @@ Task<Error> add_rounds(Call& call, Sharing& sharing) {
     const bool is_taken = co_await sharing.added.push(round.step);
     if (!is_taken) break;
   }
-  sharing.looked.close();
+  sharing.has_looked();
   co_return Error();
 }
 
 // What the leader's lists of a round are chosen from.
 Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
   if (sharing.selects_first()) co_return Error();
-  if (round.passes.done()) sharing.looked.close();
+  if (round.passes.done()) sharing.has_looked();
   Task<Error> looking = pass(call, sharing, round.passes);
   Error error = co_await std::move(looking);
   if (error || !round.tail) co_return error;
@@ -204,7 +204,7 @@ Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
 Task<Error> share_lists(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing);
   const bool leads = sharing.leader == call.rank();
-  if (sharing.selects_first()) sharing.looked.close();
+  if (sharing.selects_first()) sharing.has_looked();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
     Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
@@ -261,8 +261,23 @@ Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t l
   co_return Error();
 }
 
+// One of the strands that sum.
+class Summing {
+ public:
+  Summing(Sharing& sharing, Summands& sums) : sharing_(sharing), sums_(sums) {}
+  void close() {
+    sums_.close();
+    if (--sharing_.summing == 0) sharing_.writing.close();
+  }
+
+ private:
+  Sharing& sharing_;
+  Summands& sums_;
+};
+
 Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
-  const CloseAtEnd closing(sums);
+  Summing summing_strand(sharing, sums);
+  const CloseAtEnd closing(summing_strand);
   for (;;) {
     const std::optional<Summand> next = co_await sums.pop();
     if (!next) co_return Error();
@@ -276,24 +291,18 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
     Error error = co_await std::move(summing);
     if (error) co_return error;
     if (next->round.tail) continue;
-    if (!sharing.writes) {
-      sharing.waiting.bytes().data[next->round.step] = std::byte{1};
-      continue;
-    }
-    Task<Error> writing = write_early(call, sharing, next->round, next->first_list);
-    error = co_await std::move(writing);
-    if (error) co_return error;
+    sharing.waiting.bytes().data[next->round.step] = std::byte{1};
+    sharing.writing.ring();
+    co_await call.turn();
   }
 }
 
 Task<Error> write_waiting(Call& call, Sharing& sharing) {
-  co_await sharing.looked.pop();
-  sharing.writes = true;
   std::size_t list = 0;
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    if (round.tail) break;
-    if (sharing.waiting.bytes().data[round.step] != std::byte{0}) {
+    std::byte& waits = sharing.waiting.bytes().data[round.step];
+    if (std::exchange(waits, std::byte{0}) != std::byte{0}) {
       Task<Error> writing = write_early(call, sharing, round, list);
       Error error = co_await std::move(writing);
       if (error) co_return error;
@@ -301,6 +310,17 @@ Task<Error> write_waiting(Call& call, Sharing& sharing) {
     for_each_piece(round.lists, [&](const Piece&) { ++list; });
   }
   co_return Error();
+}
+
+Task<Error> write_rounds(Call& call, Sharing& sharing) {
+  for (;;) {
+    const bool rung = co_await sharing.writing.wait();
+    if (!rung) co_return Error();
+    if (!sharing.looked) continue;
+    Task<Error> writing = write_waiting(call, sharing);
+    Error error = co_await std::move(writing);
+    if (error) co_return error;
+  }
 }
 
 // --- the end ---
@@ -353,7 +373,7 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   std::array<Task<Error>, 4 + summing_strands> strands{
       strand(call, share_lists(call, sharing)), strand(call, add_rounds(call, sharing)),
       strand(call, leads ? send_messages(call, sharing) : relay_messages(call, sharing)),
-      strand(call, write_waiting(call, sharing))};
+      strand(call, write_rounds(call, sharing))};
   for (std::size_t s = 0; s < summing_strands; ++s) {
     strands[4 + s] = strand(call, sum_lists(call, sharing, sharing.sums[s]));
   }

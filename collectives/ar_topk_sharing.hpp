@@ -3,18 +3,18 @@
 
 #include <array>
 #include <span>
-#include <utility>
 
 #include "collectives/common_values.hpp"
 #include "collectives/index_message.hpp"
 #include "collectives/notes.hpp"
 #include "collectives/score_keeper.hpp"
 #include "collectives/selectors.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith::ar_topk {
 
-// Enough to hide how long indices are under way; more would make these wait at every port.
-constexpr std::size_t summing_strands = 3;
+// More would make indices wait at every port.
+constexpr std::size_t summing_strands = 2;
 
 // Positions of values that are all here: those of a round.
 struct Summand {
@@ -28,11 +28,6 @@ using Messages = Channel<IndexMessage, 16>;
 using Summands = Channel<Summand, 4>;
 using Steps = Channel<std::uint32_t, 16>;
 
-template <std::size_t... numbers>
-std::array<Summands, summing_strands> make_summands(Call& call, std::index_sequence<numbers...>) {
-  return {((void)numbers, Summands(call.scheduler()))...};
-}
-
 // What the strands of one call share.
 struct Sharing {
   Sharing(Call& call, const SparseCall& sparse)
@@ -42,9 +37,9 @@ struct Sharing {
         selectors(call, args, Rounds(args).streams() && !selects_first()),
         values(call, args, most_pairs(), notes.count()),
         messages(call.scheduler()),
-        sums(make_summands(call, std::make_index_sequence<summing_strands>())),
+        sums{Summands(call.scheduler()), Summands(call.scheduler())},
         added(call.scheduler()),
-        looked(call.scheduler()),
+        writing(call.scheduler()),
         waiting(call.host_compute(), rounds_in(args)),
         note_memory(call.host_compute(), notes.count() * sizeof(float)) {
     call.run<ZeroKernel>({waiting.bytes().data, waiting.bytes().size});
@@ -67,12 +62,15 @@ struct Sharing {
     }
     return most;
   }
+  void has_looked() {
+    looked = true;
+    writing.ring();
+  }
   // Nobody waits for whoever hands on what is selected or taken.
   void close() {
     messages.close();
     for (Summands& summands : sums) summands.close();
     added.close();
-    looked.close();
   }
   Compressor& compressor(const Piece& piece) const {
     return *args.tensors[piece.tensor].compressor;
@@ -91,10 +89,11 @@ struct Sharing {
   std::array<Summands, summing_strands> sums;
   Steps added;  // rounds of which a follower has added the gradients
   // Sums wait to be written, a byte a round, until this rank has looked at all gradients, which is
-  // more urgent; then `looked` is closed.
-  Channel<bool, 1> looked;
+  // more urgent. Rung when either comes about, and closed by the last strand that sums.
+  Bell writing;
   Scratch waiting;
-  bool writes = false;
+  bool looked = false;
+  std::size_t summing = summing_strands;
   Scratch note_memory;
 };
 
