@@ -12,8 +12,10 @@
 //
 // Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
 // compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
-// parcel holds everything, down a binomial tree. Should the leader have promised too much, its
-// tails replace all; sums that were under way by then are void. Costs: see ar_topk_cost.hpp.
+// parcel holds everything, down a binomial tree. Followers add their gradients without waiting for
+// indices, and nobody writes before having looked at all gradients. Should the leader have promised
+// too much, its tails replace all; sums that were under way by then are void. Costs: see
+// ar_topk_cost.hpp.
 #include <array>
 #include <optional>
 
@@ -165,13 +167,30 @@ Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
   co_return Error();
 }
 
-// What a round's lists are chosen from.
-Task<Error> look_at_gradients(Call& call, Sharing& sharing, Round round) {
-  const bool leads = sharing.leader == call.rank();
-  const Pieces passes = sharing.selects_first() ? Pieces({}, 0) : round.passes;
-  Task<Error> looking = leads ? pass(call, sharing, passes) : add_gradients(call, sharing, passes);
+// A follower's, which do not wait for indices.
+Task<Error> add_rounds(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.added);
+  if (sharing.leader == call.rank() || sharing.selects_first()) co_return Error();
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    if (round.passes.done()) break;
+    Task<Error> adding = add_gradients(call, sharing, round.passes);
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
+    const bool is_taken = co_await sharing.added.push(round.step);
+    if (!is_taken) break;
+  }
+  sharing.has_looked();
+  co_return Error();
+}
+
+// What the leader's lists of a round are chosen from.
+Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
+  if (sharing.selects_first()) co_return Error();
+  if (round.passes.done()) sharing.has_looked();
+  Task<Error> looking = pass(call, sharing, round.passes);
   Error error = co_await std::move(looking);
-  if (error || !leads || !round.tail || sharing.selects_first()) co_return error;
+  if (error || !round.tail) co_return error;
   Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
   error = co_await std::move(finishing);
   co_return error;
@@ -179,20 +198,20 @@ Task<Error> look_at_gradients(Call& call, Sharing& sharing, Round round) {
 
 // --- the strands ---
 
-// The leader selects and sends, a follower takes what comes; both have values to sum then. One
-// message goes to all children first: what is behind values in the port comes late to a subtree.
+// The leader selects and sends, a follower takes what comes, once it has added; both have values
+// to sum then. One message goes to all children first: what is behind values in the port comes late
+// to a subtree.
 Task<Error> share_lists(Call& call, Sharing& sharing) {
-  const CloseAtEnd closing(sharing.messages);
-  const CloseAtEnd closing_first(sharing.sums[0]);
-  const CloseAtEnd closing_second(sharing.sums[1]);
+  const CloseAtEnd closing(sharing);
   const bool leads = sharing.leader == call.rank();
+  if (sharing.selects_first()) sharing.has_looked();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
     Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
-    Task<Error> looking = look_at_gradients(call, sharing, round);
-    Error error = co_await std::move(looking);
-    if (error) co_return error;
     if (leads) {
+      Task<Error> selecting = select_round(call, sharing, round);
+      Error error = co_await std::move(selecting);
+      if (error) co_return error;
       IndexMessage message = write_lists(call, sharing, round);
       if (sharing.values.streams()) {
         const bool open = co_await sharing.messages.push(std::move(message));
@@ -203,15 +222,21 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
         if (error) co_return error;
       }
     } else {
+      const bool is_added = sharing.selects_first() || round.passes.done();
+      if (!is_added) {
+        const std::optional<std::uint32_t> added = co_await sharing.added.pop();
+        if (!added) break;
+      }
       const std::optional<IndexMessage> message = co_await sharing.messages.pop();
       if (!message) break;
       Task<Error> taking = take_lists(call, sharing, round, *message);
-      error = co_await std::move(taking);
+      Error error = co_await std::move(taking);
       if (error) co_return error;
     }
     if (round.last) append_notes(call, sharing);
-    summand.end = sharing.values.count();
     Summands& sums = sharing.sums[round.step % summing_strands];
+    summand.end = sharing.values.count();
+    summand.ready = sharing.values.ready();
     const bool open = co_await sums.push(summand);
     if (!open) break;
     co_await call.turn();
@@ -219,8 +244,40 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   co_return Error();
 }
 
+// The sums of a parcel, with a turn behind every part.
+Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t list) {
+  Pieces pieces = round.lists;
+  for (bool more = !pieces.done(); more; ++list) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    for (Range left = piece.range; left.size > 0;) {
+      const Range part{left.begin, std::min(left.size, host_elements_at_once)};
+      const Fence written = sharing.values.write_early(list, piece, part);
+      left = {left.begin + part.size, left.size - part.size};
+      co_await call.until(written);
+      co_await call.turn();
+    }
+  }
+  co_return Error();
+}
+
+// One of the strands that sum.
+class Summing {
+ public:
+  Summing(Sharing& sharing, Summands& sums) : sharing_(sharing), sums_(sums) {}
+  void close() {
+    sums_.close();
+    if (--sharing_.summing == 0) sharing_.writing.close();
+  }
+
+ private:
+  Sharing& sharing_;
+  Summands& sums_;
+};
+
 Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
-  const CloseAtEnd closing(sums);
+  Summing summing_strand(sharing, sums);
+  const CloseAtEnd closing(summing_strand);
   for (;;) {
     const std::optional<Summand> next = co_await sums.pop();
     if (!next) co_return Error();
@@ -229,14 +286,40 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
     ValueSum sum = sharing.values.sum_of(next->begin, next->end, part);
     sum.lane = sum_lane;
     sum.step = next->round.step;
+    sum.ready = next->ready;
     Task<Error> summing = sum_values(call, sum, *sharing.args.traffic);
     Error error = co_await std::move(summing);
     if (error) co_return error;
     if (next->round.tail) continue;
-    std::size_t list = next->first_list;
-    for_each_piece(next->round.lists,
-                   [&](const Piece& piece) { sharing.values.write_early(list++, piece); });
+    sharing.waiting.bytes().data[next->round.step] = std::byte{1};
+    sharing.writing.ring();
     co_await call.turn();
+  }
+}
+
+Task<Error> write_waiting(Call& call, Sharing& sharing) {
+  std::size_t list = 0;
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    std::byte& waits = sharing.waiting.bytes().data[round.step];
+    if (std::exchange(waits, std::byte{0}) != std::byte{0}) {
+      Task<Error> writing = write_early(call, sharing, round, list);
+      Error error = co_await std::move(writing);
+      if (error) co_return error;
+    }
+    for_each_piece(round.lists, [&](const Piece&) { ++list; });
+  }
+  co_return Error();
+}
+
+Task<Error> write_rounds(Call& call, Sharing& sharing) {
+  for (;;) {
+    const bool rung = co_await sharing.writing.wait();
+    if (!rung) co_return Error();
+    if (!sharing.looked) continue;
+    Task<Error> writing = write_waiting(call, sharing);
+    Error error = co_await std::move(writing);
+    if (error) co_return error;
   }
 }
 
@@ -287,11 +370,13 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   Error error = co_await std::move(voting);
   if (error) co_return error;
   const bool leads = sharing.leader == call.rank();
-  std::array<Task<Error>, 2 + summing_strands> strands{
-      strand(call, share_lists(call, sharing)),
+  std::array<Task<Error>, 4 + summing_strands> strands{
+      strand(call, share_lists(call, sharing)), strand(call, add_rounds(call, sharing)),
       strand(call, leads ? send_messages(call, sharing) : relay_messages(call, sharing)),
-      strand(call, sum_lists(call, sharing, sharing.sums[0])),
-      strand(call, sum_lists(call, sharing, sharing.sums[1]))};
+      strand(call, write_rounds(call, sharing))};
+  for (std::size_t s = 0; s < summing_strands; ++s) {
+    strands[4 + s] = strand(call, sum_lists(call, sharing, sharing.sums[s]));
+  }
   error = co_await when_all(strands);
   if (error) co_return error;
   if (!sharing.sums_directly()) {

@@ -23,6 +23,7 @@
 #include "collectives/exdyna_cost.hpp"
 #include "collectives/host_sum.hpp"
 #include "collectives/parcels.hpp"
+#include "collectives/take_values.hpp"
 #include "compress/host_slice.hpp"
 
 namespace pith {
@@ -33,6 +34,22 @@ namespace {
 // --- what is given ---
 
 std::byte* bytes_of(float* floats) { return reinterpret_cast<std::byte*>(floats); }
+
+// The gradients, to this rank's accumulators.
+Task<Error> add_gradients(ByHost& by) {
+  const VectorQueue queue = by.args.queue(by.call);
+  if (queue.on_device()) {
+    co_await queue.until(start_adding(by.call, by.args));
+  } else {
+    for (const CompressedTensor& tensor : by.args.tensors) {
+      Task<Error> adding = add_in_turns(by.call, by.args, *tensor.compressor, {0, tensor.count});
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+    }
+  }
+  by.nan = finish_adding(by.args);
+  co_return Error();
+}
 
 // This rank's accumulators, where the host can read them.
 Task<Error> join(ByHost& by) {
@@ -48,11 +65,14 @@ Task<Error> join(ByHost& by) {
   Fence last;
   for (std::size_t s = 0; s < by.slices(); ++s) {
     for (const CompressedTensor& tensor : tensors) {
-      const Range range = by.part(tensor, s);
-      if (range.size == 0) continue;
-      last = queue.run<CopyKernel>({at, bytes_of(tensor.compressor->accumulator() + range.begin),
-                                    range.size * sizeof(float)});
-      at += range.size * sizeof(float);
+      for (Range left = by.part(tensor, s); left.size > 0;) {
+        const std::size_t count = std::min(left.size, elements_at_once(by.args));
+        last = queue.run<CopyKernel>(
+            {at, bytes_of(tensor.compressor->accumulator() + left.begin), count * sizeof(float)});
+        at += count * sizeof(float);
+        left = {left.begin + count, left.size - count};
+        if (!queue.on_device()) co_await by.call.turn();
+      }
     }
   }
   co_await queue.until(last);
@@ -60,30 +80,40 @@ Task<Error> join(ByHost& by) {
 }
 
 // What the owner adds itself: of its slice, the residual too.
-void begin_sum(ByHost& by) {
+Task<Error> begin_sum(ByHost& by) {
   const auto own = static_cast<std::size_t>(*by.own);
   by.sum = Scratch(by.host(), std::max<std::size_t>(by.ranges()[own].size, 1) * sizeof(float));
   std::byte* at = by.sum.bytes().data;
   const std::byte* given = by.given + by.ranges()[own].begin * sizeof(float);
   for (const CompressedTensor& tensor : by.args.tensors) {
-    const Range range = by.part(tensor, own);
-    if (range.size == 0) continue;
-    if (const float* kept = tensor.compressor->slice()->before()) {
-      by.call.run<ReduceKernel>({at, given, reinterpret_cast<const std::byte*>(kept), range.size,
-                                 DType::f32, Op::sum, false});
-    } else {
-      by.call.run<CopyKernel>({at, given, range.size * sizeof(float)});
+    const std::size_t size = by.part(tensor, own).size;
+    const float* const kept = size > 0 ? tensor.compressor->slice()->before() : nullptr;
+    for (std::size_t done = 0; done < size;) {
+      const std::size_t count = std::min(size - done, host_elements_at_once);
+      if (kept) {
+        const auto* more = reinterpret_cast<const std::byte*>(kept + done);
+        by.call.run<ReduceKernel>({at, given, more, count, DType::f32, Op::sum, false});
+      } else {
+        by.call.run<CopyKernel>({at, given, count * sizeof(float)});
+      }
+      given += count * sizeof(float);
+      at += count * sizeof(float);
+      done += count;
+      co_await by.call.turn();
     }
-    given += range.size * sizeof(float);
-    at += range.size * sizeof(float);
   }
+  co_return Error();
 }
 
 Task<Error> sum_slices(ByHost& by) {
   Task<Error> joining = join(by);
   Error joined = co_await std::move(joining);
   if (joined) co_return joined;
-  if (by.own) begin_sum(by);
+  if (by.own) {
+    Task<Error> beginning = begin_sum(by);
+    Error begun = co_await std::move(beginning);
+    if (begun) co_return begun;
+  }
   HostSum sum{.vector = by.given,
               .slices = by.ranges(),
               .sum = by.sum.bytes().data,
@@ -244,11 +274,11 @@ void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense) 
 Task<Error> allreduce_by_host(Call& call, SparseCall args) {
   using namespace by_host;
   ByHost by(call, args);
-  const VectorQueue queue = args.queue(call);
-  co_await queue.until(start_adding(call, args));
-  by.nan = finish_adding(args);
+  Task<Error> adding = add_gradients(by);
+  Error error = co_await std::move(adding);
+  if (error) co_return error;
   Task<Error> summing = sum_slices(by);
-  Error error = co_await std::move(summing);
+  error = co_await std::move(summing);
   if (error) co_return error;
   if (by.own) {
     Task<Error> running = run_between_hosts(by);

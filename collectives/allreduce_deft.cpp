@@ -145,6 +145,24 @@ class Plan {
 
 // --- who elects what ---
 
+// What the host reads of one piece between two turns is a part of it.
+Task<Error> add_piece(Call& call, const SparseCall& args, Compressor& compressor,
+                      const DeftPiece& piece, PassResult& found) {
+  for (Range left{piece.begin, piece.size}; left.size > 0;) {
+    const std::size_t count = std::min(left.size, elements_at_once(args));
+    PassResult part;
+    {
+      const Stopwatch watch(compressor.stats.select_seconds);
+      args.queue(call).run<AccumulateKernel>(compressor.pass(left.begin, count, part));
+    }
+    found.nonfinite += part.nonfinite;
+    found.squares += part.squares;
+    left = {left.begin + count, left.size - count};
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
 // A device tells what it has found when it has passed all pieces.
 Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) {
   const VectorQueue queue = args.queue(call);
@@ -154,10 +172,15 @@ Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) 
   Fence last;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     Compressor& compressor = plan.compressor(pieces[i]);
-    const Stopwatch watch(compressor.stats.select_seconds);
     found[i] = {};
+    if (!queue.on_device()) {
+      Task<Error> adding = add_piece(call, args, compressor, pieces[i], found[i]);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+      continue;
+    }
+    const Stopwatch watch(compressor.stats.select_seconds);
     last = queue.run<AccumulateKernel>(compressor.pass(pieces[i].begin, pieces[i].size, found[i]));
-    if (!queue.on_device()) co_await call.turn();
   }
   const Stopwatch watch(args.tensors[0].compressor->stats.select_seconds);
   co_await queue.until(last);
@@ -209,6 +232,7 @@ class PieceElection {
       : call_(call),
         compressor_(compressor),
         piece_(piece),
+        at_once_(elements_at_once(args)),
         queue_(args.queue(call)),
         passed_(queue_),
         smallest_(queue_),
@@ -218,16 +242,19 @@ class PieceElection {
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   Task<Error> run() {
-    const Stopwatch watch(compressor_.stats.select_seconds);
     const Scratch counts(queue_.host(), sizeof(MagnitudeHistogram));
     auto& histogram = *reinterpret_cast<MagnitudeHistogram*>(counts.bytes().data);
     call_.run<ZeroKernel>({counts.bytes().data, counts.bytes().size});
-    co_await queue_.until(queue_.run<HistogramKernel>(
-        {compressor_.accumulator() + piece_.begin, piece_.size, &histogram}));
-    co_await queue_.until(select(histogram));
-    const std::size_t selected = std::min(passed_->selected, room_);
-    count_ = std::min(piece_.k, selected);
-    co_await queue_.until(keep(selected));
+    Task<Error> counting = in_turns(&PieceElection::count_in, &histogram);
+    Error error = co_await std::move(counting);
+    if (error) co_return error;
+    make_room(histogram);
+    Task<Error> selecting = in_turns(&PieceElection::select, nullptr);
+    error = co_await std::move(selecting);
+    if (error) co_return error;
+    const Stopwatch watch(compressor_.stats.select_seconds);
+    count_ = std::min(piece_.k, selected_);
+    co_await queue_.until(keep());
     co_return Error();
   }
   // Where the host can read them.
@@ -237,37 +264,67 @@ class PieceElection {
   float smallest() const { return *smallest_; }
 
  private:
-  Fence select(const MagnitudeHistogram& histogram) {
-    const float floor = floor_of(histogram, piece_, room_);
+  // Looks at the piece part by part, with a turn behind each.
+  using Look = Task<Error> (PieceElection::*)(Range part, MagnitudeHistogram* histogram);
+  Task<Error> in_turns(Look look, MagnitudeHistogram* histogram) {
+    for (Range left{piece_.begin, piece_.size}; left.size > 0;) {
+      const Range part{left.begin, std::min(left.size, at_once_)};
+      Task<Error> looking = (this->*look)(part, histogram);
+      Error error = co_await std::move(looking);
+      if (error) co_return error;
+      left = {left.begin + part.size, left.size - part.size};
+      if (!queue_.on_device()) co_await call_.turn();
+    }
+    co_return Error();
+  }
+  Task<Error> count_in(Range part, MagnitudeHistogram* histogram) {
+    const Stopwatch watch(compressor_.stats.select_seconds);
+    co_await queue_.until(queue_.run<HistogramKernel>(
+        {compressor_.accumulator() + part.begin, part.size, histogram}));
+    co_return Error();
+  }
+  void make_room(const MagnitudeHistogram& histogram) {
+    floor_ = floor_of(histogram, piece_, room_);
     const std::size_t bytes = std::max<std::size_t>(room_, 1) * sizeof(float);
     indices_ = Scratch(queue_.vectors(), bytes);
     values_ = Scratch(queue_.vectors(), bytes);
-    return queue_.run<SelectKernel>({{compressor_.accumulator() + piece_.begin, nullptr, DType::f32,
-                                      piece_.size, false, &*passed_},
-                                     floor,
-                                     static_cast<std::uint32_t>(piece_.begin),
-                                     span_of<std::uint32_t>(indices_, room_).data(),
-                                     span_of<float>(values_, room_).data(),
-                                     room_});
   }
-  Fence keep(std::size_t selected) {
+  // What a part has goes back at once: memory may run out before the next one.
+  Task<Error> select(Range part, MagnitudeHistogram*) {
+    const Stopwatch watch(compressor_.stats.select_seconds);
+    float* const accumulator = compressor_.accumulator();
+    std::uint32_t* const indices = span_of<std::uint32_t>(indices_, room_).data() + selected_;
+    float* const values = span_of<float>(values_, room_).data() + selected_;
+    const std::size_t room = room_ - selected_;
+    co_await queue_.until(queue_.run<SelectKernel>(
+        {{accumulator + part.begin, nullptr, DType::f32, part.size, false, &*passed_},
+         floor_,
+         static_cast<std::uint32_t>(part.begin),
+         indices,
+         values,
+         room}));
+    const std::size_t selected = std::min(passed_->selected, room);
+    selected_ += selected;
+    queue_.run<ReturnKernel>(
+        {accumulator, indices, reinterpret_cast<const std::byte*>(values), selected, DType::f32});
+    co_return Error();
+  }
+  Fence keep() {
     if (count_ == 0) return {};
     std::uint32_t* const indices = span_of<std::uint32_t>(indices_, room_).data();
     float* const values = span_of<float>(values_, room_).data();
-    queue_.run<KeepLargestKernel>(
-        {indices, values, selected, count_, compressor_.accumulator(), &*smallest_, &*squares_});
-    if (queue_.on_device()) {
-      const std::size_t bytes = count_ * sizeof(std::uint32_t);
-      told_ = Scratch(queue_.host(), bytes);
-      queue_.run<CopyKernel>({told_.bytes().data, indices_.bytes().data, bytes});
-    }
-    return queue_.run<ReturnKernel>(
-        {compressor_.accumulator(), indices, values_.bytes().data, count_, DType::f32});
+    const Fence kept = queue_.run<KeepLargestKernel>(
+        {indices, values, selected_, count_, nullptr, &*smallest_, &*squares_});
+    if (!queue_.on_device()) return kept;
+    const std::size_t bytes = count_ * sizeof(std::uint32_t);
+    told_ = Scratch(queue_.host(), bytes);
+    return queue_.run<CopyKernel>({told_.bytes().data, indices_.bytes().data, bytes});
   }
 
   Call& call_;
   Compressor& compressor_;
   const DeftPiece& piece_;
+  const std::size_t at_once_;
   const VectorQueue queue_;
   const Answer<PassResult> passed_;
   const Answer<float> smallest_;
@@ -275,7 +332,9 @@ class PieceElection {
   Scratch indices_;
   Scratch values_;
   Scratch told_;  // a device's indices, once more
+  float floor_ = 0;
   std::size_t room_ = 0;
+  std::size_t selected_ = 0;  // that lie there
   std::size_t count_ = 0;
 };
 

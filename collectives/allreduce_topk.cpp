@@ -4,9 +4,11 @@
 //   parcel:     0        1        2            tails
 //   rank r   select > select > select ...     the rest of the k, in a few parts
 //               \ send   \ send   \ send        \ send        to every other rank, or the next one
-//   others       decode   decode   decode         decode > add up > write
+//   others       decode   decode   decode         decode > add up
+//                                     > write what parcels brought > write the rest
 //
-// Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. Where
+// Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. What is
+// selected is more urgent than what is written, which only the own next call waits for. Where
 // one parcel holds everything, its tail is all there is. Direct, a list goes to all at once: cost
 // (parcels + tails) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for
 // values travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2
@@ -15,10 +17,10 @@
 // they take little more than one. On ideal links: topk_cost.hpp. The error-feedback scheme is that
 // of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass selection ours.
 #include <array>
+#include <optional>
 
-#include "collectives/list_adder.hpp"
+#include "collectives/gathered_lists.hpp"
 #include "collectives/list_message.hpp"
-#include "collectives/result_writer.hpp"
 #include "collectives/selectors.hpp"
 #include "collectives/strands.hpp"
 
@@ -50,52 +52,68 @@ bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs
   return !call.choice().views && !fits_a_port(call, args, pairs);
 }
 
+// What this rank has selected, on its way.
+struct Outgoing {
+  ListMessage message;
+  std::uint32_t step = 0;
+};
+using OutgoingMessages = Channel<Outgoing, 16>;
+
 struct Gathering {
   Gathering(Call& call, const SparseCall& sparse)
       : args(sparse),
         most(most_pairs(args)),
         by_ring(goes_round_ring(call, args, most)),
-        ranks(static_cast<std::size_t>(call.size())),
-        replaced_memory(call.host_compute(), ranks * args.tensors.size()) {
+        messages(call.scheduler()),
+        lists(call, args) {
     for (const CompressedTensor& tensor : args.tensors) {
       tensor.compressor->stats.algorithm = by_ring ? "topk_ring" : "topk_direct";
     }
-    call.run<ZeroKernel>({replaced_memory.bytes().data, replaced_memory.bytes().size});
-  }
-
-  // Of a rank, by tensor: not zero where its tails are all that counts.
-  std::byte* replaced(std::size_t rank) const {
-    return replaced_memory.bytes().data + rank * args.tensors.size();
   }
 
   SparseCall args;
   std::size_t most;  // pairs of one message
   bool by_ring;      // from neighbour to neighbour
-  std::size_t ranks;
-  Scratch replaced_memory;
+  OutgoingMessages messages;
+  GatheredLists lists;
   bool nonfinite = false;
 };
 
 // Round the ring, what a rank sends on has been underway for `hops` before.
-ListAddress address(const Call& call, int peer, const Round& round, int hops = 0) {
+ListAddress address(const Call& call, int peer, std::uint32_t step, int hops = 0) {
   const auto steps = static_cast<std::uint32_t>(call.size());
-  return {peer, list_lane, round.step * steps + static_cast<std::uint32_t>(hops)};
+  return {peer, list_lane, step * steps + static_cast<std::uint32_t>(hops)};
 }
 
-Task<Error> send_own(Call& call, Gathering& gathering, Round round) {
-  const bool spoils = round.tail && found_nonfinite(gathering.args);
-  gathering.nonfinite |= spoils;
-  const ListMessage message =
-      write_lists(call, gathering.args, round, spoils ? ListHead::nonfinite : 0);
+Task<Error> send_own(Call& call, Gathering& gathering, const Outgoing& own) {
   const int next = wrap(call.rank() + 1, call.size());
   const auto times = static_cast<std::uint64_t>(gathering.by_ring ? 1 : call.size() - 1);
-  gathering.args.traffic->sent += times * message.bytes();
-  const ListAddress to = address(call, next, round);
-  if (gathering.by_ring) co_return co_await send_lists(call, to, message);
-  co_return co_await send_lists_to_all(call, to, message);
+  gathering.args.traffic->sent += times * own.message.bytes();
+  const ListAddress to = address(call, next, own.step);
+  if (gathering.by_ring) co_return co_await send_lists(call, to, own.message);
+  co_return co_await send_lists_to_all(call, to, own.message);
 }
 
-Task<Error> select_and_send(Call& call, Gathering& gathering) {
+// While others are still being selected.
+Task<Error> send_lists_of(Call& call, Gathering& gathering) {
+  const CloseAtEnd closing(gathering.messages);
+  for (;;) {
+    const std::optional<Outgoing> own = co_await gathering.messages.pop();
+    if (!own) co_return Error();
+    Task<Error> sending = send_own(call, gathering, *own);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
+}
+
+Outgoing write_round(Call& call, Gathering& gathering, const Round& round) {
+  const bool spoils = round.tail && found_nonfinite(gathering.args);
+  gathering.nonfinite |= spoils;
+  return {write_lists(call, gathering.args, round, spoils ? ListHead::nonfinite : 0), round.step};
+}
+
+Task<Error> select(Call& call, Gathering& gathering) {
+  const CloseAtEnd closing(gathering.messages);
   const SparseCall& args = gathering.args;
   Rounds rounds(args);
   Selectors selectors(call, args, rounds.streams());
@@ -109,17 +127,20 @@ Task<Error> select_and_send(Call& call, Gathering& gathering) {
       error = co_await std::move(finishing);
       if (error) co_return error;
     }
-    error = co_await send_own(call, gathering, round);
-    if (error) co_return error;
+    Outgoing own = write_round(call, gathering, round);
+    const bool open = co_await gathering.messages.push(std::move(own));
+    if (!open) co_return Error();
     co_await call.turn();
   }
-  co_return Error();
+  gathering.messages.close();
+  Task<Error> writing = gathering.lists.selected();
+  co_return co_await std::move(writing);
 }
 
 Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
            int origin, int from) {
   gathering.nonfinite |= (message.says.flags & ListHead::nonfinite) != 0;
-  std::byte* replaced = gathering.replaced(static_cast<std::size_t>(origin));
+  std::byte* replaced = gathering.lists.replaced(static_cast<std::size_t>(origin));
   return read_lists(call, gathering.args, round, message, origin, from, replaced);
 }
 
@@ -127,7 +148,7 @@ Task<Error> receive_direct(Call& call, Gathering& gathering, Round round) {
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     ListMessage message;
-    Error error = co_await fetch_lists(call, gathering.args, round, address(call, from, round),
+    Error error = co_await fetch_lists(call, gathering.args, round, address(call, from, round.step),
                                        gathering.most, message);
     if (!error) error = read(call, gathering, round, message, from, from);
     if (error) co_return error;
@@ -141,7 +162,7 @@ Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message
   if (hops == call.size() - 1) co_return Error();
   gathering.args.traffic->sent += message.bytes();
   const int next = wrap(call.rank() + 1, call.size());
-  co_return co_await send_lists(call, address(call, next, round, hops), message);
+  co_return co_await send_lists(call, address(call, next, round.step, hops), message);
 }
 
 // The list of the rank that is one hop further away comes while this one is sent on and read.
@@ -149,8 +170,8 @@ Task<Error> fetch_next(Call& call, Gathering& gathering, Round round, int hops,
                        ListMessage& message) {
   if (hops == call.size() - 1) co_return Error();
   const int previous = wrap(call.rank() - 1, call.size());
-  co_return co_await fetch_lists(call, gathering.args, round, address(call, previous, round, hops),
-                                 gathering.most, message);
+  const ListAddress from = address(call, previous, round.step, hops);
+  co_return co_await fetch_lists(call, gathering.args, round, from, gathering.most, message);
 }
 
 Task<Error> read_one(Call& call, Gathering& gathering, Round round, const ListMessage& message,
@@ -188,6 +209,9 @@ Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
     if (round.step % stride != first) continue;
     Error error = co_await receive(call, gathering, round);
     if (error) co_return error;
+    Task<Error> writing = gathering.lists.came(round);
+    error = co_await std::move(writing);
+    if (error) co_return error;
   }
   co_return Error();
 }
@@ -202,64 +226,19 @@ Task<Error> receive_lists(Call& call, Gathering& gathering) {
   co_return co_await when_all(std::span(strands).first(at_once));
 }
 
-// In rank order, of each rank what came with a piece of a parcel, and what with a tail's.
-std::size_t find_lists(Gathering& gathering, int own, const Piece& piece, const Piece& tail,
-                       SparseList* lists) {
-  Compressor& compressor = *gathering.args.tensors[piece.tensor].compressor;
-  auto& received = compressor.received(gathering.ranks);
-  std::size_t n = 0;
-  const auto put = [&](const PairList& list, std::size_t run) {
-    if (run < list.runs()) lists[n++] = list.run(run);
-  };
-  for (std::size_t r = 0; r < gathering.ranks; ++r) {
-    if (r == static_cast<std::size_t>(own)) {
-      const PairList& taken = compressor.taken();
-      const std::size_t last = taken.runs() - 1;
-      if (piece.number < last) put(taken, piece.number);
-      put(taken, last);
-      continue;
-    }
-    const bool replaced = gathering.replaced(r)[piece.tensor] != std::byte{0};
-    if (!replaced) put(received[r], run_of_parcel(piece.number));
-    put(received[r], run_of_tail(tail.number));
-  }
-  return n;
-}
-
-void write_results(Call& call, Gathering& gathering) {
-  const SparseCall& args = gathering.args;
-  const std::size_t most = 2 * gathering.ranks;
-  const Scratch memory(call.host_compute(), most * sizeof(SparseList));
-  auto* lists = reinterpret_cast<SparseList*>(memory.bytes().data);
-  SumWriter sums(call, most);
-  Pieces pieces(args.tensors, args.parcel);
-  Pieces tails = Rounds(args).tails(args);
-  for (const CompressedTensor& tensor : args.tensors) {
-    ResultWriter writer(call, tensor);
-    Piece tail;
-    for (std::size_t done = 0; done < tensor.count;) {
-      if (done == tail.range.begin + tail.range.size) tail = tails.next();
-      const Piece piece = pieces.next();
-      const std::size_t n = find_lists(gathering, call.rank(), piece, tail, lists);
-      sums.write({lists, n}, args.spec().values, piece.range, writer);
-      done += piece.range.size;
-    }
-    args.conclude(tensor, writer);
-  }
-}
-
 }  // namespace
 
 Task<Error> allreduce_topk(Call& call, SparseCall args) {
   Gathering gathering(call, args);
-  std::array<Task<Error>, 2> strands{strand(call, select_and_send(call, gathering)),
+  std::array<Task<Error>, 3> strands{strand(call, select(call, gathering)),
+                                     strand(call, send_lists_of(call, gathering)),
                                      strand(call, receive_lists(call, gathering))};
   Error error = co_await when_all(strands);
   if (error) co_return error;
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);
   } else {
-    write_results(call, gathering);
+    gathering.lists.write_results();
   }
   co_return error;
 }

@@ -3,8 +3,8 @@
 // The lists of all tensors share messages.
 #include "collectives/list_message.hpp"
 #include "collectives/result_writer.hpp"
+#include "collectives/selectors.hpp"
 #include "collectives/sparse_sum.hpp"
-#include "compress/topk_selector.hpp"
 
 namespace pith {
 
@@ -18,10 +18,11 @@ Task<Error> elect(Call& call, const SparseCall& args, const CompressedTensor& te
   const std::size_t k = elected_of(compressor.spec().density, tensor.count);
   compressor.taken().reserve(k);  // what is on its way there would be lost without
   TopkSelector selector(compressor, args.queue(call), k, false);
-  Task<Error> passing = selector.passing(0, tensor.count);
+  const std::size_t at_once = elements_at_once(args);
+  Task<Error> passing = select_range(call, selector, {0, tensor.count}, at_once);
   Error error = co_await std::move(passing);
   if (error) co_return error;
-  Task<Error> finishing = selector.finishing();
+  Task<Error> finishing = finish_selecting(call, selector, at_once);
   error = co_await std::move(finishing);
   co_return error;
 }

@@ -9,9 +9,11 @@
 #include "collectives/notes.hpp"
 #include "collectives/score_keeper.hpp"
 #include "collectives/selectors.hpp"
+#include "collectives/strands.hpp"
 
 namespace pith::ar_topk {
 
+// More would make indices wait at every port.
 constexpr std::size_t summing_strands = 2;
 
 // Positions of values that are all here: those of a round.
@@ -20,9 +22,11 @@ struct Summand {
   std::size_t first_list = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
+  Fence ready = {};
 };
-using Messages = Channel<IndexMessage, 4>;
+using Messages = Channel<IndexMessage, 16>;
 using Summands = Channel<Summand, 4>;
+using Steps = Channel<std::uint32_t, 16>;
 
 // What the strands of one call share.
 struct Sharing {
@@ -34,7 +38,12 @@ struct Sharing {
         values(call, args, most_pairs(), notes.count()),
         messages(call.scheduler()),
         sums{Summands(call.scheduler()), Summands(call.scheduler())},
-        note_memory(call.host_compute(), notes.count() * sizeof(float)) {}
+        added(call.scheduler()),
+        writing(call.scheduler()),
+        waiting(call.host_compute(), rounds_in(args)),
+        note_memory(call.host_compute(), notes.count() * sizeof(float)) {
+    call.run<ZeroKernel>({waiting.bytes().data, waiting.bytes().size});
+  }
 
   const Spec& spec() const { return args.spec(); }
   bool lagged() const { return spec().election == Election::variance_lagged; }
@@ -53,6 +62,16 @@ struct Sharing {
     }
     return most;
   }
+  void has_looked() {
+    looked = true;
+    writing.ring();
+  }
+  // Nobody waits for whoever hands on what is selected or taken.
+  void close() {
+    messages.close();
+    for (Summands& summands : sums) summands.close();
+    added.close();
+  }
   Compressor& compressor(const Piece& piece) const {
     return *args.tensors[piece.tensor].compressor;
   }
@@ -68,6 +87,13 @@ struct Sharing {
   CommonValues values;
   Messages messages;
   std::array<Summands, summing_strands> sums;
+  Steps added;  // rounds of which a follower has added the gradients
+  // Sums wait to be written, a byte a round, until this rank has looked at all gradients, which is
+  // more urgent. Rung when either comes about, and closed by the last strand that sums.
+  Bell writing;
+  Scratch waiting;
+  bool looked = false;
+  std::size_t summing = summing_strands;
   Scratch note_memory;
 };
 

@@ -43,7 +43,7 @@ CommonValues::CommonValues(Call& call, const SparseCall& args, std::size_t most,
 void CommonValues::append(const SparseList& list) {
   segments()[lists_++] = {count_, list.count, false};
   std::copy_n(list.indices, list.count, indices() + count_);
-  call_.run<CopyKernel>({value(count_), list.values, list.count * size_of(type_)});
+  ready_ = call_.run<CopyKernel>({value(count_), list.values, list.count * size_of(type_)});
   count_ += list.count;
 }
 
@@ -79,13 +79,15 @@ void CommonValues::keep_losses(Compressor& compressor, const Segment& segment) {
        reinterpret_cast<const std::byte*>(floats(losses_) + segment.begin), segment.count});
 }
 
-void CommonValues::write_early(std::size_t number, const Piece& piece) {
+Fence CommonValues::write_early(std::size_t number, const Piece& piece, Range part) {
   const CompressedTensor& tensor = args_.tensors[piece.tensor];
   // A device's vector is written in one kernel at the end.
-  if (tensor.sparse.count || tensor.device || replaced(piece.tensor)) return;
+  if (tensor.sparse.count || tensor.device || replaced(piece.tensor)) return {};
   Segment& segment = segments()[number];
-  ResultWriter(call_, tensor).put(piece.range, list(segment), type_);
-  segment.written = true;
+  const SparseList sums = part_of(list(segment), type_, part.begin, part.size);
+  const Fence written = ResultWriter(call_, tensor).put(part, sums, type_);
+  segment.written = part.begin + part.size == piece.range.begin + piece.range.size;
+  return written;
 }
 
 void CommonValues::write_results() {
@@ -132,8 +134,8 @@ void CommonValues::write_parcels(const CompressedTensor& tensor, std::size_t& fi
 // Both lists lie in the range, and have no index in common.
 void CommonValues::merge(Range range, const SparseList& list, const SparseList& tail,
                          ResultWriter& writer) {
-  if (tail.count == 0) return writer.put(range, list, type_);
-  if (list.count == 0) return writer.put(range, tail, type_);
+  if (tail.count == 0) return void(writer.put(range, list, type_));
+  if (list.count == 0) return void(writer.put(range, tail, type_));
   const std::array lists{list, tail};
   merged_->write(lists, type_, range, writer);
 }

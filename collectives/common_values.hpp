@@ -27,6 +27,8 @@ class CommonValues {
   std::size_t count() const { return count_; }
   // Precondition: there is room.
   void append(const SparseList& list);
+  // When what was appended so far is there.
+  Fence ready() const { return ready_; }
   // How many lists there are: the number of the next one.
   std::size_t lists() const { return lists_; }
   // The lists of this tensor so far are void: its tails are all that counts.
@@ -39,9 +41,10 @@ class CommonValues {
   ValueSum sum_of(std::size_t begin, std::size_t end, ValuePart& part);
   Bytes values() const { return values_.bytes().part(0, count_ * size_of(type_)); }
 
-  // The sums of a parcel's list are there: writes them where results are dense and they count, as
-  // far as it is known. What tails bring is added at the end, and what does not count replaced.
-  void write_early(std::size_t list, const Piece& piece);
+  // The sums of a parcel's list are there: writes those of a part of its piece where results are
+  // dense and they count, as far as it is known. The parts of a piece come in order. What tails
+  // bring is added at the end, and what does not count replaced.
+  Fence write_early(std::size_t list, const Piece& piece, Range part);
 
   // Once all sums are there:
   void read_notes(std::span<float> notes);
@@ -74,6 +77,7 @@ class CommonValues {
   std::size_t capacity_ = 0;
   std::size_t count_ = 0;
   std::size_t lists_ = 0;
+  Fence ready_;
   Scratch indices_;
   Scratch values_;
   Scratch losses_;     // of 16-bit sums, by position; none else

@@ -214,14 +214,26 @@ class Measurement {
   Task<Error> add_own(Compressor& compressor, MagnitudeHistogram& histogram) const {
     ExdynaControl& control = compressor.exdyna;
     const std::size_t own = own_partition(call_, compressor);
-    Task<Error> adding = add_gradient(call_, args_, compressor, control.partition().begin(own),
-                                      control.partition().size(own));
-    compressor.histogram = &histogram;  // for as long as this task: nothing here may throw
+    const Range range{control.partition().begin(own), control.partition().size(own)};
+    const CountingInto counting(compressor, histogram);
+    Task<Error> adding = add_in_turns(call_, args_, compressor, range);
     Error error = co_await std::move(adding);
-    compressor.histogram = nullptr;
     control.own_is_added = true;
     co_return error;
   }
+  // For as long as it lives.
+  class CountingInto {
+   public:
+    CountingInto(Compressor& compressor, MagnitudeHistogram& histogram) : compressor_(compressor) {
+      compressor.histogram = &histogram;
+    }
+    CountingInto(const CountingInto&) = delete;
+    CountingInto& operator=(const CountingInto&) = delete;
+    ~CountingInto() { compressor_.histogram = nullptr; }
+
+   private:
+    Compressor& compressor_;
+  };
   // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one.
   static void write_bins(IndexWriter& writer, const std::array<std::uint64_t, bins>& counts,
                          std::size_t k) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "collectives/parcels.hpp"
 #include "collectives/take_values.hpp"
 #include "core/clock.hpp"
 
@@ -17,6 +19,7 @@ class Survivors {
       : call_(call),
         compressor_(compressor),
         range_(range),
+        at_once_(elements_at_once(args)),
         queue_(args.queue(call)),
         found_(queue_) {}
   Survivors(const Survivors&) = delete;
@@ -25,35 +28,15 @@ class Survivors {
 
   // All of them stay in the accumulator: they are taken when everybody's are known.
   Task<Error> find() {
-    const Stopwatch watch(compressor_.stats.select_seconds);
     const ExdynaControl& control = compressor_.exdyna;
     const std::size_t expected = 4 * control.k() / ranks_of(call_) + 1024;
     make_room(std::min(range_.size, expected));
-    const AccumulateKernel::Args added{.accumulator = compressor_.accumulator() + range_.begin,
-                                       .gradient = nullptr,
-                                       .type = DType::f32,
-                                       .count = range_.size,
-                                       .fresh = false,
-                                       .result = &*found_};
-    const bool is_added = control.own_is_added;
-    AccumulateKernel::Args pass = added;  // not chosen inside the co_await, see task.hpp
-    if (!is_added) pass = compressor_.pass(range_.begin, range_.size, *found_);
-    co_await queue_.until(select(pass));
-    if (!is_added) {
-      compressor_.stats.nonfinite += found_->nonfinite;
-      compressor_.stats.squares_all += found_->squares;
-    }
-    const std::size_t all = found_->selected;
-    count_ = std::min(all, room_);
-    done_ = put_back();
-    co_await queue_.until(done_);
-    if (count_ == all) co_return Error();
-    make_room(all);
-    co_await queue_.until(select(added));
-    count_ = std::min(found_->selected, room_);
-    done_ = put_back();
-    co_await queue_.until(done_);
-    co_return Error();
+    Task<Error> looking = look(control.own_is_added);
+    Error error = co_await std::move(looking);
+    if (error || count_ == all_) co_return error;
+    make_room(all_);
+    Task<Error> again = look(true);
+    co_return co_await std::move(again);
   }
   // Where a device has not been waited for.
   Fence done() const { return queue_.on_device() ? Fence() : done_; }
@@ -79,19 +62,56 @@ class Survivors {
   }
 
  private:
+  // As many as there is room for, and how many there are; with a turn behind every part. What a
+  // part has goes back at once: memory may run out before the next one.
+  Task<Error> look(bool is_added) {
+    count_ = all_ = 0;
+    for (Range left = range_; left.size > 0;) {
+      const Range part{left.begin, std::min(left.size, at_once_)};
+      Task<Error> looking = look_at(part, is_added);
+      Error error = co_await std::move(looking);
+      if (error) co_return error;
+      left = {left.begin + part.size, left.size - part.size};
+      if (left.size > 0) co_await call_.turn();
+    }
+    co_return Error();
+  }
+  Task<Error> look_at(Range part, bool is_added) {
+    const Stopwatch watch(compressor_.stats.select_seconds);
+    AccumulateKernel::Args pass{.accumulator = compressor_.accumulator() + part.begin,
+                                .gradient = nullptr,
+                                .type = DType::f32,
+                                .count = part.size,
+                                .fresh = false,
+                                .result = &*found_};
+    if (!is_added) pass = compressor_.pass(part.begin, part.size, *found_);
+    co_await queue_.until(select(pass, part.begin));
+    if (!is_added) {
+      compressor_.stats.nonfinite += found_->nonfinite;
+      compressor_.stats.squares_all += found_->squares;
+    }
+    all_ += found_->selected;
+    const std::size_t before = std::exchange(count_, std::min(all_, room_));
+    done_ = put_back(before);
+    co_await queue_.until(done_);
+    co_return Error();
+  }
   void make_room(std::size_t room) {
     room_ = room;
     indices_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(std::uint32_t));
     values_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(float));
   }
-  Fence select(const AccumulateKernel::Args& pass) const {
+  // Behind those that there are.
+  Fence select(const AccumulateKernel::Args& pass, std::size_t begin) const {
     return queue_.run<SelectKernel>({pass, compressor_.exdyna.threshold().counts(),
-                                     static_cast<std::uint32_t>(range_.begin), indices(), floats(),
-                                     room_});
+                                     static_cast<std::uint32_t>(begin), indices() + count_,
+                                     floats() + count_, room_ - count_});
   }
-  Fence put_back() const {
-    return queue_.run<ReturnKernel>(
-        {compressor_.accumulator(), indices(), values_.bytes().data, count_, DType::f32});
+  // Those from this one on.
+  Fence put_back(std::size_t first) const {
+    return queue_.run<ReturnKernel>({compressor_.accumulator(), indices() + first,
+                                     reinterpret_cast<const std::byte*>(floats() + first),
+                                     count_ - first, DType::f32});
   }
   std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.bytes().data); }
   float* floats() const { return reinterpret_cast<float*>(values_.bytes().data); }
@@ -99,11 +119,13 @@ class Survivors {
   Call& call_;
   Compressor& compressor_;
   const Range range_;
+  const std::size_t at_once_;
   const VectorQueue queue_;
   const Answer<PassResult> found_;
   Scratch indices_;
   Scratch values_;
   std::size_t room_ = 0;
+  std::size_t all_ = 0;
   std::size_t count_ = 0;
   Fence done_;
 };

@@ -12,10 +12,12 @@
 
 namespace pith {
 
-// Elements that a pass looks at between two turns, so that messages of other strands go on; on a
-// device, whose kernels run beside them, all.
+// Elements that a pass of the host looks at between two turns, so that messages of other strands go
+// on.
+inline constexpr std::size_t host_elements_at_once = std::size_t{1} << 18;
+// On a device, whose kernels run beside them, all.
 inline std::size_t elements_at_once(const SparseCall& args) {
-  return args.device ? ~std::size_t{0} : std::size_t{1} << 18;
+  return args.device ? ~std::size_t{0} : host_elements_at_once;
 }
 
 struct Piece {

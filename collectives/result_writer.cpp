@@ -17,18 +17,20 @@ constexpr std::size_t pairs_at_once = std::size_t{1} << 18;
 
 }  // namespace
 
-void ResultWriter::put(Range range, const SparseList& sums, DType type) {
+Fence ResultWriter::put(Range range, const SparseList& sums, DType type) {
+  Fence written;
   if (tensor_.sparse.count) {
     put_pairs(sums, type);
   } else if (tensor_.device) {
     put_on_device(range, sums, type);
   } else {
-    call_.run<ScatterKernel>({tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
-                              static_cast<std::uint32_t>(range.begin), range.size, sums.indices,
-                              sums.values, type, sums.count, divisor_,
-                              tensor_.count * size_of(tensor_.type) >= streamed_bytes});
+    written = call_.run<ScatterKernel>(
+        {tensor_.recv + range.begin * size_of(tensor_.type), tensor_.type,
+         static_cast<std::uint32_t>(range.begin), range.size, sums.indices, sums.values, type,
+         sums.count, divisor_, tensor_.count * size_of(tensor_.type) >= streamed_bytes});
   }
   count_ += sums.count;
+  return written;
 }
 
 void ResultWriter::put_pairs(const SparseList& sums, DType type) {

@@ -16,8 +16,9 @@ class ResultWriter {
   ResultWriter& operator=(const ResultWriter&) = delete;
   ~ResultWriter() { write_waiting(); }
 
-  // The sums at indices that lie in the range; the rest of the range is zero.
-  void put(Range range, const SparseList& sums, DType type);
+  // The sums at indices that lie in the range; the rest of the range is zero. On host memory, when
+  // that is written.
+  Fence put(Range range, const SparseList& sums, DType type);
   // The same for a range that another writer has put `before` pairs in, where the result is dense:
   // sums at other indices.
   void add(std::size_t before, const SparseList& sums, DType type);

@@ -60,4 +60,10 @@ class Rounds {
   std::uint32_t step_ = 0;
 };
 
+inline std::size_t rounds_in(const SparseCall& args) {
+  std::size_t n = 0;
+  for (Rounds rounds(args); !rounds.done(); ++n) static_cast<void>(rounds.next());
+  return n;
+}
+
 }  // namespace pith

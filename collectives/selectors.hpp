@@ -44,8 +44,10 @@ class Selectors {
   std::size_t at_once_ = 0;
 };
 
-// One piece, with a turn behind every part of it; its certain elements are one run.
-Task<Error> select_piece(Call& call, Selectors& selectors, Piece piece);
+// One range, with a turn between its parts of so many elements; its certain elements are one run.
+Task<Error> select_range(Call& call, TopkSelector& selector, Range range, std::size_t at_once);
+// After all ranges: the rest, likewise in parts where all is looked at again.
+Task<Error> finish_selecting(Call& call, TopkSelector& selector, std::size_t at_once);
 
 // Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
 // each(piece) after each.
@@ -53,7 +55,8 @@ template <class Each>
 Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each each) {
   for (bool more = !pieces.done(); more;) {
     const Piece piece = pieces.next();
-    Task<Error> passing = select_piece(call, selectors, piece);
+    Task<Error> passing =
+        select_range(call, selectors[piece.tensor], piece.range, selectors.at_once());
     Error error = co_await std::move(passing);
     if (error) co_return error;
     each(piece);

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <coroutine>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "collectives/call.hpp"
 
@@ -51,6 +53,45 @@ class CloseAtEnd {
 
  private:
   Queue& queue_;
+};
+
+// Wakes one strand, whoever rings it. Rings while that is busy count as one.
+class Bell {
+ public:
+  explicit Bell(Scheduler& scheduler) : scheduler_(scheduler) {}
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+
+  class Wait {
+   public:
+    explicit Wait(Bell& bell) : bell_(bell) {}
+    bool await_ready() const { return bell_.rung_ || bell_.closed_; }
+    void await_suspend(std::coroutine_handle<> waiter) { bell_.waiter_ = waiter; }
+    bool await_resume() { return std::exchange(bell_.rung_, false); }
+
+   private:
+    Bell& bell_;
+  };
+  // Awaits to false where nobody will ring again.
+  Wait wait() { return Wait(*this); }
+  void ring() {
+    rung_ = true;
+    wake();
+  }
+  void close() {
+    closed_ = true;
+    wake();
+  }
+
+ private:
+  void wake() {
+    if (waiter_) scheduler_.make_ready(std::exchange(waiter_, nullptr));
+  }
+
+  Scheduler& scheduler_;
+  bool rung_ = false;
+  bool closed_ = false;
+  std::coroutine_handle<> waiter_;
 };
 
 // start(distance) -> Task<Error> for the distances 1 to P-1, so many at a time that a link is busy

@@ -91,11 +91,13 @@ Task<Error> TopkSelector::looking(std::size_t begin, std::size_t count) {
     co_return co_await std::move(running);
   }
   if (!on_course()) {
-    co_await queue_.until(queue_.run<AccumulateKernel>(args));
+    looked_ = queue_.run<AccumulateKernel>(args);
+    co_await queue_.until(looked_);
     count_in(found_->pass);
     co_return Error();
   }
-  co_await queue_.until(select(args, bounds_.low, begin));
+  looked_ = select(args, bounds_.low, begin);
+  co_await queue_.until(looked_);
   const std::size_t count_above = survivors();
   waiting_ += count_above;
   if (early_) unsplit_ += count_above;
@@ -166,7 +168,8 @@ Task<Error> TopkSelector::pass_running(AccumulateKernel::Args args, std::size_t 
     }
     args.count = std::min(left, room_ - waiting_);
     found_->pass = {};
-    co_await queue_.until(select(args, floor_, begin));
+    looked_ = select(args, floor_, begin);
+    co_await queue_.until(looked_);
     count_in(found_->pass);
     waiting_ += found_->pass.selected;
     begin += args.count;
@@ -231,16 +234,24 @@ void TopkSelector::return_waiting() {
   waiting_ = 0;
 }
 
-// Selects from the accumulator, to which everything has been added.
-Task<Error> TopkSelector::start_anew() {
+bool TopkSelector::starts_anew() {
+  if (std::exchange(settled_, true)) return false;
   const bool enough = compressor_.taken().count() + waiting_ >= k_;
+  replaces_ = foreseen() && !(on_course() && enough);
+  if (!replaces_) return false;
   return_waiting();
   compressor_.return_taken(queue_.host());
   floor_ = enough ? bounds_.low : 0;
+  return true;
+}
+
+// From the accumulator, to which everything has been added: what a pass finds has been counted.
+Task<Error> TopkSelector::looking_again(std::size_t begin, std::size_t count) {
+  const Stopwatch watch(compressor_.stats.select_seconds);
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;
   const double squares = compressor_.stats.squares_all;
   Task<Error> running = pass_running(
-      {compressor_.accumulator(), nullptr, DType::f32, compressor_.count(), false, nullptr}, 0);
+      {compressor_.accumulator() + begin, nullptr, DType::f32, count, false, nullptr}, begin);
   Error error = co_await std::move(running);
   compressor_.stats.nonfinite = nonfinite;
   compressor_.stats.squares_all = squares;
@@ -248,16 +259,13 @@ Task<Error> TopkSelector::start_anew() {
 }
 
 Task<Error> TopkSelector::finishing() {
-  const Stopwatch watch(compressor_.stats.select_seconds);
-  const std::size_t sure = compressor_.taken().count();
-  const bool exact = on_course() && sure + waiting_ >= k_;
-  replaces_ = foreseen() && !exact;
-  if (replaces_) {
-    Task<Error> again = start_anew();
+  if (starts_anew()) {
+    Task<Error> again = looking_again(0, compressor_.count());
     Error error = co_await std::move(again);
     if (error) co_return error;
   }
-  const std::size_t missing = std::min(exact ? k_ - sure : k_, waiting_);
+  const Stopwatch watch(compressor_.stats.select_seconds);
+  const std::size_t missing = std::min(k_ - compressor_.taken().count(), waiting_);
   floor_ = 0;
   if (missing > 0) {
     co_await queue_.until(keep(missing));

@@ -29,13 +29,20 @@ class TopkSelector {
   // What still waits goes back to the accumulator: the call has failed.
   ~TopkSelector() { return_waiting(); }
   FrameArena& frame_arena() const { return queue_.frame_arena(); }
+  std::size_t elements() const { return compressor_.count(); }
 
   // Adds the gradient in [begin, begin + count). Its certain elements are a new run of taken().
   Task<Error> passing(std::size_t begin, std::size_t count);
   // The same in steps: ranges that are looked at one after the other, and the run of all of them.
   Task<Error> looking(std::size_t begin, std::size_t count);
   Task<Error> ending_run();
-  // After all ranges: the rest, as one more run.
+  // When the last range has been looked at; a device has been waited for.
+  Fence looked() const { return queue_.on_device() ? Fence() : looked_; }
+  // After all ranges. True: the bounds were wrong, all has gone back to the accumulator, and is to
+  // be looked at again, range by range. Tells so once.
+  bool starts_anew();
+  Task<Error> looking_again(std::size_t begin, std::size_t count);
+  // The rest, as one more run; does what has been left out of that.
   Task<Error> finishing();
   // That run replaces all runs before.
   bool replaces() const { return replaces_; }
@@ -60,7 +67,6 @@ class TopkSelector {
   bool foreseen() const { return bounds_.low > 0; }
   bool on_course() const;
   Task<Error> pass_running(AccumulateKernel::Args args, std::size_t begin);
-  Task<Error> start_anew();
   void return_waiting();
   Fence select(const AccumulateKernel::Args& args, float threshold, std::size_t begin);
   std::size_t survivors();
@@ -84,6 +90,8 @@ class TopkSelector {
   const bool early_;
   const std::size_t room_;  // for what waits
   bool begun_ = false;
+  Fence looked_;
+  bool settled_ = false;  // whether the bounds were right
   bool replaces_ = false;
   ThresholdBounds bounds_;
   bool overflowed_ = false;
