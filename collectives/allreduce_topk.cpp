@@ -5,7 +5,7 @@
 //   rank r   select > select > select ...     the rest of the k, in a few parts
 //               \ send   \ send   \ send        \ send        to every other rank, or the next one
 //   others       decode   decode   decode         decode > add up
-//                                     > write what parcels brought > write the rest
+//                                     > zero the result             > write the sums
 //
 // Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. What is
 // selected is more urgent than what is written, which only the own next call waits for. Where
@@ -133,8 +133,8 @@ Task<Error> select(Call& call, Gathering& gathering) {
     co_await call.turn();
   }
   gathering.messages.close();
-  Task<Error> writing = gathering.lists.selected();
-  co_return co_await std::move(writing);
+  Task<Error> zeroing = gathering.lists.zero_results();
+  co_return co_await std::move(zeroing);
 }
 
 Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
@@ -209,9 +209,6 @@ Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
     if (round.step % stride != first) continue;
     Error error = co_await receive(call, gathering, round);
     if (error) co_return error;
-    Task<Error> writing = gathering.lists.came(round);
-    error = co_await std::move(writing);
-    if (error) co_return error;
   }
   co_return Error();
 }
@@ -223,7 +220,9 @@ Task<Error> receive_lists(Call& call, Gathering& gathering) {
   for (std::uint32_t r = 0; r < at_once; ++r) {
     strands[r] = strand(call, receive_some(call, gathering, r, at_once));
   }
-  co_return co_await when_all(std::span(strands).first(at_once));
+  Error error = co_await when_all(std::span(strands).first(at_once));
+  gathering.lists.all_came();
+  co_return error;
 }
 
 }  // namespace

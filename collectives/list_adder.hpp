@@ -54,46 +54,33 @@ class ListAdder {
 class SumWriter {
  public:
   SumWriter(Call& call, std::size_t most)
-      : call_(call),
-        adder_(call, most, ListAdder::block),
+      : adder_(call, most, ListAdder::block),
         indices_(call.compute(), ListAdder::block * sizeof(std::uint32_t)),
         values_(call.compute(), ListAdder::block * sizeof(float)) {}
 
-  Fence write(std::span<const SparseList> lists, DType type, Range range, ResultWriter& writer) {
-    Fence written;
-    for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
-      const Range part = chunk_of(range, ListAdder::block, k);
-      const std::size_t count = adder_.add(lists, type, part, indices(), values_.bytes().data);
-      written = writer.put(part, {indices(), values_.bytes().data, count}, DType::f32);
-    }
-    return written;
+  void write(std::span<const SparseList> lists, DType type, Range range, ResultWriter& writer) {
+    for_each_block(lists, type, range,
+                   [&](Range part, const SparseList& sums) { writer.put(part, sums, DType::f32); });
   }
-
-  // The same where all but the sums at indices of `late` lists, which are among the others, has
-  // been written.
-  void amend(std::span<const SparseList> lists, std::span<const SparseList> late, DType type,
-             Range range, ResultWriter& writer) {
-    const Scratch memory(call_.host_compute(), ListAdder::block * sizeof(std::uint32_t));
-    auto* const wanted = reinterpret_cast<std::uint32_t*>(memory.bytes().data);
-    auto* const values = reinterpret_cast<float*>(values_.bytes().data);
-    for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
-      const Range part = chunk_of(range, ListAdder::block, k);
-      const std::size_t most = adder_.add(late, type, part, wanted, values_.bytes().data);
-      const std::size_t all = adder_.add(lists, type, part, indices(), values_.bytes().data);
-      std::size_t n = 0;
-      for (std::size_t i = 0; i < all && n < most; ++i) {
-        if (indices()[i] != wanted[n]) continue;
-        indices()[n] = wanted[n];
-        values[n++] = values[i];
-      }
-      writer.add(all - n, {indices(), values_.bytes().data, n}, DType::f32);
-    }
+  // The same where the range has been zeroed.
+  void add(std::span<const SparseList> lists, DType type, Range range, ResultWriter& writer) {
+    for_each_block(lists, type, range,
+                   [&](Range, const SparseList& sums) { writer.add(0, sums, DType::f32); });
   }
 
  private:
-  std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.bytes().data); }
+  template <class Visit>
+  void for_each_block(std::span<const SparseList> lists, DType type, Range range,
+                      const Visit& visit) {
+    auto* const indices = reinterpret_cast<std::uint32_t*>(indices_.bytes().data);
+    std::byte* const values = values_.bytes().data;
+    for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
+      const Range part = chunk_of(range, ListAdder::block, k);
+      const std::size_t count = adder_.add(lists, type, part, indices, values);
+      visit(part, SparseList{indices, values, count});
+    }
+  }
 
-  Call& call_;
   ListAdder adder_;
   Scratch indices_;
   Scratch values_;

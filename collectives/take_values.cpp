@@ -26,13 +26,6 @@ Task<Error> add_part(Call& call, const SparseCall& args, Compressor& compressor,
 
 }  // namespace
 
-Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
-                         std::size_t begin, std::size_t count) {
-  Fence unused;
-  Task<Error> adding = add_part(call, args, compressor, {begin, count}, unused);
-  co_return co_await std::move(adding);
-}
-
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
   while (range.size > 0) {
     const std::size_t count = std::min(range.size, elements_at_once(args));

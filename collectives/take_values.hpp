@@ -29,10 +29,8 @@ class Answer {
   Told* told_ = &own_;
 };
 
-// Adds the gradient in a range and counts what it finds. Awaits to Error.
-Task<Error> add_gradient(Call& call, const SparseCall& args, Compressor& compressor,
-                         std::size_t begin, std::size_t count);
-// The same in parts, with a turn behind each. Awaits to Error.
+// Adds the gradient in a range and counts what it finds, in parts with a turn behind each. Awaits
+// to Error.
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range);
 // The indices are those behind the pairs of taken(), for which there is room; they become a run,
 // with their values. `squares`: of these.

@@ -181,8 +181,9 @@ PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* resul
  * number on return; ranks NULL: the number only. */
 PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
 /* The number of the last call that all survivors of a shrink had completed; 0 where there is none,
- * or no shrink. Collectives, barriers and splits count, from 1, each call of a group, no messages
- * of pairs. Known on both communicators of the shrink. */
+ * or no shrink. Collectives, barriers and splits count, from 1, each call of a group, but compressed
+ * calls that are one exchange once; no messages of pairs. Known on both communicators of the
+ * shrink. */
 PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
@@ -283,6 +284,17 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *                           partition=prefix|neighbour (exdyna), reduction
  *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
  *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
+ * election: the leader is the next rank in turn, or the one whose k (score=compressed) or whose whole
+ * gradient (raw) has the largest norm; variance-lagged takes the norms of the call before, which
+ * cost no message, and lets every rank lead within 5 N calls. exchange: pairs go to all ranks, round
+ * a ring, with sums of common indices in log2 N rounds, or to the owners of N slices and back.
+ * rule, partition: quantile keeps the density near the target and prefix cuts partitions of equal
+ * work; released, intended and neighbour are what the authors' program and paper do, for
+ * comparison: on gradients without heavy tails their thresholds elect many times the target. exdyna
+ * and micro elect by a threshold of earlier calls, so that k is met on average, and one call may
+ * elect nothing. micro is exdyna with fixed equal partitions, deft shares out the tensors of a
+ * group by their norms. seed: for schemes that draw numbers, which none of these does. feedback=0:
+ * what is not elected is dropped.
  * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
  * first. With bypass=auto the library may make a call dense, the residual included, where that is
  * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
@@ -301,9 +313,13 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  * A compressor is bound to the communicator of its first call: another one is pithInvalidUsage
  * until pithCompressorReset, or until that one is shrunk, revoked or destroyed. pithCommShrink
  * undoes, of every compressor that is bound, what pithCommGetLastCompleted does not count: sent
- * values return to the residual, and the step is that before. One compressor has one call at a
- * time, also in a group; while a call is in flight all functions below refuse it with
- * pithInvalidUsage. Calls of one group with the same spec and step become one exchange.
+ * values return to the residual, and the step is that before. A rank for which such a call had
+ * ended has had its recv: `calls` of the statistics is then less after the shrink than before, and
+ * the rank must take back what it made of that result, or ranks go on with different parameters.
+ *
+ * One compressor has one call at a time, also in a group; while a call is in flight all functions
+ * below refuse it with pithInvalidUsage. Calls of one group with the same spec and step become one
+ * exchange.
  *
  * On device memory the call is one of its stream, and the residual lies on the device: it follows
  * the buffers from call to call, unless pithCompressorGetAccumulator gave its memory away. All
@@ -324,7 +340,8 @@ PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
  * with nonfinite=propagate every element of every recv is NaN and nothing is delivered; with drop
  * such elements count as zero; either way they leave the residual as it was. Where the caller has
  * added to the accumulator itself, exdyna and micro see them in the part this rank elects from, and
- * elsewhere when others elect them. A call refused for its arguments changes nothing, and one on a
+ * elsewhere when others elect them. A call refused for its arguments changes nothing, nor do the
+ * others of its group, none of which begins: repeat them with their gradients. One on a
  * stream that returns pithUnhandledCudaError or pithSystemError has not begun. After any other
  * error the residual holds old residual plus gradient, on a stream once that has passed the call:
  * retry with send = NULL. What lies on a device that fails, or refuses a kernel of the call, may be

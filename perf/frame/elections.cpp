@@ -78,7 +78,8 @@ Election election_of_owners(const pith::Spec& spec, const Team& team, const Vect
     std::vector<std::uint8_t>& own = marks.emplace_back(count, stays);
     for (std::size_t i = 0; i < count; ++i) {
       if (residuals[local][i] == sums[local][i]) continue;
-      const bool elects = std::abs(double(sums[local][i])) >= stats.threshold;
+      const bool elects =
+          stats.selected_local > 0 && std::abs(double(sums[local][i])) >= stats.threshold;
       own[i] = elects ? leaves_by_threshold : leaves;
     }
   }
