@@ -181,9 +181,9 @@ PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* resul
  * number on return; ranks NULL: the number only. */
 PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
 /* The number of the last call that all survivors of a shrink had completed; 0 where there is none,
- * or no shrink. Collectives, barriers and splits count, from 1, each call of a group, but compressed
- * calls that are one exchange once; no messages of pairs. Known on both communicators of the
- * shrink. */
+ * or no shrink. Collectives, barriers and splits count, from 1, each call of a group, but
+ * compressed calls that are one exchange once; no messages of pairs. Known on both communicators
+ * of the shrink. */
 PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
@@ -284,9 +284,9 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
  *                           partition=prefix|neighbour (exdyna), reduction
  *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
  *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
- * election: the leader is the next rank in turn, or the one whose k (score=compressed) or whose whole
- * gradient (raw) has the largest norm; variance-lagged takes the norms of the call before, which
- * cost no message, and lets every rank lead within 5 N calls. exchange: pairs go to all ranks, round
+ * election: the leader is the next rank in turn, or the one whose k (score=compressed) or whose
+ * whole gradient (raw) has the largest norm; variance-lagged takes the norms of the call before,
+ * without a message, and lets every rank lead within 5 N calls. exchange: pairs go to all, round
  * a ring, with sums of common indices in log2 N rounds, or to the owners of N slices and back.
  * rule, partition: quantile keeps the density near the target and prefix cuts partitions of equal
  * work; released, intended and neighbour are what the authors' program and paper do, for
