@@ -82,7 +82,7 @@ inline double ar_topk_latency_cost(const SparseShape& shape, double alpha, doubl
   double all = 0;
   double longest = 0;
   for (int i = 0; i < shape.messages(); ++i) {
-    const auto at = static_cast<std::size_t>(i + ahead);
+    const std::size_t at = static_cast<std::size_t>(i) + ahead;
     const double message = shape.part(i) * shape.index_bytes() * beta;
     all += message;
     longest = std::max(longest, message);

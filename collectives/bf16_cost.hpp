@@ -16,7 +16,10 @@ struct Bf16Shape {
   std::size_t count = 0;
 
   double bytes() const { return 2 * static_cast<double>(count); }
-  double parcels() const { return static_cast<double>((count + parcel - 1) / parcel); }
+  double parcels() const {
+    const std::size_t whole = (count + parcel - 1) / parcel;
+    return static_cast<double>(whole);
+  }
 };
 
 // Seconds: parcels 2 alpha + 2 (P-1)/P m beta, one parcel after the other, see value_sum.hpp.
