@@ -159,6 +159,7 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
   // Each rank rounds what it sends, and somebody the sum.
   const double lost = keeps_losses ? float_rounding : 2 * rounding_of(travels) + float_rounding;
   std::vector<std::vector<float>> residuals;
+  residuals.reserve(static_cast<std::size_t>(team_.size()));
   for (int local = 0; local < team_.size(); ++local) {
     residuals.push_back(compressors.residual(local, count_));
   }

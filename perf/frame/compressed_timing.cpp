@@ -109,7 +109,8 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
                                                       Compressed& what) {
   std::vector<double> times_us;
   for (int iteration = 0; iteration < options_.iters; ++iteration) {
-    const auto step = static_cast<std::size_t>(options_.warmup_iters + iteration);
+    const std::size_t step =
+        static_cast<std::size_t>(options_.warmup_iters) + static_cast<std::size_t>(iteration);
     put_gradients(at, step);
     team_.barrier();
     const double start = seconds_now();

@@ -101,7 +101,7 @@ std::string run_over_views(const DenseCase& c, int how, bool traced) {
   config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
   World world(config);
   if (traced) world.record(64);
-  const std::string failure = run_in(world, c);
+  std::string failure = run_in(world, c);
   if (failure.empty()) return failure;
   print_again("build/bin/test_collectives '[dense][views]'", name);
   return name + "\n  " + failure;
@@ -224,56 +224,56 @@ struct Rule {
   bool apart = false;
 };
 
-constexpr std::size_t KiB = 1024;
+constexpr std::size_t kib = 1024;
 constexpr Collective sum = Collective::allreduce;
 
 // Both sides of every border that the rule documents.
 constexpr Rule rules[] = {
-    {sum, 2, 4 * KiB, true, false, "recursive_doubling"},
-    {sum, 2, 4 * KiB + 1, true, false, "one_shot"},
-    {sum, 2, 32 * KiB, true, false, "one_shot"},
-    {sum, 2, 32 * KiB + 1, true, false, "two_shot"},
-    {sum, 8, 2 * KiB + 1, true, false, "two_shot"},
-    {sum, 8, 1024 * KiB* KiB, true, false, "two_shot"},
-    {sum, 9, 9 * 16 * KiB, true, false, "ring"},
-    {sum, 9, 9 * 16 * KiB - 9, true, false, "double_tree"},
-    {sum, 9, 8 * KiB, true, false, "double_tree"},
-    {sum, 9, 8 * KiB - 1, true, false, "recursive_doubling"},
-    {sum, 16, 16 * 16 * KiB - 16, true, false, "rabenseifner"},
-    {sum, 16, 2 * KiB, true, false, "recursive_doubling"},
-    {sum, 2, 32 * KiB, false, false, "recursive_doubling"},
-    {sum, 2, 32 * KiB + 1, false, false, "two_shot"},
-    {sum, 4, 4 * 8192 * KiB - 4, false, false, "two_shot"},
-    {sum, 4, 4 * 8192 * KiB, false, false, "ring"},
-    {sum, 4, 4 * 64 * KiB - 4, false, false, "two_shot", true},
-    {sum, 4, 4 * 64 * KiB, false, false, "ring", true},
-    {sum, 2, 2 * 8192 * KiB - 2, false, false, "two_shot", true},
-    {sum, 8, 1024 * KiB* KiB, true, false, "two_shot", true},
-    {sum, 5, 5 * 16 * KiB, false, false, "ring"},
-    {sum, 5, 5 * 16 * KiB - 5, false, false, "recursive_doubling"},
-    {sum, 9, 128 * KiB, false, false, "double_tree"},
-    {sum, 9, 128 * KiB - 1, false, false, "recursive_doubling"},
-    {sum, 8, 8 * 16 * KiB - 8, false, false, "rabenseifner"},
-    {sum, 8, 2 * KiB, true, true, "direct"},
-    {sum, 8, 2 * KiB + 1, true, true, "recursive_doubling"},
+    {sum, 2, 4 * kib, true, false, "recursive_doubling"},
+    {sum, 2, 4 * kib + 1, true, false, "one_shot"},
+    {sum, 2, 32 * kib, true, false, "one_shot"},
+    {sum, 2, 32 * kib + 1, true, false, "two_shot"},
+    {sum, 8, 2 * kib + 1, true, false, "two_shot"},
+    {sum, 8, 1024 * kib* kib, true, false, "two_shot"},
+    {sum, 9, 9 * 16 * kib, true, false, "ring"},
+    {sum, 9, 9 * 16 * kib - 9, true, false, "double_tree"},
+    {sum, 9, 8 * kib, true, false, "double_tree"},
+    {sum, 9, 8 * kib - 1, true, false, "recursive_doubling"},
+    {sum, 16, 16 * 16 * kib - 16, true, false, "rabenseifner"},
+    {sum, 16, 2 * kib, true, false, "recursive_doubling"},
+    {sum, 2, 32 * kib, false, false, "recursive_doubling"},
+    {sum, 2, 32 * kib + 1, false, false, "two_shot"},
+    {sum, 4, 4 * 8192 * kib - 4, false, false, "two_shot"},
+    {sum, 4, 4 * 8192 * kib, false, false, "ring"},
+    {sum, 4, 4 * 64 * kib - 4, false, false, "two_shot", true},
+    {sum, 4, 4 * 64 * kib, false, false, "ring", true},
+    {sum, 2, 2 * 8192 * kib - 2, false, false, "two_shot", true},
+    {sum, 8, 1024 * kib* kib, true, false, "two_shot", true},
+    {sum, 5, 5 * 16 * kib, false, false, "ring"},
+    {sum, 5, 5 * 16 * kib - 5, false, false, "recursive_doubling"},
+    {sum, 9, 128 * kib, false, false, "double_tree"},
+    {sum, 9, 128 * kib - 1, false, false, "recursive_doubling"},
+    {sum, 8, 8 * 16 * kib - 8, false, false, "rabenseifner"},
+    {sum, 8, 2 * kib, true, true, "direct"},
+    {sum, 8, 2 * kib + 1, true, true, "recursive_doubling"},
     {sum, 9, 8, true, true, "recursive_doubling"},
-    {sum, 4, 32 * KiB, true, true, "recursive_doubling"},
-    {sum, 4, 32 * KiB + 1, true, true, "two_shot"},
-    {sum, 9, 9 * 128 * KiB, true, true, "ring"},
-    {sum, 9, 9 * 128 * KiB - 9, true, true, "double_tree"},
-    {sum, 16, 16 * 128 * KiB - 16, true, true, "rabenseifner"},
-    {Collective::broadcast, 5, 64 * KiB, true, false, "binomial"},
-    {Collective::broadcast, 5, 64 * KiB + 1, true, false, "chain"},
-    {Collective::broadcast, 2, 64 * KiB + 1, true, false, "chain"},
+    {sum, 4, 32 * kib, true, true, "recursive_doubling"},
+    {sum, 4, 32 * kib + 1, true, true, "two_shot"},
+    {sum, 9, 9 * 128 * kib, true, true, "ring"},
+    {sum, 9, 9 * 128 * kib - 9, true, true, "double_tree"},
+    {sum, 16, 16 * 128 * kib - 16, true, true, "rabenseifner"},
+    {Collective::broadcast, 5, 64 * kib, true, false, "binomial"},
+    {Collective::broadcast, 5, 64 * kib + 1, true, false, "chain"},
+    {Collective::broadcast, 2, 64 * kib + 1, true, false, "chain"},
     {Collective::reduce_scatter, 4, 512, true, false, "recursive_halving"},
     {Collective::reduce_scatter, 4, 513, true, false, "ring"},
-    {Collective::reduce_scatter, 4, 8 * KiB, false, false, "recursive_halving"},
-    {Collective::reduce_scatter, 4, 8 * KiB + 1, false, false, "ring"},
+    {Collective::reduce_scatter, 4, 8 * kib, false, false, "recursive_halving"},
+    {Collective::reduce_scatter, 4, 8 * kib + 1, false, false, "ring"},
     {Collective::allgather, 4, 512, true, false, "bruck"},
     {Collective::allgather, 4, 513, true, false, "ring"},
-    {Collective::allgather, 4, 8 * KiB, false, false, "bruck"},
-    {Collective::allgather, 4, 8 * KiB + 1, false, false, "ring"},
-    {Collective::allgather, 4, 8 * KiB, true, true, "bruck"},
+    {Collective::allgather, 4, 8 * kib, false, false, "bruck"},
+    {Collective::allgather, 4, 8 * kib + 1, false, false, "ring"},
+    {Collective::allgather, 4, 8 * kib, true, true, "bruck"},
     {Collective::allgather, 3, 8, false, false, "ring"},
 };
 

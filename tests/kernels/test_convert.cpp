@@ -1,4 +1,5 @@
 // Conversion, squares and the parting of lists against their plain twins.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -42,7 +43,8 @@ void check_convert(DType in_type, DType type, std::size_t count, float divisor) 
     float b = 0;
     std::memcpy(&a, fast.data() + 2 + 4 * i, 4);
     std::memcpy(&b, plain.data() + 2 + 4 * i, 4);
-    const bool same = std::memcmp(&a, &b, 4) == 0 || (std::isnan(a) && std::isnan(b));
+    const bool same = std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+                      (std::isnan(a) && std::isnan(b));
     if (!same) FAIL("element " << i << " is " << a << ", expected " << b);
   }
 }
