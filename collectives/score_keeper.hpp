@@ -2,13 +2,9 @@
 // the call goes on.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-
 #include "collectives/parcels.hpp"
 #include "collectives/take_values.hpp"
 #include "compress/election.hpp"
-#include "core/clock.hpp"
 
 namespace pith {
 
@@ -22,20 +18,7 @@ class ScoreKeeper {
 
   // score=raw: of the gradients alone. One that was added to the accumulator in place counts with
   // the residual it was added to, and one that is not there leaves the mean as it was.
-  Task<Error> see_gradients() {
-    for (const CompressedTensor& tensor : args_.tensors) {
-      Compressor& compressor = *tensor.compressor;
-      if (tensor.send) {
-        double squares = 0;
-        Task<Error> summing = sum_squares(tensor, squares);
-        Error error = co_await std::move(summing);
-        if (error) co_return error;
-        compressor.raw_norm.saw(std::sqrt(squares));
-      }
-      measure_ += compressor.raw_norm.value();
-    }
-    co_return Error();
-  }
+  Task<Error> see_gradients();
 
   // score=compressed, of what this rank has selected.
   void see_selected() {
@@ -65,26 +48,8 @@ class ScoreKeeper {
 
  private:
   // In parts, with a turn behind each.
-  Task<Error> sum_squares(const CompressedTensor& tensor, double& squares) {
-    for (Range left{0, tensor.count}; left.size > 0;) {
-      const Range part{left.begin, std::min(left.size, elements_at_once(args_))};
-      Task<Error> adding = add_squares(tensor, part, squares);
-      Error error = co_await std::move(adding);
-      if (error) co_return error;
-      left = {left.begin + part.size, left.size - part.size};
-      co_await call_.turn();
-    }
-    co_return Error();
-  }
-  Task<Error> add_squares(const CompressedTensor& tensor, Range part, double& squares) {
-    const Stopwatch watch(tensor.compressor->stats.select_seconds);
-    const VectorQueue queue = args_.queue(call_);
-    const Answer<double> found(queue);
-    const std::byte* const values = tensor.send + part.begin * size_of(tensor.type);
-    co_await queue.until(queue.run<SquaresKernel>({values, part.size, tensor.type, &*found}));
-    squares += *found;
-    co_return Error();
-  }
+  Task<Error> sum_squares(const CompressedTensor& tensor, double& squares);
+  Task<Error> add_squares(const CompressedTensor& tensor, Range part, double& squares);
   MagnitudeHistogram& histogram() const {
     return *reinterpret_cast<MagnitudeHistogram*>(memory_.bytes().data);
   }
