@@ -251,9 +251,8 @@ Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t l
     const Piece piece = pieces.next();
     more = !piece.ends_parcel;
     for (Range left = piece.range; left.size > 0;) {
-      const Range part{left.begin, std::min(left.size, host_elements_at_once)};
+      const Range part = take_front(left, host_elements_at_once);
       const Fence written = sharing.values.write_early(list, piece, part);
-      left = {left.begin + part.size, left.size - part.size};
       co_await call.until(written);
       co_await call.turn();
     }

@@ -66,11 +66,11 @@ Task<Error> join(ByHost& by) {
   for (std::size_t s = 0; s < by.slices(); ++s) {
     for (const CompressedTensor& tensor : tensors) {
       for (Range left = by.part(tensor, s); left.size > 0;) {
-        const std::size_t count = std::min(left.size, elements_at_once(by.args));
+        const Range part = take_front(left, elements_at_once(by.args));
+        const std::size_t bytes = part.size * sizeof(float);
         last = queue.run<CopyKernel>(
-            {at, bytes_of(tensor.compressor->accumulator() + left.begin), count * sizeof(float)});
-        at += count * sizeof(float);
-        left = {left.begin + count, left.size - count};
+            {at, bytes_of(tensor.compressor->accumulator() + part.begin), bytes});
+        at += bytes;
         if (!queue.on_device()) co_await by.call.turn();
       }
     }

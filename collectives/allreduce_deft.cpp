@@ -149,15 +149,14 @@ class Plan {
 Task<Error> add_piece(Call& call, const SparseCall& args, Compressor& compressor,
                       const DeftPiece& piece, PassResult& found) {
   for (Range left{piece.begin, piece.size}; left.size > 0;) {
-    const std::size_t count = std::min(left.size, elements_at_once(args));
-    PassResult part;
+    const Range part = take_front(left, elements_at_once(args));
+    PassResult seen;
     {
       const Stopwatch watch(compressor.stats.select_seconds);
-      args.queue(call).run<AccumulateKernel>(compressor.pass(left.begin, count, part));
+      args.queue(call).run<AccumulateKernel>(compressor.pass(part.begin, part.size, seen));
     }
-    found.nonfinite += part.nonfinite;
-    found.squares += part.squares;
-    left = {left.begin + count, left.size - count};
+    found.nonfinite += seen.nonfinite;
+    found.squares += seen.squares;
     co_await call.turn();
   }
   co_return Error();
@@ -268,11 +267,10 @@ class PieceElection {
   using Look = Task<Error> (PieceElection::*)(Range part, MagnitudeHistogram* histogram);
   Task<Error> in_turns(Look look, MagnitudeHistogram* histogram) {
     for (Range left{piece_.begin, piece_.size}; left.size > 0;) {
-      const Range part{left.begin, std::min(left.size, at_once_)};
+      const Range part = take_front(left, at_once_);
       Task<Error> looking = (this->*look)(part, histogram);
       Error error = co_await std::move(looking);
       if (error) co_return error;
-      left = {left.begin + part.size, left.size - part.size};
       if (!queue_.on_device()) co_await call_.turn();
     }
     co_return Error();

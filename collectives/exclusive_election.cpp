@@ -67,11 +67,10 @@ class Survivors {
   Task<Error> look(bool is_added) {
     count_ = all_ = 0;
     for (Range left = range_; left.size > 0;) {
-      const Range part{left.begin, std::min(left.size, at_once_)};
+      const Range part = take_front(left, at_once_);
       Task<Error> looking = look_at(part, is_added);
       Error error = co_await std::move(looking);
       if (error) co_return error;
-      left = {left.begin + part.size, left.size - part.size};
       if (left.size > 0) co_await call_.turn();
     }
     co_return Error();

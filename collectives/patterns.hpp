@@ -41,6 +41,13 @@ constexpr Range chunk_of(Range range, std::size_t chunk, std::size_t k) {
   return {range.begin + begin, std::min(chunk, range.size - begin)};
 }
 
+// Takes at most so many elements off a range's front.
+constexpr Range take_front(Range& range, std::size_t most) {
+  const Range front{range.begin, std::min(range.size, most)};
+  range = {range.begin + front.size, range.size - front.size};
+  return front;
+}
+
 constexpr std::size_t chunks_in(std::size_t size, std::size_t chunk) {
   return (size + chunk - 1) / chunk;
 }

@@ -1,6 +1,5 @@
 #include "collectives/score_keeper.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/clock.hpp"
@@ -24,11 +23,10 @@ Task<Error> ScoreKeeper::see_gradients() {
 
 Task<Error> ScoreKeeper::sum_squares(const CompressedTensor& tensor, double& squares) {
   for (Range left{0, tensor.count}; left.size > 0;) {
-    const Range part{left.begin, std::min(left.size, elements_at_once(args_))};
+    const Range part = take_front(left, elements_at_once(args_));
     Task<Error> adding = add_squares(tensor, part, squares);
     Error error = co_await std::move(adding);
     if (error) co_return error;
-    left = {left.begin + part.size, left.size - part.size};
     co_await call_.turn();
   }
   co_return Error();

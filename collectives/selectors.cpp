@@ -4,11 +4,10 @@ namespace pith {
 
 Task<Error> select_range(Call& call, TopkSelector& selector, Range range, std::size_t at_once) {
   for (Range left = range; left.size > 0;) {
-    const std::size_t count = std::min(left.size, at_once);
-    Task<Error> looking = selector.looking(left.begin, count);
+    const Range part = take_front(left, at_once);
+    Task<Error> looking = selector.looking(part.begin, part.size);
     Error error = co_await std::move(looking);
     if (error) co_return error;
-    left = {left.begin + count, left.size - count};
     co_await call.until(selector.looked());
     if (left.size > 0) co_await call.turn();
   }
@@ -19,11 +18,10 @@ Task<Error> select_range(Call& call, TopkSelector& selector, Range range, std::s
 Task<Error> finish_selecting(Call& call, TopkSelector& selector, std::size_t at_once) {
   const std::size_t again = selector.starts_anew() ? selector.elements() : 0;
   for (Range left{0, again}; left.size > 0;) {
-    const std::size_t count = std::min(left.size, at_once);
-    Task<Error> looking = selector.looking_again(left.begin, count);
+    const Range part = take_front(left, at_once);
+    Task<Error> looking = selector.looking_again(part.begin, part.size);
     Error error = co_await std::move(looking);
     if (error) co_return error;
-    left = {left.begin + count, left.size - count};
     co_await call.until(selector.looked());
     co_await call.turn();
   }

@@ -28,12 +28,11 @@ Task<Error> add_part(Call& call, const SparseCall& args, Compressor& compressor,
 
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
   while (range.size > 0) {
-    const std::size_t count = std::min(range.size, elements_at_once(args));
+    const Range part = take_front(range, elements_at_once(args));
     Fence added;
-    Task<Error> adding = add_part(call, args, compressor, {range.begin, count}, added);
+    Task<Error> adding = add_part(call, args, compressor, part, added);
     Error error = co_await std::move(adding);
     if (error) co_return error;
-    range = {range.begin + count, range.size - count};
     co_await call.until(added);
     co_await call.turn();
   }
