@@ -168,14 +168,14 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
     const Fence last = tensors.empty()
-                           ? owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value)
+                           ? owner.compute_->open_after_all(*this)
                            : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
   held.let_go();
   const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
-  if (opens && !unsettled) cuda::StreamGate::open(*this);
+  if (opens && !unsettled) owner.compute_->open(*this);
   // The frame is still running; the next turn of the engine takes it apart.
   run = [](Work& self) {
     auto& ended = static_cast<StreamCall&>(self);
@@ -192,7 +192,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       pinned_(device, communicator.compute_),
       compute_(std::move(compute)),
       context_(communicator.context_),
-      gate_(device),
+      gate_(device, compute_->workers()),
       unsettled_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
@@ -217,10 +217,12 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
                                                            void* stream) {
   const Expected<cuda::Device*> device = device_of(args, static_cast<cuda::CUstream>(stream));
   if (!device) return device.error();
-  Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
-  if (!compute) return compute.error();
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
+  const unsigned worker_blocks = settings->cuda_steps == "worker" ? settings->cuda_blocks : 0;
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
+      cuda::CudaCompute::create(**device, worker_blocks);
+  if (!compute) return compute.error();
   if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(
       new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
@@ -490,6 +492,7 @@ void StreamCalls::start(StreamCall& call) {
   call.running = number;
   call.recorded = communicator_.call_begins(number, digest, call.args);
   call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
+  if (call.on_device) compute_->enter(call);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
@@ -522,7 +525,7 @@ void StreamCalls::Unsettled::open_all() {
   std::vector<StreamCall*> ended;
   ended.swap(calls_);
   for (StreamCall* call : ended) {
-    cuda::StreamGate::open(*call);
+    owner_.compute_->open(*call);
     owner_.release(*call);
   }
   count_.store(0, std::memory_order_release);

@@ -190,6 +190,22 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_flag("CUDA_IPC", text, s.cuda_ipc);
                 }},
+    SettingInfo{"CUDA_STEPS", Scope::local,
+                "launch: each step of a call on device memory is a kernel or copy of its own; "
+                "worker: one kernel on the caller's stream runs them all",
+                [](const Settings& s) { return s.cuda_steps; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "launch" && text != "worker") {
+                    return bad_value("CUDA_STEPS", text, "launch or worker");
+                  }
+                  s.cuda_steps = text;
+                  return Error();
+                }},
+    SettingInfo{"CUDA_BLOCKS", Scope::local, "blocks of a worker's kernel",
+                [](const Settings& s) { return std::to_string(s.cuda_blocks); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("CUDA_BLOCKS", text, 1U, 1024U, s.cuda_blocks);
+                }},
     SettingInfo{"HOST", Scope::local,
                 "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },

@@ -22,6 +22,8 @@ struct Settings {
   int streams = 4;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
+  std::string cuda_steps = "launch";  // or "worker"
+  unsigned cuda_blocks = 32;
   std::string order = "topology";
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family

@@ -31,6 +31,7 @@ __attribute__((visibility("default"))) void pithStubFailAfter(std::int64_t opera
 __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t operations);
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
+__attribute__((visibility("default"))) void pithStubLocks(bool locks);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
 __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
@@ -178,7 +179,9 @@ struct State {
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
   std::atomic<bool> attributes_need_context{false};
-  bool peers_reach = true;  // devices reach each other's memory
+  bool peers_reach = true;         // devices reach each other's memory
+  std::atomic<bool> locks{false};  // who frees memory keeps all others out of the driver
+  std::atomic<int> freeing{0};
   std::map<std::thread::id, Clock::time_point> running_host_functions;
 };
 
@@ -204,6 +207,7 @@ CUresult submit(CUstream handle, Operation operation);
 CUcontext context_of(CUstream handle, CUresult& result);
 // Waits for everything that a context was given; nothing inside a callback.
 void drain(CUcontext context);
+void drain_to_free(CUcontext context);
 
 // Captures; State::mutex held.
 CUresult check_capture(CUstream stream);  // invalidated, or implicit through the legacy stream

@@ -138,13 +138,23 @@ void run_callback(void (*function)(void*), void* argument) {
   --callback_depth;
 }
 
+void wait_for_the_lock() {
+  while (state().locks && state().freeing > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 CUresult enter(Call call) {
   {
     std::lock_guard lock(state().mutex);
     if (!state().initialised) return kErrorNotInitialized;
   }
   count(call);
-  if (!in_callback()) return kSuccess;
+  if (!in_callback()) {
+    const bool needs_driver = call != Call::other && call != Call::query && call != Call::sync;
+    if (needs_driver) wait_for_the_lock();
+    return kSuccess;
+  }
   ++state().counters.from_host_functions;
   const Strict strict = state().strict;
   if (strict == Strict::abort) {
@@ -357,6 +367,7 @@ void pithStubReset() {
                         &c.host_copies, &c.ipc_opens, &c.ipc_closes})
     *counter = 0;
   s.attributes_need_context = false;
+  s.locks = false;
   std::lock_guard lock(s.mutex);
   for (CUctx_st& context : s.contexts) {
     context.fault = kSuccess;
@@ -385,6 +396,8 @@ bool pithStubIsArmed() {
 void pithStubNeedContext(bool needed) { state().attributes_need_context = needed; }
 
 void pithStubPause(bool paused) { current_context()->paused = paused; }
+
+void pithStubLocks(bool locks) { state().locks = locks; }
 
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms) {
   state().strict = strict;

@@ -122,6 +122,12 @@ void drain(CUcontext context) {
   for (const Tail& tail : tails) tail.queue->wait(tail.ticket);
 }
 
+void drain_to_free(CUcontext context) {
+  ++state().freeing;
+  drain(context);
+  --state().freeing;
+}
+
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
