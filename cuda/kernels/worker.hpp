@@ -155,29 +155,27 @@ struct Worker {
     return shared.told;
   }
 
-  // True when a step is there that this worker is to run; false: the stream goes on.
+  // Where the step lies that this worker is to run; no_share: there will be none. Once it has
+  // served it serves until it runs its own leave, and looks at nothing but what is published.
   template <class Block>
-  PITH_KERNEL static bool await_step(const Block& block, const Args& args, Shared& shared,
-                                     bool& serving, std::uint64_t& taken) {
-    const std::uint64_t found = tell(block, shared, [&]() -> std::uint64_t {
-      std::uint64_t from = serving ? taken : no_share;
+  PITH_KERNEL static std::uint64_t await_step(const Block& block, const Args& args, Shared& shared,
+                                              std::uint64_t serves_from) {
+    return tell(block, shared, [&]() -> std::uint64_t {
       for (unsigned looks = 0;; ++looks) {
-        if (load_system(args.end) >= args.value) return no_share;
-        // In this order: who reads a step that is for another worker also reads whose it is.
+        // Before the server: who reads a step that is for another worker also reads whose it is.
         const std::uint64_t published = load_system(&args.ring->published);
-        if (load_system(&args.ring->server) != args.id) {
-          from = no_share;
+        if (serves_from != no_share) {
+          if (published != serves_from) return serves_from;
         } else {
-          if (from == no_share) from = load_system(&args.ring->taken);
-          if (published != from) return from;
+          if (load_system(&args.ring->server) == args.id) {
+            const std::uint64_t taken = load_system(&args.ring->taken);
+            if (taken < published) return taken;
+          }
+          if (load_system(args.end) >= args.value) return no_share;
         }
         if (!block.rest(looks)) return no_share;
       }
     });
-    if (found == no_share) return false;
-    serving = true;
-    taken = found;
-    return true;
   }
 
   template <class Block>
@@ -199,19 +197,20 @@ struct Worker {
     block.each([&](unsigned thread) {
       if (thread == 0) store_system(args.start, args.value);
     });
-    bool serving = false;
-    std::uint64_t taken = 0;
+    std::uint64_t taken = no_share;
     std::uint64_t number = 0;
-    while (await_step(block, args, shared, serving, taken)) {
+    while ((taken = await_step(block, args, shared, taken)) != no_share) {
       copy_step(block, shared.step, args.ring->steps[taken % ring_steps]);
       number = (number + 1) & 0xffff;
       if (!run_step(block, args, shared, number)) break;
       ++taken;
+      const bool leaves = is_leave_of(shared.step, args);
       block.sync();
       block.each([&](unsigned thread) {
         if (thread == 0) finish_step(args, shared.step, taken);
       });
       block.sync();
+      if (leaves) break;
     }
     block.each([&](unsigned thread) {
       if (thread != 0) return;
@@ -257,6 +256,11 @@ struct Worker {
            }) != 0;
   }
 
+  PITH_DEVICE static bool is_leave_of(const WorkerStep& step, const Args& args) {
+    if (step.kernel != step_leave) return false;
+    const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
+    return leave.end == args.end && leave.value == args.value;
+  }
   PITH_DEVICE static void finish_step(const Args& args, const WorkerStep& step,
                                       std::uint64_t taken) {
     store_system(&args.ring->taken, taken);

@@ -167,9 +167,8 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
-    const Fence last = tensors.empty()
-                           ? owner.compute_->open_after_all(*this)
-                           : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
+    const Fence last = tensors.empty() ? owner.compute_->open_after_all(*this)
+                                       : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }

@@ -49,6 +49,7 @@ struct Call : Passage {
     queue.gate->publish(*this);
     while (!has_started) {
       queue.gate->progress();
+      queue.compute->progress();
       std::this_thread::yield();
     }
     queue.compute->enter(*this);
