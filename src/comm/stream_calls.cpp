@@ -211,6 +211,21 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   engine.disown();
 }
 
+namespace {
+
+// 0: steps are launched.
+unsigned worker_blocks(const Settings& settings) {
+  constexpr std::string_view connections = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const Variables found = variables_from_environment({&connections, 1});
+  const auto set = found.find(std::string(connections));
+  const bool one_connection = set != found.end() && set->second == "1";
+  const bool wanted =
+      settings.cuda_steps == "worker" || (settings.cuda_steps == "auto" && one_connection);
+  return wanted ? settings.cuda_blocks : 0;
+}
+
+}  // namespace
+
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
                                                            const CollectiveArgs& args,
                                                            void* stream) {
@@ -218,9 +233,8 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
   if (!device) return device.error();
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
-  const unsigned worker_blocks = settings->cuda_steps == "worker" ? settings->cuda_blocks : 0;
   Expected<std::unique_ptr<cuda::CudaCompute>> compute =
-      cuda::CudaCompute::create(**device, worker_blocks);
+      cuda::CudaCompute::create(**device, worker_blocks(*settings));
   if (!compute) return compute.error();
   if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(

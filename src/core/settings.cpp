@@ -192,11 +192,12 @@ constexpr std::array table{
                 }},
     SettingInfo{"CUDA_STEPS", Scope::local,
                 "launch: each step of a call on device memory is a kernel or copy of its own; "
-                "worker: one kernel on the caller's stream runs them all",
+                "worker: one kernel on the caller's stream runs them all; auto: worker where "
+                "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches",
                 [](const Settings& s) { return s.cuda_steps; },
                 [](Settings& s, const std::string& text) {
-                  if (text != "launch" && text != "worker") {
-                    return bad_value("CUDA_STEPS", text, "launch or worker");
+                  if (text != "auto" && text != "launch" && text != "worker") {
+                    return bad_value("CUDA_STEPS", text, "auto, launch or worker");
                   }
                   s.cuda_steps = text;
                   return Error();

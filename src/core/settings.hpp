@@ -22,7 +22,7 @@ struct Settings {
   int streams = 4;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
-  std::string cuda_steps = "launch";  // or "worker"
+  std::string cuda_steps = "auto";  // "launch", "worker"
   unsigned cuda_blocks = 32;
   std::string order = "topology";
   bool deterministic = false;

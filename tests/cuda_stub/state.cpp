@@ -176,6 +176,8 @@ CUresult cuInit(unsigned flags) {
   const long strict = number_from_environment("PITH_CUDA_STUB_STRICT", 0);
   s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
+  s.connections =
+      static_cast<std::size_t>(number_from_environment("CUDA_DEVICE_MAX_CONNECTIONS", 0));
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) s.contexts.emplace_back().device = static_cast<int>(i);
   s.initialised = true;
