@@ -51,8 +51,9 @@ class Script(unittest.TestCase):
             with open(os.path.join(out, "gpu.json"), encoding="utf-8") as file:
                 rows = json.load(file)["calls"]
             ways = {(row["way"], row["ranks"]) for row in rows}
-            self.assertEqual(ways, {(way, ranks) for way in ("threads", "processes")
-                                    for ranks in (2, 4)})
+            self.assertEqual(ways, {(f"{way} by {steps}", ranks)
+                                    for way in ("threads", "processes")
+                                    for steps in ("launch", "worker") for ranks in (2, 4)})
             self.assertTrue(os.path.exists(os.path.join(out, "results.tar.gz")))
 
     def test_builds_where_no_program_runs(self):
@@ -94,8 +95,8 @@ class Table(unittest.TestCase):
         rule = "-" * 79
         text = f"{rule}\ngpu: one\n{rule}\nfile:1\n{rule}\ngpu: one\n{rule}\n" \
                "test cases: 2 | 1 passed | 1 failed\n"
-        self.assertEqual(self.lines({"streams.txt": text}),
-                         ["streams: test cases: 2 | 1 passed | 1 failed", "  failed: gpu: one"])
+        self.assertEqual(self.lines({"streams-worker.txt": text}),
+                         ["streams-worker: test cases: 2 | 1 passed | 1 failed", "  failed: gpu: one"])
         self.assertEqual(self.lines({"tests.txt": "cut off"}), ["tests: ended early"])
 
     def test_calls_beside_targets(self):

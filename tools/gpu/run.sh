@@ -27,7 +27,8 @@ Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 Parts, each with a limit of its own; without one: facts tests
   facts      what the driver does where its documentation is silent (driver_facts)
   tests      streams, capture, groups, views, faults and compressed calls; then every kernel
-  calls      all-reduces of two and four ranks on the GPU, in threads and in processes
+  calls      all-reduces of two and four ranks on the GPU, in threads and in processes, steps
+             run by launches and by workers
   perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
   peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same
   clients    PyTorch and CuPy through LD_PRELOAD of libnccl.so.2
@@ -65,7 +66,7 @@ limit_of() {
   case $1 in
     facts) printf 150 ;;
     tests) printf 270 ;;
-    calls) printf 185 ;;
+    calls) printf 260 ;;
     perf) printf 140 ;;
     peers) printf 210 ;;
     clients) printf 250 ;;
@@ -266,7 +267,11 @@ part_tests() {
   else
     export PITH_TEST_GPU=1
   fi
-  "$at/bin/test_cuda_gpu" --durations yes 2>&1 | tee "$results/streams.txt" || failed=1
+  local steps
+  for steps in launch worker; do
+    PITH_CUDA_STEPS=$steps timeout -k 5 100 "$at/bin/test_cuda_gpu" --durations yes 2>&1 |
+      tee "$results/streams-$steps.txt" || failed=1
+  done
   "$at/bin/test_cuda_device" --durations yes "${cases[@]}" 2>&1 | tee "$results/tests.txt" ||
     failed=1
   return "$failed"
@@ -274,12 +279,16 @@ part_tests() {
 
 part_calls() {
   ready calls || return 0
-  local way ranks failed=0
+  local way ranks steps failed=0 most=${CALLS_MOST_BYTES:-268435456}
   rm -f -- "$results/calls.json"
+  # Both ways to run steps, beside each other.
   for way in processes threads; do
     for ranks in 2 4; do
-      PITH_TIMEOUT=20 timeout -k 5 45 "$at/bin/gpu_calls" "$way" "$ranks" "$results/calls.json" \
-        ${CALLS_MOST_BYTES:-} || { say "calls: $way, $ranks ranks: failed" && failed=1; }
+      for steps in launch worker; do
+        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 timeout -k 5 30 "$at/bin/gpu_calls" "$way" "$ranks" \
+          "$results/calls.json" "$most" "$way by $steps" ||
+          { say "calls: $way by $steps, $ranks ranks: failed" && failed=1; }
+      done
     done
   done
   return "$failed"

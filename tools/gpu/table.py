@@ -15,6 +15,7 @@ TARGET_FROM_BYTES = 64 << 20
 TARGET_US = 15.0
 # Sparse sums over loopback against NVIDIA's dense ones, by the ranks, of the largest vector.
 TARGETS_SPARSE = {2: 10.0, 4: 5.0}
+TESTS = ("streams-launch", "streams-worker", "tests", "sanitize")
 OTHER, SPARSE = "NVIDIA, sockets", "Pith, tcp, 1 %"
 
 
@@ -61,7 +62,7 @@ def collect(folder):
     facts = read_text(os.path.join(folder, "facts.txt"))
     if facts:
         result["facts"] = facts.splitlines()
-    for part in ("streams", "tests", "sanitize"):
+    for part in TESTS:
         text = read_text(os.path.join(folder, part + ".txt"))
         if text is not None:
             result[part] = summary_of(text)
@@ -133,7 +134,7 @@ def lines_of(result):
     if not result:
         return ["nothing measured"]
     lines = list(lines_of_facts(result["facts"])) if "facts" in result else []
-    for part in ("streams", "tests", "sanitize"):
+    for part in TESTS:
         if part in result:
             lines.append(f"{part}: {result[part]}")
         lines.extend(f"  failed: {case}" for case in result.get(part + " failed", []))
