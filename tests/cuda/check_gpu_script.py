@@ -96,7 +96,8 @@ class Table(unittest.TestCase):
         text = f"{rule}\ngpu: one\n{rule}\nfile:1\n{rule}\ngpu: one\n{rule}\n" \
                "test cases: 2 | 1 passed | 1 failed\n"
         self.assertEqual(self.lines({"streams-worker.txt": text}),
-                         ["streams-worker: test cases: 2 | 1 passed | 1 failed", "  failed: gpu: one"])
+                         ["streams-worker: test cases: 2 | 1 passed | 1 failed",
+                          "  failed: gpu: one"])
         self.assertEqual(self.lines({"tests.txt": "cut off"}), ["tests: ended early"])
 
     def test_calls_beside_targets(self):
