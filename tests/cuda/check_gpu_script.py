@@ -107,6 +107,14 @@ class Table(unittest.TestCase):
         lines = self.lines({"calls.json": text})
         self.assertEqual([line.split("target")[1:] for line in lines], [[" 15 us"], [], [" 0.50"]])
 
+    def test_staging_beside_a_pinned_copy(self):
+        rows = [{"case": "staging to the host", "name": name, "us": us, "gb_s": 1, "of_copy": 0}
+                for name, us in (("pinned copy", 9.0), ("chunks by the driver", 10.0))]
+        perf = {"device": "none", "ok": True, "rows": rows}
+        self.assertEqual(self.lines({"perf.json": json.dumps(perf)})[-1],
+                         "staging to the host, chunks by the driver: 0.90 of a pinned copy"
+                         "  target 0.90")
+
     def test_sparse_beside_the_other(self):
         rows = [{"way": way, "ranks": 2, "bytes": size, "us": us, "of_copy": 0}
                 for way, size, us in (("NVIDIA, sockets", 8, 1.0), ("Pith, tcp, 1 %", 8, 1.0),

@@ -9,6 +9,7 @@ import sys
 TARGETS = {"exact top-k step": 0.90}
 TARGET_CUB = 1.6
 TARGET_TORCH = 4.0
+PINNED, TARGET_STAGING = "pinned copy", 0.90
 # All-reduces of ranks on one device: of the copy bound from so many bytes on, microseconds of 8 B.
 TARGET_OF_COPY = 0.50
 TARGET_FROM_BYTES = 64 << 20
@@ -96,6 +97,15 @@ def ratios_of(result):
             yield f"{case}: torch / ours {torch / own:.2f}  target {TARGET_TORCH:.2f}"
 
 
+def staging_ratios_of(rows):
+    """Of a pinned copy's rate, by the case."""
+    times = {(row["case"], row["name"]): row["us"] for row in rows}
+    for (case, name), us in times.items():
+        whole = times.get((case, PINNED))
+        if whole and name != PINNED:
+            yield f"{case}, {name}: {whole / us:.2f} of a pinned copy  target {TARGET_STAGING:.2f}"
+
+
 def sparse_ratios_of(rows):
     times = {(row["way"], row["ranks"], row["bytes"]): row["us"] for row in rows}
     for ranks, target in TARGETS_SPARSE.items():
@@ -141,6 +151,7 @@ def lines_of(result):
     if "perf" in result:
         lines.extend(lines_of_perf(result["perf"]))
     lines.extend(ratios_of(result))
+    lines.extend(staging_ratios_of(result.get("perf", {}).get("rows", [])))
     for row in result.get("calls", []):
         lines.append(f"all-reduce of {row['ranks']} {row['way']}, {row['bytes']} B: "
                      f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound"
