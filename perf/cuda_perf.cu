@@ -196,11 +196,10 @@ void measure_staging(const char* group, std::size_t bytes, bool to_host) {
     };
   };
   const auto all = static_cast<double>(bytes);
-  std::vector<Contender> copies = {
-      {"pinned copy", {}, [&] { by_driver(0, bytes); }, all},
-      {"chunks by the driver", {}, [&] { in_chunks(by_driver); }, all},
-      {"chunks by 16 blocks", {}, by_blocks(16), all},
-      {"chunks by 32 blocks", {}, by_blocks(32), all}};
+  std::vector<Contender> copies = {{"pinned copy", {}, [&] { by_driver(0, bytes); }, all},
+                                   {"chunks by the driver", {}, [&] { in_chunks(by_driver); }, all},
+                                   {"chunks by 16 blocks", {}, by_blocks(16), all},
+                                   {"chunks by 32 blocks", {}, by_blocks(32), all}};
   measure(group, copies);
   CHECK(cudaFreeHost(host));
 }
