@@ -51,7 +51,7 @@ TEST_CASE("SHA-256 does not care in which parts it gets its text", "[sha256]") {
   const std::string text(200, 'x');
   for (std::size_t length = 0; length <= text.size(); ++length) {
     const std::string_view all = std::string_view(text).substr(0, length);
-    for (const std::size_t part : {1, 3, 55, 64, 65}) {
+    for (const std::size_t part : {1u, 3u, 55u, 64u, 65u}) {
       Sha256 sum;
       for (std::size_t at = 0; at < length; at += part) sum.add(bytes_of(all.substr(at, part)));
       REQUIRE(hex(sum.finish()) == sha256(all));
