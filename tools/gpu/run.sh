@@ -12,7 +12,7 @@ readonly most_pack_bytes=$((60 << 20))
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
-readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10
+readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev
   libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
 
 usage() {
@@ -207,6 +207,8 @@ use_debs() {
   local libraries=$into/usr/lib/x86_64-linux-gnu
   command -v pkg-config >/dev/null || PATH=$PATH:$into/usr/bin
   export PATH CMAKE_PREFIX_PATH=$into/usr
+  # OpenSSL's configuration lies where only a compiler's own /usr is searched.
+  export CPATH=$into/usr/include/x86_64-linux-gnu${CPATH:+:$CPATH}
   export PKG_CONFIG_SYSROOT_DIR=$into
   export PKG_CONFIG_LIBDIR=$libraries/pkgconfig:$into/usr/share/pkgconfig
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries
