@@ -113,7 +113,7 @@ Expected<Device*> Device::of_stream(CUstream stream) {
     return Error(Code::invalid_argument, fmt::format("stream {} {}: {}", static_cast<void*>(stream),
                                                      what, (*found)->describe(result)));
   }
-  return of_context(**found, context);
+  return find(**found, context);
 }
 
 Expected<Device*> Device::of_memory(const void* memory) {
@@ -121,10 +121,16 @@ Expected<Device*> Device::of_memory(const void* memory) {
   if (!found) return found.error();
   const Expected<CUcontext> context = context_of(**found, address_of(memory));
   if (!context) return context.error();
-  return of_context(**found, *context);
+  return find(**found, *context);
 }
 
-Device* Device::of_context(const Driver& driver, CUcontext context) {
+Expected<Device*> Device::of_context(CUcontext context) {
+  const Expected<const Driver*> found = cuda::driver();
+  if (!found) return found.error();
+  return find(**found, context);
+}
+
+Device* Device::find(const Driver& driver, CUcontext context) {
   const std::lock_guard lock(devices_mutex);
   std::unique_ptr<Device>& device = devices()[context];
   if (!device) device.reset(new Device(driver, context));

@@ -75,6 +75,7 @@ class Device {
   static Expected<Device*> of_stream(CUstream stream);
   // A default stream's handle stands for one in each context; here for that of the memory.
   static Expected<Device*> of_memory(const void* memory);
+  static Expected<Device*> of_context(CUcontext context);
   // One that is known already, for threads without a context; null: none is.
   static Device* any();
 
@@ -104,7 +105,7 @@ class Device {
 
  private:
   Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
-  static Device* of_context(const Driver& driver, CUcontext context);
+  static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
 
   const Driver& driver_;

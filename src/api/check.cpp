@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 
 namespace pith::api {
 

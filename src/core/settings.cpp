@@ -372,6 +372,8 @@ Expected<Settings> settings_from_environment() {
     if (text.empty()) continue;
     if (Error error = info.set(settings, text)) return error;
   }
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  settings.one_cuda_connection = connections && std::string_view(connections) == "1";
   return settings;
 }
 

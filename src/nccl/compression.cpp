@@ -13,7 +13,7 @@
 
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/log.hpp"
 
 namespace pith::nccl {

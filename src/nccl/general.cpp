@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "api/check.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "nccl/call.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/errors.hpp"

@@ -115,7 +115,11 @@ Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   std::vector<std::function<Error()>> jobs;
   for (std::size_t r = 0; r < comms.size(); ++r) {
     const int device = devices ? devices[r] : static_cast<int>(r);
-    jobs.emplace_back([comm = comms[r], device] { return complete(*comm, place_of(device)); });
+    jobs.emplace_back([comm = comms[r], device] {
+      const Place place = place_of(device);
+      comm->communicator->prepare_streams(place.context);
+      return complete(*comm, place);
+    });
   }
   if (extras() && extras()->fallback) return first_failure(run_together(jobs));
   std::vector<Error> errors;

@@ -10,6 +10,9 @@ static struct {
   int (*set_current)(void*);
   int (*get_current)(void**);
   int (*attribute)(void*, int, unsigned long long);
+  int (*synchronize)(void);
+  void (*reset)(void);
+  void (*counters)(uint64_t*);
 } cuda;
 
 static void start_driver(struct client* me) {
@@ -18,6 +21,9 @@ static void start_driver(struct client* me) {
   *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
   *(void**)&cuda.get_current = driver_symbol(me, "cuCtxGetCurrent");
   *(void**)&cuda.attribute = driver_symbol(me, "cuPointerGetAttribute");
+  *(void**)&cuda.synchronize = driver_symbol(me, "cuCtxSynchronize");
+  *(void**)&cuda.reset = driver_symbol(me, "pithStubReset");
+  *(void**)&cuda.counters = driver_symbol(me, "pithStubCounters");
   CHECK(cuda.init(0) == 0);
 }
 
@@ -62,6 +68,39 @@ static void devices(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* Each rank of InitAll is ready for calls on its device. Access to the other device, which a thread
+ * beside the call would open, is not wanted. */
+static void first_calls(struct client* me) {
+  enum { n = 1 << 18, most_counters = 64 };
+  ncclComm_t all[2];
+  void *contexts[2], *memory[2];
+  uint64_t counters[most_counters] = {0}; /* the first one: allocations and loads */
+  start_driver(me);
+  for (int r = 0; r < 2; ++r) {
+    CHECK(cuda.retain(&contexts[r], r) == 0 && cuda.set_current(contexts[r]) == 0);
+    OK(ncclMemAlloc(&memory[r], n * sizeof(uint32_t)));
+    for (int i = 0; i < n; ++i) ((uint32_t*)memory[r])[i] = (uint32_t)(i + r);
+  }
+  CHECK(cuda.set_current(contexts[0]) == 0);
+  OK(ncclCommInitAll(all, 2, NULL));
+  cuda.reset();
+  OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r) {
+    OK(ncclAllReduce(memory[r], memory[r], n, ncclUint32, ncclSum, all[r], NULL));
+  }
+  OK(ncclGroupEnd());
+  for (int r = 0; r < 2; ++r) {
+    CHECK(cuda.set_current(contexts[r]) == 0 && cuda.synchronize() == 0);
+    for (uint32_t i = 0; i < n; ++i) CHECK(((uint32_t*)memory[r])[i] == 2 * i + 1);
+  }
+  cuda.counters(counters);
+  CHECK(counters[0] == 0);
+  for (int r = 0; r < 2; ++r) {
+    OK(ncclMemFree(memory[r]));
+    OK(ncclCommDestroy(all[r]));
+  }
+}
+
 /* What is refused is so before any vote, on stream 0 too. */
 static void no_vote(struct client* me) {
   enum { n = 4096 };
@@ -83,6 +122,8 @@ int main(int count, char** arguments) {
   driver_path = arguments[1];
   client_run("memory", 1, NULL, memory);
   client_run("devices", 1, NULL, devices);
+  const char* apart[] = {"PITH_CUDA_IPC=0", NULL};
+  client_run("first calls", 1, apart, first_calls);
   const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=8K", NULL};
   client_run("no vote", 2, compressed, no_vote);
   return 0;
