@@ -15,6 +15,8 @@ const cuda::Driver* driver_in_use() {
 
 }  // namespace
 
+bool start_driver() { return cuda::driver() && driver_in_use(); }
+
 Place place_of_this_thread() {
   Place place;
   const cuda::Driver* const driver = driver_in_use();

@@ -11,6 +11,8 @@ struct Place {
   cuda::CUcontext context = nullptr;  // null: none
 };
 
+// Loads and initialises the driver; false where there is none, or no device.
+bool start_driver();
 // Its current context. Nothing is loaded or started for it.
 Place place_of_this_thread();
 // The primary context of a device; device 0 stands for host ranks where there is no driver.

@@ -100,6 +100,7 @@ bool Fallback::takes(const NcclCall& call) const {
   if (call.count == 0) return true;
   const void* const memory = call.send ? call.send : call.recv;
   if (!memory) return false;
+  look_for_device_memory();
   const Expected<bool> on_device = is_device_memory(memory);
   return on_device && *on_device;
 }

@@ -176,8 +176,9 @@ int main(void) {
   client_run("scaled sums", 3, NULL, scaled_sums);
   client_run("messages", 1, NULL, messages);
   client_run("messages", 4, NULL, messages);
-  client_run("memory", 1, NULL, memory);
-  client_run("memory", 3, NULL, memory);
+  const char* on_host[] = {"CUDA_VISIBLE_DEVICES=", NULL}; /* or it would be a device's */
+  client_run("memory", 1, on_host, memory);
+  client_run("memory", 3, on_host, memory);
   client_run("refusals", 2, NULL, refusals);
   return 0;
 }
