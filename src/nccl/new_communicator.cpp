@@ -59,7 +59,7 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
                                                   Communicator& communicator, const Place& place) {
   Note note;
   Error own;
-  if (library.needs_device() && !place.has_driver) note.set(Note::no_device);
+  if (!place.has_driver) note.set(Note::no_device);
   if (communicator.rank() == 0 && note.state() == Note::fine) {
     ncclUniqueId id;
     if (const ncclResult_t result = library.ncclGetUniqueId(&id)) {
