@@ -217,6 +217,46 @@ static void in_the_background(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* NCCL_COMM_BLOCKING = 0, which goes before what the program says. */
+static void blocking_by_environment(struct client* me) {
+  enum { others = 4 };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  ncclComm_t comm = NULL, made[others] = {NULL, NULL, NULL, NULL};
+  ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  CHECK(settle(comm) == ncclSuccess);
+  float send = 1, sum = 0, sums[2];
+  if (me->rank != 0) client_meet(me, 0);
+  const ncclResult_t begun = ncclAllReduce(&send, &sum, 1, ncclFloat32, ncclSum, comm, NULL);
+  CHECK(begun == ncclInProgress || (begun == ncclSuccess && me->rank != 0));
+  if (me->rank == 0) client_meet(me, 0); /* nobody else has called before */
+  CHECK(settle(comm) == ncclSuccess && sum == (float)me->size);
+
+  int last[1] = {me->size - 1};
+  if (me->rank != last[0]) ncclCommShrink(comm, last, 1, &made[3], &config, NCCL_SHRINK_DEFAULT);
+  CHECK(settle(comm) == ncclSuccess && (me->rank == last[0] || settle(made[3]) == ncclSuccess));
+  ncclCommSplit(comm, 0, me->rank, &made[2], &config);
+  CHECK(settle(comm) == ncclSuccess && settle(made[2]) == ncclSuccess);
+  OK(ncclCommInitAll(made, 2, NULL));
+  ncclComm_t* const beside[] = {&comm, &made[2], &made[3]};
+  for (int i = 0; i < 3 && *beside[i];
+       ++i) { /* a blocking one is refused in a group with another */
+    int size = 0;
+    OK(ncclCommCount(*beside[i], &size));
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&send, &sum, 1, ncclFloat32, ncclSum, *beside[i], NULL));
+    for (int r = 0; r < 2; ++r) {
+      OK(ncclAllReduce(&send, &sums[r], 1, ncclFloat32, ncclSum, made[r], NULL));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    CHECK(ended == ncclSuccess || ended == ncclInProgress);
+    CHECK(settle(*beside[i]) == ncclSuccess && sum == (float)size);
+    for (int r = 0; r < 2; ++r) CHECK(settle(made[r]) == ncclSuccess && sums[r] == 2);
+  }
+  for (int i = 0; i < others; ++i) OK(ncclCommDestroy(made[i]));
+  OK(ncclCommDestroy(comm));
+}
+
 static void descendants(struct client* me) {
   ncclComm_t comm = client_join(me), half = NULL, none = NULL, fewer = NULL;
   int rank, count;
@@ -408,6 +448,8 @@ int main(void) {
   client_run("blocking and not in one group", 2, NULL, mixed_in_a_group);
   client_run("config", 2, NULL, configured);
   client_run("blocking = 0", 4, NULL, in_the_background);
+  const char* no_blocking[] = {"NCCL_COMM_BLOCKING=0", NULL};
+  client_run("NCCL_COMM_BLOCKING", 3, no_blocking, blocking_by_environment);
   client_run("watchdog", 2, NULL, watchdog);
   client_run("split and shrink", 5, NULL, descendants);
   client_run("revoke", 3, NULL, revoked);
