@@ -10,6 +10,7 @@
 #include "core/settings.hpp"
 #include "nccl/call.hpp"
 #include "nccl/config.hpp"
+#include "nccl/device_context.hpp"
 #include "nccl/environment.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"
@@ -99,11 +100,26 @@ Error check_devices(int count, const int* devices) {
   return {};
 }
 
+// Where a driver is in use. Elsewhere the numbers mean nothing.
+Error check_devices_are_there(int count, const int* devices) {
+  const std::optional<int> there = device_count();
+  for (int i = 0; there && i < count; ++i) {
+    const int device = devices ? devices[i] : i;
+    if (device < *there) continue;
+    return {Code::invalid_argument,
+            fmt::format("ncclCommInitAll: rank {} is to be on device {}, expected one of the {} "
+                        "that are there",
+                        i, device, *there)};
+  }
+  return {};
+}
+
 Error init_all(ncclComm_t* comms, int count, const int* devices) {
   const Expected<Environment> environment = read_environment();
   if (!environment) return environment.error();
   if (Error error = read_extras()) return error;
   if (Error error = check_devices(count, devices)) return error;
+  if (Error error = check_devices_are_there(count, devices)) return error;
   if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
   for (int r = 0; r < count; ++r) ours(comms)[r]->blocking = environment->blocking != 0;
   note_job_size(count);

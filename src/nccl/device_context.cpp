@@ -17,6 +17,13 @@ const cuda::Driver* driver_in_use() {
 
 bool start_driver() { return cuda::driver() && driver_in_use(); }
 
+std::optional<int> device_count() {
+  const cuda::Driver* const driver = driver_in_use();
+  int devices = 0;
+  if (!driver || driver->device_count(&devices) != cuda::kSuccess) return std::nullopt;
+  return devices;
+}
+
 Place place_of_this_thread() {
   Place place;
   const cuda::Driver* const driver = driver_in_use();

@@ -125,6 +125,13 @@ static void devices(struct client* me) {
     CHECK(device == r);
     OK(ncclCommDestroy(all[r]));
   }
+  const int apart[2] = {0, 99};
+  FAILS(ncclInvalidArgument, ncclCommInitAll(all, 2, apart));
+  ncclComm_t more[3];
+  FAILS(ncclInvalidArgument, ncclCommInitAll(more, 3, NULL));
+  const int last[1] = {1};
+  OK(ncclCommInitAll(all, 1, last));
+  OK(ncclCommDestroy(all[0]));
   OK(ncclCommDestroy(child));
   OK(ncclCommDestroy(comm));
 }
