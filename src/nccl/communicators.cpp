@@ -78,8 +78,8 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
     if (!met) return met.error();
     id = *met;
   }
-  if (is_valid) note_job_size(nranks);
   complete_new_communicators();
+  const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
   return error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config)));
 }
 
@@ -122,7 +122,6 @@ Error init_all(ncclComm_t* comms, int count, const int* devices) {
   if (Error error = check_devices_are_there(count, devices)) return error;
   if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
   for (int r = 0; r < count; ++r) ours(comms)[r]->blocking = environment->blocking != 0;
-  note_job_size(count);
   complete_new_communicators();
   const std::span<const pithComm_t> made(ours(comms), static_cast<std::size_t>(count));
   Error error = complete_all(made, devices);
