@@ -103,7 +103,10 @@ void open_log(const Variables& variables) {
   std::call_once(once, [&] {
     const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
     if (!log_like_nccl(expand(file))) log_like_nccl({});
-    log(LogLevel::warn, fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE));
+    const std::string version = fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE);
+    if (in_lower_case(value_of(variables, "NCCL_DEBUG")) == "none") return;
+    if (logs(LogLevel::info)) return log(LogLevel::info, version);
+    log_plain_nccl(version);
   });
 }
 

@@ -439,6 +439,32 @@ static void wrong_settings(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* NCCL_DEBUG tells the version at every level but NONE, and VERSION nothing else. */
+static void told_version(struct client* me) {
+  char path[64], text[4096];
+  ncclComm_t comm = NULL;
+  snprintf(path, sizeof path, "/tmp/pith-version-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-version-%p.log", 1);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  setenv("NCCL_NTHREADS", "4", 1); /* which INFO speaks of */
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL)); /* and of this */
+  OK(ncclCommDestroy(comm));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  text[fread(text, 1, sizeof text - 1, file)] = '\0';
+  fclose(file);
+  unlink(path);
+  const char* const level = getenv("NCCL_DEBUG");
+  const char* const found = strstr(text, "NCCL version 22809");
+  CHECK((found == NULL) == (strcmp(level, "NONE") == 0));
+  CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
+  if (strcmp(level, "VERSION") == 0 || strcmp(level, "warn") == 0) {
+    CHECK(found == text && strcmp(strchr(text, '\n'), "\n") == 0);
+  }
+  if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
+}
+
 int main(void) {
   client_run("InitAll", 1, NULL, all_in_one_process);
   client_run("grouped InitRank", 3, NULL, grouped);
@@ -463,6 +489,12 @@ int main(void) {
   client_run("NCCL_COMM_ID", 3, by_port, by_address);
   const char* public[] = {"NCCL_COMM_ID=192.0.2.1:20001", NULL};
   client_run("NCCL_COMM_ID of other hosts", 1, public, by_public_address);
+  const char* levels[] = {"NCCL_DEBUG=NONE", "NCCL_DEBUG=VERSION", "NCCL_DEBUG=warn",
+                          "NCCL_DEBUG=INFO"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; ++i) {
+    const char* level[] = {levels[i], NULL};
+    client_run(levels[i], 1, level, told_version);
+  }
   const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};
   client_run("NCCL_ALGO", 1, wrong, wrong_settings);
   return 0;
