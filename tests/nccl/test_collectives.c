@@ -1,4 +1,5 @@
 /* Every call that moves data, in NCCL's words: results, in place, one rank, refused arguments. */
+#include <math.h>
 #include <string.h>
 
 #include "client.h"
@@ -25,7 +26,7 @@ static void reductions(struct client* me) {
   OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
   for (int i = 0; i < n; ++i) CHECK(recv[i] == sum_of(me->size, i));
   OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclAvg, comm, NULL));
-  for (int i = 0; i < n; ++i) CHECK(recv[i] - sum_of(me->size, i) / (float)me->size < 1e-4f);
+  for (int i = 0; i < n; ++i) CHECK(fabsf(recv[i] - sum_of(me->size, i) / (float)me->size) < 1e-4f);
   OK(ncclAllReduce(send, send, n, ncclFloat32, ncclMax, comm, NULL)); /* in place */
   for (int i = 0; i < n; ++i) {
     const float high = value(me->size - 1, i), low = value(0, i);
