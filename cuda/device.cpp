@@ -58,9 +58,7 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
   const bool has_current = result == kSuccess && driver.ctx_get_current(&context) == kSuccess &&
                            context && driver.ctx_get_device(&current) == kSuccess;
   if (has_current && current == device) return context;
-  // Never released: the process uses the device.
-  if (result == kSuccess) result = driver.primary_ctx_retain(&context, device);
-  if (result == kSuccess) return context;
+  if (result == kSuccess) return primary_context(driver, device);
   return Error(Code::cuda, fmt::format("the context of device memory {:#x}: {}", memory,
                                        driver.describe(result)));
 }
@@ -90,6 +88,24 @@ Expected<const Driver*> driver() {
   const CUresult result = found->init(0);
   if (result == kSuccess) return found;
   return Error(Code::cuda, fmt::format("cuInit: {}", found->describe(result)));
+}
+
+// Held once, however often it is asked for; again, where somebody has reset the device.
+Expected<CUcontext> primary_context(const Driver& driver, CUdevice device) {
+  static std::mutex mutex;
+  static auto& held = *new std::map<CUdevice, CUcontext>;
+  const std::lock_guard lock(mutex);
+  unsigned flags = 0;
+  int active = 0;
+  const auto found = held.find(device);
+  const bool holds = found != held.end() &&
+                     driver.primary_ctx_state(device, &flags, &active) == kSuccess && active != 0;
+  if (holds) return found->second;
+  CUcontext context = nullptr;
+  const CUresult result = driver.primary_ctx_retain(&context, device);
+  if (result == kSuccess) return held[device] = context;
+  return Error(Code::cuda,
+               fmt::format("the context of device {}: {}", device, driver.describe(result)));
 }
 
 Expected<Where> where_is(const Driver& driver, const void* memory) {

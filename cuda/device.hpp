@@ -26,6 +26,9 @@ Expected<const Driver*> driver();
 const Driver* known_driver();
 void look_for_driver();
 
+// A device's primary context, held from then on: the process uses the device.
+Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
+
 enum class Where { pageable, pinned, device };
 // Error: the driver does not say, so it may be any.
 Expected<Where> where_is(const Driver& driver, const void* memory);

@@ -7,6 +7,7 @@
 static struct {
   int (*init)(unsigned);
   int (*retain)(void**, int);
+  int (*release)(int);
   int (*set_current)(void*);
   int (*get_current)(void**);
   int (*attribute)(void*, int, unsigned long long);
@@ -21,6 +22,7 @@ static struct {
 static void load_driver(struct client* me) {
   *(void**)&cuda.init = driver_symbol(me, "cuInit");
   *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.release = driver_symbol(me, "cuDevicePrimaryCtxRelease_v2");
   *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
   *(void**)&cuda.get_current = driver_symbol(me, "cuCtxGetCurrent");
   *(void**)&cuda.attribute = driver_symbol(me, "cuPointerGetAttribute");
@@ -54,6 +56,14 @@ static void memory(struct client* me) {
   CHECK(cuda.get_current(&context) == 0 && context == NULL);
   OK(ncclMemFree(device));
   OK(ncclMemFree(host));
+  for (int i = 0; i < 10; ++i) {
+    OK(ncclMemAlloc(&device, 100));
+    OK(ncclMemFree(device));
+  }
+  /* The device's context is held once, and again where somebody has reset it. */
+  CHECK(cuda.release(0) == 0 && cuda.release(0) != 0);
+  OK(ncclMemAlloc(&device, 100));
+  CHECK(cuda.release(0) == 0);
 }
 
 /* The first call of a process that has a driver and has not used it. */
