@@ -342,11 +342,13 @@ static void revoked_in_the_background(struct client* me) {
 }
 
 static ncclComm_t watched;
-static volatile int watching;
+static int watching;
 static void* watch(void* unused) {
   ncclResult_t state;
-  while (watching) {
-    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) watching = -1;
+  while (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 1) {
+    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) {
+      __atomic_store_n(&watching, -1, __ATOMIC_RELEASE);
+    }
     usleep(50);
   }
   return unused;
@@ -368,8 +370,7 @@ static void watchdog(struct client* me) {
       CHECK(result == ncclSuccess || (result == ncclInProgress && !blocking));
       CHECK(settle(watched) == ncclSuccess && recv == (float)me->size);
     }
-    CHECK(watching == 1);
-    watching = 0;
+    CHECK(__atomic_exchange_n(&watching, 0, __ATOMIC_ACQ_REL) == 1);
     CHECK(pthread_join(thread, NULL) == 0);
     OK(ncclCommDestroy(watched));
   }
