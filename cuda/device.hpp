@@ -18,12 +18,16 @@
 
 namespace pith::cuda {
 
-// Loads and initialises the driver at the first call; later calls only look.
+// Loads and initialises the driver unless that is done.
 Expected<const Driver*> driver();
 // The driver where the process has it anyway, else null: for checks that must cost nothing
-// elsewhere. `look_for_driver` makes it known without loading anything.
+// elsewhere. `look_for_driver` makes it known without loading anything; it is cheap while the
+// process loads no further libraries.
 const Driver* known_driver();
 void look_for_driver();
+
+// A device's primary context, held from then on: the process uses the device.
+Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
 enum class Where { pageable, pinned, device };
 // Error: the driver does not say, so it may be any.

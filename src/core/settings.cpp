@@ -325,8 +325,8 @@ constexpr std::array table{
                   return Error();
                 }},
     SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
-                "auto: device memory that is not compressed; all; or collectives, as "
-                "broadcast,allgather",
+                "auto: device memory that is not compressed; or only of some collectives, as "
+                "broadcast,allgather; host memory stays here",
                 [](const Settings& s) { return s.nccl_fallback_for; },
                 [](Settings& s, const std::string& text) {
                   s.nccl_fallback_for = text;

@@ -190,6 +190,15 @@ void Compression::give_up() {
   say_not_begun();
 }
 
+void Compression::withdraw() {
+  if (!std::exchange(on_, false)) return;
+  object("it may not span the job");
+  log(LogLevel::warn,
+      fmt::format("PITH_COMPRESS: {} was taken for the whole job's and is no more, as another one "
+                  "came that is not smaller; PITH_COMPRESS_COMM names those to be compressed",
+                  who_));
+}
+
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;
 // what the others have left goes with the communicator at the end of any training.
 Compression::~Compression() {

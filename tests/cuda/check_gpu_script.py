@@ -116,11 +116,19 @@ class Table(unittest.TestCase):
                          "  target 0.90")
 
     def test_sparse_beside_the_other(self):
-        rows = [{"way": way, "ranks": 2, "bytes": size, "us": us, "of_copy": 0}
-                for way, size, us in (("NVIDIA, sockets", 8, 1.0), ("Pith, tcp, 1 %", 8, 1.0),
-                                      ("NVIDIA, sockets", 99, 600.0), ("Pith, tcp, 1 %", 99, 50.0))]
+        rows = [{"way": way, "ranks": ranks, "bytes": size, "type": kind, "us": us, "of_copy": 0}
+                for ranks in (2, 4)
+                for way, size, kind, us in (("NVIDIA, sockets", 8, "float32", 1.0),
+                                            ("Pith, tcp, 1 %", 8, "float32", 1.0),
+                                            ("NVIDIA, sockets", 400, "float32", 600.0),
+                                            ("NVIDIA, sockets", 200, "bfloat16", 350.0),
+                                            ("Pith, tcp, 1 %", 400, "float32", 50.0))]
         lines = self.lines({"peers.json": "\n".join(map(json.dumps, rows))})
-        self.assertEqual(lines[-1], "sparse of 2, 99 B: NVIDIA / ours 12.00  target 10.00")
+        self.assertEqual(lines[-4:], [f"sparse of {ranks}, 100 elements: NVIDIA {told}"
+                                      for ranks in (2, 4)
+                                      for told in ("float32 / ours 12.00  target 10.00",
+                                                   "bfloat16 / ours 7.00  target 5.00")])
+        self.assertIn("NVIDIA, sockets, 2 ranks, 200 B of bfloat16: 350.0 us", lines)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ limit_of() {
     tests) printf 270 ;;
     calls) printf 260 ;;
     perf) printf 140 ;;
-    peers) printf 210 ;;
+    peers) printf 260 ;;
     clients) printf 250 ;;
     nccltests) printf 140 ;;
     sanitize) printf 230 ;;
@@ -330,7 +330,10 @@ part_peers() {
       { say "peers: $label, $ranks ranks: failed" && failed=1; }
   }
   for ranks in 2 4; do
-    [[ -z $other ]] || run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+    if [[ -n $other ]]; then
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
+    fi
     run_peers "Pith, tcp" "$ranks" PITH_TRANSPORT=tcp
     run_peers "Pith, tcp, 1 %" "$ranks" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
   done
