@@ -382,6 +382,15 @@ void set_defaults(std::map<std::string, std::string> values) {
   defaults().values = std::move(values);
 }
 
+Variables defaults_of_library(std::string_view prefix) {
+  Variables found;
+  const std::lock_guard lock(defaults().mutex);
+  for (const auto& [name, value] : defaults().values) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  }
+  return found;
+}
+
 bool in_environment(const std::string& name) {
   const char* text = std::getenv(name.c_str());
   return text && *text;

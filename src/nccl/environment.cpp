@@ -20,24 +20,38 @@ namespace pith::nccl {
 
 namespace {
 
-constexpr auto names = std::to_array<std::string_view>(
-    {"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID",
-     "NCCL_COMM_BLOCKING", "NCCL_SHM_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE",
-     "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE", "NCCL_NET", "NCCL_SOCKET_NTHREADS",
-     "NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_RETRY_CNT", "NCCL_SOCKET_RETRY_SLEEP_MSEC"});
+constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
+                                                        "NCCL_DEBUG_FILE",
+                                                        "NCCL_SOCKET_IFNAME",
+                                                        "NCCL_SOCKET_FAMILY",
+                                                        "NCCL_COMM_ID",
+                                                        "NCCL_COMM_BLOCKING",
+                                                        "NCCL_SHM_DISABLE",
+                                                        "NCCL_ALGO",
+                                                        "NCCL_PROTO",
+                                                        "NCCL_P2P_DISABLE",
+                                                        "NCCL_OOB_NET_IFNAME",
+                                                        "NCCL_BUFFSIZE",
+                                                        "NCCL_NET",
+                                                        "NCCL_SOCKET_NTHREADS",
+                                                        "NCCL_NSOCKS_PERTHREAD",
+                                                        "NCCL_SOCKET_RETRY_CNT",
+                                                        "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+                                                        "NCCL_IB_HCA",
+                                                        "NCCL_IB_DISABLE",
+                                                        "NCCL_IB_GID_INDEX",
+                                                        "NCCL_IB_RETRY_CNT",
+                                                        "NCCL_IB_TC",
+                                                        "NCCL_IB_SL"});
 
 // Which users set and which mean nothing here, or nothing yet.
 constexpr std::array without_effect =
     std::to_array<std::string_view>({"NCCL_DEBUG_SUBSYS",
                                      "NCCL_CHECK_POINTERS",
                                      "NCCL_HOSTID",
-                                     "NCCL_IB_HCA",
-                                     "NCCL_IB_DISABLE",
-                                     "NCCL_IB_GID_INDEX",
+                                     "NCCL_DEBUG_TIMESTAMP_FORMAT",
+                                     "NCCL_DEBUG_TIMESTAMP_LEVELS",
                                      "NCCL_IB_TIMEOUT",
-                                     "NCCL_IB_RETRY_CNT",
-                                     "NCCL_IB_TC",
-                                     "NCCL_IB_SL",
                                      "NCCL_IB_QPS_PER_CONNECTION",
                                      "NCCL_NET_GDR_LEVEL",
                                      "NCCL_NET_PLUGIN",
@@ -240,12 +254,35 @@ std::string patience_of(const Variables& variables) {
                                            : std::string();
 }
 
+// UCX takes whole names and a port each; NCCL's list may also hold beginnings of names, or say what
+// not to use, which is nothing then.
+std::string devices_of(const std::string& list) {
+  std::vector<std::string> devices;
+  for (const std::string& device : split(list.starts_with('=') ? list.substr(1) : list, ',')) {
+    const bool is_whole = device.size() > 1 && device.find_first_of("^=*") == std::string::npos &&
+                          std::isdigit(static_cast<unsigned char>(device.back())) != 0;
+    if (!is_whole) return {};
+    devices.push_back(device.find(':') == std::string::npos ? device + ":1" : device);
+  }
+  return fmt::format("{}", fmt::join(devices, ","));
+}
+
+// As UCX knows it.
+void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& defaults) {
+  defaults["UCX_NET_DEVICES"] = devices_of(value_of(variables, "NCCL_IB_HCA"));
+  defaults["UCX_IB_GID_INDEX"] = value_of(variables, "NCCL_IB_GID_INDEX");
+  defaults["UCX_RC_RETRY_COUNT"] = value_of(variables, "NCCL_IB_RETRY_CNT");
+  defaults["UCX_IB_TRAFFIC_CLASS"] = value_of(variables, "NCCL_IB_TC");
+  defaults["UCX_IB_SL"] = value_of(variables, "NCCL_IB_SL");
+}
+
 // What is not to be used.
 std::string transports_of(const Variables& variables) {
   std::vector<std::string_view> unwanted;
   if (value_of(variables, "NCCL_SHM_DISABLE") == "1") unwanted.emplace_back("shm");
   const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
-  if (net == "socket") unwanted.emplace_back("ucx");
+  if (net == "socket" || value_of(variables, "NCCL_IB_DISABLE") == "1")
+    unwanted.emplace_back("ucx");
   if (net == "ib") unwanted.emplace_back("tcp");
   return unwanted.empty() ? std::string() : fmt::format("^{}", fmt::join(unwanted, ","));
 }
@@ -281,6 +318,8 @@ std::vector<std::string> variables_without_effect() {
   if (!algo.empty() && rules && algorithm_of(*rules).empty()) found.emplace_back("NCCL_ALGO");
   const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
   if (!net.empty() && net != "socket" && net != "ib") found.emplace_back("NCCL_NET");
+  const std::string devices = value_of(variables, "NCCL_IB_HCA");
+  if (!devices.empty() && devices_of(devices).empty()) found.emplace_back("NCCL_IB_HCA");
   return found;
 }
 
@@ -295,6 +334,7 @@ Expected<Environment> read_environment() {
   if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
   defaults["TRANSPORT"] = transports_of(variables);
   defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
+  set_up_ucx(variables, defaults);
   defaults["STREAMS"] = streams_of(variables);
   defaults["INIT_TIMEOUT"] = patience_of(variables);
   if (value_of(variables, "NCCL_P2P_DISABLE") == "1") defaults.emplace("CUDA_IPC", "0");

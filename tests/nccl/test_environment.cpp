@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "core/settings.hpp"
+#include "core/settings_origin.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/environment.hpp"
 
@@ -36,7 +37,10 @@ constexpr const char* names[] = {"NCCL_SOCKET_IFNAME",
                                  "NCCL_SOCKET_RETRY_CNT",
                                  "NCCL_SOCKET_RETRY_SLEEP_MSEC",
                                  "NCCL_CONF_FILE",
-                                 "NCCL_TOPO_FILE"};
+                                 "NCCL_TOPO_FILE",
+                                 "NCCL_IB_HCA",
+                                 "NCCL_IB_DISABLE",
+                                 "NCCL_IB_TC"};
 
 // Variables for the length of a test.
 class Environment {
@@ -121,6 +125,25 @@ TEST_CASE("NCCL's variables that name connections", "[nccl]") {
   CHECK(settings_now().init_timeout == 86400);
   setenv("NCCL_NET", "IB", 1);
   CHECK(settings_now().transport == "^tcp");
+}
+
+TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
+  const auto devices = [](const char* list) {
+    const Environment variables({{"NCCL_IB_HCA", list}});
+    REQUIRE(nccl::read_environment());
+    const Variables found = defaults_of_library("UCX_");
+    const bool told = !nccl::variables_without_effect().empty();
+    CHECK(told == !found.contains("NET_DEVICES"));
+    return told ? "" : found.at("NET_DEVICES");
+  };
+  CHECK(devices("mlx5_0") == "mlx5_0:1");
+  CHECK(devices("=mlx5_0:1,mlx5_3:2") == "mlx5_0:1,mlx5_3:2");
+  CHECK(devices("mlx5_") == "");  // a beginning
+  CHECK(devices("^mlx5_1") == "");
+  CHECK(devices("^=mlx5_1") == "");
+  const Environment variables({{"NCCL_IB_TC", "106"}, {"NCCL_IB_DISABLE", "1"}});
+  CHECK(settings_now().transport == "^ucx");
+  CHECK(defaults_of_library("UCX_") == Variables{{"IB_TRAFFIC_CLASS", "106"}});
 }
 
 TEST_CASE("the lines of NCCL's files", "[nccl]") {
