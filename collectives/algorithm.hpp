@@ -100,6 +100,7 @@ struct Shape {
   bool views = false;    // every two ranks reach each other's memory, or at least may
   bool crowded = false;  // a host has more ranks than cores
   bool apart = false;    // ranks run on several hosts
+  bool devices = false;  // every rank's process uses a CUDA device
 };
 
 // An ideal link and core: seconds per message, per byte sent, per byte reduced.

@@ -83,7 +83,8 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
     co_return Error();
   }
   const Choice& choice = call.choice();
-  const Shape shape{call.size(), bytes, *args.tuning, choice.views, choice.crowded, choice.apart};
+  const Shape shape{call.size(),    bytes,        *args.tuning,  choice.views,
+                    choice.crowded, choice.apart, choice.devices};
   const auto p = static_cast<std::uint64_t>(call.size());
   args.traffic->sent += 2 * bytes * (p - 1) / p;
   args.traffic->received += 2 * bytes * (p - 1) / p;

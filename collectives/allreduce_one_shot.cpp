@@ -54,7 +54,14 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
 
 }  // namespace
 
+Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
+
 Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
+  // A vector of no elements may have no address, and cannot be offered.
+  if (args.send.size == 0) {
+    Task<Error> by_messages = allreduce_direct(call, args);
+    co_return co_await std::move(by_messages);
+  }
   Offers offers(call, args.send, {});
   Task<Error> opening = offers.tell();
   Error error = co_await std::move(opening);

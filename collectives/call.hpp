@@ -39,6 +39,7 @@ struct Choice {
   bool views = false;                    // every two ranks reach each other's memory
   bool crowded = false;                  // a host has more ranks than cores
   bool apart = false;                    // ranks run on several hosts
+  bool devices = false;                  // every rank's process uses a CUDA device
   const Algorithm* allreduce = nullptr;  // where the user names one
 };
 

@@ -130,8 +130,9 @@ const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
   const std::size_t bytes = args.count * size_of(args.type);
   const Choice& choice = context_.choice;
-  return default_algorithm({size(), bytes, tuning_, choice.views, choice.crowded, choice.apart},
-                           args.collective);
+  return default_algorithm(
+      {size(), bytes, tuning_, choice.views, choice.crowded, choice.apart, choice.devices},
+      args.collective);
 }
 
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams

@@ -182,6 +182,7 @@ class Communicator final : private CommWatcher {
   void set_views(bool all, bool any);
   // Whether a host has more ranks than cores.
   void set_crowded(bool crowded) { context_.choice.crowded = crowded && !pinned_; }
+  void set_devices(bool devices) { context_.choice.devices = devices && !pinned_; }
   void add_transport(std::unique_ptr<Transport> transport);
   const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
   Error read_forced(const std::string& text);

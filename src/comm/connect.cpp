@@ -14,6 +14,7 @@
 #include "comm/meeting.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start_log.hpp"
+#include "comm/stream_memory.hpp"
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -56,17 +57,24 @@ std::string introduction_of_thread(const Settings& settings, std::size_t ranks) 
   return Packer()
       .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
       .text(UsableCores::of_this_thread().pack())
+      .value(uses_devices())
       .take();
 }
 
-bool are_crowded_threads(const std::vector<std::string>& all) {
+struct Threads {
+  bool crowded;
+  bool devices;
+};
+Threads threads_of(const std::vector<std::string>& all) {
   std::vector<UsableCores> cores;
+  bool devices = true;
   for (const std::string& one : all) {
     Unpacker unpacker(one);
     unpacker.text();
     cores.push_back(UsableCores::unpack(unpacker.text()));
+    devices = unpacker.value<bool>() && devices;
   }
-  return are_crowded(cores);
+  return {are_crowded(cores), devices};
 }
 
 void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
@@ -171,6 +179,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   const auto ranks = static_cast<std::size_t>(size());
   engine_->set_oversubscribed(meeting.crowded_here);
   set_crowded(meeting.crowded);
+  set_devices(meeting.devices);
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
@@ -239,11 +248,13 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   Unpacker of_first(all->front());
   of_first.text();
   of_first.text();
+  of_first.value<bool>();
   const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
   const Error error = first->error();
-  const bool crowded = are_crowded_threads(*all);
-  engine_->set_oversubscribed(crowded);
-  set_crowded(crowded);
+  const Threads threads = threads_of(*all);
+  engine_->set_oversubscribed(threads.crowded);
+  set_crowded(threads.crowded);
+  set_devices(threads.devices);
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (const Error failed = gatherer.gather("joined").error()) return failed;
@@ -277,6 +288,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
     if (Error error = made.back()->read_forced(settings.algo)) return error;
     made.back()->engine_->set_oversubscribed(crowded);
     made.back()->set_crowded(crowded);
+    made.back()->set_devices(uses_devices());
     made.back()->join(*hub, {});
   }
   wait_for_tree(seats);

@@ -7,14 +7,15 @@
 namespace pith {
 
 std::string Introduction::pack() const {
-  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack()});
+  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack(),
+                       devices ? "1" : ""});
 }
 
 Introduction Introduction::unpack(std::string_view blob) {
   std::vector<std::string> strings = split_strings(blob);
-  strings.resize(6);
-  return {strings[0], strings[1], strings[2],
-          strings[3], strings[4], UsableCores::unpack(strings[5])};
+  strings.resize(7);
+  return {strings[0], strings[1], strings[2], strings[3],
+          strings[4], UsableCores::unpack(strings[5]), !strings[6].empty()};
 }
 
 }  // namespace pith

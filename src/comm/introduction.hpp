@@ -15,6 +15,7 @@ struct Introduction {
   std::string tcp_address;
   std::string locality;
   UsableCores cores;
+  bool devices = false;  // the process uses a CUDA device
 
   std::string pack() const;
   // What is missing in the text is empty.

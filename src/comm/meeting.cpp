@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/start_log.hpp"
+#include "comm/stream_memory.hpp"
 #include "comm/topology.hpp"
 #include "core/log.hpp"
 
@@ -111,6 +112,7 @@ Error Meeting::introduce() {
   Introduction mine;
   mine.settings = agreed_text(settings_);
   mine.cores = UsableCores::of_this_thread();
+  mine.devices = uses_devices();
   if (rule_.allows("shm")) {
     // A host that forbids memory files still has sockets.
     if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
@@ -129,7 +131,10 @@ Error Meeting::introduce() {
   if (orders_by_locality(settings_, ranks_)) mine.locality = own_locality().pack();
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
-  for (const std::string& blob : *blobs) all_.push_back(Introduction::unpack(blob));
+  for (const std::string& blob : *blobs) {
+    all_.push_back(Introduction::unpack(blob));
+    devices = devices && all_.back().devices;
+  }
   return check_settings(all_, rank_);
 }
 

@@ -42,6 +42,7 @@ class Meeting {
   std::size_t local_ranks = 1;  // that share our memory
   bool crowded_here = false;    // more ranks than cores on our host
   bool crowded = false;         // or on any; the same on all
+  bool devices = true;          // every rank's process uses a CUDA device
   RankOrder order;              // the same on all
   // Names of the ranks' hosts, the same on all: those reach each other without leaving theirs.
   std::vector<std::size_t> host_names;

@@ -148,6 +148,22 @@ void* current_context() {
   return known ? context : nullptr;
 }
 
+bool uses_devices() {
+  if (current_context()) return true;
+  const cuda::Driver* driver = cuda::known_driver();
+  int devices = 0;
+  if (!driver || driver->device_count(&devices) != cuda::kSuccess) return false;
+  for (int ordinal = 0; ordinal < devices; ++ordinal) {
+    cuda::CUdevice device = 0;
+    unsigned flags = 0;
+    int active = 0;
+    const bool asked = driver->device_get(&device, ordinal) == cuda::kSuccess &&
+                       driver->primary_ctx_state(device, &flags, &active) == cuda::kSuccess;
+    if (asked && active != 0) return true;
+  }
+  return false;
+}
+
 bool are_apart(const void* send, const void* recv) {
   const cuda::Driver* driver = cuda::known_driver();
   if (!driver) return false;

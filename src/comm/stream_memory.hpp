@@ -20,6 +20,9 @@ Error check_streams();
 // Device memory as far as the process knew the CUDA driver when it last looked for it, or has used
 // a stream; costs a load where it did not. To look costs some 10 ns: CUDA may come up at any time.
 void look_for_device_memory();
+// Whether this process computes on CUDA devices: this thread has a context, or a device's primary
+// one is in use. Loads nothing.
+bool uses_devices();
 // This thread's CUDA context; null: none, or the process does not use CUDA. Loads nothing.
 void* current_context();
 Expected<bool> is_device_memory(const void* memory);
