@@ -8,7 +8,8 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly root
 readonly pack=${GPU_PACK:-$root/tools/gpu/pack} tree=${GPU_TREE:-$root/build-gpu}
 readonly results=$tree/results # kept from command to command; $OUT gets a copy at the end
-readonly most_pack_bytes=$((60 << 20))
+readonly most_bytes=$((62 << 20)) # of pack and working tree, which travel together
+readonly most_seconds=580          # of a command, which is killed after ten minutes
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
@@ -81,7 +82,9 @@ say() { printf 'gpu: %s\n' "$*"; }
 
 # GPU_STUB: a folder with a stub driver, so that the script itself can be tried; GPU_TREE and
 # GPU_PACK are other folders than build-gpu and pack.
-has_gpu() { [[ -n ${GPU_STUB:-} ]] || nvidia-smi -L >/dev/null 2>&1; }
+has_gpu() {
+  [[ -n ${GPU_STUB:-} || -e /dev/nvidia0 ]] || nvidia-smi -L >/dev/null 2>&1
+}
 
 # sm_90 for compute capability 9.0; PTX where nobody knows.
 gpu_code() {
@@ -151,11 +154,18 @@ make_pack() {
   check_pack
 }
 
+# Files that git has or would take, without a repository all.
+tree_bytes() {
+  (cd "$root" && git ls-files -z --cached --others --exclude-standard 2>/dev/null |
+    du -cb --files0-from=- 2>/dev/null | tail -n 1 | cut -f1)
+}
+
 check_pack() {
-  local bytes
+  local bytes others
   bytes=$(du -sb "$pack" | cut -f1)
-  say "tools/gpu/pack has $((bytes >> 20)) MiB"
-  ((bytes <= most_pack_bytes)) || { say "pack: too much to be carried" && return 1; }
+  others=$(tree_bytes)
+  say "tools/gpu/pack has $((bytes >> 20)) MiB, and the working tree $((${others:-0} >> 20))"
+  ((bytes + ${others:-0} <= most_bytes)) || { say "pack: too much to be carried" && return 1; }
 }
 
 # --- programs -----------------------------------------------------------------------------------
@@ -166,7 +176,8 @@ missing_in() { ldd "$@" 2>/dev/null | awk '/not found/ {print $1}' | sort -u; }
 # Whether the carried programs run here. Libraries that the system has are not replaced, for they
 # are Python's too; a library that was lacking may lack others.
 carried_run() {
-  [[ -x $pack/bin/test_cuda_gpu ]] || return 1
+  [[ -f $pack/bin/test_cuda_gpu ]] || return 1
+  chmod u+x "$pack"/bin/* 2>/dev/null || true # where only contents were carried
   local library round spare=$tree/spare
   mkdir -p "$spare"
   LD_LIBRARY_PATH=$pack/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -266,10 +277,44 @@ part_tests() {
   else
     export PITH_TEST_GPU=1
   fi
-  "$at/bin/test_cuda_gpu" --durations yes 2>&1 | tee "$results/streams.txt" || failed=1
-  "$at/bin/test_cuda_device" --durations yes "${cases[@]}" 2>&1 | tee "$results/tests.txt" ||
-    failed=1
+  # The kernels first: they are quick, and what they break tells of the rest.
+  run_cases test_cuda_device 90 "$results/tests.txt" "${cases[@]}" || failed=1
+  run_cases test_cuda_gpu 165 "$results/streams.txt" || failed=1
   return "$failed"
+}
+
+# Each case in a process of its own: one that hangs, or breaks the context, costs no other.
+run_cases() { # PROGRAM SECONDS LOG [CASES]
+  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0 most=60
+  shift 3
+  local names
+  # Its exit status may be their number.
+  names=$("$program" --list-tests --verbosity quiet "$@" | sed -n 's/^  \([^ ].*\)/\1/p') || true
+  : >"$log"
+  [[ -n $names ]] || { say "$program lists no cases" | tee "$log" && return 1; }
+  while IFS= read -r name; do
+    left=$((end - SECONDS))
+    fate=ok
+    if ((left <= 0)); then
+      fate='not reached'
+    else
+      timeout -k 5 "$((left < most ? left : most))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
+        fate=$(fate_of $?)
+      [[ $fate == ok ]] || cat "$log.case" | tee -a "$log"
+    fi
+    [[ $fate == ok ]] || status=1
+    printf 'case %s: %s\n' "$name" "$fate" | tee -a "$log"
+  done <<<"$names"
+  rm -f -- "$log.case"
+  return "$status"
+}
+
+# By the exit status of what `timeout` ran.
+fate_of() {
+  case $1 in
+    124 | 137) printf HANGS ;;
+    *) printf 'FAILED (%d)' "$1" ;;
+  esac
 }
 
 part_calls() {
@@ -293,9 +338,11 @@ part_perf() {
     [[ $code != ptx ]] || code=sm_90
     compile_cuda_perf "$code"
   fi
-  "$at/bin/cuda_perf" --json "$results/perf.json"
-  has_module torch || { say "perf: no PyTorch: its step skipped" && return 0; }
-  python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json"
+  local failed=0
+  timeout -k 5 85 "$at/bin/cuda_perf" --json "$results/perf.json" || failed=1
+  has_module torch || { say "perf: no PyTorch: its step skipped" && return "$failed"; }
+  timeout -k 5 45 python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json" || failed=1
+  return "$failed"
 }
 
 # NVIDIA's library, as PyTorch brings it.
@@ -366,6 +413,7 @@ part_nccltests() {
 # Each tool for a share of the time: what one has not reached by then is not said to be sound.
 part_sanitize() {
   ready sanitize || return 0
+  PATH=$PATH:/usr/local/cuda/bin
   command -v compute-sanitizer >/dev/null ||
     { say "sanitize: no compute-sanitizer: skipped" && return 0; }
   local tool failed=0
@@ -381,13 +429,20 @@ part_sanitize() {
 
 part_table() { python3 "$root/tools/gpu/table.py" "$results"; }
 
-# Only a few files come back from such a machine.
+# After each part, for nobody knows what becomes of the next. Only a few files come back from such
+# a machine.
 hand_over() {
   local folder=${OUT:-}
-  part_table | tee "$results/table.txt" || true
+  part_table >"$results/table.txt" || true
   [[ -n $folder ]] || return 0
   cp "$results/table.txt" "$results/gpu.json" "$folder/" || true
-  tar -czf "$folder/results.tar.gz" -C "$tree" results
+  tar -czf "$folder/results.tar.gz.new" -C "$tree" results &&
+    mv "$folder/results.tar.gz.new" "$folder/results.tar.gz"
+}
+
+end() {
+  hand_over || true
+  cat "$results/table.txt" || true
 }
 
 main() {
@@ -418,16 +473,22 @@ main() {
     say "no program runs here: build and facts instead of ${parts[*]}"
     parts=(build facts)
   fi
-  trap hand_over EXIT
-  local part failed=()
+  trap end EXIT
+  local part limit failed=()
   for part in "${parts[@]}"; do
     [[ $part != table ]] || continue
     local begin=$SECONDS
+    limit=$(limit_of "$part")
+    ((begin + limit <= most_seconds)) || limit=$((most_seconds - begin))
     # A part is a process of its own, so that its time can be limited.
-    if ! timeout -k 10 "$(limit_of "$part")" bash "${BASH_SOURCE[0]}" --one "$part"; then
+    if ((limit < 5)); then
+      say "$part: no time is left"
+      failed+=("$part")
+    elif ! timeout -k 10 "$limit" bash "${BASH_SOURCE[0]}" --one "$part"; then
       failed+=("$part")
     fi
     say "$part: $((SECONDS - begin)) s"
+    hand_over || true
   done
   ((${#failed[@]} == 0)) || { say "failed: ${failed[*]}" && return 1; }
 }
