@@ -4,8 +4,10 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -70,11 +72,13 @@ class Script(unittest.TestCase):
 
     def programs(self, folder, bodies):
         """A pack whose programs are scripts, for the parts that ask for them."""
-        for name in ("bin", "lib"):
-            os.makedirs(os.path.join(folder, "pack", name))
+        os.makedirs(os.path.join(folder, "pack", "bin"))
         for name, body in bodies.items():
             with open(os.path.join(folder, "pack", "bin", name), "w", encoding="utf-8") as file:
-                file.write("#!/usr/bin/env bash\n" + body + "\n")  # not executable: carried so
+                file.write("#!/usr/bin/env bash\n" + body + "\n")
+        with tarfile.open(os.path.join(folder, "pack", "programs.tar.gz"), "w:gz") as archive:
+            archive.add(os.path.join(folder, "pack", "bin"), "bin")
+        shutil.rmtree(os.path.join(folder, "pack", "bin"))
         return {"GPU_PACK": os.path.join(folder, "pack"), "GPU_STUB": STUB,
                 "GPU_TREE": os.path.join(folder, "tree"), "OUT": os.path.join(folder, "out")}
 

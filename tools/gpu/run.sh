@@ -21,7 +21,7 @@ usage() {
 Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 
   --prebuild  here, without a GPU but with nvcc: builds the programs for sm_90 and PTX, and puts
-              them with the libraries they need into tools/gpu/pack (ignored by git)
+              them with the libraries they need, as an archive into tools/gpu/pack (ignored by git)
   --pack      here, with a network: adds to it what a build there needs, from Debian
   --plan      the commands of a first day of thirty minutes, the most telling first
 
@@ -132,18 +132,21 @@ libraries_of() {
 
 prebuild() {
   find_nvcc >/dev/null || { say "prebuild: needs nvcc" && return 1; }
-  mkdir -p "$tree" "$pack/bin" "$pack/lib" "$pack/spare"
+  local into=$tree/programs program
+  rm -rf -- "$into" "$pack/bin" "$pack/lib" "$pack/spare"
+  mkdir -p "$pack" "$into/bin" "$into/lib" "$into/spare"
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   configure "-DPITH_CUDA_CODE=${PREBUILD_CODE:-sm_90+ptx}"
   cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
   compile_cuda_perf sm_90
-  local program
   for program in "${programs[@]}" cuda_perf; do
-    install -s "$tree/bin/$program" "$pack/bin/$program"
+    install -s "$tree/bin/$program" "$into/bin/$program"
   done
-  install -s "$tree/lib/libnccl.so.2" "$pack/lib/libnccl.so.2"
-  libraries_of "$pack"/bin/* "$pack/lib/libnccl.so.2" |
-    while read -r program; do cp -L "$program" "$pack/spare/"; done
+  install -s "$tree/lib/libnccl.so.2" "$into/lib/libnccl.so.2"
+  libraries_of "$into"/bin/* "$into/lib/libnccl.so.2" |
+    while read -r program; do cp -L "$program" "$into/spare/"; done
+  # What travels is counted as it lies there, and device code shrinks to a third.
+  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare
   git -C "$root" describe --always --dirty >"$pack/commit" 2>/dev/null || printf '?' >"$pack/commit"
   check_pack
 }
@@ -173,21 +176,33 @@ check_pack() {
 # What these lack: libraries, or versions of them (then the name of the program).
 missing_in() { ldd "$@" 2>/dev/null | awk '/not found/ {print $1}' | sort -u; }
 
+# Sets $carried to the folder of the carried programs.
+unpack_programs() {
+  carried=$pack
+  [[ -f $pack/programs.tar.gz ]] || return 0
+  carried=$tree/carried
+  [[ ! $carried/unpacked -nt $pack/programs.tar.gz ]] || return 0
+  rm -rf -- "$carried"
+  mkdir -p "$carried"
+  tar -xzf "$pack/programs.tar.gz" -C "$carried" && touch "$carried/unpacked"
+}
+
 # Whether the carried programs run here. Libraries that the system has are not replaced, for they
 # are Python's too; a library that was lacking may lack others.
 carried_run() {
-  [[ -f $pack/bin/test_cuda_gpu ]] || return 1
-  chmod u+x "$pack"/bin/* 2>/dev/null || true # where only contents were carried
+  unpack_programs
+  [[ -f $carried/bin/test_cuda_gpu ]] || return 1
+  chmod u+x "$carried"/bin/* 2>/dev/null || true # where only contents were carried
   local library round spare=$tree/spare
   mkdir -p "$spare"
-  LD_LIBRARY_PATH=$pack/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  LD_LIBRARY_PATH=$carried/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
   for round in 1 2; do
-    for library in $(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2"); do
-      if [[ -f $pack/spare/$library ]]; then cp "$pack/spare/$library" "$spare/"; fi
+    for library in $(missing_in "$carried"/bin/* "$carried/lib/libnccl.so.2"); do
+      if [[ -f $carried/spare/$library ]]; then cp "$carried/spare/$library" "$spare/"; fi
     done
   done
-  library=$(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2")
+  library=$(missing_in "$carried"/bin/* "$carried/lib/libnccl.so.2")
   [[ -z $library ]] || { say "the carried programs lack: ${library//$'\n'/ }" && return 1; }
 }
 
@@ -195,7 +210,7 @@ carried_run() {
 find_programs() {
   [[ -z ${GPU_STUB:-} ]] || export LD_LIBRARY_PATH=$GPU_STUB${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   if carried_run; then
-    at=$pack
+    at=$carried
   elif [[ -x $tree/bin/test_cuda_gpu ]]; then
     use_debs
     at=$tree
