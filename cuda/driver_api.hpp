@@ -151,6 +151,8 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
   X(device_pci_bus_id, cuDeviceGetPCIBusId, (char* id, int length, CUdevice device))              \
   X(primary_ctx_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))         \
   X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                         \
+  X(primary_ctx_state, cuDevicePrimaryCtxGetState,                                                \
+    (CUdevice device, unsigned* flags, int* active))                                              \
   X(ctx_get_current, cuCtxGetCurrent, (CUcontext * context))                                      \
   X(ctx_set_current, cuCtxSetCurrent, (CUcontext context))                                        \
   X(ctx_push, cuCtxPushCurrent_v2, (CUcontext context))                                           \

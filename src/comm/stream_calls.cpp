@@ -2,20 +2,23 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/run_together.hpp"
 
 namespace pith {
 
 namespace {
+
+// The first call of up to so many bytes finds its scratch; where there are very many ranks, a part.
+constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
 
 // A captured call's number: captured_numbers | k << replay_bits | replay.
 constexpr unsigned replay_bits = 14;
@@ -70,60 +73,6 @@ Need need_of(const CollectiveArgs& args, int ranks) {
           2 * (strands * chunk + 4 * whole + 2 * work)};
 }
 
-}  // namespace
-
-namespace {
-
-bool uses_device(const CollectiveArgs& args) {
-  for (const Message& message : args.messages) {
-    if (message.data.kind == MemoryKind::cuda) return true;
-  }
-  if (!args.tensors.empty()) return args.tensors[0].device != nullptr;
-  return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
-}
-
-bool host_can_read(const void* memory) {
-  std::byte byte{};
-  const iovec here{&byte, 1};
-  const iovec there{const_cast<void*>(memory), 1};
-  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
-}
-
-// The first of the call that is a device's; null where none is.
-Expected<const void*> device_memory_of(const cuda::Driver& driver, const CollectiveArgs& args) {
-  const void* found = nullptr;
-  Error error;
-  const auto look_at = [&](const void* memory) {
-    if (found || error || !memory) return;
-    const Expected<cuda::Where> where = cuda::where_is(driver, memory);
-    if (!where) error = where.error();
-    if (where && *where == cuda::Where::device) found = memory;
-  };
-  look_at(args.send.data);
-  look_at(args.recv.data);
-  for (const Message& message : args.messages) look_at(message.data.data);
-  for (const CompressedTensor& tensor : args.tensors) {
-    look_at(tensor.send);
-    look_at(tensor.recv);
-    look_at(tensor.sparse.values);
-    look_at(tensor.sparse.indices);
-    look_at(tensor.sparse.count);
-  }
-  if (error) return error;
-  return found;
-}
-
-// Whose stream it is. A default stream is that of the memory's context; where no memory tells, the
-// current context's.
-Expected<cuda::Device*> device_of(const CollectiveArgs& args, cuda::CUstream stream) {
-  if (!cuda::is_default(stream)) return cuda::Device::of_stream(stream);
-  const Expected<const cuda::Driver*> driver = cuda::driver();
-  if (!driver) return driver.error();
-  const Expected<const void*> memory = device_memory_of(**driver, args);
-  if (!memory) return memory.error();
-  return *memory ? cuda::Device::of_memory(*memory) : cuda::Device::of_stream(stream);
-}
-
 // By rank: who runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
   std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
@@ -137,8 +86,8 @@ std::vector<bool> ranks_nearby(const CallContext& context) {
 
 }  // namespace
 
-struct StreamCalls::StreamCall : cuda::Passage, Work {
-  explicit StreamCall(StreamCalls& o) : owner(o) {}
+struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
+  explicit StreamCall(StreamCalls& o) : owner(o) { Entry::args = &args; }
   FrameArena& frame_arena() const { return owner.communicator_.engine_->arena(); }
   Task<Error> run_and_report();
 
@@ -146,7 +95,6 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   CollectiveArgs args;
   bool on_device = false;
   bool unsettled = false;  // the stream may go on only when no peer touches its memory
-  std::uint32_t number = 0;
   std::uint32_t replays = 0;
   std::uint32_t running = 0;              // the number of the call that runs
   CallRecorder::Batch recorded;           // where it consists of messages
@@ -192,6 +140,11 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       compute_(std::move(compute)),
       context_(communicator.context_),
       gate_(device, compute_->workers()),
+      order_(communicator.state_, communicator.rank(), communicator.warn_s(),
+             [](StreamOrder::Entry& held) {
+               auto& call = static_cast<StreamCall&>(held);
+               call.owner.begin(call);
+             }),
       unsettled_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
@@ -202,43 +155,39 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   compute_->on_error(
       [](void* self, const Error& error) { static_cast<StreamCalls*>(self)->device_failed(error); },
       this);
-  compute_->watch_while(&unreached_);
+  compute_->watch_while(&not_begun_);
   Engine& engine = communicator.engine();
   engine.own();
   engine.add(*compute_);
   engine.add(gate_);
+  engine.add(order_);
   engine.add(unsettled_);
   engine.disown();
 }
 
-namespace {
-
-// 0: steps are launched.
-unsigned worker_blocks(const Settings& settings) {
-  constexpr std::string_view connections = "CUDA_DEVICE_MAX_CONNECTIONS";
-  const Variables found = variables_from_environment({&connections, 1});
-  const auto set = found.find(std::string(connections));
-  const bool one_connection = set != found.end() && set->second == "1";
-  const bool wanted =
-      settings.cuda_steps == "worker" || (settings.cuda_steps == "auto" && one_connection);
-  return wanted ? settings.cuda_blocks : 0;
-}
-
-}  // namespace
-
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
-                                                           const CollectiveArgs& args,
-                                                           void* stream) {
-  const Expected<cuda::Device*> device = device_of(args, static_cast<cuda::CUstream>(stream));
-  if (!device) return device.error();
-  const Expected<Settings> settings = settings_from_environment();
-  if (!settings) return settings.error();
+                                                           cuda::Device& device) {
   Expected<std::unique_ptr<cuda::CudaCompute>> compute =
-      cuda::CudaCompute::create(**device, worker_blocks(*settings));
+      cuda::CudaCompute::create(device, communicator.cuda_worker_blocks_);
   if (!compute) return compute.error();
   if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(
-      new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
+      new StreamCalls(communicator, device, std::move(*compute), communicator.cuda_ipc_));
+}
+
+// One rank alone copies, most of the time.
+Error StreamCalls::prepare() {
+  if (communicator_.size() == 1) return {};
+  CollectiveArgs args;
+  args.count = prepared_bytes;
+  args.type = DType::u8;
+  communicator_.complete(args);
+  const Need need = need_of(args, communicator_.size());
+  const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
+    return pool.reserve(std::min(bytes, most_prepared_bytes));
+  };
+  if (Error error = reserve(compute_->scratch(), need.device)) return error;
+  return reserve(pinned_.scratch(), need.pinned);
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.
@@ -254,83 +203,6 @@ void StreamCalls::device_failed(const Error& error) {
   const int rank = communicator_.rank();
   communicator_.revoke_for_loss(
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
-}
-
-Expected<cuda::Where> StreamCalls::where_is(const void* memory) const {
-  return cuda::where_is(device_.driver(), memory);
-}
-
-// Which memory the call runs on: what the device reaches, or plain host memory.
-Error StreamCalls::place(CollectiveArgs& args) const {
-  // Messages stage their own memory, so that each may lie where it likes.
-  for (Message& message : args.messages) {
-    if (!message.data.data || message.data.size == 0) continue;
-    const Expected<cuda::Where> where = where_is(message.data.data);
-    if (!where) return where.error();
-    message.data.kind = *where == cuda::Where::pageable ? MemoryKind::host : MemoryKind::cuda;
-  }
-  bool reached = false;
-  bool plain = false;
-  bool scalar_apart = false;
-  for (Bytes* memory : {&args.send, &args.recv}) {
-    if (!memory->data || args.count == 0) continue;
-    const Expected<cuda::Where> where = where_is(memory->data);
-    if (!where) return where.error();
-    const bool pageable = *where == cuda::Where::pageable;
-    memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
-    (pageable ? plain : reached) = true;
-  }
-  if (!args.tensors.empty()) return place_tensors(args.tensors);
-  if (plain && args.factor.where) {
-    const Expected<cuda::Where> where = where_is(args.factor.where);
-    if (!where) return where.error();
-    scalar_apart = *where == cuda::Where::device;
-  }
-  if (scalar_apart) {
-    return {Code::invalid_argument,
-            fmt::format("op has its scalar in device memory ({}), expected device buffers too",
-                        static_cast<const void*>(args.factor.where))};
-  }
-  if (!reached || !plain) return {};
-  return {Code::invalid_argument,
-          fmt::format("send is {} and recv is {}: one is pageable host memory, the other is not",
-                      static_cast<const void*>(args.send.data),
-                      static_cast<const void*>(args.recv.data))};
-}
-
-// All of a group's, which are one call, alike. How many pairs there are may be told anywhere, but
-// the host tells it only to the host.
-Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
-  const void* reached = nullptr;
-  const void* plain = nullptr;
-  const void* told = nullptr;  // on a device
-  for (CompressedTensor& tensor : tensors) {
-    const SparseOutput& pairs = tensor.sparse;
-    const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
-    const void* const values = pairs.capacity > 0 ? pairs.values : nullptr;
-    for (const void* memory : {static_cast<const void*>(tensor.send),
-                               static_cast<const void*>(tensor.recv), indices, values}) {
-      if (!memory || tensor.count == 0) continue;
-      const Expected<cuda::Where> where = where_is(memory);
-      if (!where) return where.error();
-      (*where == cuda::Where::pageable ? plain : reached) = memory;
-    }
-    if (!pairs.count) continue;
-    const Expected<cuda::Where> where = where_is(pairs.count);
-    if (!where) return where.error();
-    if (*where != cuda::Where::device) continue;
-    tensor.sparse.counts_on_device = true;
-    told = pairs.count;
-  }
-  if (!reached && !told) return {};
-  if (plain) {
-    return {Code::invalid_argument,
-            fmt::format("a compressed call has pageable host memory ({}) and other memory ({}), "
-                        "expected one kind in all of a group",
-                        plain, reached ? reached : told)};
-  }
-  for (CompressedTensor& tensor : tensors) tensor.device = compute_.get();
-  return {};
 }
 
 // Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
@@ -407,12 +279,15 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
-Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held) {
+Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
+                           bool grouped) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  used_ = true;
+  order_.take_turn(grouped);
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
   if (Error error = check_not_captured(args, stream)) return error;
-  if (Error error = place(args)) return error;
+  if (Error error = place(args, device_.driver(), *compute_)) return error;
   if (!args.tensors.empty()) {
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
   }
@@ -436,10 +311,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   call.on_device = uses_device(args);
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
-    reached.owner.start(reached);
+    reached.owner.reach(reached);
   };
   Error error = gate_.enqueue(stream, call);
-  if (!error) error = admit(call);
+  if (!error) error = admit(call, stream);
   if (error && !call.captured) {
     call.held.let_go();
     const std::lock_guard lock(mutex_);
@@ -449,15 +324,16 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
 }
 
 // Numbered only now: a call that was refused must not put this rank out of step with the others.
-Error StreamCalls::admit(StreamCall& call) {
+Error StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
   Engine& engine = communicator_.engine();
   if (call.captured) {
     if (Error error = admit_captured(call)) return error;
   } else {
     call.number = communicator_.number(call.args);
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-    unreached_.fetch_add(1, std::memory_order_relaxed);
+    not_begun_.fetch_add(1, std::memory_order_relaxed);
     engine.background_begins();
+    order_.add(call, cuda::identity_of(stream));
   }
   gate_.publish(call);
   return {};
@@ -483,9 +359,13 @@ Error StreamCalls::admit_captured(StreamCall& call) {
   return {};
 }
 
-void StreamCalls::start(StreamCall& call) {
+void StreamCalls::reach(StreamCall& call) {
+  if (call.captured || order_.reach(call)) begin(call);
+}
+
+void StreamCalls::begin(StreamCall& call) {
   std::uint32_t number = call.number;
-  if (!call.captured) unreached_.fetch_sub(1, std::memory_order_relaxed);
+  if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
@@ -516,11 +396,13 @@ void StreamCalls::end(StreamCall& call) {
   }
   call.task = Task<Error>();
   call.call.reset();
+  if (!call.captured) order_.remove(call);
   if (call.unsettled) {
     unsettled_.add(call);
   } else {
     release(call);
   }
+  order_.begin_held();  // while this one counts: those that end at once are not the last
   communicator_.active_.fetch_sub(1, std::memory_order_release);
   communicator_.settle();
 }
@@ -559,53 +441,20 @@ bool StreamCalls::Unsettled::arm() {
 }
 
 void StreamCalls::abandon() {
+  order_.begin_held();
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
     call.held.let_go();  // before the stream goes on
     cuda::StreamGate::open(call);
     owner.gate_.close(call);
+    owner.order_.remove(call);
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();
-    owner.unreached_.fetch_sub(1, std::memory_order_relaxed);
+    owner.not_begun_.fetch_sub(1, std::memory_order_relaxed);
     owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
   });
-}
-
-Error check_streams() { return cuda::driver().error(); }
-
-void look_for_device_memory() { cuda::look_for_driver(); }
-
-bool are_apart(const void* send, const void* recv) {
-  const cuda::Driver* driver = cuda::known_driver();
-  if (!driver) return false;
-  const Expected<cuda::Where> from = cuda::where_is(*driver, send);
-  const Expected<cuda::Where> to = cuda::where_is(*driver, recv);
-  if (!from || !to) return true;
-  return (*from == cuda::Where::pageable) != (*to == cuda::Where::pageable);
-}
-
-Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream) {
-  const auto capturing = static_cast<cuda::CUstream>(stream);
-  const Expected<cuda::Device*> device = device_of(args, capturing);
-  if (!device) return device.error();
-  const cuda::Current current(**device);
-  const Expected<cuda::CaptureInfo> info = cuda::capture_of((*device)->driver(), capturing);
-  if (!info) return info.error();
-  return info->active ? std::optional(info->id) : std::nullopt;
-}
-
-void* legacy_stream() { return reinterpret_cast<void*>(cuda::kStreamLegacy); }
-
-Expected<bool> is_device_memory(const void* memory) {
-  const cuda::Driver* driver = cuda::known_driver();
-  if (!driver) return false;
-  const Expected<cuda::Where> where = cuda::where_is(*driver, memory);
-  if (where) return *where == cuda::Where::device;
-  // A driver that has failed, or wants a context, is no reason to refuse a call on host memory.
-  if (host_can_read(memory)) return false;
-  return where.error();
 }
 
 }  // namespace pith

@@ -325,8 +325,8 @@ constexpr std::array table{
                   return Error();
                 }},
     SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
-                "auto: device memory that is not compressed; all; or collectives, as "
-                "broadcast,allgather",
+                "auto: device memory that is not compressed; or only of some collectives, as "
+                "broadcast,allgather; host memory stays here",
                 [](const Settings& s) { return s.nccl_fallback_for; },
                 [](Settings& s, const std::string& text) {
                   s.nccl_fallback_for = text;
@@ -372,12 +372,23 @@ Expected<Settings> settings_from_environment() {
     if (text.empty()) continue;
     if (Error error = info.set(settings, text)) return error;
   }
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  settings.one_cuda_connection = connections && std::string_view(connections) == "1";
   return settings;
 }
 
 void set_defaults(std::map<std::string, std::string> values) {
   const std::lock_guard lock(defaults().mutex);
   defaults().values = std::move(values);
+}
+
+Variables defaults_of_library(std::string_view prefix) {
+  Variables found;
+  const std::lock_guard lock(defaults().mutex);
+  for (const auto& [name, value] : defaults().values) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  }
+  return found;
 }
 
 bool in_environment(const std::string& name) {

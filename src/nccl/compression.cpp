@@ -13,7 +13,7 @@
 
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 
@@ -188,6 +188,15 @@ void Compression::give_up() {
   decided_off_ = true;
   object("its ranks could not agree");
   say_not_begun();
+}
+
+void Compression::withdraw() {
+  if (!std::exchange(on_, false)) return;
+  object("it may not span the job");
+  log(LogLevel::warn,
+      fmt::format("PITH_COMPRESS: {} was taken for the whole job's and is no more, as another one "
+                  "came that is not smaller; PITH_COMPRESS_COMM names those to be compressed",
+                  who_));
 }
 
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;

@@ -56,6 +56,8 @@ class Compression {
     std::int64_t least(std::size_t call) const { return votes[call]; }
     std::int64_t greatest(std::size_t call) const { return -votes[places.size() + call]; }
   };
+  // It is not selected after all: the next vote says so to the other ranks.
+  void withdraw();
   // In the order of the calls.
   void vote(const NcclCall& call, Ballot& ballot);
   // Once the minimum is taken: places are left where the ranks agree.
@@ -81,7 +83,7 @@ class Compression {
   static constexpr int patience = 256;
 
   const CompressionRules& rules_;
-  const bool on_;
+  bool on_;
   const std::string who_;
   std::string objection_;  // the first
   int dense_sums_ = 0;

@@ -284,6 +284,16 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return kSuccess;
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  CUcontext found = context_of(device);
+  if (found == nullptr) return kErrorInvalidDevice;
+  std::lock_guard lock(state().mutex);
+  *flags = 0;
+  *active = found->retained > 0 ? 1 : 0;
+  return kSuccess;
+}
+
 CUresult cuCtxGetCurrent(CUcontext* context) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   *context = current_context();

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The same calls to our libnccl.so.2 and to NVIDIA's, where that is installed: results of argument
-errors, group rules, NULL arguments and pure functions must be the same. All of them can be answered
-without a driver; where NVIDIA's says 1 for want of one, only ours is looked at.
+"""The same calls to our libnccl.so.2 and to NVIDIA's: results of argument errors, group rules, NULL
+arguments and pure functions must be the same. All of them can be answered without a driver; where
+NVIDIA's says 1 for want of one, only ours is looked at. What its libraries have answered lies in
+answers-*.json beside this file; a library itself is asked where one is given.
 
-Usage: compare_with_nccl.py OURS [THEIRS...]    exit status 77: none of THEIRS is there
+Usage: compare_with_nccl.py OURS [THEIRS...]      answers, or libraries that may not be there
+       compare_with_nccl.py --record THEIRS       prints its answers
 """
 import ctypes as c
 import json
@@ -184,6 +186,15 @@ def asked(path):
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def answers_of(path):
+    """Of a library, or as they were recorded."""
+    if not path.endswith(".json"):
+        return asked(path)
+    with open(path, encoding="utf-8") as file:
+        recorded = json.load(file)
+    return recorded["version"], recorded["answers"]
+
+
 def differences(ours, theirs, their_version):
     for name, answer in theirs.items():
         changed = any(name.startswith(start) and first <= their_version < last
@@ -198,15 +209,19 @@ def main():
     if sys.argv[1] == "--answers":
         print(json.dumps(answers(sys.argv[2])))
         return 0
-    libraries = [path for path in sys.argv[2:] if os.path.exists(path)]
-    if not libraries:
-        print("skipped: NVIDIA's libnccl.so.2 is not here (PITH_NCCL_ROOT, or PyPI's "
-              "nvidia-nccl-cu13)")
-        return 77
+    if sys.argv[1] == "--record":
+        version, theirs = asked(sys.argv[2])
+        lines = [f"  {json.dumps(name)}: {json.dumps(answer)}" for name, answer in theirs.items()]
+        print(f'{{"version": {version}, "answers": {{\n' + ",\n".join(lines) + "\n}}")
+        return 0
     _, ours = asked(sys.argv[1])
     bad = 0
-    for path in libraries:
-        version, theirs = asked(path)
+    for path in sys.argv[2:]:
+        if not os.path.exists(path):
+            print(f"{path} is not here: only recorded answers are compared (PITH_NCCL_ROOT, or "
+                  "PyPI's nvidia-nccl-cu13)")
+            continue
+        version, theirs = answers_of(path)
         found = list(differences(ours, theirs, version))
         compared = sum(answer != NO_DRIVER for answer in theirs.values())
         print(f"{path}, {version}: {compared} answers compared, {len(found)} differ")

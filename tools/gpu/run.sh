@@ -13,7 +13,7 @@ readonly most_seconds=580          # of a command, which is killed after ten min
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
-readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev libssl3
+readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev
   libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
 
 usage() {
@@ -28,7 +28,8 @@ Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 Parts, each with a limit of its own; without one: facts tests
   facts      what the driver does where its documentation is silent (driver_facts)
   tests      streams, capture, groups, views, faults and compressed calls; then every kernel
-  calls      all-reduces of two and four ranks on the GPU, in threads and in processes
+  calls      all-reduces of two and four ranks on the GPU, in threads and in processes, steps
+             run by launches and by workers
   perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
   peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same
   clients    PyTorch and CuPy through LD_PRELOAD of libnccl.so.2
@@ -66,12 +67,12 @@ limit_of() {
   case $1 in
     facts) printf 150 ;;
     tests) printf 270 ;;
-    calls) printf 185 ;;
+    calls) printf 245 ;;
     perf) printf 140 ;;
-    peers) printf 210 ;;
+    peers) printf 250 ;;
     clients) printf 250 ;;
     nccltests) printf 140 ;;
-    sanitize) printf 230 ;;
+    sanitize) printf 200 ;;
     kernels) printf 300 ;;
     build) printf 550 ;;
     *) printf 30 ;;
@@ -231,7 +232,7 @@ use_debs() {
   fi
   local libraries=$into/usr/lib/x86_64-linux-gnu
   command -v pkg-config >/dev/null || PATH=$PATH:$into/usr/bin
-  export PATH CMAKE_PREFIX_PATH=$into/usr OPENSSL_ROOT_DIR=$into/usr
+  export PATH CMAKE_PREFIX_PATH=$into/usr
   # OpenSSL's configuration lies where only a compiler's own /usr is searched.
   export CPATH=$into/usr/include/x86_64-linux-gnu${CPATH:+:$CPATH}
   export PKG_CONFIG_SYSROOT_DIR=$into
@@ -293,8 +294,11 @@ part_tests() {
     export PITH_TEST_GPU=1
   fi
   # The kernels first: they are quick, and what they break tells of the rest.
-  run_cases test_cuda_device 90 "$results/tests.txt" "${cases[@]}" || failed=1
-  run_cases test_cuda_gpu 165 "$results/streams.txt" || failed=1
+  run_cases test_cuda_device 70 "$results/tests.txt" "${cases[@]}" || failed=1
+  local steps
+  for steps in launch worker; do
+    PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu 95 "$results/streams-$steps.txt" || failed=1
+  done
   return "$failed"
 }
 
@@ -334,12 +338,16 @@ fate_of() {
 
 part_calls() {
   ready calls || return 0
-  local way ranks failed=0
+  local way ranks steps failed=0 most=${CALLS_MOST_BYTES:-268435456}
   rm -f -- "$results/calls.json"
+  # Both ways to run steps, beside each other.
   for way in processes threads; do
     for ranks in 2 4; do
-      PITH_TIMEOUT=20 timeout -k 5 45 "$at/bin/gpu_calls" "$way" "$ranks" "$results/calls.json" \
-        ${CALLS_MOST_BYTES:-} || { say "calls: $way, $ranks ranks: failed" && failed=1; }
+      for steps in launch worker; do
+        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 timeout -k 5 30 "$at/bin/gpu_calls" "$way" "$ranks" \
+          "$results/calls.json" "$most" "$way by $steps" ||
+          { say "calls: $way by $steps, $ranks ranks: failed" && failed=1; }
+      done
     done
   done
   return "$failed"
@@ -383,7 +391,10 @@ part_peers() {
       { say "peers: $label, $ranks ranks: failed" && failed=1; }
   }
   for ranks in 2 4; do
-    [[ -z $other ]] || run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+    if [[ -n $other ]]; then
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
+    fi
     run_peers "Pith, tcp" "$ranks" PITH_TRANSPORT=tcp
     run_peers "Pith, tcp, 1 %" "$ranks" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
   done
@@ -435,7 +446,7 @@ part_sanitize() {
   rm -f -- "$results/sanitize.txt"
   for tool in memcheck racecheck synccheck; do
     say "sanitize: $tool"
-    timeout -k 5 75 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+    timeout -k 5 65 compute-sanitizer --tool "$tool" --error-exitcode 1 \
       "$at/bin/test_cuda_device" 'accumulate*,the k largest*,sums of lists*,a histogram*' |
       tee -a "$results/sanitize.txt" || failed=1
   done
