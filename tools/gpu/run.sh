@@ -304,7 +304,7 @@ part_tests() {
 
 # Each case in a process of its own: one that hangs, or breaks the context, costs no other.
 run_cases() { # PROGRAM SECONDS LOG [CASES]
-  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0 most=60
+  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0 most=30
   shift 3
   local names
   # Its exit status may be their number.
