@@ -498,12 +498,21 @@ int main(int argc, char** argv) {
   most_blocks = static_cast<unsigned>(device.multiProcessorCount) * 8;
   std::printf("%s, %d multiprocessors, %d rounds\n", device.name, device.multiProcessorCount,
               rounds);
+  bool ok = true;
+  // After each step, for a later one may not end.
+  const auto leave_results = [&] {
+    if (json) write_json(json, device.name, ok);
+  };
   measure_dense(std::size_t{512} << 20);
+  leave_results();
   measure_small();
+  leave_results();
   measure_staging("staging to the host", std::size_t{256} << 20, true);
   measure_staging("staging from the host", std::size_t{256} << 20, false);
-  bool ok = true;
-  for (const double density : {0.01, 0.001}) ok = measure_topk(elements, density) && ok;
-  if (json) write_json(json, device.name, ok);
+  leave_results();
+  for (const double density : {0.01, 0.001}) {
+    ok = measure_topk(elements, density) && ok;
+    leave_results();
+  }
   return ok ? 0 : 1;
 }

@@ -4,8 +4,10 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -69,6 +71,49 @@ class Script(unittest.TestCase):
             self.assertIn("build and facts instead of tests calls", done.stdout)
             self.assertRegex(done.stdout, "cmake .*-DPITH_WERROR=OFF .*-DPITH_CUDA_CODE=sm_90")
 
+    def programs(self, folder, bodies):
+        """A pack whose programs are scripts, for the parts that ask for them."""
+        os.makedirs(os.path.join(folder, "pack", "bin"))
+        for name, body in bodies.items():
+            with open(os.path.join(folder, "pack", "bin", name), "w", encoding="utf-8") as file:
+                file.write("#!/usr/bin/env bash\n" + body + "\n")
+        with tarfile.open(os.path.join(folder, "pack", "programs.tar.gz"), "w:gz") as archive:
+            archive.add(os.path.join(folder, "pack", "bin"), "bin")
+        shutil.rmtree(os.path.join(folder, "pack", "bin"))
+        return {"GPU_PACK": os.path.join(folder, "pack"), "GPU_STUB": STUB,
+                "GPU_TREE": os.path.join(folder, "tree"), "OUT": os.path.join(folder, "out")}
+
+    def test_a_case_that_breaks_costs_no_other(self):
+        body = """[[ $1 != --list-tests ]] ||
+              { printf '  %s\\n' first 'second, too' third; exit 0; }
+            case $1 in
+              first) echo broken; kill -SEGV $$ ;;
+              'second\\, too') exit 0 ;;
+              third) echo wrong; exit 3 ;;
+            esac"""
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"test_cuda_device": body, "test_cuda_gpu": body})
+            os.makedirs(variables["OUT"])
+            done = run("tests", **variables)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("case first: FAILED (139)", done.stdout)
+            self.assertIn("wrong", done.stdout)
+            with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
+                table = file.read()
+            for part in ("streams-launch", "streams-worker", "tests"):
+                self.assertIn(f"{part}: 1 of 3 cases passed", table)
+
+    def test_results_are_handed_over_before_the_next_part(self):
+        facts = 'echo "a b: 1"'
+        calls = 'ls -1 "$OUT"; exit 1'
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": facts, "gpu_calls": calls,
+                                               "test_cuda_gpu": ""})
+            os.makedirs(variables["OUT"])
+            done = run("facts", "calls", **variables)
+            self.assertIn("gpu: failed: calls", done.stdout)
+            self.assertIn("results.tar.gz\ntable.txt", done.stdout)
+
     def test_a_failing_part_is_told(self):
         done = run("calls", GPU_STUB="/nonexistent", CALLS_MOST_BYTES="8", PITH_CHUNK="nonsense")
         self.assertEqual(done.returncode, 1)
@@ -99,6 +144,13 @@ class Table(unittest.TestCase):
                          ["streams-worker: test cases: 2 | 1 passed | 1 failed",
                           "  failed: gpu: one"])
         self.assertEqual(self.lines({"tests.txt": "cut off"}), ["tests: ended early"])
+
+    def test_cases_with_processes_of_their_own(self):
+        text = "case one: ok\nnoise\ncase two, long: HANGS\ncase three: FAILED (42)\n" \
+               "case four: not reached\n"
+        self.assertEqual(self.lines({"tests.txt": text}),
+                         ["tests: 1 of 4 cases passed", "  failed: two, long: HANGS",
+                          "  failed: three: FAILED (42)", "  failed: four: not reached"])
 
     def test_calls_beside_targets(self):
         rows = [{"way": "threads", "ranks": 2, "bytes": size, "us": 10.0, "of_copy": 0.6}

@@ -8,7 +8,8 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly root
 readonly pack=${GPU_PACK:-$root/tools/gpu/pack} tree=${GPU_TREE:-$root/build-gpu}
 readonly results=$tree/results # kept from command to command; $OUT gets a copy at the end
-readonly most_pack_bytes=$((60 << 20))
+readonly most_bytes=$((62 << 20)) # of pack and working tree, which travel together
+readonly most_seconds=580          # of a command, which is killed after ten minutes
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
@@ -20,7 +21,7 @@ usage() {
 Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 
   --prebuild  here, without a GPU but with nvcc: builds the programs for sm_90 and PTX, and puts
-              them with the libraries they need into tools/gpu/pack (ignored by git)
+              them with the libraries they need, as an archive into tools/gpu/pack (ignored by git)
   --pack      here, with a network: adds to it what a build there needs, from Debian
   --plan      the commands of a first day of thirty minutes, the most telling first
 
@@ -66,12 +67,12 @@ limit_of() {
   case $1 in
     facts) printf 150 ;;
     tests) printf 270 ;;
-    calls) printf 260 ;;
+    calls) printf 245 ;;
     perf) printf 140 ;;
-    peers) printf 260 ;;
+    peers) printf 250 ;;
     clients) printf 250 ;;
     nccltests) printf 140 ;;
-    sanitize) printf 230 ;;
+    sanitize) printf 200 ;;
     kernels) printf 300 ;;
     build) printf 550 ;;
     *) printf 30 ;;
@@ -82,7 +83,9 @@ say() { printf 'gpu: %s\n' "$*"; }
 
 # GPU_STUB: a folder with a stub driver, so that the script itself can be tried; GPU_TREE and
 # GPU_PACK are other folders than build-gpu and pack.
-has_gpu() { [[ -n ${GPU_STUB:-} ]] || nvidia-smi -L >/dev/null 2>&1; }
+has_gpu() {
+  [[ -n ${GPU_STUB:-} || -e /dev/nvidia0 ]] || nvidia-smi -L >/dev/null 2>&1
+}
 
 # sm_90 for compute capability 9.0; PTX where nobody knows.
 gpu_code() {
@@ -130,18 +133,21 @@ libraries_of() {
 
 prebuild() {
   find_nvcc >/dev/null || { say "prebuild: needs nvcc" && return 1; }
-  mkdir -p "$tree" "$pack/bin" "$pack/lib" "$pack/spare"
+  local into=$tree/programs program
+  rm -rf -- "$into" "$pack/bin" "$pack/lib" "$pack/spare"
+  mkdir -p "$pack" "$into/bin" "$into/lib" "$into/spare"
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   configure "-DPITH_CUDA_CODE=${PREBUILD_CODE:-sm_90+ptx}"
   cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
   compile_cuda_perf sm_90
-  local program
   for program in "${programs[@]}" cuda_perf; do
-    install -s "$tree/bin/$program" "$pack/bin/$program"
+    install -s "$tree/bin/$program" "$into/bin/$program"
   done
-  install -s "$tree/lib/libnccl.so.2" "$pack/lib/libnccl.so.2"
-  libraries_of "$pack"/bin/* "$pack/lib/libnccl.so.2" |
-    while read -r program; do cp -L "$program" "$pack/spare/"; done
+  install -s "$tree/lib/libnccl.so.2" "$into/lib/libnccl.so.2"
+  libraries_of "$into"/bin/* "$into/lib/libnccl.so.2" |
+    while read -r program; do cp -L "$program" "$into/spare/"; done
+  # What travels is counted as it lies there, and device code shrinks to a third.
+  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare
   git -C "$root" describe --always --dirty >"$pack/commit" 2>/dev/null || printf '?' >"$pack/commit"
   check_pack
 }
@@ -152,11 +158,18 @@ make_pack() {
   check_pack
 }
 
+# Files that git has or would take, without a repository all.
+tree_bytes() {
+  (cd "$root" && git ls-files -z --cached --others --exclude-standard 2>/dev/null |
+    du -cb --files0-from=- 2>/dev/null | tail -n 1 | cut -f1)
+}
+
 check_pack() {
-  local bytes
+  local bytes others
   bytes=$(du -sb "$pack" | cut -f1)
-  say "tools/gpu/pack has $((bytes >> 20)) MiB"
-  ((bytes <= most_pack_bytes)) || { say "pack: too much to be carried" && return 1; }
+  others=$(tree_bytes)
+  say "tools/gpu/pack has $((bytes >> 20)) MiB, and the working tree $((${others:-0} >> 20))"
+  ((bytes + ${others:-0} <= most_bytes)) || { say "pack: too much to be carried" && return 1; }
 }
 
 # --- programs -----------------------------------------------------------------------------------
@@ -164,20 +177,33 @@ check_pack() {
 # What these lack: libraries, or versions of them (then the name of the program).
 missing_in() { ldd "$@" 2>/dev/null | awk '/not found/ {print $1}' | sort -u; }
 
+# Sets $carried to the folder of the carried programs.
+unpack_programs() {
+  carried=$pack
+  [[ -f $pack/programs.tar.gz ]] || return 0
+  carried=$tree/carried
+  [[ ! $carried/unpacked -nt $pack/programs.tar.gz ]] || return 0
+  rm -rf -- "$carried"
+  mkdir -p "$carried"
+  tar -xzf "$pack/programs.tar.gz" -C "$carried" && touch "$carried/unpacked"
+}
+
 # Whether the carried programs run here. Libraries that the system has are not replaced, for they
 # are Python's too; a library that was lacking may lack others.
 carried_run() {
-  [[ -x $pack/bin/test_cuda_gpu ]] || return 1
+  unpack_programs
+  [[ -f $carried/bin/test_cuda_gpu ]] || return 1
+  chmod u+x "$carried"/bin/* 2>/dev/null || true # where only contents were carried
   local library round spare=$tree/spare
   mkdir -p "$spare"
-  LD_LIBRARY_PATH=$pack/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  LD_LIBRARY_PATH=$carried/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
   for round in 1 2; do
-    for library in $(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2"); do
-      if [[ -f $pack/spare/$library ]]; then cp "$pack/spare/$library" "$spare/"; fi
+    for library in $(missing_in "$carried"/bin/* "$carried/lib/libnccl.so.2"); do
+      if [[ -f $carried/spare/$library ]]; then cp "$carried/spare/$library" "$spare/"; fi
     done
   done
-  library=$(missing_in "$pack"/bin/* "$pack/lib/libnccl.so.2")
+  library=$(missing_in "$carried"/bin/* "$carried/lib/libnccl.so.2")
   [[ -z $library ]] || { say "the carried programs lack: ${library//$'\n'/ }" && return 1; }
 }
 
@@ -185,7 +211,7 @@ carried_run() {
 find_programs() {
   [[ -z ${GPU_STUB:-} ]] || export LD_LIBRARY_PATH=$GPU_STUB${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   if carried_run; then
-    at=$pack
+    at=$carried
   elif [[ -x $tree/bin/test_cuda_gpu ]]; then
     use_debs
     at=$tree
@@ -267,14 +293,47 @@ part_tests() {
   else
     export PITH_TEST_GPU=1
   fi
+  # The kernels first: they are quick, and what they break tells of the rest.
+  run_cases test_cuda_device 70 "$results/tests.txt" "${cases[@]}" || failed=1
   local steps
   for steps in launch worker; do
-    PITH_CUDA_STEPS=$steps timeout -k 5 100 "$at/bin/test_cuda_gpu" --durations yes 2>&1 |
-      tee "$results/streams-$steps.txt" || failed=1
+    PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu 95 "$results/streams-$steps.txt" || failed=1
   done
-  "$at/bin/test_cuda_device" --durations yes "${cases[@]}" 2>&1 | tee "$results/tests.txt" ||
-    failed=1
   return "$failed"
+}
+
+# Each case in a process of its own: one that hangs, or breaks the context, costs no other.
+run_cases() { # PROGRAM SECONDS LOG [CASES]
+  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0 most=30
+  shift 3
+  local names
+  # Its exit status may be their number.
+  names=$("$program" --list-tests --verbosity quiet "$@" | sed -n 's/^  \([^ ].*\)/\1/p') || true
+  : >"$log"
+  [[ -n $names ]] || { say "$program lists no cases" | tee "$log" && return 1; }
+  while IFS= read -r name; do
+    left=$((end - SECONDS))
+    fate=ok
+    if ((left <= 0)); then
+      fate='not reached'
+    else
+      timeout -k 5 "$((left < most ? left : most))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
+        fate=$(fate_of $?)
+      [[ $fate == ok ]] || cat "$log.case" | tee -a "$log"
+    fi
+    [[ $fate == ok ]] || status=1
+    printf 'case %s: %s\n' "$name" "$fate" | tee -a "$log"
+  done <<<"$names"
+  rm -f -- "$log.case"
+  return "$status"
+}
+
+# By the exit status of what `timeout` ran.
+fate_of() {
+  case $1 in
+    124 | 137) printf HANGS ;;
+    *) printf 'FAILED (%d)' "$1" ;;
+  esac
 }
 
 part_calls() {
@@ -302,9 +361,11 @@ part_perf() {
     [[ $code != ptx ]] || code=sm_90
     compile_cuda_perf "$code"
   fi
-  "$at/bin/cuda_perf" --json "$results/perf.json"
-  has_module torch || { say "perf: no PyTorch: its step skipped" && return 0; }
-  python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json"
+  local failed=0
+  timeout -k 5 85 "$at/bin/cuda_perf" --json "$results/perf.json" || failed=1
+  has_module torch || { say "perf: no PyTorch: its step skipped" && return "$failed"; }
+  timeout -k 5 45 python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json" || failed=1
+  return "$failed"
 }
 
 # NVIDIA's library, as PyTorch brings it.
@@ -378,13 +439,14 @@ part_nccltests() {
 # Each tool for a share of the time: what one has not reached by then is not said to be sound.
 part_sanitize() {
   ready sanitize || return 0
+  PATH=$PATH:/usr/local/cuda/bin
   command -v compute-sanitizer >/dev/null ||
     { say "sanitize: no compute-sanitizer: skipped" && return 0; }
   local tool failed=0
   rm -f -- "$results/sanitize.txt"
   for tool in memcheck racecheck synccheck; do
     say "sanitize: $tool"
-    timeout -k 5 75 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+    timeout -k 5 65 compute-sanitizer --tool "$tool" --error-exitcode 1 \
       "$at/bin/test_cuda_device" 'accumulate*,the k largest*,sums of lists*,a histogram*' |
       tee -a "$results/sanitize.txt" || failed=1
   done
@@ -393,13 +455,20 @@ part_sanitize() {
 
 part_table() { python3 "$root/tools/gpu/table.py" "$results"; }
 
-# Only a few files come back from such a machine.
+# After each part, for nobody knows what becomes of the next. Only a few files come back from such
+# a machine.
 hand_over() {
   local folder=${OUT:-}
-  part_table | tee "$results/table.txt" || true
+  part_table >"$results/table.txt" || true
   [[ -n $folder ]] || return 0
   cp "$results/table.txt" "$results/gpu.json" "$folder/" || true
-  tar -czf "$folder/results.tar.gz" -C "$tree" results
+  tar -czf "$folder/results.tar.gz.new" -C "$tree" results &&
+    mv "$folder/results.tar.gz.new" "$folder/results.tar.gz"
+}
+
+end() {
+  hand_over || true
+  cat "$results/table.txt" || true
 }
 
 main() {
@@ -430,16 +499,22 @@ main() {
     say "no program runs here: build and facts instead of ${parts[*]}"
     parts=(build facts)
   fi
-  trap hand_over EXIT
-  local part failed=()
+  trap end EXIT
+  local part limit failed=()
   for part in "${parts[@]}"; do
     [[ $part != table ]] || continue
     local begin=$SECONDS
+    limit=$(limit_of "$part")
+    ((begin + limit <= most_seconds)) || limit=$((most_seconds - begin))
     # A part is a process of its own, so that its time can be limited.
-    if ! timeout -k 10 "$(limit_of "$part")" bash "${BASH_SOURCE[0]}" --one "$part"; then
+    if ((limit < 5)); then
+      say "$part: no time is left"
+      failed+=("$part")
+    elif ! timeout -k 10 "$limit" bash "${BASH_SOURCE[0]}" --one "$part"; then
       failed+=("$part")
     fi
     say "$part: $((SECONDS - begin)) s"
+    hand_over || true
   done
   ((${#failed[@]} == 0)) || { say "failed: ${failed[*]}" && return 1; }
 }

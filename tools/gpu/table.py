@@ -48,14 +48,25 @@ def read_lines(path):
     return rows
 
 
+def cases_of(text):
+    """What became of each case that had a process of its own."""
+    return re.findall(r"^case (.*): (ok|HANGS|not reached|FAILED.*)$", text, re.M)
+
+
 def summary_of(text):
-    """Catch2's last lines, one a program."""
+    """Of a program's cases, or Catch2's last lines, one a program."""
+    cases = cases_of(text)
+    if cases:
+        return f"{sum(fate == 'ok' for _, fate in cases)} of {len(cases)} cases passed"
     found = re.findall(r"All tests passed \([^)]*\)|test cases:.*|ERROR SUMMARY:.*", text)
     return "; ".join(found) if found else "ended early"
 
 
 def failed_cases(text):
-    """Catch2 says what took how long, and heads what failed with its name between two rules."""
+    """Or Catch2 heads what failed with its name between two rules."""
+    cases = cases_of(text)
+    if cases:
+        return [f"{name}: {fate}" for name, fate in cases if fate != "ok"]
     found = re.findall(r"^-{79}\n(\S.*)\n-{79}$", text, re.M)
     return list(dict.fromkeys(found))
 
