@@ -301,15 +301,26 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
   // A compressed call runs all the same: its gradients go to the accumulators, in stream order.
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   if (revoked && args.tensors.empty()) return error();
-  if (!streams_) {
-    Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, args, stream);
-    if (!made) return made.error();
-    engine_->own();
-    streams_ = std::move(*made);
-    engine_->disown();
-  }
+  if (Error error = open_streams(args, stream)) return error;
   const Error refused = streams_->enqueue(args, stream, std::move(held));
   return refused || !revoked ? refused : error();
+}
+
+Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
+                                      LateChoice& choice) {
+  if (is_revoked_.load(std::memory_order_acquire)) return error();
+  if (Error error = open_streams(args, stream)) return error;
+  return streams_->enqueue(args, stream, {}, &choice);
+}
+
+Error Communicator::open_streams(const CollectiveArgs& args, void* stream) {
+  if (streams_) return {};
+  Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, args, stream);
+  if (!made) return made.error();
+  engine_->own();
+  streams_ = std::move(*made);
+  engine_->disown();
+  return {};
 }
 
 // Messages of pairs start at once: what they wait for may be behind any number of calls.

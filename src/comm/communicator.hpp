@@ -50,6 +50,7 @@ class CallGroup {
 
 class Communicator;
 class Compressor;
+class LateChoice;
 class LocalHub;
 class StartLog;
 class StreamCalls;
@@ -101,6 +102,8 @@ class Communicator final : private CommWatcher {
   // `held`: the compressors of its tensors, if it has any; let go before the stream goes on. Where
   // the communicator is revoked they get the gradient all the same, and this says why it is.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {});
+  // A sum that may turn out to be its candidate's.
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice);
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
   static constexpr int no_color = Split::no_color;
@@ -187,6 +190,7 @@ class Communicator final : private CommWatcher {
   // Where the settings want a trace; once all routes are known.
   void begin_trace();
   std::uint32_t number(const CollectiveArgs& args);
+  Error open_streams(const CollectiveArgs& args, void* stream);
   void complete(CollectiveArgs& args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   std::uint32_t take_number() {

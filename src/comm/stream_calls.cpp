@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
@@ -153,6 +154,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   std::vector<Message> messages;          // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
+  LateChoice* choice = nullptr;  // until it is made
   std::optional<Call> call;
   Task<Error> task;
 };
@@ -194,6 +196,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       context_(communicator.context_),
       gate_(device),
       unsettled_(*this),
+      undecided_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
@@ -209,6 +212,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   engine.add(*compute_);
   engine.add(gate_);
   engine.add(unsettled_);
+  engine.add(undecided_);
   engine.disown();
 }
 
@@ -392,7 +396,24 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
-Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held) {
+// What it takes if it is compressed, beside what it takes as it is.
+Error StreamCalls::prepare(const CollectiveArgs& args, const LateChoice& choice,
+                           cuda::CUstream stream) {
+  if (!choice.candidate()) return {};
+  CompressedTensor tensor = *choice.candidate();
+  if (uses_device(args)) tensor.device = compute_.get();
+  CollectiveArgs compressed;
+  compressed.tensors = std::span(&tensor, 1);
+  communicator_.complete(compressed);
+  if (Error error = check_compressed_call(context_, compressed.tensors)) return error;
+  if (choice.is_fresh()) {
+    if (Error error = without_throwing([&] { return place_compressors(compressed); })) return error;
+  }
+  return reserve(compressed, stream);
+}
+
+Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
+                           LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
@@ -410,6 +431,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
   }
   if (Error error = reserve(args, stream)) return error;
+  if (choice) {
+    if (Error error = prepare(args, *choice, stream)) return error;
+  }
   if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
   call.args = args;
@@ -418,10 +442,11 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   call.tensors.assign(args.tensors.begin(), args.tensors.end());
   call.args.tensors = call.tensors;
   call.held = std::move(held);
+  call.choice = choice;
   call.on_device = uses_device(args);
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
-    reached.owner.start(reached);
+    reached.owner.reach(reached);
   };
   Error error = gate_.enqueue(stream, call);
   if (!error) error = admit(call);
@@ -468,9 +493,53 @@ Error StreamCalls::admit_captured(StreamCall& call) {
   return {};
 }
 
+void StreamCalls::reach(StreamCall& call) {
+  if (!call.captured) unreached_.fetch_sub(1, std::memory_order_relaxed);
+  if (!call.choice) return start(call);
+  undecided_.add(call);
+}
+
+bool StreamCalls::Undecided::can_start(const StreamCall& call) const {
+  return owner_.communicator_.state_.revoked || call.choice->ready();
+}
+
+bool StreamCalls::Undecided::progress() {
+  const std::size_t before = calls_.size();
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < before; ++i) {
+    StreamCall* const call = calls_[i];
+    can_start(*call) ? owner_.decide(*call) : static_cast<void>(calls_[left++] = call);
+  }
+  calls_.resize(left);
+  return left != before;
+}
+
+bool StreamCalls::Undecided::arm() {
+  return std::none_of(calls_.begin(), calls_.end(),
+                      [this](const StreamCall* call) { return can_start(*call); });
+}
+
+// What is left of a revoked communicator is not decided any more: start() ends it.
+void StreamCalls::decide(StreamCall& call) {
+  LateChoice& choice = *std::exchange(call.choice, nullptr);
+  if (communicator_.state_.revoked) return start(call);
+  if (choice.candidate()) call.tensors.assign(1, *choice.candidate());
+  if (std::shared_ptr<Compressor> compressor = choice.take()) {
+    call.tensors[0].device = call.on_device ? compute_.get() : nullptr;
+    CollectiveArgs compressed;
+    compressed.tensors = call.tensors;
+    communicator_.complete(compressed);
+    call.args = compressed;
+    std::vector claimed{std::move(compressor)};
+    call.held = HeldCompressors(std::move(claimed));
+  } else {
+    call.tensors.clear();
+  }
+  start(call);
+}
+
 void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
-  if (!call.captured) unreached_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;

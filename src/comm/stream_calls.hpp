@@ -6,6 +6,7 @@
 // Messages: eager calls are numbered when they are enqueued, like all others. The k-th captured
 // call has numbers of its own, k and a replay counter: ranks capture in the same order, each
 // replays its calls in order, and how replays and eager calls interleave may differ between ranks.
+// A sum that may yet be compressed (collectives/late_choice.hpp) starts when that is known, too.
 // Compressed calls are not captured: each one is another step. Their compressors are let go before
 // their streams go on, so that who has waited for a stream may use them.
 // After an error every stream goes on all the same; Communicator::error() keeps what happened.
@@ -19,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/late_choice.hpp"
 #include "comm/communicator.hpp"
 #include "cuda/cuda_compute.hpp"
 #include "cuda/peer_views.hpp"
@@ -33,7 +35,8 @@ class StreamCalls {
   ~StreamCalls();
 
   // Calling thread; never waits for the call.
-  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held);
+  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held,
+                LateChoice* choice = nullptr);
   // Driver of the engine: calls that no stream has reached end now. For revoked communicators.
   void abandon();
 
@@ -73,6 +76,23 @@ class StreamCalls {
     std::vector<StreamCall*> calls_;
     std::atomic<std::size_t> count_{0};
   };
+  // Calls that their streams have reached, and of which it is not known what they are.
+  class Undecided final : public Pollable {
+   public:
+    explicit Undecided(StreamCalls& owner) : owner_(owner) {}
+    void add(StreamCall& call) { calls_.push_back(&call); }
+    bool progress() override;
+    bool busy() const override { return !calls_.empty(); }
+    int descriptor() const override { return -1; }
+    bool arm() override;
+    void disarm() override {}
+
+   private:
+    bool can_start(const StreamCall& call) const;
+
+    StreamCalls& owner_;
+    std::vector<StreamCall*> calls_;
+  };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
@@ -86,6 +106,9 @@ class StreamCalls {
   StreamCall& take_call();
   Error admit(StreamCall& call);
   Error admit_captured(StreamCall& call);
+  Error prepare(const CollectiveArgs& args, const LateChoice& choice, cuda::CUstream stream);
+  void reach(StreamCall& call);
+  void decide(StreamCall& call);
   void start(StreamCall& call);
   void end(StreamCall& call);
   void release(StreamCall& call);
@@ -98,6 +121,7 @@ class StreamCalls {
   std::optional<cuda::PeerViews> views_;  // none: not wanted, or no two ranks share memory
   cuda::StreamGate gate_;
   Unsettled unsettled_;
+  Undecided undecided_;
   std::atomic<int> unreached_{0};
   DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
   std::uint32_t captured_ = 0;
