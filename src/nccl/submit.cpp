@@ -44,7 +44,8 @@ void prepare(Extension& extension, pithComm_t comm) {
   const std::string name = comm->name.empty() ? "" : fmt::format(" \"{}\"", comm->name);
   extension.compression = std::make_unique<Compression>(
       rules, rules.selects(comm->name, spans_job(size)),
-      fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank()));
+      fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank()),
+      comm->communicator);
 }
 
 Error check_revoked(const Extension* extension, const NcclCall& call) {

@@ -150,7 +150,8 @@ static void in_groups(struct client* me) { train(me, 1, not_default); }
 static void on_null(struct client* me) { train(me, 0, NULL); }
 static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 
-/* Nobody synchronises: a vector's next call waits for its last one, on either of two streams. */
+/* Nobody synchronises: a vector's next call starts behind its last one, on either of two streams.
+ */
 static void without_synchronising(struct client* me) {
   start_driver(me);
   ncclComm_t comm = client_join(me);
@@ -187,6 +188,107 @@ static void not_blocking(struct client* me) {
     CHECK((zeros_in(recv) > 0) == (i > 2));
   }
   OK(ncclCommDestroy(comm));
+}
+
+/* One rank makes all of its calls before the other makes its first: none waits for another rank's,
+ * whether compression has yet to begin, begins or goes on. `times`: of the vector, in each group.
+ */
+static void ahead_by(struct client* me, int times) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv[2 * steps];
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < steps * times; ++i) recv[i] = device_floats(me);
+  client_meet(me, 0);
+  if (me->rank != 0) client_meet(me, 1);
+  for (int i = 0; i < steps; ++i) {
+    if (times > 1) OK(ncclGroupStart());
+    for (int t = 0; t < times; ++t) {
+      OK(ncclAllReduce(send, recv[i * times + t], n, ncclFloat32, ncclSum, comm, stream));
+    }
+    if (times > 1) OK(ncclGroupEnd());
+  }
+  if (me->rank == 0) client_meet(me, 1);
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < steps; ++i) { /* in a group the vector's residual goes with its first */
+    for (int t = 0; t < times; ++t) {
+      const int zeros = zeros_in(recv[i * times + t]);
+      CHECK(t == 0 && i * times >= 2 ? zeros > 0 && zeros < n : zeros == 0);
+    }
+  }
+  OK(ncclCommDestroy(comm));
+}
+static void ahead(struct client* me) { ahead_by(me, 1); }
+static void ahead_in_groups(struct client* me) { ahead_by(me, 2); }
+
+/* Two communicators that the ranks call in other orders, several times a step. */
+static void in_other_orders(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm[2] = {client_join(me), NULL};
+  OK(ncclCommSplit(comm[0], 0, me->rank, &comm[1], NULL));
+  void* stream[2] = {new_stream(me), new_stream(me)};
+  float *send[2], *recv[2][2 * steps];
+  for (int c = 0; c < 2; ++c) {
+    send[c] = device_floats(me);
+    for (int i = 0; i < n; ++i) send[c][i] = 1;
+    for (int i = 0; i < 2 * steps; ++i) recv[c][i] = device_floats(me);
+  }
+  for (int i = 0; i < steps; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      const int c = (me->rank + half) % 2;
+      for (int t = 2 * i; t < 2 * i + 2; ++t) {
+        OK(ncclAllReduce(send[c], recv[c][t], n, ncclFloat32, ncclSum, comm[c], stream[c]));
+      }
+    }
+  }
+  for (int c = 0; c < 2; ++c) CHECK(cuda.synchronize(stream[c]) == 0);
+  for (int c = 0; c < 2; ++c) {
+    for (int i = 0; i < 2 * steps; ++i) CHECK((zeros_in(recv[c][i]) > 0) == (i >= 2));
+  }
+  OK(ncclCommDestroy(comm[1]));
+  OK(ncclCommDestroy(comm[0]));
+}
+
+/* A vector's calls on a stream that the thread opens only when it has made them all. */
+static void opened_late(struct client* me) {
+  void* word = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv[steps];
+  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
+  *(volatile uint64_t*)word = 0;
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  CHECK(cuda.wait(stream, (uintptr_t)word, 1, 0) == 0);
+  for (int i = 0; i < steps; ++i) {
+    recv[i] = device_floats(me);
+    OK(ncclAllReduce(send, recv[i], n, ncclFloat32, ncclSum, comm, stream));
+  }
+  CHECK(recv[0][0] == 0);
+  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < steps; ++i) CHECK((zeros_in(recv[i]) > 0) == (i >= 2));
+  OK(ncclCommDestroy(comm));
+}
+
+/* The communicator goes while calls wait to be told what they are: their streams go on. */
+static void aborted_in_a_vote(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  if (me->rank == 0) {
+    for (int i = 0; i < 4; ++i) {
+      OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    }
+    usleep(20 * 1000);
+  } else {
+    client_meet(me, 0);
+  }
+  OK(ncclCommAbort(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+  if (me->rank == 0) client_meet(me, 0);
 }
 
 /* blocking = 0 */
@@ -294,6 +396,11 @@ int main(int count, char** arguments) {
   client_run("a thread's own stream", 2, world, on_own_of_thread);
   client_run("without synchronising", 2, world, without_synchronising);
   client_run("not blocking", 2, world, not_blocking);
+  client_run("ahead", 3, world, ahead);
+  client_run("ahead in groups", 2, world, ahead_in_groups);
+  client_run("in other orders", 2, world, in_other_orders);
+  client_run("opened late", 2, world, opened_late);
+  client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
   client_run("bad calls", 2, world, bad_calls);
