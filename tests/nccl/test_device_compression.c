@@ -272,6 +272,58 @@ static void opened_late(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* A vector is called on two streams, of which one rank's first is held up: its calls go on in their
+ * order, which the other rank has, not in that of the streams. */
+static void in_order_of_calls(struct client* me) {
+  void* word = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* streams[2] = {new_stream(me), new_stream(me)};
+  float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
+  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
+  *(volatile uint64_t*)word = me->rank != 0;
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < 4; ++i) {
+    OK(ncclAllReduce(send, recv[0], n, ncclFloat32, ncclSum, comm, streams[0]));
+  }
+  CHECK(cuda.synchronize(streams[0]) == 0);
+  memset(recv[0], 0, n * sizeof(float));
+  CHECK(cuda.wait(streams[0], (uintptr_t)word, 1, 0) == 0);
+  for (int s = 0; s < 2; ++s) {
+    OK(ncclAllReduce(send, recv[s], n, ncclFloat32, ncclSum, comm, streams[s]));
+  }
+  usleep(50 * 1000);
+  CHECK(zeros_in(recv[1]) == n);
+  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  for (int s = 0; s < 2; ++s) {
+    CHECK(cuda.synchronize(streams[s]) == 0);
+    CHECK(zeros_in(recv[s]) > 0 && zeros_in(recv[s]) < n);
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* One rank does not select the communicator: all cease to vote with the same call, however far one
+ * is ahead of the other. */
+static void switched_off(struct client* me) {
+  enum { many = 150 };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm = NULL;
+  config.commName = me->rank == 0 ? "gradients-1" : "other";
+  start_driver(me);
+  OK(ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config));
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < many; ++i) {
+    if (me->rank == 0 && i == 40) usleep(20 * 1000);
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    if (me->rank != 0) CHECK(cuda.synchronize(stream) == 0);
+  }
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < n; ++i) CHECK(recv[i] == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
 /* The communicator goes while calls wait to be told what they are: their streams go on. */
 static void aborted_in_a_vote(struct client* me) {
   start_driver(me);
@@ -380,6 +432,7 @@ int main(int count, char** arguments) {
   if (count != 2) return 2;
   driver_path = arguments[1];
   const char* world[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  const char* named[] = {world[0], "PITH_COMPRESS_COMM=gradients-*", NULL};
   const char* schemes[] = {
       "PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K",
       "PITH_COMPRESS=ar-topk:density=0.2,values=bf16,bypass=never,min=16K",
@@ -400,6 +453,8 @@ int main(int count, char** arguments) {
   client_run("ahead in groups", 2, world, ahead_in_groups);
   client_run("in other orders", 2, world, in_other_orders);
   client_run("opened late", 2, world, opened_late);
+  client_run("in order of calls", 2, world, in_order_of_calls);
+  client_run("switched off", 2, named, switched_off);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
