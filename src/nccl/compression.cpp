@@ -388,13 +388,22 @@ std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
   return vector;
 }
 
+// Not, where so much is known: accumulators take memory, which a program that is never compressed
+// should keep.
+bool Compression::may_begin(std::size_t period) {
+  const std::lock_guard lock(mutex_);
+  return cast_ >= apart_ + 2 * period;
+}
+
 // A rank that cannot compress the call votes as if its pointers did not repeat.
 void Compression::cast(const NcclCall& call, Ballot& ballot) {
   Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
   if (!on_) return ballot.votes.push_back(0);
   const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type});
-  if (seen.place) sum.become(vector_of(*seen.place, call));
-  const bool unable = seen.place && !sum.vector_;
+  ++cast_;
+  const bool candidate = seen.place && may_begin(seen.period);
+  if (candidate) sum.become(vector_of(*seen.place, call));
+  const bool unable = candidate && !sum.vector_;
   ballot.votes.push_back(unable ? 1 : 1 + static_cast<std::int64_t>(seen.period));
 }
 
@@ -450,6 +459,8 @@ void Compression::decide(Ballot& ballot) {
     const bool alike = least > 0 && least == ballot.greatest(i);
     const std::size_t period = alike ? static_cast<std::size_t>(least - 1) : 0;
     const std::uint64_t found = agreement_.next(period);
+    ++decided_;
+    if (period == 0) apart_ = decided_;
     if (found == 0) continue;
     if (agreement == 0) {
       agreement = found;

@@ -80,6 +80,7 @@ class Compression {
   void cast(const NcclCall& call, Ballot& ballot);
   std::shared_ptr<Vector> vector_of(std::uint32_t place, const NcclCall& call);
   void clear_away();
+  bool may_begin(std::size_t period);
   // With the lock.
   bool is_decided(const Ballot& ballot);
   void decide(Ballot& ballot);
@@ -111,14 +112,17 @@ class Compression {
   PointerCycle cycle_;
   std::map<std::uint32_t, std::shared_ptr<Vector>> vectors_;  // by place
   std::vector<std::shared_ptr<Vector>> dropped_;              // that calls may still use
-  std::size_t opened_ = 0;
+  std::size_t opened_ = 0;                                    // ballots
+  std::size_t cast_ = 0;                                      // calls
   double lost_squares_ = 0;
   int lost_vectors_ = 0;
 
   std::mutex mutex_;  // guards the rest, and what it says of it
   std::deque<std::unique_ptr<Ballot>> ballots_;
   CycleAgreement agreement_;
-  std::string objection_;  // the first
+  std::size_t decided_ = 0;  // calls
+  std::size_t apart_ = 0;    // up to the last of which ranks saw no common period
+  std::string objection_;    // the first
   int dense_sums_ = 0;
   bool has_said_ = false;     // whether it has begun, or why not
   bool knows_first_ = false;  // what came of the first ballot

@@ -22,6 +22,7 @@ static struct {
   int (*end_capture)(void*, void**);
   int (*instantiate)(void**, void*, unsigned long long);
   int (*launch)(void*, void*);
+  int (*memory_left)(size_t*, size_t*);
 } cuda;
 
 static void start_driver(struct client* me) {
@@ -38,6 +39,7 @@ static void start_driver(struct client* me) {
   *(void**)&cuda.end_capture = driver_symbol(me, "cuStreamEndCapture");
   *(void**)&cuda.instantiate = driver_symbol(me, "cuGraphInstantiateWithFlags");
   *(void**)&cuda.launch = driver_symbol(me, "cuGraphLaunch");
+  *(void**)&cuda.memory_left = driver_symbol(me, "cuMemGetInfo_v2");
   CHECK(cuda.init(0) == 0);
   CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
 }
@@ -294,6 +296,7 @@ static void in_order_of_calls(struct client* me) {
   }
   usleep(50 * 1000);
   CHECK(zeros_in(recv[1]) == n);
+  client_meet(me, 0);
   __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
   for (int s = 0; s < 2; ++s) {
     CHECK(cuda.synchronize(streams[s]) == 0);
@@ -321,6 +324,27 @@ static void switched_off(struct client* me) {
   }
   CHECK(cuda.synchronize(stream) == 0);
   for (int i = 0; i < n; ++i) CHECK(recv[i] == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
+/* One rank's vectors move all the time: the other takes little more of the device's memory than
+ * what it has mapped of them. */
+static void no_memory_for_nothing(struct client* me) {
+  static const int order[steps] = {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3};
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send[4], *recv = device_floats(me);
+  size_t left_then = 0, left = 0, total = 0;
+  for (int v = 0; v < 4; ++v) send[v] = device_floats(me);
+  for (int i = 0; i < steps; ++i) {
+    const float* const vector = send[me->rank == 0 ? 0 : order[i]];
+    OK(ncclAllReduce(vector, recv, n, ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK(cuda.memory_left(&left, &total) == 0);
+    if (i == 0) left_then = left;
+  }
+  CHECK(left > 0 && left_then - left < (size_t)1 << 20);
   OK(ncclCommDestroy(comm));
 }
 
@@ -455,6 +479,7 @@ int main(int count, char** arguments) {
   client_run("opened late", 2, world, opened_late);
   client_run("in order of calls", 2, world, in_order_of_calls);
   client_run("switched off", 2, named, switched_off);
+  client_run("no memory for nothing", 2, world, no_memory_for_nothing);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
