@@ -126,7 +126,7 @@ class Communicator final : private CommWatcher {
   void bind(const std::shared_ptr<Compressor>& compressor);
   // Whether compressors are held to it: it is neither revoked nor shrunk.
   bool holds_compressors() const {
-    return !is_revoked_.load(std::memory_order_acquire) && !shrunk_.load(std::memory_order_acquire);
+    return !is_revoked() && !shrunk_.load(std::memory_order_acquire);
   }
   // A compressed call that failed before it was issued: gradients go to the accumulators.
   void absorb(std::span<CompressedTensor> tensors);
@@ -138,8 +138,10 @@ class Communicator final : private CommWatcher {
   // This one is only a step on the way to a descendant of the other: what ends the making of the
   // other's descendants ends that of ours.
   void is_cancelled_with(const Communicator& other) { cancellation_ = other.cancellation_; }
-  // What revoked the communicator, if anything did.
+  // What revoked the communicator, if anything did. Not while this thread has the engine's token,
+  // unlike is_revoked().
   Error error();
+  bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
   // Waits until no call runs any more.
   void drain();
 

@@ -117,7 +117,7 @@ Error enqueue_all(const Poll& poll) {
 // A revoked communicator may never come to know.
 bool can_go_on(Compression& compression, Compression::Ballot& ballot,
                const Communicator& communicator) {
-  return !communicator.holds_compressors() || compression.is_ready(ballot);
+  return communicator.is_revoked() || compression.is_ready(ballot);
 }
 
 Error outcome_of(Compression& compression, Compression::Ballot& ballot,
@@ -196,7 +196,9 @@ Error run_alone(Poll& poll) {
   const bool background = poll.first->in_background;
   if (Error error = open(poll, !on_streams && !background)) return error;
   if (on_streams) return enqueue_all(poll);
-  if (background) return told_to_all(poll, begin(poll));
+  if (background) {
+    return told_to_all(poll, api::without_throwing([&] { return begin(poll); }));
+  }
   if (poll.calls.size() == 1) {
     return run_one(poll.compression(), *poll.ballot, poll.communicator());
   }
