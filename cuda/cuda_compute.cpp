@@ -3,10 +3,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/clock.hpp"
 #include "cuda/dense_launchers.hpp"
 #include "cuda/sparse_launchers.hpp"
+#include "cuda/stream_gate.hpp"
 
 namespace pith::cuda {
 
@@ -37,13 +39,13 @@ CudaCompute::CudaCompute(Device& device)
   set<DecodeIndicesKernel, launch_decode_indices>();
 }
 
-Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device) {
+Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device, unsigned worker_blocks) {
   std::unique_ptr<CudaCompute> made(new CudaCompute(device));
-  if (Error error = made->open()) return error;
+  if (Error error = made->open(worker_blocks)) return error;
   return made;
 }
 
-Error CudaCompute::open() {
+Error CudaCompute::open(unsigned worker_blocks) {
   const Current current(device_);
   const RelaxedCapture relaxed(driver_);
   int least = 0;
@@ -53,11 +55,17 @@ Error CudaCompute::open() {
   if (result != kSuccess) return device_.error("cuStreamCreateWithPriority", result);
   const Expected<const KernelSet*> kernels = device_.kernels();
   if (!kernels) return kernels.error();
-  queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_);
   const Expected<Device::Turn> turn = device_.take_slot();
   if (!turn) return turn.error();
   tickets_ = turn->slot;
-  written_ = last_ticket_ = tickets_->started();
+  written_ = last_ticket_ = last_of_workers_ = tickets_->started();
+  if (worker_blocks > 0) {
+    Expected<std::unique_ptr<WorkerQueue>> workers =
+        WorkerQueue::create(device_, **kernels, *tickets_, stream_, worker_blocks);
+    if (!workers) return workers.error();
+    workers_ = std::move(*workers);
+  }
+  queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_, workers_.get());
   return {};
 }
 
@@ -79,24 +87,68 @@ bool CudaCompute::reached(Fence fence) const {
 
 Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
                           Fence) {
-  const Current current(device_);
+  // A worker is given its steps without a call of the driver.
+  std::optional<Current> current;
+  if (!workers_ || !workers_->serves()) current.emplace(device_);
   // `after` is a fence of this queue, and the queue is in order.
   if (!implementation) return add_ticket(kErrorNotSupported);
+  wait_for_workers();
   return add_ticket(error_ ? kSuccess : queue_->run(implementation, args));
 }
 
-Fence CudaCompute::write_after_all(std::uint64_t& word, std::uint64_t value) {
-  const Current current(device_);
+// What is launched comes after what the last worker was given.
+void CudaCompute::wait_for_workers() {
+  if (error_ || !workers_ || workers_->serves()) return;
+  if (last_of_workers_ <= tickets_->started()) return;
+  const CUresult waits =
+      driver_.wait_value64(stream_, address_of(&tickets_->start), last_of_workers_, kWaitValueGeq);
+  if (waits != kSuccess) fail("a stream memory operation", waits);
+}
+
+void CudaCompute::enter(Passage& passage) {
+  if (workers_) workers_->enter(passage, written_);
+}
+
+Fence CudaCompute::open_after_all(Passage& passage) {
+  if (workers_ && workers_->has_entered(passage)) {
+    const std::uint64_t ticket = ++last_ticket_;
+    if (!workers_->push_leave(passage) || !workers_->publish(ticket)) {
+      fail("the CUDA device has failed", kErrorLaunchFailed);
+      lost_ = true;
+      return {ticket};
+    }
+    // Also after an error: a worker that runs has to be told to leave.
+    written_ = last_of_workers_ = ticket;
+    return {ticket};
+  }
   if (error_) return {last_ticket_};
-  return add_ticket(driver_.write_value64(stream_, address_of(&word), value, kWriteValueDefault));
+  const Current current(device_);
+  return add_ticket(driver_.write_value64(stream_, address_of(&StreamGate::end_of(passage)),
+                                          passage.value, kWriteValueDefault));
+}
+
+void CudaCompute::open(Passage& passage) {
+  if (workers_ && workers_->has_entered(passage)) {
+    open_after_all(passage);
+  } else if (passage.worker == 0 || !passage.left) {
+    StreamGate::open(passage);
+  }
+}
+
+CUresult CudaCompute::write_ticket(std::uint64_t ticket) {
+  if (!workers_ || !workers_->serves()) {
+    return driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
+  }
+  if (!workers_->publish(ticket)) return kErrorLaunchFailed;
+  last_of_workers_ = ticket;
+  return kSuccess;
 }
 
 Fence CudaCompute::add_ticket(CUresult launched) {
   const std::uint64_t ticket = ++last_ticket_;
   if (error_) return {ticket};
   // A kernel of several launches may have been refused half-way: what went before still runs.
-  const CUresult written =
-      driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
+  const CUresult written = write_ticket(ticket);
   if (written == kSuccess) {
     written_ = ticket;
   } else {
@@ -160,6 +212,7 @@ bool CudaCompute::arm() {
 }
 
 bool CudaCompute::progress() {
+  if (workers_) workers_->progress();
   // Taken out before any is fired: who is fired may wait anew.
   FenceWait* due = nullptr;
   FenceWait** due_end = &due;

@@ -1,5 +1,6 @@
 // The compute seam on CUDA memory: one internal stream; a fence is a ticket that the stream writes
-// into pinned memory behind each kernel.
+// into pinned memory behind each kernel. With workers, the calls that have entered run their steps
+// on one of these instead.
 //
 // Threads: whoever drives the engine; reserve() from any.
 #pragma once
@@ -17,7 +18,8 @@ namespace pith::cuda {
 class CudaCompute final : public Compute, public Pollable, public ReachedByPeers {
  public:
   // Loads the device's kernels where nobody has done so; fails where this build has none.
-  static Expected<std::unique_ptr<CudaCompute>> create(Device& device);
+  // `worker_blocks`: of each worker; 0: steps are launched, and there are no workers.
+  static Expected<std::unique_ptr<CudaCompute>> create(Device& device, unsigned worker_blocks = 0);
   ~CudaCompute() override;
 
   MemoryKind kind() const override { return MemoryKind::cuda; }
@@ -39,8 +41,14 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   // Blocks until the fence is reached. Not while others drive progress().
   void wait(Fence fence);
-  // Writes the word (pinned memory) once all that was submitted has run.
-  Fence write_after_all(std::uint64_t& word, std::uint64_t value);
+  // For gates; null: none.
+  WorkerQueue* workers() { return workers_.get(); }
+  // A stream has got to the passage of a call that is going to submit.
+  void enter(Passage& passage);
+  // Its stream goes on, without the host, once all that was submitted has run.
+  Fence open_after_all(Passage& passage);
+  // Its stream goes on: at once, or when its worker has run what it was given.
+  void open(Passage& passage);
   // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
   const Error& error() const { return error_; }
   // Tells an owner so, at once: before anybody counts on what kernels should have written.
@@ -63,8 +71,10 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
  private:
   explicit CudaCompute(Device& device);
-  Error open();
+  Error open(unsigned worker_blocks);
   Fence add_ticket(CUresult launched);
+  CUresult write_ticket(std::uint64_t ticket);
+  void wait_for_workers();
   void fail(const char* what, CUresult result);
   void look();
   void look_if_late();
@@ -87,6 +97,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   FenceWait* first_ = nullptr;
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;
+  std::uint64_t last_of_workers_ = 0;  // the last ticket that a worker writes
+  std::unique_ptr<WorkerQueue> workers_;
   std::unique_ptr<LaunchQueue> queue_;
 };
 

@@ -1,6 +1,7 @@
 #include "cuda/device.hpp"
 
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,20 +14,26 @@ constexpr std::size_t slots_at_once = 256;
 
 std::atomic<const Driver*> known{nullptr};
 
-struct Loaded {
-  Driver driver;
-  std::string why;
-};
+// Loads it unless it is known. A failure is not remembered: the application may bring a driver
+// later, from a path that only it knows. Never destroyed: streams of the application may outlive
+// our statics.
+void load(std::string& why) {
+  static auto& driver = *new Driver;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (known_driver() || !load_driver(driver, why)) return;
+  known.store(&driver, std::memory_order_release);
+}
 
-// Never destroyed: streams of the application may outlive our statics.
-Loaded& loaded() {
-  static Loaded& once = *new Loaded;
-  static const bool tried = [] {
-    if (load_driver(once.driver, once.why)) known.store(&once.driver, std::memory_order_release);
-    return true;
-  }();
-  static_cast<void>(tried);
-  return once;
+// While it stands still nobody has brought a driver; costs some 10 ns.
+unsigned long long libraries_loaded() {
+  unsigned long long loaded = 0;
+  const auto read = [](dl_phdr_info* any, std::size_t, void* out) {
+    *static_cast<unsigned long long*>(out) = any->dlpi_adds;
+    return 1;  // one tells it
+  };
+  dl_iterate_phdr(read, &loaded);
+  return loaded;
 }
 
 std::mutex devices_mutex;
@@ -51,9 +58,7 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
   const bool has_current = result == kSuccess && driver.ctx_get_current(&context) == kSuccess &&
                            context && driver.ctx_get_device(&current) == kSuccess;
   if (has_current && current == device) return context;
-  // Never released: the process uses the device.
-  if (result == kSuccess) result = driver.primary_ctx_retain(&context, device);
-  if (result == kSuccess) return context;
+  if (result == kSuccess) return primary_context(driver, device);
   return Error(Code::cuda, fmt::format("the context of device memory {:#x}: {}", memory,
                                        driver.describe(result)));
 }
@@ -63,23 +68,44 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
 const Driver* known_driver() { return known.load(std::memory_order_acquire); }
 
 void look_for_driver() {
+  static std::atomic<unsigned long long> looked_at{0};
   if (known_driver()) return;
-  void* present = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (!present) return;
-  loaded();
-  dlclose(present);
+  const unsigned long long now = libraries_loaded();
+  if (looked_at.load(std::memory_order_acquire) == now) return;
+  if (void* const present = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
+    std::string why;
+    load(why);
+    dlclose(present);
+  }
+  looked_at.store(now, std::memory_order_release);
 }
 
 Expected<const Driver*> driver() {
-  const Loaded& found = loaded();
-  if (!known_driver()) {
-    return Error(Code::cuda, fmt::format("there is no CUDA driver: {}", found.why));
-  }
-  const CUresult result = found.driver.init(0);
-  if (result != kSuccess) {
-    return Error(Code::cuda, fmt::format("cuInit: {}", found.driver.describe(result)));
-  }
-  return &found.driver;
+  std::string why;
+  if (!known_driver()) load(why);
+  const Driver* const found = known_driver();
+  if (!found) return Error(Code::cuda, fmt::format("there is no CUDA driver: {}", why));
+  const CUresult result = found->init(0);
+  if (result == kSuccess) return found;
+  return Error(Code::cuda, fmt::format("cuInit: {}", found->describe(result)));
+}
+
+// Held once, however often it is asked for; again, where somebody has reset the device.
+Expected<CUcontext> primary_context(const Driver& driver, CUdevice device) {
+  static std::mutex mutex;
+  static auto& held = *new std::map<CUdevice, CUcontext>;
+  const std::lock_guard lock(mutex);
+  unsigned flags = 0;
+  int active = 0;
+  const auto found = held.find(device);
+  const bool holds = found != held.end() &&
+                     driver.primary_ctx_state(device, &flags, &active) == kSuccess && active != 0;
+  if (holds) return found->second;
+  CUcontext context = nullptr;
+  const CUresult result = driver.primary_ctx_retain(&context, device);
+  if (result == kSuccess) return held[device] = context;
+  return Error(Code::cuda,
+               fmt::format("the context of device {}: {}", device, driver.describe(result)));
 }
 
 Expected<Where> where_is(const Driver& driver, const void* memory) {
@@ -113,7 +139,7 @@ Expected<Device*> Device::of_stream(CUstream stream) {
     return Error(Code::invalid_argument, fmt::format("stream {} {}: {}", static_cast<void*>(stream),
                                                      what, (*found)->describe(result)));
   }
-  return of_context(**found, context);
+  return find(**found, context);
 }
 
 Expected<Device*> Device::of_memory(const void* memory) {
@@ -121,10 +147,16 @@ Expected<Device*> Device::of_memory(const void* memory) {
   if (!found) return found.error();
   const Expected<CUcontext> context = context_of(**found, address_of(memory));
   if (!context) return context.error();
-  return of_context(**found, *context);
+  return find(**found, *context);
 }
 
-Device* Device::of_context(const Driver& driver, CUcontext context) {
+Expected<Device*> Device::of_context(CUcontext context) {
+  const Expected<const Driver*> found = cuda::driver();
+  if (!found) return found.error();
+  return find(**found, context);
+}
+
+Device* Device::find(const Driver& driver, CUcontext context) {
   const std::lock_guard lock(devices_mutex);
   std::unique_ptr<Device>& device = devices()[context];
   if (!device) device.reset(new Device(driver, context));

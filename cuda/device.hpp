@@ -18,12 +18,16 @@
 
 namespace pith::cuda {
 
-// Loads and initialises the driver at the first call; later calls only look.
+// Loads and initialises the driver unless that is done.
 Expected<const Driver*> driver();
 // The driver where the process has it anyway, else null: for checks that must cost nothing
-// elsewhere. `look_for_driver` makes it known without loading anything.
+// elsewhere. `look_for_driver` makes it known without loading anything; it is cheap while the
+// process loads no further libraries.
 const Driver* known_driver();
 void look_for_driver();
+
+// A device's primary context, held from then on: the process uses the device.
+Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
 enum class Where { pageable, pinned, device };
 // Error: the driver does not say, so it may be any.
@@ -75,6 +79,7 @@ class Device {
   static Expected<Device*> of_stream(CUstream stream);
   // A default stream's handle stands for one in each context; here for that of the memory.
   static Expected<Device*> of_memory(const void* memory);
+  static Expected<Device*> of_context(CUcontext context);
   // One that is known already, for threads without a context; null: none is.
   static Device* any();
 
@@ -104,7 +109,7 @@ class Device {
 
  private:
   Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
-  static Device* of_context(const Driver& driver, CUcontext context);
+  static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
 
   const Driver& driver_;

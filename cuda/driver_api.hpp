@@ -124,6 +124,7 @@ inline constexpr CUpointer_attribute kPointerRangeSize = 12;
 inline constexpr CUpointer_attribute kPointerMapped = 13;
 
 // Devices.
+inline constexpr CUfunction_attribute kFunctionMostDynamicShared = 8;
 inline constexpr CUdevice_attribute kDeviceMaxThreadsPerBlock = 1;
 inline constexpr CUdevice_attribute kDeviceWarpSize = 10;
 inline constexpr CUdevice_attribute kDeviceMultiprocessorCount = 16;
@@ -150,6 +151,8 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
   X(device_pci_bus_id, cuDeviceGetPCIBusId, (char* id, int length, CUdevice device))              \
   X(primary_ctx_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))         \
   X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                         \
+  X(primary_ctx_state, cuDevicePrimaryCtxGetState,                                                \
+    (CUdevice device, unsigned* flags, int* active))                                              \
   X(ctx_get_current, cuCtxGetCurrent, (CUcontext * context))                                      \
   X(ctx_set_current, cuCtxSetCurrent, (CUcontext context))                                        \
   X(ctx_push, cuCtxPushCurrent_v2, (CUcontext context))                                           \
@@ -222,6 +225,8 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
   X(library_unload, cuLibraryUnload, (CUlibrary library))                                         \
   X(library_kernel, cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char* name)) \
   X(kernel_function, cuKernelGetFunction, (CUfunction * function, CUkernel kernel))               \
+  X(function_set_attribute, cuFuncSetAttribute,                                                   \
+    (CUfunction function, CUfunction_attribute attribute, int value))                             \
   X(launch_kernel, cuLaunchKernel,                                                                \
     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,    \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** params,   \

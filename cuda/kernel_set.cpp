@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/kernel_image.hpp"
+#include "cuda/kernels/worker.hpp"
 
 namespace pith::cuda {
 
@@ -55,6 +56,13 @@ Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
     if (!found) return found.error();
     set->functions_[kernel] = *found;
   }
+  const Expected<CUfunction> worker = resolve(driver, libraries, worker_facts.symbol);
+  if (!worker) return worker.error();
+  set->worker_ = *worker;
+  // More than a kernel gets unasked.
+  const CUresult allowed = driver.function_set_attribute(
+      *worker, kFunctionMostDynamicShared, static_cast<int>(worker_facts.shared_bytes));
+  if (allowed != kSuccess) return error(driver, "shared memory of CUDA workers", allowed);
   CUdevice device = 0;
   int multiprocessors = 1;
   CUresult result = driver.ctx_get_device(&device);

@@ -18,11 +18,13 @@ class KernelSet {
   static Expected<std::unique_ptr<KernelSet>> load(const Driver& driver);
 
   CUfunction function(KernelName name) const { return functions_[static_cast<std::size_t>(name)]; }
+  CUfunction worker() const { return worker_; }
   // Blocks beyond these would only wait for others to end.
   unsigned most_blocks() const { return most_blocks_; }
 
  private:
   std::array<CUfunction, kernel_count> functions_{};
+  CUfunction worker_ = nullptr;
   unsigned most_blocks_ = 1;
 };
 

@@ -37,6 +37,12 @@ void LaunchQueue::enqueue(KernelName name, std::size_t blocks, void* args, std::
   if (args_bytes != facts.args_bytes || blocks > std::numeric_limits<std::int32_t>::max()) {
     return refuse();
   }
+  if (by_worker()) {
+    if (blocks > Worker::most_blocks) return refuse();
+    const bool pushed = workers_->push(static_cast<std::uint32_t>(name), blocks, args, args_bytes);
+    if (!pushed) result_ = kErrorLaunchFailed;
+    return;
+  }
   void* params[] = {args};
   result_ = driver_.launch_kernel(kernels_.function(name), static_cast<unsigned>(blocks), 1, 1,
                                   facts.threads, 1, 1, 0, stream_, params, nullptr);
@@ -44,11 +50,22 @@ void LaunchQueue::enqueue(KernelName name, std::size_t blocks, void* args, std::
 
 void LaunchQueue::copy(void* to, const void* from, std::size_t bytes) {
   if (result_ != kSuccess || bytes == 0) return;
+  if (by_worker()) {
+    CombineArgs args{};
+    args.out = static_cast<std::byte*>(to);
+    args.a = static_cast<const std::byte*>(from);
+    args.count = bytes;
+    return launch_walk(KernelName::copy, (bytes + step_bytes - 1) / step_bytes, args);
+  }
   result_ = driver_.memcpy_async(address_of(to), address_of(from), bytes, stream_);
 }
 
 void LaunchQueue::fill(void* to, unsigned char value, std::size_t bytes) {
   if (result_ != kSuccess || bytes == 0) return;
+  if (by_worker()) {
+    const FillArgs args{static_cast<std::byte*>(to), bytes, value};
+    return launch_walk(KernelName::fill, (bytes + step_bytes - 1) / step_bytes, args);
+  }
   result_ = driver_.memset_async(address_of(to), value, bytes, stream_);
 }
 

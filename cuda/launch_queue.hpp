@@ -1,5 +1,5 @@
 // Where launchers put kernels: one stream, in order, and memory that its kernels share one after
-// another.
+// another. While a worker serves, its ring takes the stream's place.
 //
 // A launcher is the function that CudaCompute has registered for a kernel of the compute seam. It
 // gets that kernel's arguments and enqueues on the queue of the submit() that called it:
@@ -11,13 +11,20 @@
 #include "cuda/device.hpp"
 #include "cuda/kernel_set.hpp"
 #include "cuda/scratch_pool.hpp"
+#include "cuda/worker_queue.hpp"
 
 namespace pith::cuda {
 
 class LaunchQueue {
  public:
-  LaunchQueue(Device& device, const KernelSet& kernels, CUstream stream, ScratchPool& scratch)
-      : driver_(device.driver()), kernels_(kernels), stream_(stream), scratch_(scratch) {}
+  // `workers`: may be null.
+  LaunchQueue(Device& device, const KernelSet& kernels, CUstream stream, ScratchPool& scratch,
+              WorkerQueue* workers)
+      : driver_(device.driver()),
+        kernels_(kernels),
+        stream_(stream),
+        scratch_(scratch),
+        workers_(workers) {}
   ~LaunchQueue();
   LaunchQueue(const LaunchQueue&) = delete;
   LaunchQueue& operator=(const LaunchQueue&) = delete;
@@ -31,7 +38,7 @@ class LaunchQueue {
   // `blocks` is brought between 1 and what the device holds, for kernels that walk their grid.
   template <class Args>
   void launch_walk(KernelName name, std::size_t blocks, const Args& args) {
-    const std::size_t most = kernels_.most_blocks();
+    const std::size_t most = by_worker() ? workers_->most_blocks() : kernels_.most_blocks();
     launch(name, blocks < most ? blocks : most, args);
   }
   template <class Args>
@@ -47,12 +54,14 @@ class LaunchQueue {
   std::byte* workspace(std::size_t bytes);
 
  private:
+  bool by_worker() const { return workers_ && workers_->serves(); }
   void enqueue(KernelName name, std::size_t blocks, void* args, std::size_t args_bytes);
 
   const Driver& driver_;
   const KernelSet& kernels_;
   const CUstream stream_;
   ScratchPool& scratch_;
+  WorkerQueue* const workers_;
   CUresult result_ = kSuccess;
   struct Memory {
     std::byte* data;

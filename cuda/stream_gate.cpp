@@ -46,11 +46,15 @@ StreamGate::~StreamGate() {
   for (Passage* passage : waiting_) device_.give_slot({passage->slot, passage->value});
 }
 
-Error StreamGate::operations(CUstream stream, const Passage& passage) const {
+Error StreamGate::operations(CUstream stream, Passage& passage) const {
   const Driver& driver = device_.driver();
   const CUdeviceptr start = address_of(&passage.slot->start);
   const CUdeviceptr end = address_of(&passage.slot->end);
   const Current current(device_);
+  if (workers_) {
+    const CUresult launched = workers_->launch(stream, passage);
+    return launched == kSuccess ? Error() : device_.error("a CUDA worker", launched);
+  }
   CUresult result = driver.write_value64(stream, start, passage.value, kWriteValueDefault);
   if (result == kSuccess) result = driver.wait_value64(stream, end, passage.value, kWaitValueGeq);
   if (result == kSuccess && passage.captured) {

@@ -6,6 +6,7 @@
 // 1,
 //           2, ... for its calls; every replay runs the same operations, and the host takes `start`
 //           back to zero when it has seen it.
+// Where a queue of workers is given, one kernel does all three.
 // No host function, no synchronising call, nothing that blocks the caller.
 #pragma once
 
@@ -14,7 +15,7 @@
 #include <vector>
 
 #include "core/pollable.hpp"
-#include "cuda/device.hpp"
+#include "cuda/worker_queue.hpp"
 
 namespace pith::cuda {
 
@@ -26,6 +27,8 @@ struct Passage {
   std::uint64_t value = 0;
   bool captured = false;
   int line = -1;
+  std::uint64_t worker = 0;  // that runs on the stream instead of a wait; 0: none
+  bool left = false;         // that has been told to let the stream go on
 };
 
 // What is enqueued on a stream now: captured, in which capture.
@@ -37,7 +40,8 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream);
 
 class StreamGate final : public Pollable {
  public:
-  explicit StreamGate(Device& device) : device_(device) {}
+  // `workers`: may be null.
+  StreamGate(Device& device, WorkerQueue* workers) : device_(device), workers_(workers) {}
   ~StreamGate() override;
 
   // Calling thread. Enqueues the operations on the stream, or captures them; sets
@@ -72,10 +76,11 @@ class StreamGate final : public Pollable {
   };
   Error enqueue_eager(CUstream stream, Passage& passage);
   Error enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage);
-  Error operations(CUstream stream, const Passage& passage) const;
+  Error operations(CUstream stream, Passage& passage) const;
   void take_fresh();
 
   Device& device_;
+  WorkerQueue* const workers_;
   std::mutex mutex_;  // guards fresh_passages_
   std::vector<Passage*> fresh_passages_;
   std::atomic<bool> fresh_{false};

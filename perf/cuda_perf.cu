@@ -172,6 +172,38 @@ void measure_small() {
   measure("one launch", launches);
 }
 
+// Between a device and pinned memory: at once, in the chunks in which calls go by way of the host,
+// and by the blocks of a worker.
+void measure_staging(const char* group, std::size_t bytes, bool to_host) {
+  constexpr std::size_t chunk = std::size_t{512} << 10;
+  Device<std::byte> device(bytes);
+  std::byte* host = nullptr;
+  CHECK(cudaMallocHost(&host, bytes));
+  std::byte* const out = to_host ? host : device.data;
+  const std::byte* const in = to_host ? device.data : host;
+  const auto in_chunks = [&](const auto& copy) {
+    for (std::size_t at = 0; at < bytes; at += chunk) copy(at, std::min(chunk, bytes - at));
+  };
+  const auto by_driver = [&](std::size_t at, std::size_t length) {
+    CHECK(cudaMemcpyAsync(out + at, in + at, length, cudaMemcpyDefault));
+  };
+  const auto by_blocks = [&](unsigned blocks) {
+    return [=] {
+      in_chunks([&](std::size_t at, std::size_t length) {
+        const CombineArgs args{out + at, nullptr, in + at, nullptr, length, 0, nullptr, 0};
+        pith_copy<<<std::min(walk_blocks(length), blocks), 256>>>(args);
+      });
+    };
+  };
+  const auto all = static_cast<double>(bytes);
+  std::vector<Contender> copies = {{"pinned copy", {}, [&] { by_driver(0, bytes); }, all},
+                                   {"chunks by the driver", {}, [&] { in_chunks(by_driver); }, all},
+                                   {"chunks by 16 blocks", {}, by_blocks(16), all},
+                                   {"chunks by 32 blocks", {}, by_blocks(32), all}};
+  measure(group, copies);
+  CHECK(cudaFreeHost(host));
+}
+
 // --- top-k with error feedback -------------------------------------------------------------------
 
 // All that a step of exact top-k reads and writes.
@@ -468,6 +500,8 @@ int main(int argc, char** argv) {
               rounds);
   measure_dense(std::size_t{512} << 20);
   measure_small();
+  measure_staging("staging to the host", std::size_t{256} << 20, true);
+  measure_staging("staging from the host", std::size_t{256} << 20, false);
   bool ok = true;
   for (const double density : {0.01, 0.001}) ok = measure_topk(elements, density) && ok;
   if (json) write_json(json, device.name, ok);

@@ -1,10 +1,6 @@
 #include "transport/handshake.hpp"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,6 +10,7 @@
 #include <cstring>
 
 #include "core/operation.hpp"
+#include "core/random_bytes.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
@@ -191,34 +188,25 @@ Error Handshake::accept_answer() {
 }
 
 Error Handshake::accept_proof(const std::byte* proof, std::uint8_t role) {
-  const Proof expected = proof_of(role);
-  if (fault_) return fault_;
-  if (CRYPTO_memcmp(proof, expected.data(), expected.size()) == 0) return {};
+  Proof theirs;
+  std::memcpy(theirs.data(), proof, theirs.size());
+  if (same_digest(theirs, proof_of(role))) return {};
   refused_ = true;
   return Error(Code::remote, "it does not know the secret of this job");
 }
 
-bool Handshake::possible() { return OPENSSL_init_crypto(0, nullptr) == 1; }
-
 Handshake::Nonce Handshake::fresh_nonce() {
   Nonce nonce{};
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size()) != 1) {
-    fault_ = Error(Code::system, "OpenSSL has no random numbers");
-  }
+  if (Error error = fill_random(nonce)) fault_ = std::move(error);
   return nonce;
 }
 
-Handshake::Proof Handshake::proof_of(std::uint8_t role) {
-  std::array<unsigned char, 1 + sizeof(Opening) + sizeof(Nonce)> said;
-  said[0] = role;
+Handshake::Proof Handshake::proof_of(std::uint8_t role) const {
+  std::array<std::byte, 1 + sizeof(Opening) + sizeof(Nonce)> said;
+  said[0] = std::byte{role};
   std::memcpy(said.data() + 1, opening_.data(), sizeof(Opening));
   std::memcpy(said.data() + 1 + sizeof(Opening), nonce_.data(), sizeof nonce_);
-  Proof proof{};
-  unsigned int size = 0;
-  HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()), said.data(), said.size(),
-       reinterpret_cast<unsigned char*>(proof.data()), &size);
-  if (size != proof.size()) fault_ = Error(Code::system, "OpenSSL computes no HMAC-SHA256");
-  return proof;
+  return hmac_sha256(secret_, said);
 }
 
 void Handshake::will_send(const void* data, std::size_t size) {

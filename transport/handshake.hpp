@@ -17,6 +17,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 
 namespace pith {
 
@@ -37,8 +38,6 @@ struct Greeting {
 // or hostile, holds up another. The owner keeps the deadline.
 class Handshake {
  public:
-  // False once the process is ending: OpenSSL goes before the globals that were made before it.
-  static bool possible();
   // For the connector every field is set.
   static Handshake connector(const Secret& secret, const Greeting& greeting);
   // For the acceptor `any` allows every value; greeting() says which one came.
@@ -55,7 +54,7 @@ class Handshake {
 
  private:
   using Nonce = std::array<std::byte, 32>;
-  using Proof = std::array<std::byte, 32>;
+  using Proof = Digest;
   struct Opening;
   struct Answer;
   enum class State : std::uint8_t { opening, answer, proof, welcome, done };
@@ -68,12 +67,12 @@ class Handshake {
   Error accept_answer();
   Error accept_proof(const std::byte* proof, std::uint8_t role);
   Nonce fresh_nonce();
-  Proof proof_of(std::uint8_t role);
+  Proof proof_of(std::uint8_t role) const;
   void will_send(const void* data, std::size_t size);
   void will_read(std::size_t size);
 
   Secret secret_{};
-  Error fault_;  // without random numbers or proofs nobody gets in
+  Error fault_;  // without random numbers nobody gets in
   Greeting greeting_;
   bool connector_ = false;
   bool refused_ = false;

@@ -1,10 +1,6 @@
 #include "transport/shm_attach.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "core/clock.hpp"
+#include "core/random_bytes.hpp"
 
 namespace pith {
 
@@ -23,10 +20,6 @@ namespace {
 
 constexpr std::size_t fds_max = 3;
 constexpr std::uint64_t retry_ns = 20'000'000;
-
-bool fill_random(std::span<std::byte> bytes) {
-  return getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
-}
 
 socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   address = {};
@@ -115,7 +108,7 @@ pid_t peer_process(int socket) {
 Expected<std::string> ShmMeeting::listen(const void* board) {
   greeting_.board = reinterpret_cast<std::uint64_t>(board);
   std::array<std::byte, 16> random;
-  if (!fill_random(random)) return system_error("getrandom", errno);
+  if (Error error = fill_random(random)) return error;
   std::string name = "pith-";
   for (const std::byte byte : random) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
   listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -129,7 +122,7 @@ Expected<std::string> ShmMeeting::listen(const void* board) {
   return name;
 }
 
-std::array<std::byte, 32> ShmMeeting::proof(const Talk& talk, bool of_dialler) const {
+Digest ShmMeeting::proof(const Talk& talk, bool of_dialler) const {
   struct {
     std::int32_t dialler;
     std::int32_t other;
@@ -139,12 +132,7 @@ std::array<std::byte, 32> ShmMeeting::proof(const Talk& talk, bool of_dialler) c
   } text = {talk.dialled ? rank_ : talk.peer, talk.dialled ? talk.peer : rank_,
             talk.dialled ? talk.nonce : talk.peer_nonce,
             talk.dialled ? talk.peer_nonce : talk.nonce, of_dialler ? 1u : 2u};
-  std::array<std::byte, 32> result{};
-  unsigned length = 0;
-  HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
-       reinterpret_cast<const unsigned char*>(&text), sizeof text,
-       reinterpret_cast<unsigned char*>(result.data()), &length);
-  return result;
+  return hmac_sha256(secret_, std::as_bytes(std::span(&text, 1)));
 }
 
 bool ShmMeeting::say(Talk& talk, bool prove, bool descriptors) {
@@ -171,8 +159,7 @@ bool ShmMeeting::hear_hello(Talk& talk, const ShmGreeting& theirs) {
 }
 
 bool ShmMeeting::hear_proof(Talk& talk, const ShmGreeting& theirs) {
-  const auto expected = proof(talk, !talk.dialled);
-  return CRYPTO_memcmp(expected.data(), theirs.proof.data(), expected.size()) == 0;
+  return same_digest(proof(talk, !talk.dialled), theirs.proof);
 }
 
 bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
@@ -229,7 +216,7 @@ bool ShmMeeting::dial(int peer, const std::string& name) {
   talk.socket = std::move(socket);
   talk.dialled = true;
   talk.peer = peer;
-  if (fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
+  if (!fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
   return true;
 }
 
@@ -245,7 +232,7 @@ void ShmMeeting::accept_all() {
     Talk talk;
     talk.socket = std::move(socket);
     talk.since_ns = monotonic_ns();
-    if (fill_random(talk.nonce)) talks_.push_back(std::move(talk));
+    if (!fill_random(talk.nonce)) talks_.push_back(std::move(talk));
   }
 }
 

@@ -39,7 +39,7 @@ struct ShmGreeting {
   std::uint64_t heap_bytes = 0;  // 0: no heap
   std::uint64_t board = 0;       // where the sender has its CopyBoard
   std::array<std::byte, 16> nonce{};
-  std::array<std::byte, 32> proof{};
+  Digest proof{};
 };
 
 struct ShmDescriptors {
@@ -107,7 +107,7 @@ class ShmMeeting {
   bool hear_hello(Talk& talk, const ShmGreeting& theirs);
   bool hear_proof(Talk& talk, const ShmGreeting& theirs);
   bool say(Talk& talk, bool prove, bool descriptors);
-  std::array<std::byte, 32> proof(const Talk& talk, bool of_dialler) const;
+  Digest proof(const Talk& talk, bool of_dialler) const;
   bool finished() const;
 
   const int rank_;

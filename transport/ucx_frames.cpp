@@ -1,10 +1,9 @@
 #include "transport/ucx_frames.hpp"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
-
 #include <cstring>
+
+#include "core/random_bytes.hpp"
+#include "core/sha256.hpp"
 
 namespace pith {
 
@@ -24,17 +23,15 @@ Expected<UcxAddress> UcxAddress::unpack(std::string_view bytes) {
 
 Expected<UcxNonce> fresh_ucx_nonce() {
   UcxNonce nonce{};
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size()) != 1) {
-    return Error(Code::system, "OpenSSL has no random numbers");
-  }
+  if (Error error = fill_random(nonce)) return error;
   return nonce;
 }
 
-Expected<std::uint64_t> ucx_token(const Secret& secret, const UcxTokenInput& input) {
+std::uint64_t ucx_token(const Secret& secret, const UcxTokenInput& input) {
   static constexpr std::string_view purpose = "pith-ucx";
-  std::array<unsigned char, 8 + 3 * 4 + 2 * sizeof(UcxNonce)> said;
+  std::array<std::byte, 8 + 3 * 4 + 2 * sizeof(UcxNonce)> said;
   const std::array<std::int32_t, 3> numbers = {input.from, input.to, input.ranks};
-  unsigned char* at = said.data();
+  std::byte* at = said.data();
   const auto say = [&at](const void* data, std::size_t size) {
     std::memcpy(at, data, size);
     at += size;
@@ -43,13 +40,7 @@ Expected<std::uint64_t> ucx_token(const Secret& secret, const UcxTokenInput& inp
   say(numbers.data(), sizeof numbers);
   say(input.from_nonce.data(), sizeof input.from_nonce);
   say(input.to_nonce.data(), sizeof input.to_nonce);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), said.data(), said.size(),
-       digest.data(), &size);
-  if (size < sizeof(std::uint64_t)) {
-    return Error(Code::system, "OpenSSL computes no HMAC-SHA256");
-  }
+  const Digest digest = hmac_sha256(secret, said);
   std::uint64_t token = 0;
   std::memcpy(&token, digest.data(), sizeof token);
   return token;

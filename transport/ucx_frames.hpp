@@ -93,6 +93,6 @@ struct UcxTokenInput {
   UcxNonce from_nonce{};
   UcxNonce to_nonce{};
 };
-Expected<std::uint64_t> ucx_token(const Secret& secret, const UcxTokenInput& input);
+std::uint64_t ucx_token(const Secret& secret, const UcxTokenInput& input);
 
 }  // namespace pith

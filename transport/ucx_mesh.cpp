@@ -29,20 +29,17 @@ Expected<std::string> UcxRanks::listen() {
 }
 
 Error UcxRanks::meet(const UcxAddress& theirs, int rank) {
-  UcxTokenInput out{rank_, rank, ranks_, nonce_, theirs.nonce};
-  UcxTokenInput in{rank, rank_, ranks_, theirs.nonce, nonce_};
-  const Expected<std::uint64_t> ours = ucx_token(secret_, out);
-  const Expected<std::uint64_t> its = ucx_token(secret_, in);
-  if (!ours || !its) return ours ? its.error() : ours.error();
+  const UcxTokenInput out{rank_, rank, ranks_, nonce_, theirs.nonce};
+  const UcxTokenInput in{rank, rank_, ranks_, theirs.nonce, nonce_};
   auto peer = std::make_unique<Peer>(*this, rank);
-  peer->token = *its;
+  peer->token = ucx_token(secret_, in);
   Expected<ucp_ep_h> endpoint =
       worker_->connect(theirs.worker, &UcxRanks::endpoint_broke, peer.get());
   if (!endpoint) {
     return {Code::remote, fmt::format("rank {}: {}", rank, endpoint.error().message()), rank};
   }
   peer->endpoint = *endpoint;
-  peer->outbox.open(*endpoint, *ours);
+  peer->outbox.open(*endpoint, ucx_token(secret_, out));
   peers_.push_back(peer.get());
   by_rank_[static_cast<std::size_t>(rank)] = std::move(peer);
   return {};

@@ -11,6 +11,7 @@
 
 #include "core/clock.hpp"
 #include "core/settings.hpp"
+#include "core/settings_origin.hpp"
 #include "transport/ucx.hpp"
 
 namespace pith {
@@ -79,6 +80,9 @@ Error UcxWorker::open_context(bool loopback, bool sockets) {
     prefer(config, "ZCOPY_THRESH", sockets_copy_below);
   } else {
     prefer(config, "KEEPALIVE_INTERVAL", rdma_keepalive);
+  }
+  for (const auto& [name, value] : defaults_of_library("UCX_")) {
+    prefer(config, name.c_str(), value.c_str());
   }
   if (loopback) prefer(config, "NET_DEVICES", "lo");
   ucp_params_t params{};

@@ -5,11 +5,17 @@
 //   typename Block::template PerThread<T> x;  what a thread keeps between them: x[thread]
 //   block.sync();                             the barrier
 //
-// Outside `each` all threads do the same. On the host `each` is a loop over the threads and blocks
-// run one after another, in order; a block that waits for an earlier one never waits there.
+// Outside `each` all threads do the same. On the host `each` is a loop over the threads. Blocks run
+// there one after another, in order, or each on a thread of its own.
 #pragma once
 
 #include <array>
+
+#ifndef __CUDACC__
+#include <chrono>
+#include <thread>
+#include <vector>
+#endif
 
 #include "cuda/kernels/platform.hpp"
 
@@ -20,9 +26,7 @@ PITH_DEVICE std::uint64_t add_global(std::uint64_t* word, std::uint64_t value) {
 #ifdef __CUDA_ARCH__
   return atomicAdd(reinterpret_cast<unsigned long long*>(word), value);
 #else
-  const std::uint64_t old = *word;
-  *word += value;
-  return old;
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 #endif
 }
 PITH_DEVICE std::uint32_t add_shared(std::uint32_t* word, std::uint32_t value) {
@@ -35,7 +39,13 @@ PITH_DEVICE std::uint32_t add_shared(std::uint32_t* word, std::uint32_t value) {
 #endif
 }
 PITH_DEVICE std::uint64_t add_shared(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
   return add_global(word, value);
+#else
+  const std::uint64_t old = *word;
+  *word += value;
+  return old;
+#endif
 }
 PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
 #ifdef __CUDA_ARCH__
@@ -44,16 +54,50 @@ PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
   *word |= bits;
 #endif
 }
-// Past the caches that are a multiprocessor's own.
+// Past the caches that are a multiprocessor's own. Order is that of fence_global() on a device, and
+// comes with the access on the host.
 PITH_DEVICE std::uint64_t load_fresh(const std::uint64_t* word) {
+#ifdef __CUDA_ARCH__
   return *static_cast<const volatile std::uint64_t*>(word);
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
 }
 PITH_DEVICE void store_fresh(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
   *static_cast<volatile std::uint64_t*>(word) = value;
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
 }
 PITH_DEVICE void fence_global() {
 #ifdef __CUDA_ARCH__
   __threadfence();
+#endif
+}
+
+// Words that the host, too, reads and writes while a kernel runs.
+PITH_DEVICE std::uint64_t load_system(const std::uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+PITH_DEVICE void store_system(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
+// Where a loop waits for another block of the host's.
+PITH_DEVICE void yield_to_others() {
+#ifndef __CUDACC__
+  std::this_thread::yield();
 #endif
 }
 
@@ -78,6 +122,15 @@ struct WarpSums {
   double reals[33];
 };
 
+#ifndef __CUDACC__
+
+// Who runs kernels on the host decides whether those that wait go on; it may hold them in that
+// call.
+struct Watch {
+  bool (*goes_on)(void* of) = nullptr;  // null: always
+  void* of = nullptr;
+};
+
 template <unsigned kThreads>
 class HostBlock {
  public:
@@ -85,9 +138,16 @@ class HostBlock {
   template <class T>
   using PerThread = std::array<T, kThreads>;
 
-  HostBlock(unsigned index, unsigned count) : index_(index), count_(count) {}
+  HostBlock(unsigned index, unsigned count, const Watch& watch = {})
+      : index_(index), count_(count), watch_(watch) {}
   unsigned index() const { return index_; }
   unsigned count() const { return count_; }
+  // Between two looks at a word that somebody else writes. False: nobody will any more.
+  bool rest(unsigned looks) const {
+    if (looks > 64) std::this_thread::sleep_for(std::chrono::microseconds(looks > 512 ? 100 : 20));
+    std::this_thread::yield();
+    return !watch_.goes_on || watch_.goes_on(watch_.of);
+  }
 
   template <class Body>
   void each(Body body) const {
@@ -128,9 +188,10 @@ class HostBlock {
  private:
   unsigned index_;
   unsigned count_;
+  Watch watch_;
 };
 
-#ifdef __CUDACC__
+#else
 
 template <unsigned kThreads>
 class DeviceBlock {
@@ -145,6 +206,11 @@ class DeviceBlock {
 
   __device__ __forceinline__ unsigned index() const { return blockIdx.x; }
   __device__ __forceinline__ unsigned count() const { return gridDim.x; }
+  // A kernel that the driver ends is not asked.
+  __device__ __forceinline__ bool rest(unsigned looks) const {
+    if (looks > 16) __nanosleep(64);
+    return true;
+  }
 
   template <class Body>
   __device__ __forceinline__ void each(Body body) const {
@@ -209,15 +275,33 @@ class DeviceBlock {
 
 #endif
 
+#ifndef __CUDACC__
+
+template <class Kernel>
+void emulate_block(const void* args, const HostBlock<Kernel::threads>& block) {
+  typename Kernel::Shared shared;
+  memset(static_cast<void*>(&shared), 0xcd, sizeof shared);  // as good as what a device finds
+  Kernel::run(block, *static_cast<const typename Kernel::Args*>(args), shared);
+}
+
 // Runs a kernel's whole grid on this thread.
 template <class Kernel>
-void emulate(const void* args, unsigned blocks) {
+void emulate(const void* args, unsigned blocks, const Watch& watch = {}) {
   for (unsigned index = 0; index < blocks; ++index) {
-    typename Kernel::Shared shared;
-    memset(static_cast<void*>(&shared), 0xcd, sizeof shared);  // as good as what a device finds
-    const HostBlock<Kernel::threads> block(index, blocks);
-    Kernel::run(block, *static_cast<const typename Kernel::Args*>(args), shared);
+    emulate_block<Kernel>(args, HostBlock<Kernel::threads>(index, blocks, watch));
   }
 }
+
+// Runs it on a thread a block, for kernels whose blocks wait for each other.
+template <class Kernel>
+void emulate_together(const void* args, unsigned blocks, const Watch& watch = {}) {
+  std::vector<std::jthread> threads;
+  for (unsigned index = 0; index < blocks; ++index) {
+    threads.emplace_back(
+        [=] { emulate_block<Kernel>(args, HostBlock<Kernel::threads>(index, blocks, watch)); });
+  }
+}
+
+#endif
 
 }  // namespace pith::cuda

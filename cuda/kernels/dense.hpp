@@ -165,6 +165,34 @@ struct Copy {
   }
 };
 
+struct FillArgs {
+  std::byte* out;
+  std::size_t bytes;
+  std::uint8_t value;
+};
+
+struct Fill {
+  using Args = FillArgs;
+  using Shared = NoShared;
+  static constexpr unsigned threads = dense_threads;
+  template <class Block>
+  PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
+    constexpr unsigned lanes = words_bytes;
+    const Packs range = packs_of(args.out, args.bytes, 1, lanes);
+    Pack<std::uint8_t, lanes> pack;
+    for (std::uint8_t& lane : pack.lane) lane = args.value;
+    const auto take_packs = [&](std::size_t first, std::size_t stride) {
+      PITH_UNROLL
+      for (unsigned u = 0; u < unrolled; ++u) {
+        const std::size_t at = first + u * stride;
+        if (at < range.packs) store_pack(args.out + range.head + at * lanes, pack);
+      }
+    };
+    const auto take_element = [&](std::size_t i) { store_element(args.out, i, args.value, true); };
+    walk(block, range, lanes, args.bytes, take_packs, take_element);
+  }
+};
+
 struct CastArgs {
   std::byte* out;
   const std::byte* in;

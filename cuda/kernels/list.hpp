@@ -51,7 +51,8 @@
   PITH_CUDA_CASTS(X, bf16, Bfloat)   \
   PITH_CUDA_CASTS(X, f8e4m3, F8e4m3) \
   PITH_CUDA_CASTS(X, f8e5m2, F8e5m2) \
-  X(copy, Copy)
+  X(copy, Copy)                      \
+  X(fill, Fill)
 
 #define PITH_CUDA_PASSES(X, name, Gradient)      \
   X(accumulate_##name, Select<Gradient, false>)  \
@@ -113,10 +114,12 @@ struct KernelFacts {
   const char* symbol;
   unsigned threads;  // of a block
   unsigned args_bytes;
+  unsigned shared_bytes;
 };
 inline constexpr KernelFacts kernel_facts[kernel_count] = {
-#define PITH_CUDA_FACTS(name, ...) \
-  {"pith_" #name, __VA_ARGS__::threads, sizeof(typename __VA_ARGS__::Args)},
+#define PITH_CUDA_FACTS(name, ...)                                          \
+  {"pith_" #name, __VA_ARGS__::threads, sizeof(typename __VA_ARGS__::Args), \
+   sizeof(typename __VA_ARGS__::Shared)},
     PITH_CUDA_KERNELS(PITH_CUDA_FACTS)
 #undef PITH_CUDA_FACTS
 };

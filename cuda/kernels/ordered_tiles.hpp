@@ -57,8 +57,10 @@ PITH_DEVICE std::uint64_t look_back(const std::uint64_t* states, std::uint64_t t
   }
 #else
   while (tile-- > 0) {
-    sum += states[tile] & sum_mask;
-    if ((states[tile] & whole_sum) != 0) break;
+    std::uint64_t state = 0;
+    while ((state = load_fresh(states + tile)) == 0) yield_to_others();
+    sum += state & sum_mask;
+    if ((state & whole_sum) != 0) break;
   }
   return sum;
 #endif

@@ -9,10 +9,12 @@
 #ifdef __CUDACC__
 #define PITH_DEVICE __host__ __device__ __forceinline__
 #define PITH_KERNEL __device__ __forceinline__
+#define PITH_KERNEL_CALL __device__ __noinline__
 #define PITH_UNROLL _Pragma("unroll")
 #else
 #define PITH_DEVICE inline
 #define PITH_KERNEL inline
+#define PITH_KERNEL_CALL inline
 #define PITH_UNROLL
 #endif
 

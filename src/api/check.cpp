@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 
 namespace pith::api {
 
@@ -102,6 +102,7 @@ Error check_stream(const char* function, pithStream_t stream) {
 Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
                      const void* recv) {
   if (stream) return check_stream(function, stream);
+  look_for_device_memory();
   for (const void* memory : {send, recv}) {
     if (!memory) continue;
     const Expected<bool> on_device = is_device_memory(memory);

@@ -6,7 +6,7 @@
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 #include "api/submit.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 
 using namespace pith;
 using namespace pith::api;

@@ -9,6 +9,7 @@
 #include "api/last_error.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/log.hpp"
 
 using namespace pith;
@@ -69,9 +70,16 @@ using Reading = Expected<Settings>;
 
 std::atomic<Completion (*)()> begin_completion{nullptr};
 
+// Calls on streams of this thread's context find what they need.
 Completion completion_of_this_thread() {
   Completion (*const begin)() = begin_completion.load(std::memory_order_acquire);
-  return begin ? begin() : Completion();
+  Completion more = begin ? begin() : Completion();
+  void* const context = current_context();
+  if (!context) return more;
+  return [context, more = std::move(more)](pithComm& comm) {
+    comm.communicator->prepare_streams(context);
+    return more ? more(comm) : Error();
+  };
 }
 
 // Whoever names communicators wants to find them again.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/compressor_handle.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 
 namespace pith::api {
 
@@ -226,6 +226,15 @@ void Group::prepare(pithRequest& request) {
   }
 }
 
+// Whether the group has enqueued a call of this communicator on a stream before.
+bool Group::is_later(const Collected& call) const {
+  const auto same = [&](const Collected& one) {
+    return one.stream && one.communicator == call.communicator;
+  };
+  const auto before = std::make_reverse_iterator(&call);
+  return std::any_of(before, std::make_reverse_iterator(collectives_.data()), same);
+}
+
 // In the order of the calls, which is that of all ranks. A stream that refuses its call is the
 // group's error; the calls behind it are issued all the same, for other ranks count on them.
 void Group::issue_all(pithRequest& request, bool driven) {
@@ -237,7 +246,8 @@ void Group::issue_all(pithRequest& request, bool driven) {
       HeldCompressors held;
       if (one.compressed) held = HeldCompressors(std::move(one.compressed->compressors));
       const Error error = without_throwing([&] {
-        return one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held));
+        return one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held),
+                                                   is_later(one));
       });
       if (error) fail(error);
     }

@@ -134,6 +134,7 @@ class Group {
   Error run_setups();
   Request issue(bool driven);
   void prepare(pithRequest& request);
+  bool is_later(const Collected& call) const;
   void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;

@@ -10,11 +10,13 @@
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
 #include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
 #include "core/mix.hpp"
 #include "core/pause.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -30,6 +32,13 @@ bool moves_nothing(const CollectiveArgs& args) {
 }
 
 Task<Error> do_nothing(Call&) { co_return Error(); }
+
+// 0: steps are launched.
+unsigned worker_blocks(const Settings& settings) {
+  const bool wanted = settings.cuda_steps == "worker" ||
+                      (settings.cuda_steps == "auto" && settings.one_cuda_connection);
+  return wanted ? settings.cuda_blocks : 0;
+}
 
 }  // namespace
 
@@ -84,6 +93,8 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   pinned_ = settings.deterministic;
   heartbeat_s_ = settings.heartbeat;
   timeout_s_ = settings.timeout;
+  cuda_ipc_ = settings.cuda_ipc;
+  cuda_worker_blocks_ = worker_blocks(settings);
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
@@ -297,30 +308,58 @@ void Communicator::issue(BackgroundCall& call, bool driven) {
 }
 
 Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
-                                      HeldCompressors held) {
+                                      HeldCompressors held, bool grouped) {
   // A compressed call runs all the same: its gradients go to the accumulators, in stream order.
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   if (revoked && args.tensors.empty()) return error();
   if (Error error = open_streams(args, stream)) return error;
-  const Error refused = streams_->enqueue(args, stream, std::move(held));
+  const Error refused = streams_->enqueue(args, stream, std::move(held), grouped);
   return refused || !revoked ? refused : error();
 }
 
-Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
-                                      LateChoice& choice) {
-  if (is_revoked_.load(std::memory_order_acquire)) return error();
+Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
+                                      bool grouped) {
+  if (is_revoked()) return error();
   if (Error error = open_streams(args, stream)) return error;
-  return streams_->enqueue(args, stream, {}, &choice);
+  return streams_->enqueue(args, stream, {}, grouped, &choice);
 }
 
 Error Communicator::open_streams(const CollectiveArgs& args, void* stream) {
-  if (streams_) return {};
-  Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, args, stream);
+  if (streams_ && streams_->used()) return {};
+  const Expected<cuda::Device*> device = device_of(args, stream);
+  if (!device) return device.error();
+  return open_streams_of(**device);
+}
+
+// What was prepared for another device is kept: the engine polls it.
+Error Communicator::open_streams_of(cuda::Device& device) {
+  if (streams_ && streams_->serves(device)) return {};
+  Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(*this, device);
   if (!made) return made.error();
   engine_->own();
-  streams_ = std::move(*made);
+  streams_.swap(*made);
+  if (*made) unused_streams_.push_back(std::move(*made));
   engine_->disown();
   return {};
+}
+
+void Communicator::prepare_streams(void* context) {
+  if (!context) return;
+  const Error error = without_throwing([&]() -> Error {
+    const Expected<cuda::Device*> device =
+        cuda::Device::of_context(static_cast<cuda::CUcontext>(context));
+    if (!device) return device.error();
+    if (Error failed = open_streams_of(**device)) return failed;
+    return streams_->prepare();
+  });
+  if (!error) return;
+  log(LogLevel::info, fmt::format("rank {}: nothing is prepared for calls on CUDA streams: {}",
+                                  rank(), error.message()));
+}
+
+double Communicator::warn_s() const {
+  constexpr double longest_s = 10;
+  return timeout_s_ > 0 ? std::min(longest_s, timeout_s_ / 2) : longest_s;
 }
 
 // Messages of pairs start at once: what they wait for may be behind any number of calls.

@@ -55,6 +55,9 @@ class LocalHub;
 class StartLog;
 class StreamCalls;
 class TcpTransport;
+namespace cuda {
+class Device;
+}
 
 // A call in the background. The owner keeps it until its group is done.
 class BackgroundCall : public Work {
@@ -101,9 +104,17 @@ class Communicator final : private CommWatcher {
   // Starts it when the CUDA stream gets there; the stream waits for its end, the caller does not.
   // `held`: the compressors of its tensors, if it has any; let go before the stream goes on. Where
   // the communicator is revoked they get the gradient all the same, and this says why it is.
-  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {});
+  // Waits until those enqueued before it have ended here, but for the rest of its group: `grouped`
+  // says that the last one belongs to it.
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {},
+                          bool grouped = false);
   // A sum that may turn out to be its candidate's.
-  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice);
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
+                          bool grouped);
+  // What calls on streams need is made now instead of at the first one, which may find its stream
+  // waiting: kernels loaded, flags, scratch. `context`: a CUDA context; null: nothing is made. Of
+  // another context's calls the first one makes it. So it does, and tells why, where this fails.
+  void prepare_streams(void* context);
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
   static constexpr int no_color = Split::no_color;
@@ -192,7 +203,6 @@ class Communicator final : private CommWatcher {
   // Where the settings want a trace; once all routes are known.
   void begin_trace();
   std::uint32_t number(const CollectiveArgs& args);
-  Error open_streams(const CollectiveArgs& args, void* stream);
   void complete(CollectiveArgs& args) const;
   static std::uint64_t digest_of(const CollectiveArgs& args);
   std::uint32_t take_number() {
@@ -201,6 +211,10 @@ class Communicator final : private CommWatcher {
     return number;
   }
 
+  Error open_streams(const CollectiveArgs& args, void* stream);
+  Error open_streams_of(cuda::Device& device);
+  // After how long a log line tells of a call that stands still.
+  double warn_s() const;
   void enqueue(BackgroundCall& call);
   void start_queued();
   void begin(BackgroundCall& call);
@@ -258,6 +272,8 @@ class Communicator final : private CommWatcher {
   TcpTransport* tcp_ = nullptr;  // of these; null: there is none
   double heartbeat_s_ = 0;
   double timeout_s_ = 0;  // 0: none
+  bool cuda_ipc_ = true;
+  unsigned cuda_worker_blocks_ = 0;  // 0: no workers
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
@@ -266,7 +282,8 @@ class Communicator final : private CommWatcher {
   bool inside_ = false;                  // whose algorithm runs; guarded by the token
   std::vector<BackgroundCall*> queued_;
   int running_ = 0;
-  std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream
+  std::unique_ptr<StreamCalls> streams_;  // from the first call on a stream, or prepared
+  std::vector<std::unique_ptr<StreamCalls>> unused_streams_;  // prepared for other devices
 
   // --- with the control plane ---
   const std::shared_ptr<ControlSeat> control_;

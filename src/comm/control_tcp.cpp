@@ -88,9 +88,6 @@ void ControlTcp::probe(int rank) {
 
 void ControlTcp::dial(int rank, std::string first) {
   if (rank > options_.rank) return;  // it calls us
-  if (!Handshake::possible()) {
-    return late_.push_back({rank, News::What::unreachable, "this process is ending"});
-  }
   Expected<Descriptor> socket = call(rank);
   if (!socket) return late_.push_back({rank, News::What::unreachable, socket.error().message()});
   Link& link = links_.emplace_back();

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <cstring>
 
 #include "core/log.hpp"
+#include "core/sha256.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
@@ -56,18 +55,12 @@ Expected<std::string> secret_text(const Settings& settings) {
   return read_file(settings.secret_file);
 }
 
-Expected<Secret> derive_secret(std::string_view text, std::string_view job) {
+Secret derive_secret(std::string_view text, std::string_view job) {
   const std::string message = fmt::format("pith job secret 1\n{}", job);
-  unsigned char proof[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  Secret secret{};
-  const auto* data = reinterpret_cast<const unsigned char*>(message.data());
-  if (!HMAC(EVP_sha256(), text.data(), static_cast<int>(text.size()), data, message.size(), proof,
-            &size) ||
-      size < secret.size()) {
-    return Error(Code::system, "OpenSSL computes no HMAC-SHA256");
-  }
-  std::memcpy(secret.data(), proof, secret.size());
+  const Digest digest =
+      hmac_sha256(std::as_bytes(std::span(text)), std::as_bytes(std::span(message)));
+  Secret secret;
+  std::memcpy(secret.data(), digest.data(), secret.size());
   return secret;
 }
 

@@ -13,6 +13,6 @@ namespace pith {
 Expected<std::string> secret_text(const Settings& settings);
 
 // Differs between jobs that share a text: what one job says is worth nothing in another.
-Expected<Secret> derive_secret(std::string_view text, std::string_view job);
+Secret derive_secret(std::string_view text, std::string_view job);
 
 }  // namespace pith

@@ -1,7 +1,6 @@
 #include "comm/rendezvous.hpp"
 
 #include <fmt/format.h>
-#include <openssl/rand.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/per_process.hpp"
+#include "core/random_bytes.hpp"
 
 namespace pith {
 
@@ -401,10 +401,7 @@ Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, P
   if (!address) return address.error();
   UniqueId id;
   id.address = format_address(*address);
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(id.secret.data()),
-                 static_cast<int>(id.secret.size())) != 1) {
-    return Error(Code::system, "no random bytes for the secret of a unique id");
-  }
+  if (Error error = fill_random(id.secret)) return error;
   Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
   return id;
 }

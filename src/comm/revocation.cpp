@@ -189,7 +189,7 @@ void Communicator::look_at_dispute(std::uint64_t now_ns) {
 // Precondition: the token is held.
 void Communicator::settle() {
   const int running =
-      active_.load(std::memory_order_relaxed) - (streams_ ? streams_->unreached() : 0);
+      active_.load(std::memory_order_relaxed) - (streams_ ? streams_->not_begun() : 0);
   if (!state_.revoked || inside_ || running > 0) return;
   if (settling_.exchange(true)) return;
   settling_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);

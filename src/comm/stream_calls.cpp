@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,12 +9,17 @@
 #include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/run_together.hpp"
 
 namespace pith {
 
 namespace {
+
+// The first call of up to so many bytes finds its scratch; where there are very many ranks, a part.
+constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
 
 // A captured call's number: captured_numbers | k << replay_bits | replay.
 constexpr unsigned replay_bits = 14;
@@ -71,60 +74,6 @@ Need need_of(const CollectiveArgs& args, int ranks) {
           2 * (strands * chunk + 4 * whole + 2 * work)};
 }
 
-}  // namespace
-
-namespace {
-
-bool uses_device(const CollectiveArgs& args) {
-  for (const Message& message : args.messages) {
-    if (message.data.kind == MemoryKind::cuda) return true;
-  }
-  if (!args.tensors.empty()) return args.tensors[0].device != nullptr;
-  return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
-}
-
-bool host_can_read(const void* memory) {
-  std::byte byte{};
-  const iovec here{&byte, 1};
-  const iovec there{const_cast<void*>(memory), 1};
-  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
-}
-
-// The first of the call that is a device's; null where none is.
-Expected<const void*> device_memory_of(const cuda::Driver& driver, const CollectiveArgs& args) {
-  const void* found = nullptr;
-  Error error;
-  const auto look_at = [&](const void* memory) {
-    if (found || error || !memory) return;
-    const Expected<cuda::Where> where = cuda::where_is(driver, memory);
-    if (!where) error = where.error();
-    if (where && *where == cuda::Where::device) found = memory;
-  };
-  look_at(args.send.data);
-  look_at(args.recv.data);
-  for (const Message& message : args.messages) look_at(message.data.data);
-  for (const CompressedTensor& tensor : args.tensors) {
-    look_at(tensor.send);
-    look_at(tensor.recv);
-    look_at(tensor.sparse.values);
-    look_at(tensor.sparse.indices);
-    look_at(tensor.sparse.count);
-  }
-  if (error) return error;
-  return found;
-}
-
-// Whose stream it is. A default stream is that of the memory's context; where no memory tells, the
-// current context's.
-Expected<cuda::Device*> device_of(const CollectiveArgs& args, cuda::CUstream stream) {
-  if (!cuda::is_default(stream)) return cuda::Device::of_stream(stream);
-  const Expected<const cuda::Driver*> driver = cuda::driver();
-  if (!driver) return driver.error();
-  const Expected<const void*> memory = device_memory_of(**driver, args);
-  if (!memory) return memory.error();
-  return *memory ? cuda::Device::of_memory(*memory) : cuda::Device::of_stream(stream);
-}
-
 // By rank: who runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
   std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
@@ -138,8 +87,8 @@ std::vector<bool> ranks_nearby(const CallContext& context) {
 
 }  // namespace
 
-struct StreamCalls::StreamCall : cuda::Passage, Work {
-  explicit StreamCall(StreamCalls& o) : owner(o) {}
+struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
+  explicit StreamCall(StreamCalls& o) : owner(o) { Entry::args = &args; }
   FrameArena& frame_arena() const { return owner.communicator_.engine_->arena(); }
   Task<Error> run_and_report();
 
@@ -147,7 +96,6 @@ struct StreamCalls::StreamCall : cuda::Passage, Work {
   CollectiveArgs args;
   bool on_device = false;
   bool unsettled = false;  // the stream may go on only when no peer touches its memory
-  std::uint32_t number = 0;
   std::uint32_t replays = 0;
   std::uint32_t running = 0;              // the number of the call that runs
   CallRecorder::Batch recorded;           // where it consists of messages
@@ -169,15 +117,14 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
-    const Fence last = tensors.empty()
-                           ? owner.compute_->write_after_all(cuda::StreamGate::end_of(*this), value)
-                           : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
+    const Fence last = tensors.empty() ? owner.compute_->open_after_all(*this)
+                                       : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
   held.let_go();
   const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
-  if (opens && !unsettled) cuda::StreamGate::open(*this);
+  if (opens && !unsettled) owner.compute_->open(*this);
   // The frame is still running; the next turn of the engine takes it apart.
   run = [](Work& self) {
     auto& ended = static_cast<StreamCall&>(self);
@@ -194,7 +141,12 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       pinned_(device, communicator.compute_),
       compute_(std::move(compute)),
       context_(communicator.context_),
-      gate_(device),
+      gate_(device, compute_->workers()),
+      order_(communicator.state_, communicator.rank(), communicator.warn_s(),
+             [](StreamOrder::Entry& held) {
+               auto& call = static_cast<StreamCall&>(held);
+               call.owner.begin(call);
+             }),
       unsettled_(*this),
       undecided_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
@@ -206,28 +158,40 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   compute_->on_error(
       [](void* self, const Error& error) { static_cast<StreamCalls*>(self)->device_failed(error); },
       this);
-  compute_->watch_while(&unreached_);
+  compute_->watch_while(&not_begun_);
   Engine& engine = communicator.engine();
   engine.own();
   engine.add(*compute_);
   engine.add(gate_);
+  engine.add(order_);
   engine.add(unsettled_);
   engine.add(undecided_);
   engine.disown();
 }
 
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
-                                                           const CollectiveArgs& args,
-                                                           void* stream) {
-  const Expected<cuda::Device*> device = device_of(args, static_cast<cuda::CUstream>(stream));
-  if (!device) return device.error();
-  Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(**device);
+                                                           cuda::Device& device) {
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
+      cuda::CudaCompute::create(device, communicator.cuda_worker_blocks_);
   if (!compute) return compute.error();
-  const Expected<Settings> settings = settings_from_environment();
-  if (!settings) return settings.error();
   if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(
-      new StreamCalls(communicator, **device, std::move(*compute), settings->cuda_ipc));
+      new StreamCalls(communicator, device, std::move(*compute), communicator.cuda_ipc_));
+}
+
+// One rank alone copies, most of the time.
+Error StreamCalls::prepare() {
+  if (communicator_.size() == 1) return {};
+  CollectiveArgs args;
+  args.count = prepared_bytes;
+  args.type = DType::u8;
+  communicator_.complete(args);
+  const Need need = need_of(args, communicator_.size());
+  const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
+    return pool.reserve(std::min(bytes, most_prepared_bytes));
+  };
+  if (Error error = reserve(compute_->scratch(), need.device)) return error;
+  return reserve(pinned_.scratch(), need.pinned);
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.
@@ -243,83 +207,6 @@ void StreamCalls::device_failed(const Error& error) {
   const int rank = communicator_.rank();
   communicator_.revoke_for_loss(
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
-}
-
-Expected<cuda::Where> StreamCalls::where_is(const void* memory) const {
-  return cuda::where_is(device_.driver(), memory);
-}
-
-// Which memory the call runs on: what the device reaches, or plain host memory.
-Error StreamCalls::place(CollectiveArgs& args) const {
-  // Messages stage their own memory, so that each may lie where it likes.
-  for (Message& message : args.messages) {
-    if (!message.data.data || message.data.size == 0) continue;
-    const Expected<cuda::Where> where = where_is(message.data.data);
-    if (!where) return where.error();
-    message.data.kind = *where == cuda::Where::pageable ? MemoryKind::host : MemoryKind::cuda;
-  }
-  bool reached = false;
-  bool plain = false;
-  bool scalar_apart = false;
-  for (Bytes* memory : {&args.send, &args.recv}) {
-    if (!memory->data || args.count == 0) continue;
-    const Expected<cuda::Where> where = where_is(memory->data);
-    if (!where) return where.error();
-    const bool pageable = *where == cuda::Where::pageable;
-    memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
-    (pageable ? plain : reached) = true;
-  }
-  if (!args.tensors.empty()) return place_tensors(args.tensors);
-  if (plain && args.factor.where) {
-    const Expected<cuda::Where> where = where_is(args.factor.where);
-    if (!where) return where.error();
-    scalar_apart = *where == cuda::Where::device;
-  }
-  if (scalar_apart) {
-    return {Code::invalid_argument,
-            fmt::format("op has its scalar in device memory ({}), expected device buffers too",
-                        static_cast<const void*>(args.factor.where))};
-  }
-  if (!reached || !plain) return {};
-  return {Code::invalid_argument,
-          fmt::format("send is {} and recv is {}: one is pageable host memory, the other is not",
-                      static_cast<const void*>(args.send.data),
-                      static_cast<const void*>(args.recv.data))};
-}
-
-// All of a group's, which are one call, alike. How many pairs there are may be told anywhere, but
-// the host tells it only to the host.
-Error StreamCalls::place_tensors(std::span<CompressedTensor> tensors) const {
-  const void* reached = nullptr;
-  const void* plain = nullptr;
-  const void* told = nullptr;  // on a device
-  for (CompressedTensor& tensor : tensors) {
-    const SparseOutput& pairs = tensor.sparse;
-    const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
-    const void* const values = pairs.capacity > 0 ? pairs.values : nullptr;
-    for (const void* memory : {static_cast<const void*>(tensor.send),
-                               static_cast<const void*>(tensor.recv), indices, values}) {
-      if (!memory || tensor.count == 0) continue;
-      const Expected<cuda::Where> where = where_is(memory);
-      if (!where) return where.error();
-      (*where == cuda::Where::pageable ? plain : reached) = memory;
-    }
-    if (!pairs.count) continue;
-    const Expected<cuda::Where> where = where_is(pairs.count);
-    if (!where) return where.error();
-    if (*where != cuda::Where::device) continue;
-    tensor.sparse.counts_on_device = true;
-    told = pairs.count;
-  }
-  if (!reached && !told) return {};
-  if (plain) {
-    return {Code::invalid_argument,
-            fmt::format("a compressed call has pageable host memory ({}) and other memory ({}), "
-                        "expected one kind in all of a group",
-                        plain, reached ? reached : told)};
-  }
-  for (CompressedTensor& tensor : tensors) tensor.device = compute_.get();
-  return {};
 }
 
 // Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
@@ -397,8 +284,8 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
 }
 
 // What it takes if it is compressed, beside what it takes as it is.
-Error StreamCalls::prepare(const CollectiveArgs& args, const LateChoice& choice,
-                           cuda::CUstream stream) {
+Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+                                      cuda::CUstream stream) {
   if (!choice.candidate()) return {};
   CompressedTensor tensor = *choice.candidate();
   if (uses_device(args)) tensor.device = compute_.get();
@@ -413,12 +300,14 @@ Error StreamCalls::prepare(const CollectiveArgs& args, const LateChoice& choice,
 }
 
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
-                           LateChoice* choice) {
+                           bool grouped, LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  used_ = true;
+  order_.take_turn(grouped);
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
   if (Error error = check_not_captured(args, stream)) return error;
-  if (Error error = place(args)) return error;
+  if (Error error = place(args, device_.driver(), *compute_)) return error;
   if (!args.tensors.empty()) {
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
   }
@@ -432,7 +321,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   }
   if (Error error = reserve(args, stream)) return error;
   if (choice) {
-    if (Error error = prepare(args, *choice, stream)) return error;
+    if (Error error = prepare_compressed(args, *choice, stream)) return error;
   }
   if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
@@ -449,7 +338,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     reached.owner.reach(reached);
   };
   Error error = gate_.enqueue(stream, call);
-  if (!error) error = admit(call);
+  if (!error) error = admit(call, stream);
   if (error && !call.captured) {
     call.held.let_go();
     const std::lock_guard lock(mutex_);
@@ -459,15 +348,16 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
 }
 
 // Numbered only now: a call that was refused must not put this rank out of step with the others.
-Error StreamCalls::admit(StreamCall& call) {
+Error StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
   Engine& engine = communicator_.engine();
   if (call.captured) {
     if (Error error = admit_captured(call)) return error;
   } else {
     call.number = communicator_.number(call.args);
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-    unreached_.fetch_add(1, std::memory_order_relaxed);
+    not_begun_.fetch_add(1, std::memory_order_relaxed);
     engine.background_begins();
+    order_.add(call, cuda::identity_of(stream));
   }
   gate_.publish(call);
   return {};
@@ -494,24 +384,26 @@ Error StreamCalls::admit_captured(StreamCall& call) {
 }
 
 void StreamCalls::reach(StreamCall& call) {
-  if (!call.captured) unreached_.fetch_sub(1, std::memory_order_relaxed);
-  if (!call.choice) return start(call);
-  undecided_.add(call);
+  if (call.captured || order_.reach(call)) begin(call);
 }
+
+void StreamCalls::begin(StreamCall& call) { call.choice ? undecided_.add(call) : start(call); }
 
 bool StreamCalls::Undecided::can_start(const StreamCall& call) const {
   return owner_.communicator_.state_.revoked || call.choice->ready();
 }
 
+// One that ends at once lets others begin, which may come here meanwhile.
 bool StreamCalls::Undecided::progress() {
-  const std::size_t before = calls_.size();
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < before; ++i) {
-    StreamCall* const call = calls_[i];
-    can_start(*call) ? owner_.decide(*call) : static_cast<void>(calls_[left++] = call);
+  bool moved = false;
+  looked_at_.swap(calls_);
+  for (StreamCall* call : looked_at_) {
+    const bool starts = can_start(*call);
+    starts ? owner_.decide(*call) : calls_.push_back(call);
+    moved |= starts;
   }
-  calls_.resize(left);
-  return left != before;
+  looked_at_.clear();
+  return moved;
 }
 
 bool StreamCalls::Undecided::arm() {
@@ -540,6 +432,7 @@ void StreamCalls::decide(StreamCall& call) {
 
 void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
+  if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
@@ -559,6 +452,7 @@ void StreamCalls::start(StreamCall& call) {
   call.running = number;
   call.recorded = communicator_.call_begins(number, digest, call.args);
   call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
+  if (call.on_device) compute_->enter(call);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
@@ -569,11 +463,13 @@ void StreamCalls::end(StreamCall& call) {
   }
   call.task = Task<Error>();
   call.call.reset();
+  if (!call.captured) order_.remove(call);
   if (call.unsettled) {
     unsettled_.add(call);
   } else {
     release(call);
   }
+  order_.begin_held();  // while this one counts: those that end at once are not the last
   communicator_.active_.fetch_sub(1, std::memory_order_release);
   communicator_.settle();
 }
@@ -591,7 +487,7 @@ void StreamCalls::Unsettled::open_all() {
   std::vector<StreamCall*> ended;
   ended.swap(calls_);
   for (StreamCall* call : ended) {
-    cuda::StreamGate::open(*call);
+    owner_.compute_->open(*call);
     owner_.release(*call);
   }
   count_.store(0, std::memory_order_release);
@@ -612,53 +508,20 @@ bool StreamCalls::Unsettled::arm() {
 }
 
 void StreamCalls::abandon() {
+  order_.begin_held();
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
     call.held.let_go();  // before the stream goes on
     cuda::StreamGate::open(call);
     owner.gate_.close(call);
+    owner.order_.remove(call);
     const std::lock_guard lock(owner.mutex_);
     owner.spare_.push_back(&call);
     owner.communicator_.engine_->background_ends();
-    owner.unreached_.fetch_sub(1, std::memory_order_relaxed);
+    owner.not_begun_.fetch_sub(1, std::memory_order_relaxed);
     owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
   });
-}
-
-Error check_streams() { return cuda::driver().error(); }
-
-void look_for_device_memory() { cuda::look_for_driver(); }
-
-bool are_apart(const void* send, const void* recv) {
-  const cuda::Driver* driver = cuda::known_driver();
-  if (!driver) return false;
-  const Expected<cuda::Where> from = cuda::where_is(*driver, send);
-  const Expected<cuda::Where> to = cuda::where_is(*driver, recv);
-  if (!from || !to) return true;
-  return (*from == cuda::Where::pageable) != (*to == cuda::Where::pageable);
-}
-
-Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream) {
-  const auto capturing = static_cast<cuda::CUstream>(stream);
-  const Expected<cuda::Device*> device = device_of(args, capturing);
-  if (!device) return device.error();
-  const cuda::Current current(**device);
-  const Expected<cuda::CaptureInfo> info = cuda::capture_of((*device)->driver(), capturing);
-  if (!info) return info.error();
-  return info->active ? std::optional(info->id) : std::nullopt;
-}
-
-void* legacy_stream() { return reinterpret_cast<void*>(cuda::kStreamLegacy); }
-
-Expected<bool> is_device_memory(const void* memory) {
-  const cuda::Driver* driver = cuda::known_driver();
-  if (!driver) return false;
-  const Expected<cuda::Where> where = cuda::where_is(*driver, memory);
-  if (where) return *where == cuda::Where::device;
-  // A driver that has failed, or wants a context, is no reason to refuse a call on host memory.
-  if (host_can_read(memory)) return false;
-  return where.error();
 }
 
 }  // namespace pith

@@ -1,8 +1,10 @@
-// Calls on CUDA streams: what a communicator has of them from its first one on.
+// Calls on CUDA streams: what a communicator has of them from its first one on, or from its
+// beginning where its context is known by then.
 //
-// A call starts when its stream reaches it, whatever the order among streams, and without a window:
-// a stream can be inside one call only, so their number is that of the streams, and ranks whose
-// streams arrive in different orders never wait for each other's windows.
+// An eager call starts when its stream has reached it and those enqueued before it have ended here
+// (stream_order.hpp), a captured one when its stream reaches it; both without a window: a stream
+// can be inside one call only, so their number is that of the streams, and ranks whose streams
+// arrive in different orders never wait for each other's windows.
 // Messages: eager calls are numbered when they are enqueued, like all others. The k-th captured
 // call has numbers of its own, k and a replay counter: ranks capture in the same order, each
 // replays its calls in order, and how replays and eager calls interleave may differ between ranks.
@@ -22,6 +24,7 @@
 
 #include "collectives/late_choice.hpp"
 #include "comm/communicator.hpp"
+#include "comm/stream_order.hpp"
 #include "cuda/cuda_compute.hpp"
 #include "cuda/peer_views.hpp"
 #include "cuda/stream_gate.hpp"
@@ -30,14 +33,21 @@ namespace pith {
 
 class StreamCalls {
  public:
+  // The calls of one device's streams; `communicator` outlives them, and takes no call meanwhile.
   static Expected<std::unique_ptr<StreamCalls>> create(Communicator& communicator,
-                                                       const CollectiveArgs& args, void* stream);
+                                                       cuda::Device& device);
   ~StreamCalls();
 
-  // Calling thread; never waits for the call.
-  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held,
+  // Reserves what a first call needs. Calling thread, before any call.
+  Error prepare();
+  // Whether calls of this device come here; once one has, no other's do.
+  bool serves(const cuda::Device& device) const { return &device == &device_; }
+  bool used() const { return used_; }
+
+  // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
+  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
                 LateChoice* choice = nullptr);
-  // Driver of the engine: calls that no stream has reached end now. For revoked communicators.
+  // Driver of the engine: calls that have not begun end now. For revoked communicators.
   void abandon();
 
   // Calls for which the scratch reserved at enqueue was too small.
@@ -48,8 +58,8 @@ class StreamCalls {
   // Whether streams still wait for peers to let go of their memory.
   bool unsettled() const { return unsettled_.busy(); }
 
-  // Calls that no stream has reached yet: they touch nothing, and nobody's memory.
-  int unreached() const { return unreached_.load(std::memory_order_relaxed); }
+  // Calls that have not begun: they touch nothing, and nobody's memory.
+  int not_begun() const { return not_begun_.load(std::memory_order_relaxed); }
 
   // Numbers from here on belong to captured calls.
   static constexpr std::uint32_t captured_numbers = 1u << 31;
@@ -76,7 +86,7 @@ class StreamCalls {
     std::vector<StreamCall*> calls_;
     std::atomic<std::size_t> count_{0};
   };
-  // Calls that their streams have reached, and of which it is not known what they are.
+  // Calls whose turn has come, and of which it is not known what they are.
   class Undecided final : public Pollable {
    public:
     explicit Undecided(StreamCalls& owner) : owner_(owner) {}
@@ -92,22 +102,22 @@ class StreamCalls {
 
     StreamCalls& owner_;
     std::vector<StreamCall*> calls_;
+    std::vector<StreamCall*> looked_at_;  // while it is
   };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
-  Expected<cuda::Where> where_is(const void* memory) const;
-  Error place(CollectiveArgs& args) const;
-  Error place_tensors(std::span<CompressedTensor> tensors) const;
   Error place_compressors(const CollectiveArgs& args);
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   StreamCall& take_call();
-  Error admit(StreamCall& call);
+  Error admit(StreamCall& call, cuda::CUstream stream);
   Error admit_captured(StreamCall& call);
-  Error prepare(const CollectiveArgs& args, const LateChoice& choice, cuda::CUstream stream);
   void reach(StreamCall& call);
+  Error prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+                           cuda::CUstream stream);
+  void begin(StreamCall& call);
   void decide(StreamCall& call);
   void start(StreamCall& call);
   void end(StreamCall& call);
@@ -120,9 +130,11 @@ class StreamCalls {
   CallContext context_;
   std::optional<cuda::PeerViews> views_;  // none: not wanted, or no two ranks share memory
   cuda::StreamGate gate_;
+  StreamOrder order_;
   Unsettled unsettled_;
   Undecided undecided_;
-  std::atomic<int> unreached_{0};
+  std::atomic<int> not_begun_{0};
+  bool used_ = false;
   DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
   std::uint32_t captured_ = 0;
   PairNumbers captured_pairs_;
@@ -133,19 +145,5 @@ class StreamCalls {
   std::vector<std::unique_ptr<StreamCall>> all_;
   std::vector<StreamCall*> spare_;
 };
-
-// Null where streams can be used; else why not.
-Error check_streams();
-// Device memory as far as the process knew the CUDA driver when it last looked for it, or has used
-// a stream; costs a load where it did not.
-void look_for_device_memory();
-Expected<bool> is_device_memory(const void* memory);
-// What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
-// is not. Precondition, here and below: streams can be used.
-bool are_apart(const void* send, const void* recv);
-// The capture that a call would be part of; none where its stream is not being captured.
-Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream);
-// What NULL stands for where the memory is a device's.
-void* legacy_stream();
 
 }  // namespace pith

@@ -1,5 +1,6 @@
 // Packages, NUMA nodes, caches and cores of this machine, by hwloc: what it takes to tell where a
 // rank runs. HWLOC_SYNTHETIC and hwloc's other variables have the meaning that they have there.
+// Where there is no hwloc, or where it fails, the host alone is known.
 #pragma once
 
 #include <memory>

@@ -72,6 +72,11 @@ bool log_like_nccl(const std::string& path) {
   return true;
 }
 
+void log_plain_nccl(const std::string& line) {
+  spdlog::logger* const nccl = nccl_logger.load(std::memory_order_acquire);
+  if (nccl) nccl->log(spdlog::level::critical, "{}", line);
+}
+
 bool logs(LogLevel level) { return logger().should_log(level_of(level)); }
 
 void log(LogLevel level, const std::string& message) {

@@ -190,6 +190,23 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_flag("CUDA_IPC", text, s.cuda_ipc);
                 }},
+    SettingInfo{"CUDA_STEPS", Scope::local,
+                "launch: each step of a call on device memory is a kernel or copy of its own; "
+                "worker: one kernel on the caller's stream runs them all; auto: worker where "
+                "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches",
+                [](const Settings& s) { return s.cuda_steps; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "auto" && text != "launch" && text != "worker") {
+                    return bad_value("CUDA_STEPS", text, "auto, launch or worker");
+                  }
+                  s.cuda_steps = text;
+                  return Error();
+                }},
+    SettingInfo{"CUDA_BLOCKS", Scope::local, "blocks of a worker's kernel",
+                [](const Settings& s) { return std::to_string(s.cuda_blocks); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("CUDA_BLOCKS", text, 1U, 1024U, s.cuda_blocks);
+                }},
     SettingInfo{"HOST", Scope::local,
                 "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },
@@ -308,8 +325,8 @@ constexpr std::array table{
                   return Error();
                 }},
     SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
-                "auto: device memory that is not compressed; all; or collectives, as "
-                "broadcast,allgather",
+                "auto: device memory that is not compressed; or only of some collectives, as "
+                "broadcast,allgather; host memory stays here",
                 [](const Settings& s) { return s.nccl_fallback_for; },
                 [](Settings& s, const std::string& text) {
                   s.nccl_fallback_for = text;
@@ -355,12 +372,23 @@ Expected<Settings> settings_from_environment() {
     if (text.empty()) continue;
     if (Error error = info.set(settings, text)) return error;
   }
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  settings.one_cuda_connection = connections && std::string_view(connections) == "1";
   return settings;
 }
 
 void set_defaults(std::map<std::string, std::string> values) {
   const std::lock_guard lock(defaults().mutex);
   defaults().values = std::move(values);
+}
+
+Variables defaults_of_library(std::string_view prefix) {
+  Variables found;
+  const std::lock_guard lock(defaults().mutex);
+  for (const auto& [name, value] : defaults().values) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  }
+  return found;
 }
 
 bool in_environment(const std::string& name) {

@@ -22,6 +22,9 @@ struct Settings {
   int streams = 4;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
+  std::string cuda_steps = "auto";  // "launch", "worker"
+  unsigned cuda_blocks = 32;
+  bool one_cuda_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS is 1
   std::string order = "topology";
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family

@@ -12,6 +12,10 @@ namespace pith {
 // "environment", "library" (one built from this one gave it, as libnccl.so.2 does) or "default".
 std::string_view origin_of(std::string_view setting);
 
+// Of what set_defaults was given: values whose names begin with this and are of other libraries,
+// without it. They count where the environment does not have the whole name.
+Variables defaults_of_library(std::string_view prefix);
+
 // What is not as it is by itself: "PITH_LANES=2 (environment)". Secrets are veiled.
 std::vector<std::string> changed_settings(const Settings& settings);
 

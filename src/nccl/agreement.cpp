@@ -109,7 +109,7 @@ Error open(Poll& poll, bool here) {
 Error enqueue_all(const Poll& poll) {
   Outcome outcome;
   for (std::size_t i = 0; i < poll.calls.size(); ++i) {
-    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i)));
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, i > 0)));
   }
   return outcome.error();
 }
@@ -185,7 +185,9 @@ void make(Poll& poll, Outcome& outcome) {
       continue;
     }
     start(poll, calls, outcome);
-    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i)));
+    const bool grouped =
+        std::any_of(poll.calls.begin(), poll.calls.begin() + std::ptrdiff_t(i), is_on_stream);
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, grouped)));
   }
   start(poll, calls, outcome);
 }

@@ -10,6 +10,7 @@
 #include "core/settings.hpp"
 #include "nccl/call.hpp"
 #include "nccl/config.hpp"
+#include "nccl/device_context.hpp"
 #include "nccl/environment.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"
@@ -77,8 +78,8 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
     if (!met) return met.error();
     id = *met;
   }
-  if (is_valid) note_job_size(nranks);
   complete_new_communicators();
+  const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
   return error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config)));
 }
 
@@ -99,19 +100,44 @@ Error check_devices(int count, const int* devices) {
   return {};
 }
 
+// Where a driver is in use. Elsewhere the numbers mean nothing.
+Error check_devices_are_there(int count, const int* devices) {
+  const std::optional<int> there = device_count();
+  for (int i = 0; there && i < count; ++i) {
+    const int device = devices ? devices[i] : i;
+    if (device < *there) continue;
+    return {Code::invalid_argument,
+            fmt::format("ncclCommInitAll: rank {} is to be on device {}, expected one of the {} "
+                        "that are there",
+                        i, device, *there)};
+  }
+  return {};
+}
+
 Error init_all(ncclComm_t* comms, int count, const int* devices) {
   const Expected<Environment> environment = read_environment();
   if (!environment) return environment.error();
   if (Error error = read_extras()) return error;
   if (Error error = check_devices(count, devices)) return error;
+  if (Error error = check_devices_are_there(count, devices)) return error;
   if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
-  note_job_size(count);
+  for (int r = 0; r < count; ++r) ours(comms)[r]->blocking = environment->blocking != 0;
   complete_new_communicators();
   const std::span<const pithComm_t> made(ours(comms), static_cast<std::size_t>(count));
   Error error = complete_all(made, devices);
   if (!error) return {};
   for (const pithComm_t comm : made) pithCommAbort(comm);
   return error;
+}
+
+// What a call that makes a descendant is configured with: its own, as far as the environment does
+// not know better, or its parent's.
+Expected<std::optional<pithConfig_t>> config_of_descendant(const char* function,
+                                                           const ncclConfig_t* asked) {
+  if (!asked) return std::optional<pithConfig_t>();
+  const Expected<Environment> environment = read_environment();
+  if (!environment) return environment.error();
+  return read_config(function, asked, environment->blocking);
 }
 
 // Makes errors from here on those of a descendant, not of what the revocation has ended.
@@ -125,7 +151,7 @@ void note_descendant(pithComm_t comm, Extension& extension) {
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const ncclConfig_t* asked) {
-  Expected<std::optional<pithConfig_t>> config = read_config("ncclCommSplit", asked, {});
+  Expected<std::optional<pithConfig_t>> config = config_of_descendant("ncclCommSplit", asked);
   if (!config) return config.error();
   if (Error error = comm ? join_group("ncclCommSplit", comm->blocking) : Error()) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
@@ -148,7 +174,7 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
             fmt::format("{}: the list of excluded ranks is {} with {} ranks, expected at least one",
                         function, static_cast<const void*>(exclude), count)};
   }
-  Expected<std::optional<pithConfig_t>> config = read_config(function, asked, {});
+  Expected<std::optional<pithConfig_t>> config = config_of_descendant(function, asked);
   if (!config) return config.error();
   if (Error error = comm ? join_group(function, comm->blocking) : Error()) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;

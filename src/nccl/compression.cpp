@@ -13,7 +13,7 @@
 
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 
@@ -274,9 +274,18 @@ void Compression::say_not_begun() {
 }
 
 void Compression::switch_off(std::string why) {
-  off_ = true;
   object(std::move(why));
   say_not_begun();
+}
+
+void Compression::withdraw() {
+  if (!std::exchange(on_, false)) return;
+  const std::lock_guard lock(mutex_);
+  object("it may not span the job");
+  log(LogLevel::warn,
+      fmt::format("PITH_COMPRESS: {} was taken for the whole job's and is no more, as another one "
+                  "came that is not smaller; PITH_COMPRESS_COMM names those to be compressed",
+                  who_));
 }
 
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;
@@ -340,21 +349,18 @@ void Compression::clear_away() {
 
 // The same on all ranks, with each call.
 bool Compression::is_off() {
-  const auto knows = [this] {
+  const auto is_enough = [this] { return broken_ || decided_ballots_ + most_under_way > opened_; };
+  const auto knows = [&] {
     const std::lock_guard lock(mutex_);
-    return knows_first_ || is_decided(*ballots_.front());
+    if (!is_enough()) static_cast<void>(is_decided(*ballots_.back()));
+    return is_enough();
   };
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_) return true;
-  }
-  if (opened_ < off_from) return false;
   if (!knows()) {
     Engine* const engine = &communicator_->engine();
     drive_engines({&engine, 1}, knows);
   }
   const std::lock_guard lock(mutex_);
-  return off_;
+  return broken_ || (refused_ && opened_ >= *refused_ + most_under_way);
 }
 
 bool Compression::covers(const NcclCall& call) {
@@ -410,7 +416,6 @@ void Compression::cast(const NcclCall& call, Ballot& ballot) {
 Expected<Compression::Ballot*> Compression::open(std::span<const NcclCall* const> calls,
                                                  bool here) {
   clear_away();
-  ++opened_;
   auto ballot = std::make_unique<Ballot>();
   for (const NcclCall* call : calls) cast(*call, *ballot);
   drop(cycle_.take_dropped());
@@ -431,6 +436,7 @@ Expected<Compression::Ballot*> Compression::open(std::span<const NcclCall* const
     if (!vote) return vote.error();
     ballot->running = api::Background(std::move(*vote));
   }
+  ++opened_;
   const std::lock_guard lock(mutex_);
   return ballots_.emplace_back(std::move(ballot)).get();
 }
@@ -445,7 +451,8 @@ bool Compression::is_decided(const Ballot& ballot) {
 }
 
 void Compression::decide(Ballot& ballot) {
-  ballot.decided = knows_first_ = true;
+  ballot.decided = true;
+  const std::size_t number = decided_ballots_++;
   if (!ballot.here) ballot.error = ballot.running.error();
   if (ballot.error) {
     broken_ = true;
@@ -455,7 +462,10 @@ void Compression::decide(Ballot& ballot) {
   std::size_t first = 0;
   for (std::size_t i = 0; i < ballot.sums.size(); ++i) {
     const std::int64_t least = ballot.least(i);
-    if (least == 0) switch_off("another rank does not select it");
+    if (least == 0 && !refused_) {
+      refused_ = number;
+      switch_off("another rank does not select it");
+    }
     const bool alike = least > 0 && least == ballot.greatest(i);
     const std::size_t period = alike ? static_cast<std::size_t>(least - 1) : 0;
     const std::uint64_t found = agreement_.next(period);
@@ -517,9 +527,9 @@ void Compression::add(Ballot& ballot, std::size_t call, api::Group& group) {
   }
 }
 
-Error Compression::enqueue(Ballot& ballot, std::size_t call) {
+Error Compression::enqueue(Ballot& ballot, std::size_t call, bool grouped) {
   Sum& sum = ballot.sums[call];
-  Error error = communicator_->enqueue_on_stream(sum.dense(), sum.call_.stream, sum);
+  Error error = communicator_->enqueue_on_stream(sum.dense(), sum.call_.stream, sum, grouped);
   if (!error && sum.vector_) sum.vector_->placed = true;
   return error;
 }

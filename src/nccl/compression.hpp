@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ class Compression {
   // Whether ranks have to vote on the call. Not where it is captured: each compressed call is
   // another step.
   bool covers(const NcclCall& call);
+  // It is not selected after all: the next vote says so to the other ranks.
+  void withdraw();
 
   // The calls of one moment, and the vote on them.
   struct Ballot;
@@ -69,8 +72,8 @@ class Compression {
   // The ballot's sum number `call` to the group.
   void add(Ballot& ballot, std::size_t call, api::Group& group);
 
-  // Onto its stream, whatever is known yet.
-  Error enqueue(Ballot& ballot, std::size_t call);
+  // Onto its stream, whatever is known yet. `grouped`: in one group with the last one.
+  Error enqueue(Ballot& ballot, std::size_t call, bool grouped);
 
  private:
   // Of the program, with its residual.
@@ -99,12 +102,12 @@ class Compression {
 
   // Sums without compression after which the log tells why: a run may be long.
   static constexpr int patience = 256;
-  // With this ballot all ranks know what came of the first, in which those that want no compression
-  // have said so: the only one that waits, for ranks which are that far behind.
-  static constexpr std::size_t off_from = 64;
+  // So many ballots after one in which a rank wanted no compression all cease to vote: by then they
+  // know. So a rank waits for those that are further behind, and votes under way are bounded.
+  static constexpr std::size_t most_under_way = 64;
 
   const CompressionRules& rules_;
-  const bool on_;
+  bool on_;
   const std::string who_;
   const std::shared_ptr<Communicator> communicator_;
 
@@ -124,10 +127,10 @@ class Compression {
   std::size_t apart_ = 0;    // up to the last of which ranks saw no common period
   std::string objection_;    // the first
   int dense_sums_ = 0;
-  bool has_said_ = false;     // whether it has begun, or why not
-  bool knows_first_ = false;  // what came of the first ballot
-  bool off_ = false;          // said by some rank, or no vote ends any more
-  bool broken_ = false;       // the latter
+  bool has_said_ = false;  // whether it has begun, or why not
+  std::size_t decided_ballots_ = 0;
+  std::optional<std::size_t> refused_;  // the first ballot in which a rank wanted none
+  bool broken_ = false;                 // no vote ends any more
 };
 
 }  // namespace pith::nccl

@@ -15,6 +15,15 @@ const cuda::Driver* driver_in_use() {
 
 }  // namespace
 
+bool start_driver() { return cuda::driver() && driver_in_use(); }
+
+std::optional<int> device_count() {
+  const cuda::Driver* const driver = driver_in_use();
+  int devices = 0;
+  if (!driver || driver->device_count(&devices) != cuda::kSuccess) return std::nullopt;
+  return devices;
+}
+
 Place place_of_this_thread() {
   Place place;
   const cuda::Driver* const driver = driver_in_use();
@@ -25,7 +34,6 @@ Place place_of_this_thread() {
   return place;
 }
 
-// Never released: the process uses the device.
 Place place_of(int device) {
   Place place;
   const cuda::Driver* const driver = driver_in_use();
@@ -34,7 +42,8 @@ Place place_of(int device) {
   int known = 0;
   if (driver->device_get(&known, device) != cuda::kSuccess) return place;
   place.device = device;
-  if (driver->primary_ctx_retain(&place.context, known) != cuda::kSuccess) place.context = nullptr;
+  const Expected<cuda::CUcontext> context = cuda::primary_context(*driver, known);
+  if (context) place.context = *context;
   return place;
 }
 

@@ -14,29 +14,44 @@
 #include "core/log.hpp"
 #include "core/settings.hpp"
 #include "nccl/abi.h"
+#include "nccl/conf_file.hpp"
 
 namespace pith::nccl {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> names = {
-    "NCCL_DEBUG",   "NCCL_DEBUG_FILE",    "NCCL_SOCKET_IFNAME",  "NCCL_SOCKET_FAMILY",
-    "NCCL_COMM_ID", "NCCL_COMM_BLOCKING", "NCCL_SHM_DISABLE",    "NCCL_ALGO",
-    "NCCL_PROTO",   "NCCL_P2P_DISABLE",   "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",
-    "NCCL_NET"};
+constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
+                                                        "NCCL_DEBUG_FILE",
+                                                        "NCCL_SOCKET_IFNAME",
+                                                        "NCCL_SOCKET_FAMILY",
+                                                        "NCCL_COMM_ID",
+                                                        "NCCL_COMM_BLOCKING",
+                                                        "NCCL_SHM_DISABLE",
+                                                        "NCCL_ALGO",
+                                                        "NCCL_PROTO",
+                                                        "NCCL_P2P_DISABLE",
+                                                        "NCCL_OOB_NET_IFNAME",
+                                                        "NCCL_BUFFSIZE",
+                                                        "NCCL_NET",
+                                                        "NCCL_SOCKET_NTHREADS",
+                                                        "NCCL_NSOCKS_PERTHREAD",
+                                                        "NCCL_SOCKET_RETRY_CNT",
+                                                        "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+                                                        "NCCL_IB_HCA",
+                                                        "NCCL_IB_DISABLE",
+                                                        "NCCL_IB_GID_INDEX",
+                                                        "NCCL_IB_RETRY_CNT",
+                                                        "NCCL_IB_TC",
+                                                        "NCCL_IB_SL"});
 
 // Which users set and which mean nothing here, or nothing yet.
 constexpr std::array without_effect =
     std::to_array<std::string_view>({"NCCL_DEBUG_SUBSYS",
                                      "NCCL_CHECK_POINTERS",
                                      "NCCL_HOSTID",
-                                     "NCCL_IB_HCA",
-                                     "NCCL_IB_DISABLE",
-                                     "NCCL_IB_GID_INDEX",
+                                     "NCCL_DEBUG_TIMESTAMP_FORMAT",
+                                     "NCCL_DEBUG_TIMESTAMP_LEVELS",
                                      "NCCL_IB_TIMEOUT",
-                                     "NCCL_IB_RETRY_CNT",
-                                     "NCCL_IB_TC",
-                                     "NCCL_IB_SL",
                                      "NCCL_IB_QPS_PER_CONNECTION",
                                      "NCCL_NET_GDR_LEVEL",
                                      "NCCL_NET_PLUGIN",
@@ -48,12 +63,7 @@ constexpr std::array without_effect =
                                      "NCCL_MAX_CTAS",
                                      "NCCL_NTHREADS",
                                      "NCCL_P2P_LEVEL",
-                                     "NCCL_SOCKET_NTHREADS",
-                                     "NCCL_NSOCKS_PERTHREAD",
-                                     "NCCL_SOCKET_RETRY_CNT",
-                                     "NCCL_SOCKET_RETRY_SLEEP_MSEC",
                                      "NCCL_COMM_SPLIT_SHARE_RESOURCES",
-                                     "NCCL_CONF_FILE",
                                      "NCCL_TOPO_FILE",
                                      "NCCL_RAS_ENABLE",
                                      "NCCL_PROTO"});
@@ -103,7 +113,10 @@ void open_log(const Variables& variables) {
   std::call_once(once, [&] {
     const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
     if (!log_like_nccl(expand(file))) log_like_nccl({});
-    log(LogLevel::warn, fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE));
+    const std::string version = fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE);
+    if (in_lower_case(value_of(variables, "NCCL_DEBUG")) == "none") return;
+    if (logs(LogLevel::info)) return log(LogLevel::info, version);
+    log_plain_nccl(version);
   });
 }
 
@@ -207,12 +220,79 @@ std::string chunk_of(const std::string& buffer) {
   return whole && bytes >= parts ? std::to_string(bytes / parts) : std::string();
 }
 
+// 0 where it is no whole number.
+int number_of(const Variables& variables, std::string_view name) {
+  const std::string text = value_of(variables, name);
+  int number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc() && end == text.data() + text.size() ? number : 0;
+}
+
+// Connections of two ranks: NCCL has so many threads, and sockets for each, one unless it is told.
+std::string streams_of(const Variables& variables) {
+  constexpr int most = 16;
+  const int threads = number_of(variables, "NCCL_SOCKET_NTHREADS");
+  const int sockets = number_of(variables, "NCCL_NSOCKS_PERTHREAD");
+  if (threads <= 0 && sockets <= 0) return {};
+  constexpr int most_of_each = 64;
+  const int product = std::clamp(threads, 1, most_of_each) * std::clamp(sockets, 1, most_of_each);
+  return std::to_string(std::min(product, most));
+}
+
+// How long NCCL tries to connect: the pauses grow by their number. It then waits for ever for ranks
+// that have not come, so ours is never shortened.
+std::string patience_of(const Variables& variables) {
+  constexpr int retries_by_default = 34;
+  constexpr int pause_by_default_ms = 100;
+  constexpr double most_s = 86400;
+  const int retries = number_of(variables, "NCCL_SOCKET_RETRY_CNT");
+  const int pause_ms = number_of(variables, "NCCL_SOCKET_RETRY_SLEEP_MSEC");
+  if (retries <= 0 && pause_ms <= 0) return {};
+  const double n = retries > 0 ? retries : retries_by_default;
+  const double seconds = n * (n + 1) / 2 * (pause_ms > 0 ? pause_ms : pause_by_default_ms) * 1e-3;
+  return seconds > Settings().init_timeout ? fmt::format("{}", std::min(seconds, most_s))
+                                           : std::string();
+}
+
+// UCX takes whole names and a port each; NCCL's list may also hold beginnings of names, or say what
+// not to use, which is nothing then.
+std::string devices_of(const std::string& list) {
+  std::vector<std::string> devices;
+  for (const std::string& device : split(list.starts_with('=') ? list.substr(1) : list, ',')) {
+    const bool is_whole = device.size() > 1 && device.find_first_of("^=*") == std::string::npos &&
+                          std::isdigit(static_cast<unsigned char>(device.back())) != 0;
+    if (!is_whole) return {};
+    devices.push_back(device.find(':') == std::string::npos ? device + ":1" : device);
+  }
+  return fmt::format("{}", fmt::join(devices, ","));
+}
+
+// As UCX knows it.
+void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& defaults) {
+  defaults["UCX_NET_DEVICES"] = devices_of(value_of(variables, "NCCL_IB_HCA"));
+  defaults["UCX_IB_GID_INDEX"] = value_of(variables, "NCCL_IB_GID_INDEX");
+  defaults["UCX_RC_RETRY_COUNT"] = value_of(variables, "NCCL_IB_RETRY_CNT");
+  defaults["UCX_IB_TRAFFIC_CLASS"] = value_of(variables, "NCCL_IB_TC");
+  defaults["UCX_IB_SL"] = value_of(variables, "NCCL_IB_SL");
+}
+
 // What is not to be used.
 std::string transports_of(const Variables& variables) {
   std::vector<std::string_view> unwanted;
   if (value_of(variables, "NCCL_SHM_DISABLE") == "1") unwanted.emplace_back("shm");
-  if (in_lower_case(value_of(variables, "NCCL_NET")) == "socket") unwanted.emplace_back("ucx");
+  const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
+  if (net == "socket" || value_of(variables, "NCCL_IB_DISABLE") == "1")
+    unwanted.emplace_back("ucx");
+  if (net == "ib") unwanted.emplace_back("tcp");
   return unwanted.empty() ? std::string() : fmt::format("^{}", fmt::join(unwanted, ","));
+}
+
+// Pith's own settings may stand in NCCL's files; they go before what NCCL's variables mean.
+void add_own_settings(const Variables& files, std::map<std::string, std::string>& defaults) {
+  constexpr std::string_view prefix = "PITH_";
+  for (const auto& [name, value] : files) {
+    if (name.starts_with(prefix) && !value.empty()) defaults[name.substr(prefix.size())] = value;
+  }
 }
 
 void say_what_has_no_effect() {
@@ -228,19 +308,24 @@ void say_what_has_no_effect() {
 
 std::vector<std::string> variables_without_effect() {
   std::vector<std::string> found;
-  for (const auto& [name, value] : variables_from_environment(without_effect)) {
+  const Variables files = variables_from_files();
+  for (const auto& [name, value] : variables_named(without_effect, files)) {
     found.emplace_back(name);
   }
-  const std::string algo = value_of(variables_from_environment(names), "NCCL_ALGO");
+  const Variables variables = variables_named(names, files);
+  const std::string algo = value_of(variables, "NCCL_ALGO");
   const auto rules = read_rules("NCCL_ALGO", algo, known_algorithms());
   if (!algo.empty() && rules && algorithm_of(*rules).empty()) found.emplace_back("NCCL_ALGO");
-  const std::string net = in_lower_case(value_of(variables_from_environment(names), "NCCL_NET"));
-  if (!net.empty() && net != "socket") found.emplace_back("NCCL_NET");
+  const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
+  if (!net.empty() && net != "socket" && net != "ib") found.emplace_back("NCCL_NET");
+  const std::string devices = value_of(variables, "NCCL_IB_HCA");
+  if (!devices.empty() && devices_of(devices).empty()) found.emplace_back("NCCL_IB_HCA");
   return found;
 }
 
 Expected<Environment> read_environment() {
-  const Variables variables = variables_from_environment(names);
+  const Variables files = variables_from_files();
+  const Variables variables = variables_named(names, files);
   std::map<std::string, std::string> defaults;
   defaults.emplace("TIMEOUT", "0");  // NCCL has none, and the frameworks above watch for themselves
   const std::string interfaces = value_of(variables, "NCCL_SOCKET_IFNAME");
@@ -249,6 +334,9 @@ Expected<Environment> read_environment() {
   if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
   defaults["TRANSPORT"] = transports_of(variables);
   defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
+  set_up_ucx(variables, defaults);
+  defaults["STREAMS"] = streams_of(variables);
+  defaults["INIT_TIMEOUT"] = patience_of(variables);
   if (value_of(variables, "NCCL_P2P_DISABLE") == "1") defaults.emplace("CUDA_IPC", "0");
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (!debug.empty()) {
@@ -259,6 +347,7 @@ Expected<Environment> read_environment() {
   say_what_has_no_effect();
   if (Error error = check_choice(variables, defaults)) return error;
   std::erase_if(defaults, [](const auto& one) { return one.second.empty(); });
+  add_own_settings(files, defaults);
   set_defaults(std::move(defaults));
 
   Environment environment;

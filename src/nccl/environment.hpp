@@ -1,5 +1,6 @@
 // What the environment says to libnccl.so.2: NCCL's own variables, as far as they mean something
-// here, become defaults of Pith's settings, which go first where both are set.
+// here, become defaults of Pith's settings, which go first where both are set. NCCL's files of
+// settings count as the environment does, after it.
 #pragma once
 
 #include <optional>

@@ -12,7 +12,7 @@ namespace pith::nccl {
 
 namespace {
 
-// One buffer for the process, as in NCCL: callers keep the pointer over later errors.
+// One message for the process, as in NCCL.
 struct LastError {
   std::mutex mutex;
   char text[1024] = "";
@@ -51,7 +51,13 @@ void remember(const char* message) noexcept {
   }
 }
 
-const char* last_error() { return the_last().text; }
+// Each thread has a copy, in which no other thread writes while its caller reads.
+const char* last_error() {
+  thread_local char copy[sizeof(LastError::text)];
+  const std::lock_guard lock(the_last().mutex);
+  std::memcpy(copy, the_last().text, sizeof copy);
+  return copy;
+}
 
 ncclResult_t answer(pithResult_t result) {
   if (result != pithSuccess && result != pithInProgress) remember(api::last_error());

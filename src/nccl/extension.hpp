@@ -9,6 +9,7 @@
 
 #include "nccl/abi.h"
 #include "nccl/compression.hpp"
+#include "nccl/extras.hpp"
 #include "nccl/fallback.hpp"
 #include "pith/pith.h"
 
@@ -25,6 +26,7 @@ struct Extension {
   std::atomic<bool> revoked{false};          // by ncclCommRevoke
   std::atomic<bool> has_descendants{false};  // begun since then
   int device = 0;                            // known before anybody sees the communicator
+  std::shared_ptr<const JobPart> job_part;   // where it was made from an id, and that matters
   std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
 
   // The rest comes from any thread: the guard is held.

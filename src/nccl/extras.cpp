@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "comm/launch.hpp"
 #include "core/log.hpp"
@@ -15,15 +18,39 @@ namespace pith::nccl {
 namespace {
 
 std::atomic<const Extras*> the_extras{nullptr};
-std::atomic<int> job_size{0};
 std::mutex reading;
 bool has_read = false;
+
+struct Job {
+  std::mutex mutex;
+  bool launched = false;
+  int size = 0;  // the launcher's, or of the largest communicator so far
+  std::map<int, std::multiset<std::string>> ids;  // of communicators that live, by their size
+  int unlike_others = 0;
+};
+
+// Never destroyed: communicators may outlive the end of main.
+Job& job() {
+  static auto* const instance = new Job;
+  return *instance;
+}
+
+std::string new_id() {
+  const std::lock_guard lock(job().mutex);
+  return std::to_string(job().unlike_others++);
+}
 
 // What the launcher says, 0 where there is none.
 int launched_size(const Settings& settings) {
   const Expected<Launch> launch =
       read_launch(variables_from_environment(launch_variables()), settings);
   return launch ? launch->size : 0;
+}
+
+void note_launched(int ranks) {
+  const std::lock_guard lock(job().mutex);
+  job().launched = true;
+  job().size = std::max(job().size, ranks);
 }
 
 }  // namespace
@@ -51,19 +78,36 @@ Error read_extras() {
     extras->fallback = std::move(*loaded);
   }
   const int launched = launched_size(*settings);
-  if (launched > 0) note_job_size(launched);
+  if (launched > 0) note_launched(launched);
   has_read = true;
   // Never freed: calls of other threads may look at it while the process ends.
   if (extras->compression || extras->fallback) the_extras.store(extras.release());
   return {};
 }
 
-void note_job_size(int ranks) {
-  int known = job_size.load();
-  while (known < ranks && !job_size.compare_exchange_weak(known, ranks)) {
-  }
+JobPart::JobPart(int ranks, std::string id)
+    : ranks_(ranks), id_(id.empty() ? new_id() : std::move(id)) {
+  const std::lock_guard lock(job().mutex);
+  job().size = std::max(job().size, ranks_);
+  job().ids[ranks_].insert(id_);
 }
 
-bool spans_job(int ranks) { return ranks >= job_size.load(); }
+JobPart::~JobPart() {
+  const std::lock_guard lock(job().mutex);
+  auto& ids = job().ids[ranks_];
+  ids.erase(ids.find(id_));
+}
+
+bool spans_job(int ranks) {
+  const std::lock_guard lock(job().mutex);
+  if (ranks < job().size) return false;
+  const auto& ids = job().ids[ranks];
+  return job().launched || ids.empty() || *ids.begin() == *ids.rbegin();
+}
+
+bool job_size_is_guessed() {
+  const std::lock_guard lock(job().mutex);
+  return !job().launched;
+}
 
 }  // namespace pith::nccl

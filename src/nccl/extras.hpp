@@ -2,7 +2,9 @@
 // calls on to. Read once, by the first call that makes a communicator.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "core/error.hpp"
 #include "nccl/compression.hpp"
@@ -20,9 +22,24 @@ const Extras* extras();
 // An error where a setting is wrong; then nothing is remembered, and the next call tells it again.
 Error read_extras();
 
-// Communicators made from an id tell how large the job is, where no launcher does.
-void note_job_size(int ranks);
-// Whether a communicator of so many ranks spans the job.
+// A communicator made from an id, while it lives. Where no launcher tells how large the job is,
+// these do: the largest one ever spans it, but not beside another one as large from another id.
+class JobPart {
+ public:
+  // Empty id: unlike all others.
+  JobPart(int ranks, std::string id);
+  ~JobPart();
+  JobPart(const JobPart&) = delete;
+  JobPart& operator=(const JobPart&) = delete;
+
+ private:
+  const int ranks_;
+  const std::string id_;
+};
+
+// Whether a communicator of so many ranks spans the job. Without a launcher it is a guess, which
+// may turn out to have been wrong.
 bool spans_job(int ranks);
+bool job_size_is_guessed();
 
 }  // namespace pith::nccl

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/log.hpp"
 
 namespace pith::nccl {
@@ -52,6 +52,15 @@ unsigned with_twins(unsigned kinds) {
   return (kinds & broadcasts) != 0 ? kinds | broadcasts : kinds;
 }
 
+// What every rank gives; the other pointer may be anything but on the root.
+const void* memory_on_all(const NcclCall& call) {
+  const bool from_root =
+      (bit(call.kind) & (bit(Kind::broadcast) | bit(Kind::bcast) | bit(Kind::scatter))) != 0;
+  const void* const first = from_root ? call.recv : call.send;
+  if (first) return first;
+  return from_root ? call.send : call.recv;
+}
+
 template <class Function>
 bool find(void* library, const char* name, Function& out) {
   out = reinterpret_cast<Function>(dlsym(library, name));
@@ -70,10 +79,8 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
   };
   auto fallback = std::make_unique<Fallback>();
   fallback->path_ = path;
-  fallback->device_memory_ = for_what == "auto";
-  if (for_what == "all") {
-    fallback->kinds_ = ~0u;
-  } else if (for_what != "auto") {
+  fallback->kinds_ = ~0u;
+  if (for_what != "auto" && for_what != "all") {
     const Expected<unsigned> kinds = read_kinds(for_what);
     if (!kinds) return kinds.error();
     fallback->kinds_ = with_twins(*kinds);
@@ -94,19 +101,19 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
 }
 
 bool Fallback::takes(const NcclCall& call) const {
-  if ((kinds_ & bit(call.kind)) != 0) return true;
-  if (!device_memory_) return false;
+  if ((kinds_ & bit(call.kind)) == 0) return false;
   // What points to nothing says nothing, and need not be alike on all ranks.
   if (call.count == 0) return true;
-  const void* const memory = call.send ? call.send : call.recv;
+  const void* const memory = memory_on_all(call);
   if (!memory) return false;
+  look_for_device_memory();
   const Expected<bool> on_device = is_device_memory(memory);
   return on_device && *on_device;
 }
 
 void Fallback::announce(Kind kind, bool there) const {
   const unsigned mask = bit(kind);
-  if ((announced_.fetch_or(mask) & mask) != 0) return;
+  if ((announced_[there ? 1 : 0].fetch_or(mask) & mask) != 0) return;
   log(LogLevel::info,
       fmt::format("{} is served by {}", name_of(kind), there ? path_ : std::string("Pith")));
 }

@@ -46,11 +46,11 @@ class Fallback {
   // `for_what`: PITH_NCCL_FALLBACK_FOR.
   static Expected<std::unique_ptr<Fallback>> load(const std::string& path,
                                                   const std::string& for_what);
-  // Whether the call goes there: the same on all ranks. Says once a kind who serves it.
+  // Whether the call goes there, the same on all ranks: never one on the host's memory, which the
+  // other library cannot read.
   bool takes(const NcclCall& call) const;
+  // Says who serves a kind; once each, where both do.
   void announce(Kind kind, bool there) const;
-  // Nothing but device memory goes there.
-  bool needs_device() const { return kinds_ == 0; }
 
   // `factor`: of the call's operation, where that is one of ours.
   ncclResult_t issue(const NcclCall& call, const std::optional<Factor>& factor,
@@ -63,9 +63,8 @@ class Fallback {
 
  private:
   std::string path_;
-  unsigned kinds_ = 0;  // a bit each
-  bool device_memory_ = false;
-  mutable std::atomic<unsigned> announced_{0};
+  unsigned kinds_ = 0;                               // a bit each
+  mutable std::atomic<unsigned> announced_[2] = {};  // kinds, by ours and there
 };
 
 // Its communicator beside one of ours; goes with the last who uses it. Threads: any.

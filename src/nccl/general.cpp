@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "api/check.hpp"
-#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
 #include "nccl/call.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/errors.hpp"
@@ -16,11 +16,14 @@ namespace {
 Error allocate(void** pointer, std::size_t bytes) {
   if (Error error = api::check_pointer("ncclMemAlloc", "pointer", pointer)) return error;
   Place place = place_of_this_thread();
+  // Callers hand it to kernels, so it is a device's wherever there is one, also at the first call.
+  if (!place.has_driver && start_driver()) place = place_of_this_thread();
   if (place.has_driver && !place.context) place = place_of(0);  // a new thread: CUDA's default
-  if (!place.context) {
+  if (!place.has_driver) {
     const pithResult_t result = pithMemAlloc(pointer, bytes);
     return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
   }
+  if (!place.context) return {Code::cuda, "ncclMemAlloc: device 0 gives no context"};
   const CurrentPlace current(place);
   const cuda::Driver& driver = *cuda::known_driver();
   cuda::CUdeviceptr address = 0;
@@ -33,6 +36,7 @@ Error allocate(void** pointer, std::size_t bytes) {
 }
 
 Error release(void* pointer) {
+  look_for_device_memory();
   const Expected<bool> on_device = pointer ? is_device_memory(pointer) : Expected<bool>(false);
   if (!on_device) return on_device.error();
   if (*on_device) {

@@ -59,7 +59,7 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
                                                   Communicator& communicator, const Place& place) {
   Note note;
   Error own;
-  if (library.needs_device() && !place.has_driver) note.set(Note::no_device);
+  if (!place.has_driver) note.set(Note::no_device);
   if (communicator.rank() == 0 && note.state() == Note::fine) {
     ncclUniqueId id;
     if (const ncclResult_t result = library.ncclGetUniqueId(&id)) {
@@ -86,7 +86,10 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
   return std::make_shared<FallbackComm>(library, made);
 }
 
-Error complete(pithComm& comm, const Place& place) {
+// Of the call that this thread is in.
+thread_local std::shared_ptr<const JobPart> part_of_this_thread;
+
+Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const JobPart>& part) {
   const Fallback* const library = extras() ? extras()->fallback.get() : nullptr;
   std::shared_ptr<FallbackComm> twin;
   if (library) {
@@ -94,28 +97,43 @@ Error complete(pithComm& comm, const Place& place) {
     if (!made) return made.error();
     twin = std::move(*made);
   }
-  if (!twin && place.device == 0) return {};
+  const bool has_part = part && extras() && extras()->compression;
+  if (!twin && place.device == 0 && !has_part) return {};
   const std::shared_ptr<Extension> extension = extension_of(&comm);
   const std::lock_guard lock(extension->guard);
   extension->device = place.device;
+  if (has_part) extension->job_part = part;
   extension->fallback = std::move(twin);
   return {};
 }
 
 api::Completion begin() {
-  return [place = place_of_this_thread()](pithComm& comm) { return complete(comm, place); };
+  return [place = place_of_this_thread(), part = part_of_this_thread](pithComm& comm) {
+    return complete(comm, place, part);
+  };
 }
 
 }  // namespace
 
 void complete_new_communicators() { api::complete_communicators_by(begin); }
 
+FromId::FromId(int ranks, std::string id) {
+  part_of_this_thread = std::make_shared<const JobPart>(ranks, std::move(id));
+}
+
+FromId::~FromId() { part_of_this_thread.reset(); }
+
 // Over another NCCL they wait for each other, so each gets a thread.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   std::vector<std::function<Error()>> jobs;
+  const auto part = std::make_shared<const JobPart>(static_cast<int>(comms.size()), "");
   for (std::size_t r = 0; r < comms.size(); ++r) {
     const int device = devices ? devices[r] : static_cast<int>(r);
-    jobs.emplace_back([comm = comms[r], device] { return complete(*comm, place_of(device)); });
+    jobs.emplace_back([comm = comms[r], device, part] {
+      const Place place = place_of(device);
+      comm->communicator->prepare_streams(place.context);
+      return complete(*comm, place, part);
+    });
   }
   if (extras() && extras()->fallback) return first_failure(run_together(jobs));
   std::vector<Error> errors;

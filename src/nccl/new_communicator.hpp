@@ -6,6 +6,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "core/error.hpp"
 #include "cuda/driver_api.hpp"
@@ -15,6 +16,14 @@ namespace pith::nccl {
 
 // From now on, for every communicator of InitRank, Split and Shrink.
 void complete_new_communicators();
+// What this thread asks for while it lives is made from an id.
+class FromId {
+ public:
+  FromId(int ranks, std::string id);
+  ~FromId();
+  FromId(const FromId&) = delete;
+  FromId& operator=(const FromId&) = delete;
+};
 // All ranks of InitAll, which are this thread's. `devices`: NULL, or one each.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices);
 

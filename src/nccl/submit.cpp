@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/check.hpp"
+#include "core/log.hpp"
 #include "nccl/agreement.hpp"
 #include "nccl/call.hpp"
 #include "nccl/errors.hpp"
@@ -42,10 +43,21 @@ void prepare(Extension& extension, pithComm_t comm) {
   const int size = comm->communicator->size();
   if (size == 1) return;
   const std::string name = comm->name.empty() ? "" : fmt::format(" \"{}\"", comm->name);
-  extension.compression = std::make_unique<Compression>(
-      rules, rules.selects(comm->name, spans_job(size)),
-      fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank()),
-      comm->communicator);
+  const bool spans = spans_job(size);
+  const std::string who =
+      fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank());
+  extension.compression = std::make_unique<Compression>(rules, rules.selects(comm->name, spans),
+                                                        who, comm->communicator);
+  if (!spans || rules.comms != "world" || !job_size_is_guessed()) return;
+  log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is taken for the whole job's, as no launcher "
+                                  "tells how large that is",
+                                  who));
+}
+
+// What was taken for the whole job's may turn out not to be.
+void reconsider(Compression& compression, const pithComm& comm) {
+  const bool spans = spans_job(comm.communicator->size());
+  if (!extras()->compression->selects(comm.name, spans)) compression.withdraw();
 }
 
 Error check_revoked(const Extension* extension, const NcclCall& call) {
@@ -99,6 +111,7 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   if (compression && call.kind == Kind::allreduce) {
     NcclCall resolved = call;
     if (Error error = resolve_stream(function.c_str(), resolved)) return refused(error);
+    reconsider(*compression, *comm);
     compressed = compression->covers(resolved);
     if (compressed) one.call = resolved;
   }

@@ -163,10 +163,10 @@ NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommPro
 }
 NCCL_EXPORT(ncclResult_t, ncclCommGrow,
             (ncclComm_t comm, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)) {
-  return unsupported("ncclCommGrow", comm);
+  return unsupported("ncclCommGrow", comm, "communicators that grow");
 }
 NCCL_EXPORT(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId*)) {
-  return unsupported("ncclCommGetUniqueId", comm);
+  return unsupported("ncclCommGetUniqueId", comm, "communicators that grow");
 }
 
 NCCL_EXPORT(ncclResult_t, ncclParamBind, (ncclParamHandle_t*, const char*)) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The shared library exports pith* only, needs no CUDA driver, and loads with every symbol bound.
+# The shared library exports pith* only, needs what every C++ program has, and loads with every
+# symbol bound.
 # Usage: check_library.sh LIBRARY
 set -euo pipefail
 library=$1
@@ -18,10 +19,7 @@ if ! diff <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"); then
   exit 1
 fi
 
-if readelf -d "$library" | grep -E 'NEEDED.*(libcuda|libcudart|libnccl)'; then
-  echo 'the library needs a CUDA library to load' >&2
-  exit 1
-fi
+"$(dirname "$0")/check_needed.sh" "$library"
 python3 - "$library" <<'PYTHON'
 import ctypes, os, sys
 library = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL)

@@ -74,6 +74,16 @@ TEST_CASE("ranks dealt round over packages are walked package by package", "[loc
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) one.join(0, rank);
   CHECK(places(order_by_locality(ranks, one), 8) == std::vector{0, 4, 2, 6, 1, 5, 3, 7});
 }
+
+// Hidden: needs a library path without hwloc.
+TEST_CASE("without hwloc the host alone is known", "[.][without-hwloc]") {
+  const MadeUp machine(two_packages);
+  for (const Locality& at : {own_locality(), Topology().locate(std::vector{21})}) {
+    CHECK(at.host == boot_id());
+    CHECK(at.package == Locality::unknown);
+    CHECK(at.core == Locality::unknown);
+  }
+}
 #endif
 
 TEST_CASE("this machine can be read", "[locality]") { CHECK(own_locality().host == boot_id()); }

@@ -51,8 +51,9 @@ class Script(unittest.TestCase):
             with open(os.path.join(out, "gpu.json"), encoding="utf-8") as file:
                 rows = json.load(file)["calls"]
             ways = {(row["way"], row["ranks"]) for row in rows}
-            self.assertEqual(ways, {(way, ranks) for way in ("threads", "processes")
-                                    for ranks in (2, 4)})
+            self.assertEqual(ways, {(f"{way} by {steps}", ranks)
+                                    for way in ("threads", "processes")
+                                    for steps in ("launch", "worker") for ranks in (2, 4)})
             self.assertTrue(os.path.exists(os.path.join(out, "results.tar.gz")))
 
     def test_builds_where_no_program_runs(self):
@@ -94,8 +95,9 @@ class Table(unittest.TestCase):
         rule = "-" * 79
         text = f"{rule}\ngpu: one\n{rule}\nfile:1\n{rule}\ngpu: one\n{rule}\n" \
                "test cases: 2 | 1 passed | 1 failed\n"
-        self.assertEqual(self.lines({"streams.txt": text}),
-                         ["streams: test cases: 2 | 1 passed | 1 failed", "  failed: gpu: one"])
+        self.assertEqual(self.lines({"streams-worker.txt": text}),
+                         ["streams-worker: test cases: 2 | 1 passed | 1 failed",
+                          "  failed: gpu: one"])
         self.assertEqual(self.lines({"tests.txt": "cut off"}), ["tests: ended early"])
 
     def test_calls_beside_targets(self):
@@ -105,12 +107,28 @@ class Table(unittest.TestCase):
         lines = self.lines({"calls.json": text})
         self.assertEqual([line.split("target")[1:] for line in lines], [[" 15 us"], [], [" 0.50"]])
 
+    def test_staging_beside_a_pinned_copy(self):
+        rows = [{"case": "staging to the host", "name": name, "us": us, "gb_s": 1, "of_copy": 0}
+                for name, us in (("pinned copy", 9.0), ("chunks by the driver", 10.0))]
+        perf = {"device": "none", "ok": True, "rows": rows}
+        self.assertEqual(self.lines({"perf.json": json.dumps(perf)})[-1],
+                         "staging to the host, chunks by the driver: 0.90 of a pinned copy"
+                         "  target 0.90")
+
     def test_sparse_beside_the_other(self):
-        rows = [{"way": way, "ranks": 2, "bytes": size, "us": us, "of_copy": 0}
-                for way, size, us in (("NVIDIA, sockets", 8, 1.0), ("Pith, tcp, 1 %", 8, 1.0),
-                                      ("NVIDIA, sockets", 99, 600.0), ("Pith, tcp, 1 %", 99, 50.0))]
+        rows = [{"way": way, "ranks": ranks, "bytes": size, "type": kind, "us": us, "of_copy": 0}
+                for ranks in (2, 4)
+                for way, size, kind, us in (("NVIDIA, sockets", 8, "float32", 1.0),
+                                            ("Pith, tcp, 1 %", 8, "float32", 1.0),
+                                            ("NVIDIA, sockets", 400, "float32", 600.0),
+                                            ("NVIDIA, sockets", 200, "bfloat16", 350.0),
+                                            ("Pith, tcp, 1 %", 400, "float32", 50.0))]
         lines = self.lines({"peers.json": "\n".join(map(json.dumps, rows))})
-        self.assertEqual(lines[-1], "sparse of 2, 99 B: NVIDIA / ours 12.00  target 10.00")
+        self.assertEqual(lines[-4:], [f"sparse of {ranks}, 100 elements: NVIDIA {told}"
+                                      for ranks in (2, 4)
+                                      for told in ("float32 / ours 12.00  target 10.00",
+                                                   "bfloat16 / ours 7.00  target 5.00")])
+        self.assertIn("NVIDIA, sockets, 2 ranks, 200 B of bfloat16: 350.0 us", lines)
 
 
 if __name__ == "__main__":

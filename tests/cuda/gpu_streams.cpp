@@ -326,7 +326,6 @@ TEST_CASE("gpu: several communicators on one device") {
 }
 // Not run_held: its own copies could wait behind the stream that it holds.
 TEST_CASE("gpu: one hardware queue") {
-  if (!thorough()) return;
   check_all(2, run_two_streams, {.connections = "1"});
   check_all(2, run_communicators, {.connections = "1", .joins = true});
 }

@@ -8,8 +8,13 @@ namespace pith::cuda::test {
 
 using Emulation = void (*)(const void* args, unsigned blocks);
 
+template <class Kernel>
+void run_alone(const void* args, unsigned blocks) {
+  emulate<Kernel>(args, blocks);
+}
+
 inline constexpr Emulation emulations[] = {
-#define PITH_TEST_KERNEL(name, ...) emulate<__VA_ARGS__>,
+#define PITH_TEST_KERNEL(name, ...) run_alone<__VA_ARGS__>,
     PITH_CUDA_KERNELS(PITH_TEST_KERNEL)
 #undef PITH_TEST_KERNEL
 };

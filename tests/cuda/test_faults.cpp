@@ -246,28 +246,30 @@ TEST_CASE("what a device refuses once does not keep it from the next") {
   CHECK(step(on_device, on_host, {&twins}, 2) == "");
 }
 
-TEST_CASE("a rank whose device refuses an operation sends nothing of what is not there") {
+TEST_CASE("a rank whose device refuses an operation sends nothing of what is not there",
+          "[launches]") {
   const test::Device device;
   const char* algorithm = GENERATE(from_range(algorithms));
   INFO(algorithm);
   strike_everywhere(algorithm, nullptr, pithStubRefuseAfter);
 }
 
-TEST_CASE("a compressed call of which a device refuses a part fails, and is no step") {
+TEST_CASE("a compressed call of which a device refuses a part fails, and is no step",
+          "[launches]") {
   const test::Device device;
   const char* spec = GENERATE(from_range(specs));
   INFO(spec);
   strike_everywhere(nullptr, spec, pithStubRefuseAfter);
 }
 
-TEST_CASE("a rank whose device fails sends nothing of what is not there, and ends") {
+TEST_CASE("a rank whose device fails sends nothing of what is not there, and ends", "[launches]") {
   const test::Device device;
   const char* algorithm = GENERATE(from_range(algorithms));
   INFO(algorithm);
   strike_everywhere(algorithm, nullptr, pithStubFailAfter);
 }
 
-TEST_CASE("a compressed call during which a device fails is no step, and ends") {
+TEST_CASE("a compressed call during which a device fails is no step, and ends", "[launches]") {
   const test::Device device;
   const char* spec = GENERATE(from_range(specs));
   INFO(spec);

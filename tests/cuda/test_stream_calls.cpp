@@ -61,6 +61,31 @@ TEST_CASE("the steady state allocates nothing and synchronises nothing") {
   CHECK(after.calls_from_host_functions == 0);
 }
 
+// What a rank gives the driver for a call of 8 bytes: its start and end, the kernel and its ticket.
+TEST_CASE("a short call costs few operations", "[launches]") {
+  const test::Device device;
+  const std::size_t ranks = GENERATE(2, 4);
+  World world(static_cast<int>(ranks));
+  const auto call = [&] {
+    for (const auto& rank : world.ranks) {
+      REQUIRE(pithAllReduce(rank->send.as<void>(), rank->recv.as<void>(), 2, pithFloat32, pithSum,
+                            rank->comm, rank->stream) == pithSuccess);
+    }
+    world.finish(false);
+  };
+  for (int warm_up = 0; warm_up < 5; ++warm_up) call();
+  const StubCounters before = counters();
+  constexpr int calls = 20;
+  for (int i = 0; i < calls; ++i) call();
+  const StubCounters after = counters();
+  // finish() writes a word a rank.
+  const auto given =
+      static_cast<double>(after.launches - before.launches) / (calls * static_cast<double>(ranks)) -
+      1;
+  CHECK(given <= 5);
+  CHECK(after.host_copies == before.host_copies);
+}
+
 TEST_CASE("a captured call is replayed 1,000 times among eager ones") {
   const test::Device device;
   constexpr std::size_t n = 2;

@@ -116,7 +116,7 @@ TEST_CASE("what a stream has reached is no call to forget, and others open last"
   const Words hold(1);
   const auto found = pith::cuda::Device::of_stream(stream);
   REQUIRE(found);
-  StreamGate gate(**found);
+  StreamGate gate(**found, nullptr);
   struct Counted : Passage {
     int starts = 0;
     int ends = 0;

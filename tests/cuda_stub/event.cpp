@@ -152,7 +152,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   std::shared_ptr<Record> record = record_of(event);
   if (!record) return kSuccess;
   if (stream->capture) return fail_capture(stream, kErrorCaptureIsolation);
-  enqueue(stream, [record] { record->wait(); });
+  enqueue(
+      stream, [record] { record->wait(); }, true);
   return kSuccess;
 }
 

@@ -31,6 +31,7 @@ __attribute__((visibility("default"))) void pithStubFailAfter(std::int64_t opera
 __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t operations);
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
+__attribute__((visibility("default"))) void pithStubLocks(bool locks);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
 __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
@@ -41,21 +42,45 @@ __attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsign
 using Operation = std::function<void()>;
 using Clock = std::chrono::steady_clock;
 
+// Where streams put their operations for the device: each begins when all that were put there
+// before have begun, and those that hold it have ended. An operation that waits for an earlier one
+// of its stream thus keeps those of other streams waiting.
+class HardwareQueue {
+ public:
+  std::uint64_t take_turn();
+  void await_turn(std::uint64_t turn);
+  void pass();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable passed_;
+  std::uint64_t given_ = 0, next_ = 0;
+};
+
 // A thread that runs operations in order. It ends when closed and empty; nobody joins it.
 class Queue {
  public:
-  static std::shared_ptr<Queue> start();
-  void push(Operation operation);
+  // Without a hardware queue: as if it had one of its own.
+  static std::shared_ptr<Queue> start(std::shared_ptr<HardwareQueue> hardware = nullptr);
+  // Holds: what comes later to the hardware queue does not begin before it has ended.
+  void push(Operation operation, bool holds = false);
   std::uint64_t tail();  // a ticket for everything pushed so far
   void wait(std::uint64_t ticket);
   bool idle();
   void close();
 
  private:
+  struct Given {
+    Operation operation;
+    std::uint64_t turn;
+    bool holds;
+  };
   void loop();
+  void run(Given& given);
+  std::shared_ptr<HardwareQueue> hardware_;
   std::mutex mutex_;
   std::condition_variable work_, progress_;
-  std::deque<Operation> operations_;
+  std::deque<Given> operations_;
   std::uint64_t pushed_ = 0, done_ = 0;
   bool closed_ = false;
 };
@@ -118,6 +143,8 @@ struct CUctx_st {
   std::atomic<bool> paused{false};
   std::int64_t until_failure = -1;  // operations that are submitted before the one that fails
   bool refuses = false;             // that one
+  std::map<int, std::vector<std::shared_ptr<HardwareQueue>>> hardware;  // by priority
+  std::size_t streams_made = 0;
   CUstream legacy = nullptr;
   std::map<std::thread::id, CUstream> per_thread;
   std::set<CUcontext> peers;  // whose memory it may touch
@@ -178,7 +205,10 @@ struct State {
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
   std::atomic<bool> attributes_need_context{false};
-  bool peers_reach = true;  // devices reach each other's memory
+  std::size_t connections = 0;     // hardware queues of a priority; 0: one a stream
+  bool peers_reach = true;         // devices reach each other's memory
+  std::atomic<bool> locks{false};  // who frees memory keeps all others out of the driver
+  std::atomic<int> freeing{0};
   std::map<std::thread::id, Clock::time_point> running_host_functions;
 };
 
@@ -196,14 +226,15 @@ CUresult check_unsafe();  // the second half of it
 // The next three need State::mutex held. `resolve` gives null for no or an unknown stream.
 CUstream resolve(CUstream handle, CUresult& result);
 CUstream make_stream(CUcontext context, unsigned flags, int priority);
-void enqueue(CUstream stream, Operation operation);
+void enqueue(CUstream stream, Operation operation, bool holds = false);
 
 // Sends one operation to a stream, or to the graph that the stream is captured into.
-CUresult submit(CUstream handle, Operation operation);
+CUresult submit(CUstream handle, Operation operation, bool holds = false);
 // The context that an operation on this stream runs in; null with `result` set when it is none.
 CUcontext context_of(CUstream handle, CUresult& result);
 // Waits for everything that a context was given; nothing inside a callback.
 void drain(CUcontext context);
+void drain_to_free(CUcontext context);
 
 // Captures; State::mutex held.
 CUresult check_capture(CUstream stream);  // invalidated, or implicit through the legacy stream

@@ -1,6 +1,7 @@
 // Pith's kernels by name: what a library holds here, whatever image it was loaded from. A launch
-// runs the kernel's body for one block after another on the stream's thread.
-#include "cuda/kernels/list.hpp"
+// runs the kernel's body for one block after another on the stream's thread; a worker's blocks,
+// which wait for each other, run on a thread each.
+#include "cuda/kernels/worker.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -15,7 +16,7 @@ struct CUlib_st {
 // A function of any context is its kernel.
 struct CUkern_st {
   KernelFacts facts;
-  void (*run)(const void* args, unsigned blocks);
+  void (*run)(const void* args, unsigned blocks, const Watch& watch);
 };
 
 namespace {
@@ -27,6 +28,7 @@ CUkern_st kernels[] = {
   {kernel_facts[static_cast<std::size_t>(KernelName::name)], emulate<__VA_ARGS__>},
     PITH_CUDA_KERNELS(PITH_STUB_KERNEL)
 #undef PITH_STUB_KERNEL
+        {worker_facts, emulate_together<Worker>},
 };
 
 // A kernel starts on 16 bytes, as parameters do.
@@ -38,11 +40,19 @@ struct Run {
   const CUkern_st* kernel;
   const Unit* args;
   unsigned blocks;
+  Watch watch;
 };
 
 void run(void* raw) {
   const auto* launch = static_cast<const Run*>(raw);
-  launch->kernel->run(launch->args, launch->blocks);
+  launch->kernel->run(launch->args, launch->blocks, launch->watch);
+}
+
+// Kernels that wait are held with the context that is paused, and end with one that has failed.
+bool goes_on(void* raw) {
+  const auto* context = static_cast<CUcontext>(raw);
+  while (context->paused) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  return context->fault == kSuccess;
 }
 
 }  // namespace
@@ -87,6 +97,13 @@ CUresult cuFuncLoad(CUfunction function) {
   return function != nullptr ? kSuccess : kErrorInvalidHandle;
 }
 
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (function == nullptr) return kErrorInvalidHandle;
+  const bool known = attribute == kFunctionMostDynamicShared && value >= 0;
+  return known ? kSuccess : kErrorInvalidValue;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
                         CUstream stream, void** params, void** extra) {
@@ -104,8 +121,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   if (context != current_context()) return kErrorInvalidHandle;
   std::vector<Unit> args((kernel->facts.args_bytes + sizeof(Unit) - 1) / sizeof(Unit));
   std::memcpy(static_cast<void*>(args.data()), params[0], kernel->facts.args_bytes);
-  return submit(stream, [kernel, grid_x, args = std::move(args)] {
-    Run launch{kernel, args.data(), grid_x};
+  return submit(stream, [kernel, grid_x, context, args = std::move(args)] {
+    Run launch{kernel, args.data(), grid_x, {goes_on, context}};
     run_callback(run, &launch);
   });
 }

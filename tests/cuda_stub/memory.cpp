@@ -167,7 +167,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   const auto base = static_cast<std::uintptr_t>(address);
   CUcontext context = forget(base, kMemoryTypeDevice, false);
   if (context == nullptr) return kErrorInvalidValue;
-  drain(context);  // as the driver does
+  drain_to_free(context);  // as the driver does
   Arena::process().give(reinterpret_cast<void*>(base));
   return kSuccess;
 }
@@ -195,7 +195,7 @@ CUresult cuMemFreeHost(void* memory) {
   if (CUresult r = enter_unsafe(Call::free); r != kSuccess) return r;
   CUcontext context = forget(reinterpret_cast<std::uintptr_t>(memory), kMemoryTypeHost, false);
   if (context == nullptr) return kErrorInvalidValue;
-  drain(context);
+  drain_to_free(context);
   std::free(memory);
   return kSuccess;
 }
@@ -219,7 +219,7 @@ CUresult cuMemHostUnregister(void* memory) {
   if (CUresult r = enter_unsafe(Call::free); r != kSuccess) return r;
   CUcontext context = forget(reinterpret_cast<std::uintptr_t>(memory), kMemoryTypeHost, true);
   if (context == nullptr) return kErrorHostMemoryNotRegistered;
-  drain(context);
+  drain_to_free(context);
   return kSuccess;
 }
 

@@ -78,7 +78,8 @@ CUresult submit_wait(CUstream stream, CUdeviceptr address, T value, unsigned fla
   CUresult result = kSuccess;
   CUcontext context = context_of(stream, result);
   if (context == nullptr) return result;
-  return submit(stream, [=] { wait_for_value<T>(context, address, value, condition); });
+  const auto wait = [=] { wait_for_value<T>(context, address, value, condition); };
+  return submit(stream, wait, true);
 }
 
 template <class T>

@@ -3,15 +3,33 @@
 
 namespace pith::cuda {
 
-std::shared_ptr<Queue> Queue::start() {
+std::uint64_t HardwareQueue::take_turn() {
+  std::lock_guard lock(mutex_);
+  return given_++;
+}
+
+void HardwareQueue::await_turn(std::uint64_t turn) {
+  std::unique_lock lock(mutex_);
+  passed_.wait(lock, [&] { return next_ == turn; });
+}
+
+void HardwareQueue::pass() {
+  std::lock_guard lock(mutex_);
+  ++next_;
+  passed_.notify_all();
+}
+
+std::shared_ptr<Queue> Queue::start(std::shared_ptr<HardwareQueue> hardware) {
   auto queue = std::make_shared<Queue>();
+  queue->hardware_ = std::move(hardware);
   std::thread([queue] { queue->loop(); }).detach();
   return queue;
 }
 
-void Queue::push(Operation operation) {
+void Queue::push(Operation operation, bool holds) {
   std::lock_guard lock(mutex_);
-  operations_.push_back(std::move(operation));
+  const std::uint64_t turn = hardware_ ? hardware_->take_turn() : 0;
+  operations_.push_back({std::move(operation), turn, holds});
   ++pushed_;
   work_.notify_one();
 }
@@ -37,16 +55,23 @@ void Queue::close() {
   work_.notify_one();
 }
 
+void Queue::run(Given& given) {
+  if (hardware_) hardware_->await_turn(given.turn);
+  if (hardware_ && !given.holds) hardware_->pass();
+  given.operation();
+  given.operation = nullptr;  // what it owns goes before the operation counts as done
+  if (hardware_ && given.holds) hardware_->pass();
+}
+
 void Queue::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     work_.wait(lock, [&] { return closed_ || !operations_.empty(); });
     if (operations_.empty()) return;
-    Operation operation = std::move(operations_.front());
+    Given given = std::move(operations_.front());
     operations_.pop_front();
     lock.unlock();
-    operation();
-    operation = nullptr;  // what it owns goes before the operation counts as done
+    run(given);
     lock.lock();
     ++done_;
     progress_.notify_all();

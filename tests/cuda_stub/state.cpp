@@ -138,13 +138,23 @@ void run_callback(void (*function)(void*), void* argument) {
   --callback_depth;
 }
 
+void wait_for_the_lock() {
+  while (state().locks && state().freeing > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 CUresult enter(Call call) {
   {
     std::lock_guard lock(state().mutex);
     if (!state().initialised) return kErrorNotInitialized;
   }
   count(call);
-  if (!in_callback()) return kSuccess;
+  if (!in_callback()) {
+    const bool needs_driver = call != Call::other && call != Call::query && call != Call::sync;
+    if (needs_driver) wait_for_the_lock();
+    return kSuccess;
+  }
   ++state().counters.from_host_functions;
   const Strict strict = state().strict;
   if (strict == Strict::abort) {
@@ -166,6 +176,8 @@ CUresult cuInit(unsigned flags) {
   const long strict = number_from_environment("PITH_CUDA_STUB_STRICT", 0);
   s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
+  s.connections =
+      static_cast<std::size_t>(number_from_environment("CUDA_DEVICE_MAX_CONNECTIONS", 0));
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) s.contexts.emplace_back().device = static_cast<int>(i);
   s.initialised = true;
@@ -272,6 +284,16 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return kSuccess;
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  CUcontext found = context_of(device);
+  if (found == nullptr) return kErrorInvalidDevice;
+  std::lock_guard lock(state().mutex);
+  *flags = 0;
+  *active = found->retained > 0 ? 1 : 0;
+  return kSuccess;
+}
+
 CUresult cuCtxGetCurrent(CUcontext* context) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   *context = current_context();
@@ -357,6 +379,7 @@ void pithStubReset() {
                         &c.host_copies, &c.ipc_opens, &c.ipc_closes})
     *counter = 0;
   s.attributes_need_context = false;
+  s.locks = false;
   std::lock_guard lock(s.mutex);
   for (CUctx_st& context : s.contexts) {
     context.fault = kSuccess;
@@ -385,6 +408,8 @@ bool pithStubIsArmed() {
 void pithStubNeedContext(bool needed) { state().attributes_need_context = needed; }
 
 void pithStubPause(bool paused) { current_context()->paused = paused; }
+
+void pithStubLocks(bool locks) { state().locks = locks; }
 
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms) {
   state().strict = strict;

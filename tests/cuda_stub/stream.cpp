@@ -11,7 +11,7 @@ namespace {
 void order_after(CUstream stream, CUstream other) {
   if (other->queue->idle()) return;
   stream->queue->push(
-      [queue = other->queue, ticket = other->queue->tail()] { queue->wait(ticket); });
+      [queue = other->queue, ticket = other->queue->tail()] { queue->wait(ticket); }, true);
 }
 
 struct Tail {
@@ -38,6 +38,18 @@ CUresult tail_of(CUstream handle, Tail& tail, CUcontext& context) {
   return kSuccess;
 }
 
+// Streams of one priority share them, one after another.
+std::shared_ptr<HardwareQueue> hardware_queue_of(CUcontext context, int priority) {
+  const std::size_t connections = state().connections;
+  if (connections == 0) return nullptr;
+  auto& queues = context->hardware[priority];
+  if (queues.size() < connections) {
+    queues.push_back(std::make_shared<HardwareQueue>());
+    return queues.back();
+  }
+  return queues[context->streams_made++ % connections];
+}
+
 }  // namespace
 
 CUstream make_stream(CUcontext context, unsigned flags, int priority) {
@@ -45,7 +57,7 @@ CUstream make_stream(CUcontext context, unsigned flags, int priority) {
   stream->context = context;
   stream->flags = flags;
   stream->priority = priority;
-  stream->queue = Queue::start();
+  stream->queue = Queue::start(hardware_queue_of(context, priority));
   return *state().streams.insert(stream.release()).first;
 }
 
@@ -67,7 +79,7 @@ CUstream resolve(CUstream handle, CUresult& result) {
   return slot;
 }
 
-void enqueue(CUstream stream, Operation operation) {
+void enqueue(CUstream stream, Operation operation, bool holds) {
   CUcontext context = stream->context;
   if (stream->legacy()) {
     for (CUstream other : state().streams) {
@@ -77,10 +89,10 @@ void enqueue(CUstream stream, Operation operation) {
   } else if (stream->blocking() && context->legacy != nullptr) {
     order_after(stream, context->legacy);
   }
-  stream->queue->push(std::move(operation));
+  stream->queue->push(std::move(operation), holds);
 }
 
-CUresult submit(CUstream handle, Operation given) {
+CUresult submit(CUstream handle, Operation given, bool holds) {
   std::lock_guard lock(state().mutex);
   CUresult result = kSuccess;
   CUstream stream = resolve(handle, result);
@@ -105,7 +117,7 @@ CUresult submit(CUstream handle, Operation given) {
   if (stream->capture) {
     record_node(stream, std::move(operation));
   } else {
-    enqueue(stream, std::move(operation));
+    enqueue(stream, std::move(operation), holds);
   }
   return kSuccess;
 }
@@ -120,6 +132,12 @@ void drain(CUcontext context) {
     }
   }
   for (const Tail& tail : tails) tail.queue->wait(tail.ticket);
+}
+
+void drain_to_free(CUcontext context) {
+  ++state().freeing;
+  drain(context);
+  --state().freeing;
 }
 
 extern "C" {

@@ -48,6 +48,9 @@ void pithStubRefuseAfter(std::int64_t operations);
 bool pithStubIsArmed();
 // Of the current context: nothing that has not begun yet runs until this is called with false.
 void pithStubPause(bool paused);
+// While somebody frees memory, which waits for its context, no other thread gets past the start of
+// a launch, a copy or an allocation.
+void pithStubLocks(bool locks);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
 // The allocation that begins here belongs to no context from now on, as memory of a pool does.

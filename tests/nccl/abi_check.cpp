@@ -10,6 +10,14 @@
 #include <cstdint>
 #include <type_traits>
 
+// Macros, before ours take their names. These two are theirs only.
+#define THEIR_MINOR (NCCL_MAJOR * 100 + NCCL_MINOR)
+constexpr long long their_macros[] = {NCCL_CONFIG_UNDEF_INT, NCCL_SPLIT_NOCOLOR,
+                                      NCCL_SHRINK_DEFAULT,   NCCL_SHRINK_ABORT,
+                                      NCCL_WIN_DEFAULT,      NCCL_WIN_COLL_SYMMETRIC};
+constexpr ncclConfig_t their_config = NCCL_CONFIG_INITIALIZER;
+constexpr ncclSimInfo_t their_info = NCCL_SIM_INFO_INITIALIZER;
+
 namespace ours {
 #define NCCL_TYPES_ONLY
 #undef NCCL_CONFIG_INITIALIZER
@@ -25,6 +33,11 @@ constexpr int their_version = NCCL_VERSION_CODE;
 #undef NCCL_VERSION_CODE
 #include "nccl/abi.h"
 }  // namespace ours
+
+static_assert(their_macros[0] == NCCL_CONFIG_UNDEF_INT && their_macros[1] == NCCL_SPLIT_NOCOLOR);
+static_assert(their_macros[2] == NCCL_SHRINK_DEFAULT && their_macros[3] == NCCL_SHRINK_ABORT);
+static_assert(their_macros[4] == NCCL_WIN_DEFAULT && their_macros[5] == NCCL_WIN_COLL_SYMMETRIC);
+static_assert(their_config.magic == NCCL_API_MAGIC && their_info.magic == NCCL_SIM_INFO_MAGIC);
 
 #define SAME_VALUE(name) static_assert(int(::name) == int(ours::name))
 SAME_VALUE(ncclSuccess);
@@ -145,26 +158,67 @@ static_assert(called_alike<decltype(&::ncclGinBarrierCreateRequirement),
                            ours::ncclGinBarrierCreateRequirement_function>::value);
 #endif
 
-#if NCCL_VERSION_CODE >= 22900 || defined(NCCL_WIN_STRICT_ORDERING)
-static_assert(called_alike<decltype(&::ncclCommSuspend), ours::ncclCommSuspend_function>::value);
-static_assert(called_alike<decltype(&::ncclCommResume), ours::ncclCommResume_function>::value);
-static_assert(called_alike<decltype(&::ncclCommMemStats), ours::ncclCommMemStats_function>::value);
-static_assert(called_alike<decltype(&::ncclCommGrow), ours::ncclCommGrow_function>::value);
-static_assert(
-    called_alike<decltype(&::ncclCommGetUniqueId), ours::ncclCommGetUniqueId_function>::value);
-static_assert(called_alike<decltype(&::ncclPutSignal), ours::ncclPutSignal_function>::value);
-static_assert(called_alike<decltype(&::ncclSignal), ours::ncclSignal_function>::value);
-static_assert(called_alike<decltype(&::ncclWaitSignal), ours::ncclWaitSignal_function>::value);
-static_assert(
-    called_alike<decltype(&::ncclWinGetUserPtr), ours::ncclWinGetUserPtr_function>::value);
-static_assert(called_alike<decltype(&::ncclParamBind), ours::ncclParamBind_function>::value);
-static_assert(called_alike<decltype(&::ncclParamGet), ours::ncclParamGet_function>::value);
-static_assert(called_alike<decltype(&::ncclParamGetStr), ours::ncclParamGetStr_function>::value);
-static_assert(
-    called_alike<decltype(&::ncclParamGetParameter), ours::ncclParamGetParameter_function>::value);
-static_assert(called_alike<decltype(&::ncclParamGetAllParameterKeys),
-                           ours::ncclParamGetAllParameterKeys_function>::value);
-static_assert(called_alike<decltype(&::ncclParamGetI8), ours::ncclParamGetI8_function>::value);
-static_assert(called_alike<decltype(&::ncclParamGetU64), ours::ncclParamGetU64_function>::value);
+#if THEIR_MINOR >= 229
+CALLED_ALIKE(, ncclCommSuspend, )
+CALLED_ALIKE(, ncclCommResume, )
+CALLED_ALIKE(, ncclCommMemStats, )
+CALLED_ALIKE(, ncclCommGrow, )
+CALLED_ALIKE(, ncclCommGetUniqueId, )
+CALLED_ALIKE(, ncclPutSignal, )
+CALLED_ALIKE(, ncclSignal, )
+CALLED_ALIKE(, ncclWaitSignal, )
+CALLED_ALIKE(, ncclWinGetUserPtr, )
+SAME_SIZE(ncclCommMemStat_t);
+SAME_VALUE(ncclStatGpuMemSuspend);
+SAME_VALUE(ncclStatGpuMemSuspended);
+SAME_VALUE(ncclStatGpuMemPersist);
+SAME_VALUE(ncclStatGpuMemTotal);
 SAME_SIZE(ncclWaitSignalDesc_t);
+SAME_FIELD(ncclWaitSignalDesc_t, opCnt);
+SAME_FIELD(ncclWaitSignalDesc_t, peer);
+SAME_FIELD(ncclWaitSignalDesc_t, sigIdx);
+SAME_FIELD(ncclWaitSignalDesc_t, ctx);
+#endif
+
+#if THEIR_MINOR >= 229 && __has_include(<nccl_device.h>)
+#define CALLED_ALIKE_ALONE(name) \
+  static_assert(called_alike<decltype(&::name), ours::name##_function>::value)
+CALLED_ALIKE_ALONE(ncclCommQueryProperties);
+CALLED_ALIKE_ALONE(ncclGetPeerDevicePointer);
+CALLED_ALIKE_ALONE(ncclGetLsaDevicePointer);
+CALLED_ALIKE_ALONE(ncclGetMultimemDevicePointer);
+CALLED_ALIKE_ALONE(ncclGetLsaMultimemDevicePointer);
+SAME_FIELD(ncclCommProperties_t, size);
+SAME_FIELD(ncclCommProperties_t, magic);
+SAME_FIELD(ncclCommProperties_t, version);
+SAME_FIELD(ncclCommProperties_t, rank);
+SAME_FIELD(ncclCommProperties_t, nRanks);
+SAME_FIELD(ncclCommProperties_t, cudaDev);
+SAME_FIELD(ncclCommProperties_t, nvmlDev);
+SAME_FIELD(ncclCommProperties_t, deviceApiSupport);
+SAME_FIELD(ncclCommProperties_t, multimemSupport);
+SAME_FIELD(ncclCommProperties_t, ginType);
+SAME_FIELD(ncclCommProperties_t, nLsaTeams);
+SAME_FIELD(ncclCommProperties_t, hostRmaSupport);
+#endif
+
+#if THEIR_MINOR >= 230
+CALLED_ALIKE(, ncclParamBind, )
+CALLED_ALIKE(, ncclParamGet, )
+CALLED_ALIKE(, ncclParamGetStr, )
+CALLED_ALIKE(, ncclParamGetParameter, )
+CALLED_ALIKE(, ncclParamGetAllParameterKeys, )
+CALLED_ALIKE(, ncclParamDumpAll, )
+CALLED_ALIKE(, ncclParamGetI8, )
+CALLED_ALIKE(, ncclParamGetI16, )
+CALLED_ALIKE(, ncclParamGetI32, )
+CALLED_ALIKE(, ncclParamGetI64, )
+CALLED_ALIKE(, ncclParamGetU8, )
+CALLED_ALIKE(, ncclParamGetU16, )
+CALLED_ALIKE(, ncclParamGetU32, )
+CALLED_ALIKE(, ncclParamGetU64, )
+#if __has_include(<nccl_device.h>)
+SAME_SIZE(ncclCommProperties_t);
+SAME_FIELD(ncclCommProperties_t, railedGinType);
+#endif
 #endif

@@ -8,7 +8,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* NVIDIA's header, where a program is compiled as its users do it, else our words for it. */
+#ifdef CLIENT_OF_NVIDIA
+#define NCCL_OS_LINUX
+#include <nccl.h>
+#ifndef NCCL_API_MAGIC
+#define NCCL_API_MAGIC 0xcafebeefu
+#endif
+#else
 #include "nccl/abi.h"
+#endif
+#if !defined(CLIENT_OF_NVIDIA) || NCCL_VERSION_CODE >= 22900
+#define CLIENT_KNOWS_229
+#endif
+#ifdef CLIENT_OF_NVIDIA /* nccl_device.h, which has these, is C++ */
+ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* out);
+ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** out);
+#endif
 
 enum { client_ids = 8, client_ranks_max = 16, client_notes = 64 };
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The same calls to our libnccl.so.2 and to NVIDIA's, where that is installed: results of argument
-errors, group rules, NULL arguments and pure functions must be the same. All of them can be answered
-without a driver; where NVIDIA's says 1 for want of one, only ours is looked at.
+"""The same calls to our libnccl.so.2 and to NVIDIA's: results of argument errors, group rules, NULL
+arguments and pure functions must be the same. All of them can be answered without a driver; where
+NVIDIA's says 1 for want of one, only ours is looked at. What its libraries have answered lies in
+answers-*.json beside this file; a library itself is asked where one is given.
 
-Usage: compare_with_nccl.py OURS [THEIRS...]    exit status 77: none of THEIRS is there
+Usage: compare_with_nccl.py OURS [THEIRS...]      answers, or libraries that may not be there
+       compare_with_nccl.py --record THEIRS       prints its answers
 """
 import ctypes as c
 import json
@@ -12,6 +14,12 @@ import subprocess
 import sys
 
 NO_DRIVER = 1
+# Answers that NVIDIA changed: [first, last) versions whose answers are not ours, and why.
+OTHER_VERSIONS = (
+    ("gin barrier", 22900, 99999),          # as in 2.28.9, which has it in its header
+    ("ncclCommWindowDereg", 22900, 99999),  # 0 until 2.29, 4 since
+    ("outbox", 22900, 23000),               # in no header: as in the latest
+)
 FLOAT, SUM = 7, 0
 
 
@@ -45,7 +53,7 @@ def needs(library, name, *arguments):
     def offset(address):
         return None if address is None else address - start
     return [code, need.next, need.bytes, need.alignment, offset(need.buffer), need.signals,
-            need.counters, offset(need.signal), need.counter, bytes(handle).hex()]
+            need.counters, offset(need.signal), offset(need.counter), bytes(handle).hex()]
 
 
 def answers(path):
@@ -94,6 +102,9 @@ def answers(path):
     ask("ncclCommWindowRegister", None, None, 0, c.byref(pointer), 0)
     ask("ncclDevCommCreate", None, None, None)
     ask("ncclRedOpCreatePreMulSum", c.byref(number), buffer, FLOAT, 1, None)
+    ask("ncclRedOpCreatePreMulSum", None, buffer, FLOAT, 1, None, as_name="no operation")
+    ask("ncclCommRegister", None, buffer, 8, None, as_name="no handle")
+    ask("ncclCommGetAsyncError", None, None, as_name="no state")
     for op in (0, 4, 5, 6):
         ask("ncclRedOpDestroy", op, None, as_name=f"ncclRedOpDestroy {op}")
     for type_, count in ((FLOAT, 1), (99, 1), (FLOAT, 0)):
@@ -132,7 +143,14 @@ def answers(path):
                 found[f"inbox {blocks} {log2}"] = needs(
                     library, "ncclGinInboxA2ACreateRequirement", Team(3 + blocks, 0, 1), blocks,
                     log2)
-    ask("ncclCommWindowDeregister", None, None)  # 0 until 2.29, 4 since
+    ask("ncclCommWindowDeregister", None, None)
+    grown = c.byref(Id())
+    for what, arguments in (("by nobody", [2, None, -1, c.byref(pointer), None]),
+                            ("to nowhere", [2, grown, 1, None, None]),
+                            ("beyond its size", [2, grown, 2, c.byref(pointer), None])):
+        ask("ncclCommGrow", None, *arguments, as_name=f"grown {what}")
+    if hasattr(library, "ncclCommGrow"):  # 2.28 crashes
+        ask("ncclDevCommDestroy", None, None)
     found["version"] = None
     library.ncclGetVersion(c.byref(number))
     version = number.value
@@ -149,6 +167,10 @@ def answers(path):
                             ("ncclGetLsaMultimemDevicePointer", [None, 0, c.byref(pointer)]),
                             ("ncclGetMultimemDevicePointer", [None, 0, None, c.byref(pointer)]),
                             ("ncclParamBind", [c.byref(pointer), b"NOTHING"]),
+                            ("ncclParamGet", [None, buffer, 8, c.byref(number)]),
+                            ("ncclParamGetParameter", [b"NOTHING", c.byref(pointer),
+                                                       c.byref(number)]),
+                            ("ncclParamGetAllParameterKeys", [None, None]),
                             ("ncclParamGetI32", [None, c.byref(number)]),
                             ("ncclParamGetStr", [None, c.byref(pointer)])):
         ask(name, *arguments)
@@ -164,10 +186,20 @@ def asked(path):
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def answers_of(path):
+    """Of a library, or as they were recorded."""
+    if not path.endswith(".json"):
+        return asked(path)
+    with open(path, encoding="utf-8") as file:
+        recorded = json.load(file)
+    return recorded["version"], recorded["answers"]
+
+
 def differences(ours, theirs, their_version):
     for name, answer in theirs.items():
-        later = their_version > 22809 and name.startswith(("gin barrier", "ncclCommWindowDereg"))
-        if answer == NO_DRIVER or later:
+        changed = any(name.startswith(start) and first <= their_version < last
+                      for start, first, last in OTHER_VERSIONS)
+        if answer == NO_DRIVER or changed:
             continue
         if ours.get(name) != answer:
             yield f"{name}: NVIDIA's {their_version} answers {answer}, ours {ours.get(name)}"
@@ -177,15 +209,19 @@ def main():
     if sys.argv[1] == "--answers":
         print(json.dumps(answers(sys.argv[2])))
         return 0
-    libraries = [path for path in sys.argv[2:] if os.path.exists(path)]
-    if not libraries:
-        print("skipped: NVIDIA's libnccl.so.2 is not here (PITH_NCCL_ROOT, or PyPI's "
-              "nvidia-nccl-cu13)")
-        return 77
+    if sys.argv[1] == "--record":
+        version, theirs = asked(sys.argv[2])
+        lines = [f"  {json.dumps(name)}: {json.dumps(answer)}" for name, answer in theirs.items()]
+        print(f'{{"version": {version}, "answers": {{\n' + ",\n".join(lines) + "\n}}")
+        return 0
     _, ours = asked(sys.argv[1])
     bad = 0
-    for path in libraries:
-        version, theirs = asked(path)
+    for path in sys.argv[2:]:
+        if not os.path.exists(path):
+            print(f"{path} is not here: only recorded answers are compared (PITH_NCCL_ROOT, or "
+                  "PyPI's nvidia-nccl-cu13)")
+            continue
+        version, theirs = answers_of(path)
         found = list(differences(ours, theirs, version))
         compared = sum(answer != NO_DRIVER for answer in theirs.values())
         print(f"{path}, {version}: {compared} answers compared, {len(found)} differ")

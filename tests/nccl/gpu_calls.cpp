@@ -2,7 +2,8 @@
 //   gpu_calls threads|processes|hosts RANKS FILE [MOST_BYTES [LABEL]]
 // appends a line of JSON a size. "hosts": processes that say by NCCL_HOSTID that each is on a host
 // of its own, without which NVIDIA's library refuses two ranks on a device. LABEL is what the line
-// calls the way. Where PITH_COMPRESS is set the sums are not looked at. Times are medians, by
+// calls the way. GPU_CALLS_TYPE=bfloat16: sums of as many elements of that type, else of float32.
+// Where PITH_COMPRESS is set the sums are not looked at. Times are medians, by
 // events on rank 0's stream, all ranks calling at once. "of copy": N copies of the vector by the
 // device in the time of the call of N ranks, for each vector is read and each result written at
 // least once. Run by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the
@@ -77,7 +78,10 @@ struct Run {
   const char* label;
   const char* file;
   std::size_t most_bytes;
+  bool halves;  // bfloat16
 };
+
+std::size_t bytes_of(const Run& run, std::size_t count) { return count * (run.halves ? 2 : 4); }
 
 void meet(const Run& run) {
   const unsigned meeting = run.shared.meetings;
@@ -150,44 +154,63 @@ float median(std::vector<float> ms) {
   return ms[ms.size() / 2];
 }
 
-void fill(const Rank& rank, std::size_t count) {
+// Sums of these are exact in both types, of which bfloat16 is the first half of the other.
+int element(const Run& run, std::size_t i) {
+  return static_cast<int>(i % (run.halves ? 13 : 1000));
+}
+
+void store(const Run& run, const Rank& rank, std::size_t i, float value) {
+  std::byte* const at = reinterpret_cast<std::byte*>(rank.host) + bytes_of(run, i);
+  const std::size_t unused = run.halves ? 2 : 0;
+  std::memcpy(at, reinterpret_cast<const std::byte*>(&value) + unused, 4 - unused);
+}
+
+float load(const Run& run, const Rank& rank, std::size_t i) {
+  const std::byte* const at = reinterpret_cast<const std::byte*>(rank.host) + bytes_of(run, i);
+  const std::size_t unused = run.halves ? 2 : 0;
+  float value = 0;
+  std::memcpy(reinterpret_cast<std::byte*>(&value) + unused, at, 4 - unused);
+  return value;
+}
+
+void fill(const Run& run, const Rank& rank, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    rank.host[i] = static_cast<float>(static_cast<int>(i % 1000) + rank.number);
+    store(run, rank, i, static_cast<float>(element(run, i) + rank.number));
   }
-  CHECK(cu().memcpy_htod_async(rank.send, rank.host, 4 * count, rank.stream));
+  CHECK(cu().memcpy_htod_async(rank.send, rank.host, bytes_of(run, count), rank.stream));
   CHECK(cu().stream_synchronize(rank.stream));
 }
 
-void verify(const Rank& rank, std::size_t count, int ranks) {
+void verify(const Run& run, const Rank& rank, std::size_t count) {
   if (std::getenv("PITH_COMPRESS")) return;
-  CHECK(cu().memcpy_dtoh_async(rank.host, rank.recv, 4 * count, rank.stream));
+  CHECK(cu().memcpy_dtoh_async(rank.host, rank.recv, bytes_of(run, count), rank.stream));
   CHECK(cu().stream_synchronize(rank.stream));
   for (std::size_t i = 0; i < count; ++i) {
-    const int sum = ranks * static_cast<int>(i % 1000) + ranks * (ranks - 1) / 2;
-    if (rank.host[i] != static_cast<float>(sum)) fail("a sum is wrong");
+    const int sum = run.ranks * element(run, i) + run.ranks * (run.ranks - 1) / 2;
+    if (load(run, rank, i) != static_cast<float>(sum)) fail("a sum is wrong");
   }
 }
 
-std::vector<float> time_calls(const Rank& rank, std::size_t count) {
+std::vector<float> time_calls(const Run& run, const Rank& rank, std::size_t count) {
   void* send = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.send));
   void* recv = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.recv));
   auto* stream = reinterpret_cast<cudaStream_t>(rank.stream);
+  const ncclDataType_t type = run.halves ? ncclBfloat16 : ncclFloat32;
   std::vector<float> calls;
   for (int round = -warm_ups; round < rounds; ++round) {
-    const float ms = time_of(rank, [&] {
-      CHECK(ncclAllReduce(send, recv, count, ncclFloat32, ncclSum, rank.comm, stream));
-    });
+    const float ms = time_of(
+        rank, [&] { CHECK(ncclAllReduce(send, recv, count, type, ncclSum, rank.comm, stream)); });
     if (round >= 0) calls.push_back(ms);
   }
   return calls;
 }
 
-void measure(const Run& run, const Rank& rank, std::size_t bytes, std::FILE* out) {
-  const std::size_t count = bytes / sizeof(float);
-  fill(rank, count);
+void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out) {
+  const std::size_t bytes = bytes_of(run, count);
+  fill(run, rank, count);
   meet(run);
-  const std::vector<float> calls = time_calls(rank, count);
-  verify(rank, count, run.ranks);
+  const std::vector<float> calls = time_calls(run, rank, count);
+  verify(run, rank, count);
   meet(run);
   if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
   std::vector<float> copies;
@@ -201,9 +224,9 @@ void measure(const Run& run, const Rank& rank, std::size_t bytes, std::FILE* out
               bound / us);
   std::fflush(stdout);
   std::fprintf(out,
-               "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"us\": %.2f, "
+               "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"type\": \"%s\", \"us\": %.2f, "
                "\"of_copy\": %.4f}\n",
-               run.label, run.ranks, bytes, us, bound / us);
+               run.label, run.ranks, bytes, run.halves ? "bfloat16" : "float32", us, bound / us);
   std::fflush(out);
 }
 
@@ -218,7 +241,7 @@ void run_rank(const Run& run, int number) {
   std::FILE* out = number == 0 ? std::fopen(run.file, "a") : nullptr;
   if (number == 0 && !out) fail(run.file);
   for (const std::size_t bytes : sizes) {
-    if (bytes <= run.most_bytes) measure(run, rank, bytes, out);
+    if (bytes <= run.most_bytes) measure(run, rank, bytes / sizeof(float), out);
     meet(run);
   }
   if (out) std::fclose(out);
@@ -250,8 +273,10 @@ int main(int argc, char** argv) {
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   const std::size_t most = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : sizes[4];
-  const Run run{*static_cast<Shared*>(memory), ranks, argc > 5 ? argv[5] : argv[1], argv[3],
-                std::max(most, sizes[0])};
+  const char* const type = std::getenv("GPU_CALLS_TYPE");
+  const Run run{*static_cast<Shared*>(memory), ranks,
+                argc > 5 ? argv[5] : argv[1],  argv[3],
+                std::max(most, sizes[0]),      type && std::strcmp(type, "bfloat16") == 0};
   std::vector<std::thread> all;
   for (int r = 0; r < ranks; ++r) {
     if (way == "threads") {

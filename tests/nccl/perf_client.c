@@ -96,6 +96,7 @@ static double bus_factor(int ranks) {
 static float* allocate(struct client* me, size_t bytes) {
   void* memory = NULL;
   if (setup.allocated) {
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* or it would be a device's */
     OK(ncclMemAlloc(&memory, bytes));
   } else {
     memory = malloc(bytes);

@@ -1,5 +1,7 @@
 /* Every call that moves data, in NCCL's words: results, in place, one rank, refused arguments. */
+#include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client.h"
 
@@ -25,7 +27,7 @@ static void reductions(struct client* me) {
   OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
   for (int i = 0; i < n; ++i) CHECK(recv[i] == sum_of(me->size, i));
   OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclAvg, comm, NULL));
-  for (int i = 0; i < n; ++i) CHECK(recv[i] - sum_of(me->size, i) / (float)me->size < 1e-4f);
+  for (int i = 0; i < n; ++i) CHECK(fabsf(recv[i] - sum_of(me->size, i) / (float)me->size) < 1e-4f);
   OK(ncclAllReduce(send, send, n, ncclFloat32, ncclMax, comm, NULL)); /* in place */
   for (int i = 0; i < n; ++i) {
     const float high = value(me->size - 1, i), low = value(0, i);
@@ -117,28 +119,47 @@ static void messages(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* It waits for its send, though nothing comes. */
+static void empty_messages(struct client* me) {
+  enum { called = 0, times = 3 };
+  ncclComm_t comm = client_join(me);
+  for (int i = 1; i <= times; ++i) {
+    if (me->rank == 1) {
+      usleep(30 * 1000);
+      me->shared->note[1][called] = i;
+      OK(ncclSend(NULL, 0, ncclInt32, 0, comm, NULL));
+    } else {
+      OK(ncclRecv(NULL, 0, ncclInt32, 1, comm, NULL));
+      CHECK(me->shared->note[1][called] >= i);
+    }
+  }
+  OK(ncclCommDestroy(comm));
+}
+
 static void memory(struct client* me) {
   ncclComm_t comm = client_join(me);
   float* buffer = NULL;
   void* handle = NULL;
   ncclWindow_t window = NULL;
-  void* pointer = NULL;
   OK(ncclMemAlloc((void**)&buffer, n * sizeof *buffer));
   OK(ncclCommRegister(comm, buffer, n * sizeof *buffer, &handle));
   OK(ncclCommWindowRegister(comm, buffer, n * sizeof *buffer, &window, NCCL_WIN_COLL_SYMMETRIC));
   fill(buffer, me->rank, n);
   OK(ncclAllReduce(buffer, buffer, n, ncclFloat32, ncclSum, comm, NULL));
   for (int i = 0; i < n; ++i) CHECK(buffer[i] == sum_of(me->size, i));
+  FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
+#ifdef CLIENT_KNOWS_229
+  void* pointer = NULL;
+  uint64_t bytes = 0;
   OK(ncclWinGetUserPtr(comm, window, &pointer));
   CHECK(pointer == buffer);
   OK(ncclGetPeerDevicePointer(window, 0, (me->rank + 1) % me->size, &pointer));
   CHECK(me->size == 1 ? pointer == buffer : pointer == NULL);
-  FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
-  uint64_t bytes = 0;
   FAILS(ncclInvalidUsage, ncclCommSuspend(comm, 1));
   FAILS(ncclInvalidUsage, ncclCommResume(comm));
   FAILS(ncclInvalidUsage, ncclCommMemStats(comm, ncclStatGpuMemSuspend, &bytes));
   FAILS(ncclInvalidArgument, ncclCommSuspend(NULL, 1));
+#endif
   OK(ncclCommWindowDeregister(comm, window));
   FAILS(ncclInvalidArgument, ncclCommWindowDeregister(comm, window));
   OK(ncclCommWindowDeregister(comm, NULL));
@@ -156,7 +177,11 @@ static void refusals(struct client* me) {
   FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 0, (ncclDataType_t)12, ncclSum, comm, NULL));
   FAILS(ncclInvalidArgument,
         ncclAllReduce(&one, &two, 1, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
+  FAILS(ncclInvalidArgument,
+        ncclAllReduce(&one, &two, 0, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
   FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 1, ncclFloat32, me->size, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 0, ncclFloat32, me->size, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclSend(&one, 0, ncclFloat32, me->size, comm, NULL));
   FAILS(ncclInvalidArgument, ncclAllReduce(NULL, &two, 1, ncclFloat32, ncclSum, comm, NULL));
   CHECK(strstr(ncclGetLastError(NULL), "ncclAllReduce: send is NULL") != NULL);
   cudaStream_t stream = (cudaStream_t)(uintptr_t)0x1000; /* and there is no driver */
@@ -176,8 +201,10 @@ int main(void) {
   client_run("scaled sums", 3, NULL, scaled_sums);
   client_run("messages", 1, NULL, messages);
   client_run("messages", 4, NULL, messages);
-  client_run("memory", 1, NULL, memory);
-  client_run("memory", 3, NULL, memory);
+  client_run("empty messages", 2, NULL, empty_messages);
+  const char* on_host[] = {"CUDA_VISIBLE_DEVICES=", NULL}; /* or it would be a device's */
+  client_run("memory", 1, on_host, memory);
+  client_run("memory", 3, on_host, memory);
   client_run("refusals", 2, NULL, refusals);
   return 0;
 }

@@ -217,6 +217,46 @@ static void in_the_background(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* NCCL_COMM_BLOCKING = 0, which goes before what the program says. */
+static void blocking_by_environment(struct client* me) {
+  enum { others = 4 };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 1;
+  ncclComm_t comm = NULL, made[others] = {NULL, NULL, NULL, NULL};
+  ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  CHECK(settle(comm) == ncclSuccess);
+  float send = 1, sum = 0, sums[2];
+  if (me->rank != 0) client_meet(me, 0);
+  const ncclResult_t begun = ncclAllReduce(&send, &sum, 1, ncclFloat32, ncclSum, comm, NULL);
+  CHECK(begun == ncclInProgress || (begun == ncclSuccess && me->rank != 0));
+  if (me->rank == 0) client_meet(me, 0); /* nobody else has called before */
+  CHECK(settle(comm) == ncclSuccess && sum == (float)me->size);
+
+  int last[1] = {me->size - 1};
+  if (me->rank != last[0]) ncclCommShrink(comm, last, 1, &made[3], &config, NCCL_SHRINK_DEFAULT);
+  CHECK(settle(comm) == ncclSuccess && (me->rank == last[0] || settle(made[3]) == ncclSuccess));
+  ncclCommSplit(comm, 0, me->rank, &made[2], &config);
+  CHECK(settle(comm) == ncclSuccess && settle(made[2]) == ncclSuccess);
+  OK(ncclCommInitAll(made, 2, NULL));
+  ncclComm_t* const beside[] = {&comm, &made[2], &made[3]};
+  for (int i = 0; i < 3 && *beside[i];
+       ++i) { /* a blocking one is refused in a group with another */
+    int size = 0;
+    OK(ncclCommCount(*beside[i], &size));
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&send, &sum, 1, ncclFloat32, ncclSum, *beside[i], NULL));
+    for (int r = 0; r < 2; ++r) {
+      OK(ncclAllReduce(&send, &sums[r], 1, ncclFloat32, ncclSum, made[r], NULL));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    CHECK(ended == ncclSuccess || ended == ncclInProgress);
+    CHECK(settle(*beside[i]) == ncclSuccess && sum == (float)size);
+    for (int r = 0; r < 2; ++r) CHECK(settle(made[r]) == ncclSuccess && sums[r] == 2);
+  }
+  for (int i = 0; i < others; ++i) OK(ncclCommDestroy(made[i]));
+  OK(ncclCommDestroy(comm));
+}
+
 static void descendants(struct client* me) {
   ncclComm_t comm = client_join(me), half = NULL, none = NULL, fewer = NULL;
   int rank, count;
@@ -302,11 +342,13 @@ static void revoked_in_the_background(struct client* me) {
 }
 
 static ncclComm_t watched;
-static volatile int watching;
+static int watching;
 static void* watch(void* unused) {
   ncclResult_t state;
-  while (watching) {
-    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) watching = -1;
+  while (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) == 1) {
+    if (ncclCommGetAsyncError(watched, &state) != ncclSuccess) {
+      __atomic_store_n(&watching, -1, __ATOMIC_RELEASE);
+    }
     usleep(50);
   }
   return unused;
@@ -328,8 +370,7 @@ static void watchdog(struct client* me) {
       CHECK(result == ncclSuccess || (result == ncclInProgress && !blocking));
       CHECK(settle(watched) == ncclSuccess && recv == (float)me->size);
     }
-    CHECK(watching == 1);
-    watching = 0;
+    CHECK(__atomic_exchange_n(&watching, 0, __ATOMIC_ACQ_REL) == 1);
     CHECK(pthread_join(thread, NULL) == 0);
     OK(ncclCommDestroy(watched));
   }
@@ -399,6 +440,32 @@ static void wrong_settings(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* NCCL_DEBUG tells the version at every level but NONE, and VERSION nothing else. */
+static void told_version(struct client* me) {
+  char path[64], text[4096];
+  ncclComm_t comm = NULL;
+  snprintf(path, sizeof path, "/tmp/pith-version-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-version-%p.log", 1);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  setenv("NCCL_NTHREADS", "4", 1); /* which INFO speaks of */
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL)); /* and of this */
+  OK(ncclCommDestroy(comm));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  text[fread(text, 1, sizeof text - 1, file)] = '\0';
+  fclose(file);
+  unlink(path);
+  const char* const level = getenv("NCCL_DEBUG");
+  const char* const found = strstr(text, "NCCL version 22809");
+  CHECK((found == NULL) == (strcmp(level, "NONE") == 0));
+  CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
+  if (strcmp(level, "VERSION") == 0 || strcmp(level, "warn") == 0) {
+    CHECK(found == text && strcmp(strchr(text, '\n'), "\n") == 0);
+  }
+  if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
+}
+
 int main(void) {
   client_run("InitAll", 1, NULL, all_in_one_process);
   client_run("grouped InitRank", 3, NULL, grouped);
@@ -408,6 +475,8 @@ int main(void) {
   client_run("blocking and not in one group", 2, NULL, mixed_in_a_group);
   client_run("config", 2, NULL, configured);
   client_run("blocking = 0", 4, NULL, in_the_background);
+  const char* no_blocking[] = {"NCCL_COMM_BLOCKING=0", NULL};
+  client_run("NCCL_COMM_BLOCKING", 3, no_blocking, blocking_by_environment);
   client_run("watchdog", 2, NULL, watchdog);
   client_run("split and shrink", 5, NULL, descendants);
   client_run("revoke", 3, NULL, revoked);
@@ -421,6 +490,12 @@ int main(void) {
   client_run("NCCL_COMM_ID", 3, by_port, by_address);
   const char* public[] = {"NCCL_COMM_ID=192.0.2.1:20001", NULL};
   client_run("NCCL_COMM_ID of other hosts", 1, public, by_public_address);
+  const char* levels[] = {"NCCL_DEBUG=NONE", "NCCL_DEBUG=VERSION", "NCCL_DEBUG=warn",
+                          "NCCL_DEBUG=INFO"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; ++i) {
+    const char* level[] = {levels[i], NULL};
+    client_run(levels[i], 1, level, told_version);
+  }
   const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};
   client_run("NCCL_ALGO", 1, wrong, wrong_settings);
   return 0;

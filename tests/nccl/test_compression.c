@@ -18,6 +18,19 @@ static int zeros_in(const float* vector) {
   return zeros;
 }
 
+static void read_log(struct client* me, const char* path, char* text, size_t room) {
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  text[fread(text, 1, room - 1, file)] = '\0';
+  fclose(file);
+}
+
+static int count_of(const char* text, const char* word) {
+  int count = 0;
+  for (const char* at = text; (at = strstr(at, word)) != NULL; ++at) ++count;
+  return count;
+}
+
 struct model {
   float* gradient[layers];
   float* sum[layers];
@@ -87,6 +100,57 @@ static void whole_job(struct client* me) {
   OK(ncclCommDestroy(all));
   OK(ncclCommDestroy(half));
   OK(ncclCommDestroy(comm));
+}
+
+static ncclComm_t join_pair(struct client* me, int first_id) {
+  ncclComm_t pair = NULL;
+  const ncclUniqueId ids[2] = {client_id(me, first_id), client_id(me, first_id + 1)};
+  OK(ncclCommInitRank(&pair, 2, ids[me->rank / 2], me->rank % 2));
+  return pair;
+}
+
+/* No launcher tells how large the job is: what was taken for it is so until another communicator
+ * comes that is not smaller. */
+static void guessed_job(struct client* me) {
+  char path[64], text[65536];
+  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  ncclComm_t gone = join_pair(me, 0), first = NULL, second = NULL, world = NULL;
+  train(me, gone, 0, 1);
+  OK(ncclCommDestroy(gone));
+  first = join_pair(me, 2);
+  train(me, first, 0, 1);
+  second = join_pair(me, 4);
+  train(me, second, 0, 0);
+  train(me, first, 0, 0);
+  OK(ncclCommInitRank(&world, me->size, client_id(me, 6), me->rank));
+  train(me, world, 0, 1);
+  train(me, second, 0, 0);
+  OK(ncclCommDestroy(world));
+  OK(ncclCommDestroy(second));
+  OK(ncclCommDestroy(first));
+  read_log(me, path, text, sizeof text);
+  unlink(path);
+  CHECK(count_of(text, "is taken for the whole job's, as no launcher") == 3);
+  CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: communicator of 2 ranks, rank") == 1);
+  CHECK(count_of(text, "was taken for the whole job's and is no more") == 1);
+}
+
+/* A launcher does: a smaller communicator is none of it, whenever it is made. */
+static void launched_job(struct client* me) {
+  char rank[16];
+  snprintf(rank, sizeof rank, "%d", me->rank);
+  setenv("RANK", rank, 1);
+  ncclComm_t pair = join_pair(me, 0), world = NULL, again = NULL;
+  train(me, pair, 0, 0);
+  OK(ncclCommInitRank(&world, me->size, client_id(me, 2), me->rank));
+  OK(ncclCommInitRank(&again, me->size, client_id(me, 3), me->rank));
+  train(me, world, 0, 1);
+  train(me, again, 0, 1);
+  OK(ncclCommDestroy(again));
+  OK(ncclCommDestroy(world));
+  OK(ncclCommDestroy(pair));
 }
 
 static void in_groups(struct client* me) {
@@ -243,19 +307,6 @@ static void bad_density(struct client* me) { bad_spec(me, "density"); }
 static void bad_hierarchy(struct client* me) { bad_spec(me, "host"); }
 static void bad_key(struct client* me) { bad_spec(me, "bypass"); }
 static void bad_comma(struct client* me) { bad_spec(me, "key=value"); }
-
-static void read_log(struct client* me, const char* path, char* text, size_t room) {
-  FILE* file = fopen(path, "r");
-  CHECK(file != NULL);
-  text[fread(text, 1, room - 1, file)] = '\0';
-  fclose(file);
-}
-
-static int count_of(const char* text, const char* word) {
-  int count = 0;
-  for (const char* at = text; (at = strstr(at, word)) != NULL; ++at) ++count;
-  return count;
-}
 
 /* The log: one INFO line when it is on, one WARN when residuals were lost. */
 static void logged(struct client* me) {
@@ -569,6 +620,10 @@ int main(void) {
   client_run("whole job", 4, ar, whole_job);
   client_run("whole job", 2, world, whole_job);
   client_run("whole job off", 2, named, left_alone);
+  client_run("guessed job", 4, world, guessed_job);
+  const char* launched[] = {world[0], "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
+                            NULL};
+  client_run("launched job", 4, launched, launched_job);
   client_run("groups", 3, world, in_groups);
   client_run("by name", 2, named, by_name);
   client_run("by name on one rank", 2, named, by_name_on_one_rank);
@@ -588,7 +643,7 @@ int main(void) {
   client_run("repeated in a group", 2, world, repeated_in_a_group);
   client_run("bad calls", 2, world, bad_calls);
   client_run("blocking = 0", 2, world, in_the_background);
-  client_run("background in other orders", 2, world, background_in_other_orders);
+  client_run("background in other orders", 2, pairs, background_in_other_orders);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("log", 2, world, logged);
   client_run("log of lost norms", 2, world, logged_norm);

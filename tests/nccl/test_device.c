@@ -7,17 +7,41 @@
 static struct {
   int (*init)(unsigned);
   int (*retain)(void**, int);
+  int (*release)(int);
   int (*set_current)(void*);
   int (*get_current)(void**);
   int (*attribute)(void*, int, unsigned long long);
+  int (*wait)(void*, unsigned long long, uint64_t, unsigned);
+  int (*host_alloc)(void**, size_t, unsigned);
+  int (*alloc)(unsigned long long*, size_t);
+  int (*free)(unsigned long long);
+  int (*copy)(unsigned long long, unsigned long long, size_t, void*);
+  int (*synchronize)(void*);
+  int (*synchronize_all)(void);
+  void (*reset)(void);
+  void (*counters)(uint64_t*);
 } cuda;
 
-static void start_driver(struct client* me) {
+static void load_driver(struct client* me) {
   *(void**)&cuda.init = driver_symbol(me, "cuInit");
   *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&cuda.release = driver_symbol(me, "cuDevicePrimaryCtxRelease_v2");
   *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
   *(void**)&cuda.get_current = driver_symbol(me, "cuCtxGetCurrent");
   *(void**)&cuda.attribute = driver_symbol(me, "cuPointerGetAttribute");
+  *(void**)&cuda.wait = driver_symbol(me, "cuStreamWaitValue64_v2");
+  *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
+  *(void**)&cuda.alloc = driver_symbol(me, "cuMemAlloc_v2");
+  *(void**)&cuda.free = driver_symbol(me, "cuMemFree_v2");
+  *(void**)&cuda.copy = driver_symbol(me, "cuMemcpyAsync");
+  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
+  *(void**)&cuda.synchronize_all = driver_symbol(me, "cuCtxSynchronize");
+  *(void**)&cuda.reset = driver_symbol(me, "pithStubReset");
+  *(void**)&cuda.counters = driver_symbol(me, "pithStubCounters");
+}
+
+static void start_driver(struct client* me) {
+  load_driver(me);
   CHECK(cuda.init(0) == 0);
 }
 
@@ -38,6 +62,65 @@ static void memory(struct client* me) {
   CHECK(cuda.get_current(&context) == 0 && context == NULL);
   OK(ncclMemFree(device));
   OK(ncclMemFree(host));
+  for (int i = 0; i < 10; ++i) {
+    OK(ncclMemAlloc(&device, 100));
+    OK(ncclMemFree(device));
+  }
+  /* The device's context is held once, and again where somebody has reset it. */
+  CHECK(cuda.release(0) == 0 && cuda.release(0) != 0);
+  OK(ncclMemAlloc(&device, 100));
+  CHECK(cuda.release(0) == 0);
+}
+
+/* The first call of a process that has a driver and has not used it. */
+static void first_memory(struct client* me) {
+  void *device = NULL, *context = NULL;
+  load_driver(me);
+  OK(ncclMemAlloc(&device, 100));
+  CHECK(is_on_device(device));
+  CHECK(cuda.get_current(&context) == 0 && context == NULL);
+  OK(ncclMemFree(device));
+}
+
+/* Also where a driver is, but no device. */
+static void no_device(struct client* me) {
+  void* host = NULL;
+  load_driver(me);
+  OK(ncclMemAlloc(&host, 100));
+  memset(host, 1, 100);
+  CHECK(!is_on_device(host));
+  OK(ncclMemFree(host));
+}
+
+/* CUDA comes up when the communicator is there and has been used: stream NULL is the device's for
+ * device memory all the same, so the sum is one of what is written when the stream gets there. */
+static void late_driver(struct client* me) {
+  enum { n = 1000, legacy = 1 };
+  ncclComm_t comm = client_join(me);
+  float one = 1, sum = 0;
+  OK(ncclAllReduce(&one, &sum, 1, ncclFloat32, ncclSum, comm, NULL));
+  CHECK(sum == (float)me->size);
+  void *context = NULL, *raised = NULL;
+  unsigned long long memory[2];
+  start_driver(me);
+  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  CHECK(cuda.host_alloc(&raised, sizeof(uint64_t), 0) == 0);
+  uint64_t* const flag = raised;
+  *flag = 0;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(cuda.alloc(&memory[i], n * sizeof(float)) == 0);
+    for (int j = 0; j < n; ++j) ((float*)memory[i])[j] = i == 0 ? -1.0f : (float)j;
+  }
+  float* const sums = (float*)memory[0];
+  const unsigned at_least = 0;
+  CHECK(cuda.wait(NULL, (uintptr_t)flag, 1, at_least) == 0);
+  CHECK(cuda.copy(memory[0], memory[1], n * sizeof(float), NULL) == 0);
+  OK(ncclAllReduce(sums, sums, n, ncclFloat32, ncclSum, comm, NULL));
+  __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+  CHECK(cuda.synchronize((void*)(uintptr_t)legacy) == 0);
+  for (int j = 0; j < n; ++j) CHECK(sums[j] == (float)(j * me->size));
+  for (int i = 0; i < 2; ++i) CHECK(cuda.free(memory[i]) == 0);
+  OK(ncclCommDestroy(comm));
 }
 
 static void devices(struct client* me) {
@@ -58,8 +141,48 @@ static void devices(struct client* me) {
     CHECK(device == r);
     OK(ncclCommDestroy(all[r]));
   }
+  const int apart[2] = {0, 99};
+  FAILS(ncclInvalidArgument, ncclCommInitAll(all, 2, apart));
+  ncclComm_t more[3];
+  FAILS(ncclInvalidArgument, ncclCommInitAll(more, 3, NULL));
+  const int last[1] = {1};
+  OK(ncclCommInitAll(all, 1, last));
+  OK(ncclCommDestroy(all[0]));
   OK(ncclCommDestroy(child));
   OK(ncclCommDestroy(comm));
+}
+
+/* Each rank of InitAll is ready for calls on its device. Access to the other device, which a thread
+ * beside the call would open, is not wanted. */
+static void first_calls(struct client* me) {
+  enum { n = 1 << 18, most_counters = 64 };
+  ncclComm_t all[2];
+  void *contexts[2], *memory[2];
+  uint64_t counters[most_counters] = {0}; /* the first one: allocations and loads */
+  start_driver(me);
+  for (int r = 0; r < 2; ++r) {
+    CHECK(cuda.retain(&contexts[r], r) == 0 && cuda.set_current(contexts[r]) == 0);
+    OK(ncclMemAlloc(&memory[r], n * sizeof(uint32_t)));
+    for (int i = 0; i < n; ++i) ((uint32_t*)memory[r])[i] = (uint32_t)(i + r);
+  }
+  CHECK(cuda.set_current(contexts[0]) == 0);
+  OK(ncclCommInitAll(all, 2, NULL));
+  cuda.reset();
+  OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r) {
+    OK(ncclAllReduce(memory[r], memory[r], n, ncclUint32, ncclSum, all[r], NULL));
+  }
+  OK(ncclGroupEnd());
+  for (int r = 0; r < 2; ++r) {
+    CHECK(cuda.set_current(contexts[r]) == 0 && cuda.synchronize_all() == 0);
+    for (uint32_t i = 0; i < n; ++i) CHECK(((uint32_t*)memory[r])[i] == 2 * i + 1);
+  }
+  cuda.counters(counters);
+  CHECK(counters[0] == 0);
+  for (int r = 0; r < 2; ++r) {
+    OK(ncclMemFree(memory[r]));
+    OK(ncclCommDestroy(all[r]));
+  }
 }
 
 /* What is refused is so before any vote, on stream 0 too. */
@@ -82,7 +205,13 @@ int main(int count, char** arguments) {
   if (count != 2) return 2;
   driver_path = arguments[1];
   client_run("memory", 1, NULL, memory);
+  client_run("memory at the first call", 1, NULL, first_memory);
+  const char* none[] = {"PITH_CUDA_STUB_DEVICES=0", NULL};
+  client_run("no device", 1, none, no_device);
+  client_run("driver after the communicator", 2, NULL, late_driver);
   client_run("devices", 1, NULL, devices);
+  const char* apart[] = {"PITH_CUDA_IPC=0", NULL};
+  client_run("first calls", 1, apart, first_calls);
   const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=8K", NULL};
   client_run("no vote", 2, compressed, no_vote);
   return 0;

@@ -1,21 +1,46 @@
 // NCCL's variables as defaults of Pith's settings.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "catch.hpp"
 #include "core/settings.hpp"
+#include "core/settings_origin.hpp"
+#include "nccl/conf_file.hpp"
 #include "nccl/environment.hpp"
 
 using namespace pith;
 
 namespace {
 
-constexpr const char* names[] = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY",  "NCCL_SHM_DISABLE",
-                                 "NCCL_ALGO",          "NCCL_PROTO",          "NCCL_COMM_ID",
-                                 "NCCL_COMM_BLOCKING", "NCCL_P2P_DISABLE",    "PITH_IFNAME",
-                                 "PITH_TIMEOUT",       "NCCL_OOB_NET_IFNAME", "NCCL_BUFFSIZE",
-                                 "NCCL_NET",           "NCCL_NET_PLUGIN",     "NCCL_P2P_LEVEL",
-                                 "NCCL_MAX_CTAS",      "NCCL_SOCKET_NTHREADS"};
+constexpr const char* names[] = {"NCCL_SOCKET_IFNAME",
+                                 "NCCL_SOCKET_FAMILY",
+                                 "NCCL_SHM_DISABLE",
+                                 "NCCL_ALGO",
+                                 "NCCL_PROTO",
+                                 "NCCL_COMM_ID",
+                                 "NCCL_COMM_BLOCKING",
+                                 "NCCL_P2P_DISABLE",
+                                 "PITH_IFNAME",
+                                 "PITH_TIMEOUT",
+                                 "NCCL_OOB_NET_IFNAME",
+                                 "NCCL_BUFFSIZE",
+                                 "NCCL_NET",
+                                 "NCCL_NET_PLUGIN",
+                                 "NCCL_P2P_LEVEL",
+                                 "NCCL_MAX_CTAS",
+                                 "NCCL_SOCKET_NTHREADS",
+                                 "NCCL_NSOCKS_PERTHREAD",
+                                 "NCCL_SOCKET_RETRY_CNT",
+                                 "NCCL_SOCKET_RETRY_SLEEP_MSEC",
+                                 "NCCL_CONF_FILE",
+                                 "NCCL_TOPO_FILE",
+                                 "NCCL_IB_HCA",
+                                 "NCCL_IB_DISABLE",
+                                 "NCCL_IB_TC"};
 
 // Variables for the length of a test.
 class Environment {
@@ -78,6 +103,75 @@ TEST_CASE("NCCL's variables that name resources", "[nccl]") {
   CHECK(settings_now().chunk == 0);
 }
 
+TEST_CASE("NCCL's variables that name connections", "[nccl]") {
+  const Settings by_itself;
+  Environment variables({{"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "3"}});
+  CHECK(settings_now().streams == 6);
+  CHECK(settings_now().init_timeout == by_itself.init_timeout);
+  setenv("NCCL_NSOCKS_PERTHREAD", "16", 1);  // as many as Pith takes
+  CHECK(settings_now().streams == 16);
+  unsetenv("NCCL_SOCKET_NTHREADS");
+  setenv("NCCL_NSOCKS_PERTHREAD", "8", 1);
+  CHECK(settings_now().streams == 8);
+  setenv("NCCL_NSOCKS_PERTHREAD", "some", 1);
+  CHECK(settings_now().streams == by_itself.streams);
+  setenv("NCCL_SOCKET_RETRY_CNT", "99", 1);
+  CHECK(settings_now().init_timeout == 495);
+  setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "200", 1);
+  CHECK(settings_now().init_timeout == 990);
+  setenv("NCCL_SOCKET_RETRY_CNT", "3", 1);  // never less than by itself
+  CHECK(settings_now().init_timeout == by_itself.init_timeout);
+  setenv("NCCL_SOCKET_RETRY_CNT", "2000000000", 1);
+  CHECK(settings_now().init_timeout == 86400);
+  setenv("NCCL_NET", "IB", 1);
+  CHECK(settings_now().transport == "^tcp");
+}
+
+TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
+  const auto devices = [](const char* list) {
+    const Environment variables({{"NCCL_IB_HCA", list}});
+    REQUIRE(nccl::read_environment());
+    const Variables found = defaults_of_library("UCX_");
+    const bool told = !nccl::variables_without_effect().empty();
+    CHECK(told == !found.contains("NET_DEVICES"));
+    return told ? "" : found.at("NET_DEVICES");
+  };
+  CHECK(devices("mlx5_0") == "mlx5_0:1");
+  CHECK(devices("=mlx5_0:1,mlx5_3:2") == "mlx5_0:1,mlx5_3:2");
+  CHECK(devices("mlx5_") == "");  // a beginning
+  CHECK(devices("^mlx5_1") == "");
+  CHECK(devices("^=mlx5_1") == "");
+  const Environment variables({{"NCCL_IB_TC", "106"}, {"NCCL_IB_DISABLE", "1"}});
+  CHECK(settings_now().transport == "^ucx");
+  CHECK(defaults_of_library("UCX_") == Variables{{"IB_TRAFFIC_CLASS", "106"}});
+}
+
+TEST_CASE("the lines of NCCL's files", "[nccl]") {
+  const Variables found = nccl::variables_of(
+      "# NCCL_DEBUG=INFO\nNCCL_ALGO=Ring\r\n\nno setting\nNCCL_ALGO=Tree\nNCCL_NET=\n"
+      "NCCL_HOSTID=a=b");
+  CHECK(found == Variables{{"NCCL_ALGO", "Ring"}, {"NCCL_NET", ""}, {"NCCL_HOSTID", "a=b"}});
+  CHECK(nccl::variables_of("").empty());
+}
+
+TEST_CASE("NCCL_CONF_FILE", "[nccl]") {
+  const std::string path = "/tmp/pith-test-nccl-" + std::to_string(getpid()) + ".conf";
+  std::ofstream(path) << "NCCL_SOCKET_IFNAME=eth\nNCCL_ALGO=ring\nNCCL_TOPO_FILE=x\n"
+                         "NCCL_BUFFSIZE=4194304\nPITH_CHUNK=4096\nPITH_LANES=2\n";
+  Environment variables({{"NCCL_CONF_FILE", path.c_str()}, {"NCCL_ALGO", "tree"}});
+  CHECK(settings_now().ifname == "eth");
+  CHECK(settings_now().algo == "allreduce:double_tree");  // the environment goes first
+  CHECK(settings_now().chunk == 4096);                    // our own name, before NCCL's
+  CHECK(settings_now().lanes == 2);
+  CHECK(nccl::variables_without_effect() == std::vector<std::string>{"NCCL_TOPO_FILE"});
+  setenv("PITH_IFNAME", "ib", 1);
+  CHECK(settings_now().ifname == "ib");
+  std::filesystem::remove(path);
+  unsetenv("PITH_IFNAME");
+  CHECK(settings_now().ifname.empty());
+  CHECK(settings_now().lanes == Settings().lanes);
+}
+
 TEST_CASE("NCCL_ALGO", "[nccl]") {
   const auto chosen = [](const char* text) {
     const Environment variables({{"NCCL_ALGO", text}});
@@ -106,13 +200,14 @@ TEST_CASE("what changes nothing is told", "[nccl]") {
   };
   using Names = std::vector<std::string>;
   CHECK(told({}).empty());
-  for (const char* name : {"NCCL_NET_PLUGIN", "NCCL_P2P_LEVEL", "NCCL_MAX_CTAS",
-                           "NCCL_SOCKET_NTHREADS", "NCCL_PROTO"}) {
+  for (const char* name :
+       {"NCCL_NET_PLUGIN", "NCCL_P2P_LEVEL", "NCCL_MAX_CTAS", "NCCL_TOPO_FILE", "NCCL_PROTO"}) {
     CHECK(told({{name, "LL128"}}) == Names{name});
   }
   CHECK(told({{"NCCL_ALGO", "NVLS"}}) == Names{"NCCL_ALGO"});
   CHECK(told({{"NCCL_ALGO", "Ring"}}).empty());
-  CHECK(told({{"NCCL_NET", "IB"}}) == Names{"NCCL_NET"});
+  CHECK(told({{"NCCL_NET", "AWS Libfabric"}}) == Names{"NCCL_NET"});
+  CHECK(told({{"NCCL_NET", "IB"}}).empty());
   CHECK(told({{"NCCL_NET", "Socket"}, {"NCCL_SHM_DISABLE", "1"}}).empty());
 }
 

@@ -1,10 +1,37 @@
-/* Calls that go to another NCCL: the fake, given as the first argument; the second one is ours. */
+/* Calls that go to another NCCL: the fake, given as the first argument; the second one is ours.
+ * What goes there is device memory, of the stub driver, the third one: the host may look into that.
+ */
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "driver.h"
 
 enum { n = 64, mark = 0x5a };
+
+static int (*synchronize)(void*);
+
+static void start_driver(struct client* me) {
+  void* context = NULL;
+  int (*init)(unsigned), (*retain)(void**, int), (*set_current)(void*);
+  *(void**)&init = driver_symbol(me, "cuInit");
+  *(void**)&retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
+  *(void**)&set_current = driver_symbol(me, "cuCtxSetCurrent");
+  *(void**)&synchronize = driver_symbol(me, "cuStreamSynchronize");
+  CHECK(init(0) == 0 && retain(&context, 0) == 0 && set_current(context) == 0);
+}
+
+static unsigned char* device_bytes(struct client* me, size_t bytes) {
+  void* memory = NULL;
+  OK(ncclMemAlloc(&memory, bytes));
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+/* What Pith serves is there when the stream is. */
+static void wait_for_stream(struct client* me) {
+  void* const legacy = (void*)1;
+  CHECK(synchronize(legacy) == 0);
+}
 
 static int all_are(const void* memory, size_t bytes, int what) {
   const unsigned char* at = memory;
@@ -15,8 +42,9 @@ static int all_are(const void* memory, size_t bytes, int what) {
 }
 
 static void some_kinds(struct client* me) {
+  start_driver(me);
   ncclComm_t comm = client_join(me);
-  unsigned char send[n], recv[8 * n];
+  unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, 8 * n);
   int version = 0;
   OK(ncclGetVersion(&version));
   CHECK(version == NCCL_VERSION_CODE);
@@ -27,14 +55,16 @@ static void some_kinds(struct client* me) {
   OK(ncclBcast(recv, n, ncclUint8, 0, comm, NULL)); /* its twin */
   CHECK(all_are(recv, n, mark));
   OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL)); /* not on the list */
+  wait_for_stream(me);
   CHECK(all_are(recv, n, me->size));
   /* Of both kinds in one group */
-  memset(recv, 0, sizeof recv);
-  unsigned char sum[n];
+  memset(recv, 0, 8 * n);
+  unsigned char* const sum = device_bytes(me, n);
   OK(ncclGroupStart());
   OK(ncclAllGather(send, recv, n, ncclUint8, comm, NULL));
   OK(ncclAllReduce(send, sum, n, ncclUint8, ncclSum, comm, NULL));
   OK(ncclGroupEnd());
+  wait_for_stream(me);
   CHECK(all_are(recv, n, mark) && all_are(recv + n, n, 0) && all_are(sum, n, me->size));
   ncclResult_t state = ncclInternalError;
   OK(ncclCommGetAsyncError(comm, &state));
@@ -49,9 +79,10 @@ static void some_kinds(struct client* me) {
 }
 
 static void every_kind(struct client* me) {
+  start_driver(me);
   ncclComm_t comm = client_join(me);
   float half = 7;
-  unsigned char recv[n], send[n];
+  unsigned char *recv = device_bytes(me, n), *send = device_bytes(me, n);
   memset(send, 1, n);
   ncclRedOp_t op;
   OK(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, comm));
@@ -71,8 +102,9 @@ static void every_kind(struct client* me) {
 
 /* A message concerns two ranks: the third one makes no call at all. */
 static void message_first(struct client* me) {
+  start_driver(me);
   ncclComm_t comm = client_join(me), child = NULL;
-  unsigned char memory[n];
+  unsigned char* const memory = device_bytes(me, n);
   for (int round = 0; round < 2; ++round) {
     memset(memory, 1, n);
     if (me->rank == 1) OK(ncclSend(memory, n, ncclUint8, 2, comm, NULL));
@@ -89,6 +121,7 @@ static void message_first(struct client* me) {
 /* All ranks are told what one of them could not do. */
 static void no_id(struct client* me) {
   ncclComm_t comm = NULL;
+  start_driver(me);
   if (me->rank == 0) setenv("FAKE_NCCL_NO_ID", "1", 1);
   const ncclResult_t result = ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank);
   CHECK(result == (me->rank == 0 ? ncclSystemError : ncclRemoteError));
@@ -98,7 +131,8 @@ static void no_id(struct client* me) {
 /* Several ranks of a process, blocking = 0, and InitAll have theirs, too. */
 static void made_otherwise(struct client* me) {
   ncclComm_t comms[3];
-  unsigned char memory[n];
+  start_driver(me);
+  unsigned char* const memory = device_bytes(me, n);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   const ncclUniqueId id = client_id(me, 0);
   OK(ncclGroupStart());
@@ -122,9 +156,10 @@ static void made_otherwise(struct client* me) {
 
 /* An operation may be forgotten before its group ends; an unknown one is refused at once. */
 static void forgotten_operation(struct client* me) {
+  start_driver(me);
   ncclComm_t comm = client_join(me);
   float seven = 7;
-  unsigned char send[n], recv[n];
+  unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, n);
   ncclRedOp_t op;
   OK(ncclRedOpCreatePreMulSum(&op, &seven, ncclFloat32, ncclScalarHostImmediate, comm));
   OK(ncclGroupStart());
@@ -139,14 +174,17 @@ static void forgotten_operation(struct client* me) {
 
 /* The other library's error takes nothing away from ranks that count on Pith's calls. */
 static void error_beside_ours(struct client* me) {
+  start_driver(me);
   ncclComm_t comm = client_join(me);
-  unsigned char send[n], recv[8 * n], sum[n];
+  unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, 8 * n);
+  unsigned char* const sum = device_bytes(me, n);
   memset(send, 1, n);
   OK(ncclGroupStart());
   OK(ncclAllReduce(send, sum, n, ncclUint8, ncclSum, comm, NULL));
   OK(ncclBroadcast(send, recv, me->rank == 0 ? 13 : n, ncclUint8, 0, comm, NULL));
   const ncclResult_t result = ncclGroupEnd();
   CHECK(result == (me->rank == 0 ? ncclSystemError : ncclSuccess));
+  wait_for_stream(me);
   CHECK(all_are(sum, n, me->size));
   client_meet(me, 0);
   ncclResult_t state = ncclInternalError;
@@ -157,27 +195,79 @@ static void error_beside_ours(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-/* What is not on a device is ours. */
-static void automatic(struct client* me) {
-  char path[64], text[16384];
-  snprintf(path, sizeof path, "/tmp/pith-fallback-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+/* Other kernels cannot read it, so it is ours whatever the list says. */
+static void served_here(struct client* me) {
   ncclComm_t comm = client_join(me);
-  unsigned char send[n], recv[n];
-  memset(send, 1, n);
+  unsigned char send[n], recv[8 * n];
   for (int i = 0; i < 3; ++i) {
-    OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL));
-    CHECK(all_are(recv, n, me->size));
+    memset(send, me->rank == 1 ? 7 : 1, n);
+    OK(ncclAllReduce(send, recv, n, ncclUint8, ncclMax, comm, NULL));
+    CHECK(all_are(recv, n, 7));
+    OK(ncclBroadcast(send, recv, n, ncclUint8, 1, comm, NULL));
+    CHECK(all_are(recv, n, 7));
   }
   OK(ncclCommDestroy(comm));
+}
+
+static void host_memory(struct client* me) {
+  start_driver(me);
+  served_here(me);
+}
+
+static void read_log(struct client* me, char* text, size_t room) {
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/pith-fallback-%d.log", (int)getpid());
   FILE* file = fopen(path, "r");
   CHECK(file != NULL);
-  text[fread(text, 1, sizeof text - 1, file)] = '\0';
+  text[fread(text, 1, room - 1, file)] = '\0';
   fclose(file);
   unlink(path);
-  const char* line = strstr(text, "AllReduce is served by Pith");
-  CHECK(line != NULL && strstr(line + 16, "is served by") == NULL);
+}
+
+static int times_in(const char* text, const char* line) {
+  int times = 0;
+  for (; (text = strstr(text, line)) != NULL; ++text) ++times;
+  return times;
+}
+
+/* What is not on a device is ours, and who serves a kind is told once. */
+static void automatic(struct client* me) {
+  char text[16384];
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+  served_here(me);
+  read_log(me, text, sizeof text);
+  CHECK(times_in(text, "AllReduce is served by Pith") == 1);
+  CHECK(times_in(text, "AllReduce is served by") == 1);
+}
+
+static const char* other;
+static void automatic_on_device(struct client* me) {
+  char text[16384], line[1200];
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, n), host[n];
+  for (int i = 0; i < 3; ++i) {
+    memset(recv, 0, n);
+    OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL));
+    CHECK(all_are(recv, n, mark));
+    memset(recv, 0, n);
+    /* Off root send is not looked at. */
+    OK(ncclBroadcast(me->rank == 0 ? send : host, recv, n, ncclUint8, 0, comm, NULL));
+    CHECK(all_are(recv, n, mark));
+    memset(host, 1, n);
+    OK(ncclAllReduce(host, host, n, ncclUint8, ncclSum, comm, NULL));
+    CHECK(all_are(host, n, me->size));
+  }
+  OK(ncclCommDestroy(comm));
+  read_log(me, text, sizeof text);
+  snprintf(line, sizeof line, "AllReduce is served by %s", other);
+  CHECK(times_in(text, line) == 1);
+  CHECK(times_in(text, "AllReduce is served by Pith") == 1);
+  snprintf(line, sizeof line, "Broadcast is served by %s", other);
+  CHECK(times_in(text, line) == 1 && times_in(text, "Broadcast is served by") == 1);
 }
 
 static const char* wrong;
@@ -188,7 +278,9 @@ static void refused(struct client* me) {
 }
 
 int main(int count, char** arguments) {
-  if (count != 3) return 2;
+  if (count != 4) return 2;
+  other = arguments[1];
+  driver_path = arguments[3];
   char fake[1024], own[1024];
   snprintf(fake, sizeof fake, "PITH_NCCL_FALLBACK=%s", arguments[1]);
   snprintf(own, sizeof own, "PITH_NCCL_FALLBACK=%s", arguments[2]);
@@ -198,10 +290,14 @@ int main(int count, char** arguments) {
   client_run("some kinds", 3, some, some_kinds);
   client_run("every kind", 2, every, every_kind);
   client_run("auto", 2, by_itself, automatic);
+  client_run("auto on a device", 2, by_itself, automatic_on_device);
+  client_run("host memory without a driver", 2, some, served_here);
+  client_run("host memory", 2, every, host_memory);
   const char* messages[] = {fake, "PITH_NCCL_FALLBACK_FOR=send", NULL};
   client_run("message first", 3, messages, message_first);
   client_run("no id", 3, every, no_id);
-  client_run("made otherwise", 2, some, made_otherwise);
+  const char* devices[] = {some[0], some[1], "PITH_CUDA_STUB_DEVICES=3", NULL};
+  client_run("made otherwise", 2, devices, made_otherwise);
   client_run("forgotten operation", 2, every, forgotten_operation);
   client_run("error beside ours", 2, some, error_beside_ours);
   wrong = "it is this one";

@@ -182,12 +182,12 @@ class Rights(Machine):
         return self.pith(*arguments, user=NOBODY)
 
     def test_without_sudo(self):
-        self.lack("ccache", "libssl-dev")
+        self.lack("ccache", "libspdlog-dev")
         self.remove("sudo")
         self.assertEqual(self.as_nobody("build"), 1, self.output)
         first, last = self.output.splitlines()
         self.assertRegex(first, r"needs these Debian packages: g\+\+ cmake .*libhwloc-dev$")
-        self.assertRegex(last, "^pith: error: missing: ccache libssl-dev; run as root")
+        self.assertRegex(last, "^pith: error: missing: ccache libspdlog-dev; run as root")
         self.assertEqual({call[0] for call in self.log}, {"dpkg-query"})
 
     def test_without_sudo_nothing_missing(self):

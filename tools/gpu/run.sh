@@ -12,7 +12,7 @@ readonly most_pack_bytes=$((60 << 20))
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
-readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev libssl3
+readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev
   libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
 
 usage() {
@@ -27,7 +27,8 @@ Usage: bash tools/gpu/run.sh [--prebuild | --pack | --plan] [PART...]
 Parts, each with a limit of its own; without one: facts tests
   facts      what the driver does where its documentation is silent (driver_facts)
   tests      streams, capture, groups, views, faults and compressed calls; then every kernel
-  calls      all-reduces of two and four ranks on the GPU, in threads and in processes
+  calls      all-reduces of two and four ranks on the GPU, in threads and in processes, steps
+             run by launches and by workers
   perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
   peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same
   clients    PyTorch and CuPy through LD_PRELOAD of libnccl.so.2
@@ -65,9 +66,9 @@ limit_of() {
   case $1 in
     facts) printf 150 ;;
     tests) printf 270 ;;
-    calls) printf 185 ;;
+    calls) printf 260 ;;
     perf) printf 140 ;;
-    peers) printf 210 ;;
+    peers) printf 260 ;;
     clients) printf 250 ;;
     nccltests) printf 140 ;;
     sanitize) printf 230 ;;
@@ -205,7 +206,7 @@ use_debs() {
   fi
   local libraries=$into/usr/lib/x86_64-linux-gnu
   command -v pkg-config >/dev/null || PATH=$PATH:$into/usr/bin
-  export PATH CMAKE_PREFIX_PATH=$into/usr OPENSSL_ROOT_DIR=$into/usr
+  export PATH CMAKE_PREFIX_PATH=$into/usr
   # OpenSSL's configuration lies where only a compiler's own /usr is searched.
   export CPATH=$into/usr/include/x86_64-linux-gnu${CPATH:+:$CPATH}
   export PKG_CONFIG_SYSROOT_DIR=$into
@@ -266,7 +267,11 @@ part_tests() {
   else
     export PITH_TEST_GPU=1
   fi
-  "$at/bin/test_cuda_gpu" --durations yes 2>&1 | tee "$results/streams.txt" || failed=1
+  local steps
+  for steps in launch worker; do
+    PITH_CUDA_STEPS=$steps timeout -k 5 100 "$at/bin/test_cuda_gpu" --durations yes 2>&1 |
+      tee "$results/streams-$steps.txt" || failed=1
+  done
   "$at/bin/test_cuda_device" --durations yes "${cases[@]}" 2>&1 | tee "$results/tests.txt" ||
     failed=1
   return "$failed"
@@ -274,12 +279,16 @@ part_tests() {
 
 part_calls() {
   ready calls || return 0
-  local way ranks failed=0
+  local way ranks steps failed=0 most=${CALLS_MOST_BYTES:-268435456}
   rm -f -- "$results/calls.json"
+  # Both ways to run steps, beside each other.
   for way in processes threads; do
     for ranks in 2 4; do
-      PITH_TIMEOUT=20 timeout -k 5 45 "$at/bin/gpu_calls" "$way" "$ranks" "$results/calls.json" \
-        ${CALLS_MOST_BYTES:-} || { say "calls: $way, $ranks ranks: failed" && failed=1; }
+      for steps in launch worker; do
+        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 timeout -k 5 30 "$at/bin/gpu_calls" "$way" "$ranks" \
+          "$results/calls.json" "$most" "$way by $steps" ||
+          { say "calls: $way by $steps, $ranks ranks: failed" && failed=1; }
+      done
     done
   done
   return "$failed"
@@ -321,7 +330,10 @@ part_peers() {
       { say "peers: $label, $ranks ranks: failed" && failed=1; }
   }
   for ranks in 2 4; do
-    [[ -z $other ]] || run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+    if [[ -n $other ]]; then
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
+      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
+    fi
     run_peers "Pith, tcp" "$ranks" PITH_TRANSPORT=tcp
     run_peers "Pith, tcp, 1 %" "$ranks" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
   done

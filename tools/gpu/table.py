@@ -9,12 +9,16 @@ import sys
 TARGETS = {"exact top-k step": 0.90}
 TARGET_CUB = 1.6
 TARGET_TORCH = 4.0
+PINNED, TARGET_STAGING = "pinned copy", 0.90
 # All-reduces of ranks on one device: of the copy bound from so many bytes on, microseconds of 8 B.
 TARGET_OF_COPY = 0.50
 TARGET_FROM_BYTES = 64 << 20
 TARGET_US = 15.0
-# Sparse sums over loopback against NVIDIA's dense ones, by the ranks, of the largest vector.
-TARGETS_SPARSE = {2: 10.0, 4: 5.0}
+# Sparse sums of float32 over loopback against NVIDIA's dense ones of as many elements, by the type
+# of these, of the largest vector.
+TARGETS_SPARSE = {"float32": 10.0, "bfloat16": 5.0}
+SIZE_OF = {"float32": 4, "bfloat16": 2}
+TESTS = ("streams-launch", "streams-worker", "tests", "sanitize")
 OTHER, SPARSE = "NVIDIA, sockets", "Pith, tcp, 1 %"
 
 
@@ -61,7 +65,7 @@ def collect(folder):
     facts = read_text(os.path.join(folder, "facts.txt"))
     if facts:
         result["facts"] = facts.splitlines()
-    for part in ("streams", "tests", "sanitize"):
+    for part in TESTS:
         text = read_text(os.path.join(folder, part + ".txt"))
         if text is not None:
             result[part] = summary_of(text)
@@ -95,15 +99,31 @@ def ratios_of(result):
             yield f"{case}: torch / ours {torch / own:.2f}  target {TARGET_TORCH:.2f}"
 
 
+def staging_ratios_of(rows):
+    """Of a pinned copy's rate, by the case."""
+    times = {(row["case"], row["name"]): row["us"] for row in rows}
+    for (case, name), us in times.items():
+        whole = times.get((case, PINNED))
+        if whole and name != PINNED:
+            yield f"{case}, {name}: {whole / us:.2f} of a pinned copy  target {TARGET_STAGING:.2f}"
+
+
 def sparse_ratios_of(rows):
-    times = {(row["way"], row["ranks"], row["bytes"]): row["us"] for row in rows}
-    for ranks, target in TARGETS_SPARSE.items():
-        sizes = [size for way, of, size in times if way == SPARSE and of == ranks]
-        if not sizes or (OTHER, ranks, max(sizes)) not in times:
-            continue
-        most = max(sizes)
-        ratio = times[OTHER, ranks, most] / times[SPARSE, ranks, most]
-        yield f"sparse of {ranks}, {most} B: NVIDIA / ours {ratio:.2f}  target {target:.2f}"
+    times = {}  # by who, ranks, elements and type
+    for row in rows:
+        kind = row.get("type", "float32")
+        times[row["way"], row["ranks"], row["bytes"] // SIZE_OF[kind], kind] = row["us"]
+    own = [(ranks, count) for way, ranks, count, kind in times
+           if way == SPARSE and kind == "float32"]
+    for ranks in sorted({of for of, _ in own}):
+        most = max(count for of, count in own if of == ranks)
+        for kind, target in TARGETS_SPARSE.items():
+            other = times.get((OTHER, ranks, most, kind))
+            if other is None:
+                continue
+            ratio = other / times[SPARSE, ranks, most, "float32"]
+            yield (f"sparse of {ranks}, {most} elements: NVIDIA {kind} / ours {ratio:.2f}  "
+                   f"target {target:.2f}")
 
 
 def note_of_call(row):
@@ -133,19 +153,21 @@ def lines_of(result):
     if not result:
         return ["nothing measured"]
     lines = list(lines_of_facts(result["facts"])) if "facts" in result else []
-    for part in ("streams", "tests", "sanitize"):
+    for part in TESTS:
         if part in result:
             lines.append(f"{part}: {result[part]}")
         lines.extend(f"  failed: {case}" for case in result.get(part + " failed", []))
     if "perf" in result:
         lines.extend(lines_of_perf(result["perf"]))
     lines.extend(ratios_of(result))
+    lines.extend(staging_ratios_of(result.get("perf", {}).get("rows", [])))
     for row in result.get("calls", []):
         lines.append(f"all-reduce of {row['ranks']} {row['way']}, {row['bytes']} B: "
                      f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound"
                      f"{note_of_call(row)}")
     for row in result.get("peers", []):
-        lines.append(f"{row['way']}, {row['ranks']} ranks, {row['bytes']} B: {row['us']:.1f} us")
+        lines.append(f"{row['way']}, {row['ranks']} ranks, {row['bytes']} B "
+                     f"of {row.get('type', 'float32')}: {row['us']:.1f} us")
     lines.extend(sparse_ratios_of(result.get("peers", [])))
     for name, value in result.get("clients", {}).items():
         lines.append(f"client {name}: {value}")

@@ -1,0 +1,367 @@
+// A kernel that runs the steps of calls as the host hands them over: the other way to run steps
+// than a launch each. It takes the place of a call's wait on the user's stream, so that nothing of
+// a call is launched, copied or allocated by the driver once the call has begun.
+//
+// Host and workers meet in a ring in pinned memory. Of the workers that run, one serves: its id is
+// in the ring; a step `leave` names the next. The first block fetches steps and publishes them on
+// the worker's board in device memory; all blocks that have started by then take shares of the
+// step's blocks until none are left, so that a device without room for all of them only makes a
+// step slower.
+#pragma once
+
+#include "cuda/kernels/list.hpp"
+
+namespace pith::cuda {
+
+// What a step is beside the kernels of the list.
+inline constexpr std::uint32_t step_nothing = 1u << 16;  // writes its ticket
+inline constexpr std::uint32_t step_leave = step_nothing + 1;
+inline constexpr std::uint32_t step_wait = step_nothing + 2;  // until a word has passed a value
+
+struct WorkerStep {
+  std::uint32_t kernel;  // KernelName, or one of the above
+  std::uint32_t blocks;
+  std::uint64_t ticket;  // written when the step has run; 0: none
+  std::uint32_t args_bytes;
+  std::uint32_t unused[3];
+  alignas(words_bytes) std::byte args[4032];
+};
+
+// Another worker serves from here on (0: nobody), and the stream of the one that did goes on.
+struct LeaveArgs {
+  std::uint64_t next;
+  std::uint64_t* end;
+  std::uint64_t value;
+};
+struct WaitArgs {
+  const std::uint64_t* word;
+  std::uint64_t value;
+};
+
+inline constexpr std::uint64_t ring_steps = 64;
+
+// In pinned memory. Only counts grow; step i lies at i modulo ring_steps.
+struct StepRing {
+  alignas(64) std::uint64_t published = 0;
+  std::uint64_t server = 0;
+  alignas(64) std::uint64_t taken = 0;
+  alignas(64) WorkerStep steps[ring_steps];
+};
+
+// In device memory, zero before the worker begins and again when its last block has left.
+struct WorkerBoard {
+  std::uint64_t shares;  // step number << 48 | blocks << 24 | next block
+  std::uint64_t done;    // blocks of the step that have run
+  std::uint64_t left;    // blocks of the worker that have left
+  std::uint64_t unused;
+  WorkerStep step;
+};
+
+struct WorkerArgs {
+  std::uint64_t id;
+  StepRing* ring;
+  WorkerBoard* board;
+  std::uint64_t* tickets;
+  std::uint64_t* start;  // written with `value` when the stream is here
+  std::uint64_t* end;    // the stream goes on from `value` on
+  std::uint64_t value;
+  std::uint64_t* board_free;  // gets `free_value` when the board may be used again; or null
+  std::uint64_t free_value;
+  bool captured;  // `end` goes back to zero for the next replay
+};
+
+constexpr unsigned largest_shared() {
+  unsigned largest = 0;
+  for (const KernelFacts& facts : kernel_facts) {
+    if (facts.shared_bytes > largest) largest = facts.shared_bytes;
+  }
+  return largest;
+}
+constexpr unsigned largest_args() {
+  unsigned largest = 0;
+  for (const KernelFacts& facts : kernel_facts) {
+    if (facts.args_bytes > largest) largest = facts.args_bytes;
+  }
+  return largest;
+}
+static_assert(largest_args() <= sizeof(WorkerStep::args));
+
+// A block that does the work of another one of a grid that is not there.
+template <class Block>
+class ShareOf : public Block {
+ public:
+  PITH_KERNEL ShareOf(const Block& block, unsigned index, unsigned count)
+      : Block(block), index_(index), count_(count) {}
+  PITH_KERNEL unsigned index() const { return index_; }
+  PITH_KERNEL unsigned count() const { return count_; }
+
+ private:
+  unsigned index_;
+  unsigned count_;
+};
+
+// Each kernel's body is a function here, and not part of one that has the registers of all.
+template <class Kernel, class Block>
+PITH_KERNEL_CALL void run_share(const Block& block, unsigned index, unsigned count,
+                                const std::byte* args, std::byte* room) {
+  Kernel::run(ShareOf<Block>(block, index, count),
+              *reinterpret_cast<const typename Kernel::Args*>(args),
+              *reinterpret_cast<typename Kernel::Shared*>(room));
+}
+
+struct Worker {
+  using Args = WorkerArgs;
+  static constexpr unsigned threads = 256;
+  static constexpr std::uint64_t no_share = ~std::uint64_t{0};
+  static constexpr unsigned share_bits = 24;
+  static constexpr std::uint64_t share_mask = (std::uint64_t{1} << share_bits) - 1;
+  static constexpr std::uint64_t most_blocks = share_mask - 1;  // one more says: leave
+  struct Shared {
+    alignas(words_bytes) std::byte room[largest_shared()];
+    WorkerStep step;
+    std::uint64_t told;
+    std::uint64_t number;  // of the step that lies in `step`
+  };
+
+  template <class Block>
+  PITH_KERNEL static void run(const Block& block, const Args& args, Shared& shared) {
+    if (block.index() == 0) {
+      lead(block, args, shared);
+    } else {
+      follow(block, args, shared);
+    }
+    depart(block, args);
+  }
+
+ private:
+  PITH_DEVICE static std::uint64_t pack(std::uint64_t number, std::uint64_t blocks) {
+    return number << (2 * share_bits) | blocks << share_bits;
+  }
+  PITH_DEVICE static std::uint64_t number_of(std::uint64_t shares) {
+    return shares >> (2 * share_bits);
+  }
+  PITH_DEVICE static std::uint64_t blocks_of(std::uint64_t shares) {
+    return shares >> share_bits & share_mask;
+  }
+
+  // One value, found by the first thread, for all of them.
+  template <class Block, class Find>
+  PITH_KERNEL static std::uint64_t tell(const Block& block, Shared& shared, Find find) {
+    block.sync();
+    block.each([&](unsigned thread) {
+      if (thread == 0) shared.told = find();
+    });
+    block.sync();
+    return shared.told;
+  }
+
+  // Where the step lies that this worker is to run; no_share: there will be none. Once it has
+  // served it serves until it runs its own leave, and looks at nothing but what is published.
+  template <class Block>
+  PITH_KERNEL static std::uint64_t await_step(const Block& block, const Args& args, Shared& shared,
+                                              std::uint64_t serves_from) {
+    return tell(block, shared, [&]() -> std::uint64_t {
+      for (unsigned looks = 0;; ++looks) {
+        // Before the server: who reads a step that is for another worker also reads whose it is.
+        const std::uint64_t published = load_system(&args.ring->published);
+        if (serves_from != no_share) {
+          if (published != serves_from) return serves_from;
+        } else {
+          if (load_system(&args.ring->server) == args.id) {
+            const std::uint64_t taken = load_system(&args.ring->taken);
+            if (taken < published) return taken;
+          }
+          if (load_system(args.end) >= args.value) return no_share;
+        }
+        if (!block.rest(looks)) return no_share;
+      }
+    });
+  }
+
+  template <class Block>
+  PITH_KERNEL static void copy_step(const Block& block, WorkerStep& to, const WorkerStep& from) {
+    constexpr std::size_t head = sizeof(WorkerStep) - sizeof(WorkerStep::args);
+    const std::size_t packs = (head + from.args_bytes + words_bytes - 1) / words_bytes;
+    auto* const out = reinterpret_cast<std::byte*>(&to);
+    const auto* const in = reinterpret_cast<const std::byte*>(&from);
+    block.each([&](unsigned thread) {
+      for (std::size_t i = thread; i < packs; i += threads) {
+        store_pack(out + i * words_bytes, load_pack<std::uint64_t, 2>(in + i * words_bytes));
+      }
+    });
+    block.sync();
+  }
+
+  template <class Block>
+  PITH_KERNEL static void lead(const Block& block, const Args& args, Shared& shared) {
+    block.each([&](unsigned thread) {
+      if (thread == 0) store_system(args.start, args.value);
+    });
+    std::uint64_t taken = no_share;
+    std::uint64_t number = 0;
+    while ((taken = await_step(block, args, shared, taken)) != no_share) {
+      copy_step(block, shared.step, args.ring->steps[taken % ring_steps]);
+      number = (number + 1) & 0xffff;
+      if (!run_step(block, args, shared, number)) break;
+      ++taken;
+      const bool leaves = is_leave_of(shared.step, args);
+      block.sync();
+      block.each([&](unsigned thread) {
+        if (thread == 0) finish_step(args, shared.step, taken);
+      });
+      block.sync();
+      if (leaves) break;
+    }
+    block.each([&](unsigned thread) {
+      if (thread != 0) return;
+      store_fresh(&args.board->shares, pack(number + 1, share_mask));
+      if (args.captured) store_system(args.end, 0);
+    });
+  }
+
+  // False: whoever it waits for will not come any more.
+  template <class Block>
+  PITH_KERNEL static bool run_step(const Block& block, const Args& args, Shared& shared,
+                                   std::uint64_t number) {
+    if (shared.step.kernel == step_wait) {
+      const auto& wait = *reinterpret_cast<const WaitArgs*>(shared.step.args);
+      return tell(block, shared, [&]() -> std::uint64_t {
+               for (unsigned looks = 0; load_system(wait.word) < wait.value; ++looks) {
+                 if (!block.rest(looks)) return 0;
+               }
+               return 1;
+             }) != 0;
+    }
+    if (shared.step.kernel >= kernel_count) return true;
+    const std::uint64_t blocks = shared.step.blocks;
+    if (blocks == 1) {
+      run_body(block, shared, 0);
+      return true;
+    }
+    copy_step(block, args.board->step, shared.step);
+    block.each([&](unsigned thread) {
+      if (thread != 0) return;
+      shared.number = number;
+      store_fresh(&args.board->done, 0);
+      fence_global();
+      store_fresh(&args.board->shares, pack(number, blocks));
+    });
+    help(block, args, shared);
+    return tell(block, shared, [&]() -> std::uint64_t {
+             for (unsigned looks = 0; load_fresh(&args.board->done) != blocks; ++looks) {
+               if (!block.rest(looks)) return 0;
+             }
+             fence_global();
+             return 1;
+           }) != 0;
+  }
+
+  PITH_DEVICE static bool is_leave_of(const WorkerStep& step, const Args& args) {
+    if (step.kernel != step_leave) return false;
+    const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
+    return leave.end == args.end && leave.value == args.value;
+  }
+  PITH_DEVICE static void finish_step(const Args& args, const WorkerStep& step,
+                                      std::uint64_t taken) {
+    store_system(&args.ring->taken, taken);
+    if (step.kernel == step_leave) {
+      const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
+      store_system(&args.ring->server, leave.next);
+      store_system(leave.end, leave.value);
+    }
+    // Last: the host names another server when it has seen the ticket.
+    if (step.ticket != 0) store_system(args.tickets, step.ticket);
+  }
+
+  template <class Block>
+  PITH_KERNEL static void follow(const Block& block, const Args& args, Shared& shared) {
+    std::uint64_t seen = 0;
+    block.each([&](unsigned thread) {
+      if (thread == 0) shared.number = no_share;
+    });
+    for (;;) {
+      const std::uint64_t shares = tell(block, shared, [&]() -> std::uint64_t {
+        for (unsigned looks = 0;; ++looks) {
+          const std::uint64_t now = load_fresh(&args.board->shares);
+          if (blocks_of(now) == share_mask || number_of(now) != seen) return now;
+          if (!block.rest(looks)) return share_mask << share_bits;
+        }
+      });
+      if (blocks_of(shares) == share_mask) return;
+      seen = help(block, args, shared);
+    }
+  }
+
+  // Runs blocks of the step on the board until none is left; returns the step's number. Who has
+  // taken a block keeps the step on the board until that has run.
+  template <class Block>
+  PITH_KERNEL static std::uint64_t help(const Block& block, const Args& args, Shared& shared) {
+    for (;;) {
+      const std::uint64_t taken = tell(block, shared, [&]() -> std::uint64_t {
+        const std::uint64_t old = add_global(&args.board->shares, 1);
+        fence_global();
+        return old;
+      });
+      const std::uint64_t blocks = blocks_of(taken);
+      const std::uint64_t index = taken & share_mask;
+      if (blocks == share_mask || index >= blocks) {
+        // Numbers come again: what lies in shared memory must not pass for another step.
+        block.each([&](unsigned thread) {
+          if (thread == 0) shared.number = no_share;
+        });
+        return number_of(taken);
+      }
+      if (shared.number != number_of(taken)) {
+        copy_step(block, shared.step, args.board->step);
+        block.each([&](unsigned thread) {
+          if (thread == 0) shared.number = number_of(taken);
+        });
+      }
+      run_body(block, shared, static_cast<unsigned>(index));
+      block.sync();
+      block.each([&](unsigned thread) {
+        if (thread != 0) return;
+        fence_global();
+        add_global(&args.board->done, 1);
+      });
+    }
+  }
+
+  template <class Block>
+  PITH_KERNEL static void run_body(const Block& block, Shared& shared, unsigned index) {
+    const unsigned count = shared.step.blocks;
+    const std::byte* const args = shared.step.args;
+    block.sync();
+    switch (static_cast<KernelName>(shared.step.kernel)) {
+#define PITH_CUDA_RUN(name, ...)                                           \
+  case KernelName::name:                                                   \
+    run_share<__VA_ARGS__, Block>(block, index, count, args, shared.room); \
+    break;
+      PITH_CUDA_KERNELS(PITH_CUDA_RUN)
+#undef PITH_CUDA_RUN
+      case KernelName::count:
+        break;
+    }
+  }
+
+  // The last block leaves the board as it was found.
+  template <class Block>
+  PITH_KERNEL static void depart(const Block& block, const Args& args) {
+    block.sync();
+    block.each([&](unsigned thread) {
+      if (thread != 0) return;
+      fence_global();
+      if (add_global(&args.board->left, 1) + 1 != block.count()) return;
+      store_fresh(&args.board->shares, 0);
+      store_fresh(&args.board->done, 0);
+      store_fresh(&args.board->left, 0);
+      fence_global();
+      if (args.board_free) store_system(args.board_free, args.free_value);
+    });
+  }
+};
+
+inline constexpr KernelFacts worker_facts{"pith_worker", Worker::threads, sizeof(WorkerArgs),
+                                          sizeof(Worker::Shared)};
+
+}  // namespace pith::cuda

@@ -1,0 +1,224 @@
+#include "cuda/worker_queue.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "cuda/stream_gate.hpp"
+
+namespace pith::cuda {
+
+namespace {
+
+constexpr std::size_t boards_bytes = std::size_t{1} << 20;
+constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
+
+std::uint64_t load(const std::uint64_t& word) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+}
+void store(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<WorkerQueue>> WorkerQueue::create(Device& device, const KernelSet& kernels,
+                                                           Slot& tickets, CUstream stream,
+                                                           unsigned blocks) {
+  std::unique_ptr<WorkerQueue> made(new WorkerQueue(device, kernels, tickets, stream, blocks));
+  if (Error error = made->open()) return error;
+  return made;
+}
+
+Error WorkerQueue::open() {
+  std::byte* const memory = device_.take_block(MemoryKind::host, ring_bytes);
+  if (!memory) return {Code::cuda, "no pinned memory for the steps of a CUDA worker"};
+  ring_ = new (memory) StepRing;
+  last_ticket_ = tickets_.started();
+  return add_boards();
+}
+
+// A stream that has not got to an abandoned call yet will still use its board.
+WorkerQueue::~WorkerQueue() {
+  const bool all_free = std::all_of(boards_.begin(), boards_.end(), [](const Board& board) {
+    return board.free.slot->started() >= board.free.value;
+  });
+  for (const Board& board : boards_) device_.give_slot(board.free);
+  if (!all_free || !lines_.empty()) return;
+  for (std::byte* memory : blocks_of_boards_) {
+    device_.give_block(MemoryKind::cuda, memory, boards_bytes);
+  }
+  if (ring_) {
+    device_.give_block(MemoryKind::host, reinterpret_cast<std::byte*>(ring_), ring_bytes);
+  }
+}
+
+Error WorkerQueue::add_boards() {
+  std::byte* const memory = device_.take_block(MemoryKind::cuda, boards_bytes);
+  if (!memory) return {Code::cuda, "no device memory for CUDA workers"};
+  blocks_of_boards_.push_back(memory);
+  const Current current(device_);
+  const RelaxedCapture relaxed(device_.driver());
+  const Driver& driver = device_.driver();
+  CUresult result = driver.memset_async(address_of(memory), 0, boards_bytes, stream_);
+  if (result == kSuccess) result = driver.stream_synchronize(stream_);
+  if (result != kSuccess) return device_.error("clearing memory of CUDA workers", result);
+  auto* const boards = reinterpret_cast<WorkerBoard*>(memory);
+  for (std::size_t i = 0; i < boards_bytes / sizeof(WorkerBoard); ++i) {
+    unused_.push_back(boards + i);
+  }
+  return {};
+}
+
+Expected<WorkerBoard*> WorkerQueue::take_memory() {
+  if (unused_.empty()) {
+    if (Error error = add_boards()) return error;
+  }
+  WorkerBoard* const board = unused_.back();
+  unused_.pop_back();
+  return board;
+}
+
+Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
+  const auto found = std::find_if(boards_.begin(), boards_.end(), [](const Board& board) {
+    return board.free.slot->started() >= board.free.value;
+  });
+  if (found != boards_.end()) {
+    ++found->free.value;
+    return &*found;
+  }
+  const Expected<Device::Turn> turn = device_.take_slot();
+  if (!turn) return turn.error();
+  const Expected<WorkerBoard*> memory = take_memory();
+  if (!memory) {
+    // Nobody is going to write the flag that this turn waits for.
+    device_.give_slot({turn->slot, turn->value - 1});
+    return memory.error();
+  }
+  boards_.push_back({*memory, *turn});
+  return &boards_.back();
+}
+
+// Calls captured on one stream run one after another.
+Expected<WorkerBoard*> WorkerQueue::board_of_line(int line) {
+  const auto index = static_cast<std::size_t>(line);
+  if (lines_.size() <= index) lines_.resize(index + 1);
+  if (!lines_[index]) {
+    const Expected<WorkerBoard*> memory = take_memory();
+    if (!memory) return memory.error();
+    lines_[index] = *memory;
+  }
+  return lines_[index];
+}
+
+CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
+  WorkerArgs args{};
+  args.id = ++last_id_;
+  args.ring = ring_;
+  args.tickets = &tickets_.start;
+  args.start = &passage.slot->start;
+  args.end = &passage.slot->end;
+  args.value = passage.value;
+  args.captured = passage.captured;
+  Board* taken = nullptr;
+  if (passage.captured) {
+    const Expected<WorkerBoard*> board = board_of_line(passage.line);
+    if (!board) return kErrorOutOfMemory;
+    args.board = *board;
+  } else {
+    const Expected<Board*> board = take_board();
+    if (!board) return kErrorOutOfMemory;
+    taken = *board;
+    args.board = taken->memory;
+    args.board_free = &taken->free.slot->start;
+    args.free_value = taken->free.value;
+  }
+  passage.worker = args.id;
+  passage.left = false;
+  void* params[] = {&args};
+  const CUresult result =
+      device_.driver().launch_kernel(kernels_.worker(), blocks_, 1, 1, Worker::threads, 1, 1,
+                                     worker_facts.shared_bytes, stream, params, nullptr);
+  if (result != kSuccess && taken) --taken->free.value;
+  return result;
+}
+
+void WorkerQueue::enter(Passage& passage, std::uint64_t submitted) {
+  passage.left = false;
+  entered_.push_back(&passage);
+  if (server_) return;
+  server_ = &passage;
+  namings_.push_back({last_ticket_, passage.worker});
+  const WaitArgs wait{&tickets_.start, submitted};
+  if (tickets_.started() < submitted) push(step_wait, 1, &wait, sizeof wait);
+  progress();
+}
+
+bool WorkerQueue::has_entered(const Passage& passage) const {
+  return std::find(entered_.begin(), entered_.end(), &passage) != entered_.end();
+}
+
+void WorkerQueue::progress() {
+  while (!namings_.empty() && tickets_.started() >= namings_.front().after) {
+    store(ring_->server, namings_.front().id);
+    namings_.erase(namings_.begin());
+  }
+}
+
+// A device that has failed takes no more steps.
+bool WorkerQueue::has_failed() const {
+  const Current current(device_);
+  const RelaxedCapture relaxed(device_.driver());
+  const CUresult state = device_.driver().stream_query(stream_);
+  return state != kSuccess && state != kErrorNotReady;
+}
+
+bool WorkerQueue::make_room() {
+  constexpr unsigned rounds_a_look = 1024;
+  for (unsigned round = 1; pushed_ - load(ring_->taken) >= ring_steps; ++round) {
+    store(ring_->published, published_ = pushed_);
+    progress();
+    if (round % rounds_a_look == 0 && has_failed()) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+bool WorkerQueue::push(std::uint32_t kernel, std::size_t blocks, const void* args,
+                       std::size_t bytes) {
+  assert(serves() && bytes <= sizeof(WorkerStep::args));
+  if (!make_room()) return false;
+  WorkerStep& step = ring_->steps[pushed_++ % ring_steps];
+  step.kernel = kernel;
+  step.blocks = static_cast<std::uint32_t>(blocks);
+  step.ticket = 0;
+  step.args_bytes = static_cast<std::uint32_t>(bytes);
+  if (bytes > 0) std::memcpy(step.args, args, bytes);
+  return true;
+}
+
+bool WorkerQueue::push_leave(Passage& passage) {
+  passage.left = true;
+  entered_.erase(std::find(entered_.begin(), entered_.end(), &passage));
+  Passage* const next = server_ != &passage ? server_
+                        : entered_.empty()  ? nullptr
+                                            : entered_.front();
+  const LeaveArgs leave{next ? next->worker : 0, &passage.slot->end, passage.value};
+  const bool pushed = push(step_leave, 1, &leave, sizeof leave);
+  server_ = next;
+  return pushed;
+}
+
+bool WorkerQueue::publish(std::uint64_t ticket) {
+  if (pushed_ == published_ && !push(step_nothing, 1, nullptr, 0)) return false;
+  ring_->steps[(pushed_ - 1) % ring_steps].ticket = ticket;
+  last_ticket_ = ticket;
+  store(ring_->published, published_ = pushed_);
+  progress();
+  return true;
+}
+
+}  // namespace pith::cuda

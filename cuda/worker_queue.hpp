@@ -1,0 +1,90 @@
+// The host's side of workers (cuda/kernels/worker.hpp): puts one on a stream for each call, hands
+// the steps of a communicator's calls to one of those that run, and lets streams go on.
+//
+// Calls overlap: several workers may run, and the steps of all their calls go through one ring, in
+// order, to the one that serves. When its own call ends it hands over to another one.
+// Threads: launch() by calling threads, which take turns; all else by the engine's driver.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "cuda/kernels/worker.hpp"
+
+namespace pith::cuda {
+
+struct Passage;
+
+class WorkerQueue {
+ public:
+  // `tickets` are those of the compute queue; its `stream` is used here only to clear memory.
+  static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, const KernelSet& kernels,
+                                                       Slot& tickets, CUstream stream,
+                                                       unsigned blocks);
+  ~WorkerQueue();
+  WorkerQueue(const WorkerQueue&) = delete;
+  WorkerQueue& operator=(const WorkerQueue&) = delete;
+
+  // Instead of the stream memory operations of a gate. The device's context is current.
+  CUresult launch(CUstream stream, Passage& passage);
+
+  // Its worker runs. `submitted`: the last ticket of what the compute queue was given otherwise.
+  void enter(Passage& passage, std::uint64_t submitted);
+  bool serves() const { return server_ != nullptr; }
+  bool has_entered(const Passage& passage) const;
+
+  // Precondition of these: serves(). False: the device has failed.
+  bool push(std::uint32_t kernel, std::size_t blocks, const void* args, std::size_t bytes);
+  bool push_leave(Passage& passage);
+  // What was pushed runs from now on, and then the ticket is written.
+  bool publish(std::uint64_t ticket);
+
+  // Blocks beyond these would find no worker's block that runs them at once.
+  unsigned most_blocks() const { return 2 * blocks_; }
+  // A worker that was named while another one still ran takes over as soon as it can.
+  void progress();
+
+ private:
+  struct Board {
+    WorkerBoard* memory = nullptr;
+    Device::Turn free;  // its slot's `start` is the worker's board_free
+  };
+  WorkerQueue(Device& device, const KernelSet& kernels, Slot& tickets, CUstream stream,
+              unsigned blocks)
+      : device_(device), kernels_(kernels), tickets_(tickets), stream_(stream), blocks_(blocks) {}
+  Error open();
+  Error add_boards();
+  Expected<Board*> take_board();
+  Expected<WorkerBoard*> board_of_line(int line);
+  Expected<WorkerBoard*> take_memory();
+  void name(const Passage& passage);
+  bool make_room();
+  bool has_failed() const;
+
+  Device& device_;
+  const KernelSet& kernels_;
+  Slot& tickets_;
+  const CUstream stream_;
+  const unsigned blocks_;
+  StepRing* ring_ = nullptr;
+  std::vector<std::byte*> blocks_of_boards_;
+  std::vector<Board> boards_;         // of eager calls, free or not
+  std::vector<WorkerBoard*> unused_;  // that nobody has had
+  std::vector<WorkerBoard*> lines_;   // of captured streams, by Passage::line
+  std::uint64_t last_id_ = 0;
+
+  // To be the server once the ring has run what went before.
+  struct Naming {
+    std::uint64_t after;  // ticket
+    std::uint64_t id;
+  };
+  std::vector<Passage*> entered_;
+  Passage* server_ = nullptr;  // of what is pushed now
+  std::vector<Naming> namings_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t published_ = 0;
+  std::uint64_t last_ticket_ = 0;  // of the ring
+};
+
+}  // namespace pith::cuda

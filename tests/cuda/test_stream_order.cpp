@@ -1,0 +1,257 @@
+// The order of a communicator's calls on several streams, without events between them.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "comm/stream_order.hpp"
+#include "tests/cuda/stream_world.hpp"
+
+using namespace pith::cuda;
+using namespace pith::cuda::test;
+
+namespace {
+
+using pith::StreamOrder;
+
+void set(const DeviceMemory& memory, unsigned char byte) {
+  std::memset(memory.as<void>(), byte, count * 4);
+}
+
+// Without a call that synchronises; a stream that is held back is not to hang the test.
+bool passes(CUstream stream) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (cu().stream_query(stream) == kErrorNotReady) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    sleep_ms(1);
+  }
+  return true;
+}
+
+bool holds_multiple(const DeviceMemory& memory, std::size_t ranks, unsigned round,
+                    std::uint32_t factor) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t sum = 0;
+    for (std::size_t r = 0; r < ranks; ++r) sum += value(r, i, round);
+    if (memory.as<std::uint32_t>()[i] != factor * sum) return false;
+  }
+  return true;
+}
+
+void hold(CUstream stream, const Words& words, std::size_t word, std::uint64_t value) {
+  OK(cu().wait_value64(stream, words.at(word), value, kWaitValueGeq));
+}
+
+void release(const Words& words, std::size_t word, std::uint64_t value = 1) {
+  words[word].store(value, std::memory_order_release);
+}
+
+// Rank by rank: the second call takes what the first one gives.
+void enqueue_chain(const Rank& rank) {
+  REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+  REQUIRE(allreduce(rank, rank.recv, rank.other_recv, rank.other) == pithSuccess);
+}
+
+}  // namespace
+
+TEST_CASE("a call finds the results of the one before it on another stream") {
+  const test::Device device;
+  const char* algorithm = GENERATE("allreduce:ring", "allreduce:one_shot", "allreduce:two_shot");
+  INFO(algorithm);
+  constexpr std::size_t n = 3;
+  World world(n, algorithm);
+  const Words words(1);
+  for (std::size_t r = 0; r < n; ++r) {
+    Rank& rank = *world.ranks[r];
+    fill(rank.send, r, 1);
+    set(rank.recv, 0x11);
+    set(rank.other_recv, 0x5A);
+    hold(rank.stream, words, 0, 1);
+    enqueue_chain(rank);
+  }
+  sleep_ms(20);
+  for (const auto& rank : world.ranks) {
+    CHECK(cu().stream_query(rank->other) == kErrorNotReady);
+    CHECK(rank->other_recv.as<std::uint32_t>()[0] == 0x5A5A5A5Au);
+  }
+  release(words, 0);
+  world.finish();
+  for (const auto& rank : world.ranks) {
+    CHECK(holds_sum(rank->recv, n, 1));
+    CHECK(holds_multiple(rank->other_recv, n, 1, n));
+  }
+}
+
+TEST_CASE("streams reach their calls in another order on each rank") {
+  const test::Device device;
+  World world(2);
+  const Words words(2);
+  for (unsigned round = 1; round <= 20; ++round) {
+    for (std::size_t r = 0; r < 2; ++r) {
+      Rank& rank = *world.ranks[r];
+      fill(rank.send, r, round);
+      hold(r == round % 2 ? rank.stream : rank.other, words, r, round);
+      enqueue_chain(rank);
+    }
+    sleep_ms(2);
+    release(words, round / 2 % 2, round);
+    sleep_ms(2);
+    release(words, 1 - round / 2 % 2, round);
+    world.finish();
+    INFO("round " << round);
+    for (const auto& rank : world.ranks) REQUIRE(holds_multiple(rank->other_recv, 2, round, 2));
+  }
+}
+
+TEST_CASE("calls of a group wait for those before it, and not for each other") {
+  const test::Device device;
+  World world(2);
+  const Words words(2);
+  const DeviceMemory last(count * 4);
+  for (std::size_t r = 0; r < 2; ++r) {
+    Rank& rank = *world.ranks[r];
+    fill(rank.send, r, 1);
+    fill(rank.other_send, r, 2);
+    set(rank.recv, 0);
+    set(rank.other_recv, 0);
+    // Before the group: on a stream that none of it uses, were it not for the order.
+    hold(rank.stream, words, 0, 1);
+    REQUIRE(allreduce(rank, rank.send, rank.send, rank.stream) == pithSuccess);
+    hold(rank.stream, words, 1, 1);
+  }
+  REQUIRE(pithGroupStart() == pithSuccess);
+  for (const auto& rank : world.ranks) {
+    REQUIRE(allreduce(*rank, rank->other_send, rank->recv, rank->stream) == pithSuccess);
+    REQUIRE(allreduce(*rank, rank->send, rank->other_recv, rank->other) == pithSuccess);
+  }
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  sleep_ms(20);
+  for (const auto& rank : world.ranks) CHECK(cu().stream_query(rank->other) == kErrorNotReady);
+  // Then its second call goes before the first, whose stream is held again.
+  release(words, 0);
+  for (const auto& rank : world.ranks) {
+    REQUIRE(passes(rank->other));
+    CHECK(holds_multiple(rank->other_recv, 2, 1, 2));
+    CHECK(rank->recv.as<std::uint32_t>()[0] == 0);
+    // What comes behind the group waits for all of it.
+    REQUIRE(allreduce(*rank, rank->recv, rank->other_recv, rank->other) == pithSuccess);
+  }
+  sleep_ms(20);
+  for (const auto& rank : world.ranks) {
+    CHECK(cu().stream_query(rank->other) == kErrorNotReady);
+    CHECK(holds_multiple(rank->other_recv, 2, 1, 2));
+  }
+  release(words, 1);
+  world.finish();
+  for (const auto& rank : world.ranks) {
+    CHECK(holds_sum(rank->recv, 2, 2));
+    CHECK(holds_multiple(rank->other_recv, 2, 2, 2));
+  }
+}
+
+TEST_CASE("abort ends calls that are held back, here and by another rank") {
+  const test::Device device;
+  const bool own = GENERATE(true, false);
+  INFO((own ? "own abort" : "the other rank's"));
+  World world(2);
+  Rank& rank = *world.ranks[0];
+  const Words words(1);
+  // Rank 1 calls nothing; the stream of the first call is held until the end.
+  hold(rank.stream, words, 0, 1);
+  enqueue_chain(rank);
+  REQUIRE(allreduce(rank, rank.other_recv, rank.other_recv, rank.other) == pithSuccess);
+  sleep_ms(20);
+  CHECK(cu().stream_query(rank.other) == kErrorNotReady);
+  pithComm_t& comm = world.ranks[own ? 0 : 1]->comm;
+  REQUIRE(pithCommAbort(comm) == pithSuccess);
+  comm = nullptr;
+  CHECK(passes(rank.other));
+  release(words, 0);
+  CHECK(passes(rank.stream));
+}
+
+TEST_CASE("1,000 calls on four streams, each of another's result") {
+  const test::Device device;
+  constexpr std::size_t n = 3;
+  constexpr std::uint64_t calls = 1000;
+  const unsigned seed = 20261123;
+  INFO("seed " << seed);
+  World world(n);
+  const Words words(1);
+  const Words passed(4 * n);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::size_t s = 0; s < 4 * n; ++s) streams.push_back(std::make_unique<Stream>());
+  for (std::size_t r = 0; r < n; ++r) fill(world.ranks[r]->send, r, seed);
+  std::mt19937 random(seed);
+  std::uint32_t factor = 1;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    const auto pick = [&](unsigned choices) { return random() % choices; };
+    for (std::size_t r = 0; r < n; ++r) {
+      const CUstream stream = *streams[4 * r + pick(4)];  // another one on each rank
+      // Until some later call has been enqueued.
+      if (pick(8) == 0) hold(stream, words, 0, std::min(calls, call + pick(6)));
+      const DeviceMemory& memory = world.ranks[r]->send;
+      REQUIRE(allreduce(*world.ranks[r], memory, memory, stream) == pithSuccess);
+    }
+    if (call > 1) factor *= n;
+    release(words, 0, call);
+  }
+  for (std::size_t s = 0; s < 4 * n; ++s) {
+    OK(cu().write_value64(*streams[s], passed.at(s), 1, 0));
+  }
+  for (std::size_t s = 0; s < 4 * n; ++s) {
+    while (passed[s].load(std::memory_order_acquire) != 1) std::this_thread::yield();
+  }
+  for (const auto& rank : world.ranks) CHECK(holds_multiple(rank->send, n, seed, factor));
+}
+
+TEST_CASE("a call that is held back for long is told of, and whom it waits for") {
+  struct Held : StreamOrder::Entry {
+    int begun = 0;
+    pith::CollectiveArgs collective;
+  };
+  pith::CommState state;
+  StreamOrder order(state, 3, 0.001,
+                    [](StreamOrder::Entry& entry) { ++static_cast<Held&>(entry).begun; });
+  Held calls[3];
+  const char streams[2] = {};
+  for (unsigned i = 0; i < 3; ++i) {
+    calls[i].number = 10 + i;
+    calls[i].collective.count = 70 + i;
+    calls[i].args = &calls[i].collective;
+    order.take_turn(false);
+    order.add(calls[i], &streams[i % 2]);
+  }
+  CHECK_FALSE(order.reach(calls[1]));
+  sleep_ms(2);
+  const int file = memfd_create("stderr", 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(file, STDERR_FILENO);
+  for (int i = 0; i < 2000; ++i) order.progress();
+  dup2(before, STDERR_FILENO);
+  std::string text(static_cast<std::size_t>(lseek(file, 0, SEEK_END)), '\0');
+  CHECK(pread(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
+  close(file);
+  close(before);
+  INFO(text);
+  CHECK(text.find("rank 3 has held back call 11 (allreduce of 71") != std::string::npos);
+  CHECK(text.find("behind call 10 (allreduce of 70") != std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+
+  // The third, on the first one's stream, comes there only when that has passed: it still waits for
+  // the second.
+  CHECK(order.reach(calls[0]));
+  CHECK_FALSE(order.reach(calls[2]));
+  CHECK_FALSE(order.begin_held());
+  order.remove(calls[0]);
+  CHECK(order.begin_held());
+  CHECK(calls[1].begun == 1);
+  CHECK(calls[2].begun == 0);
+  CHECK(order.busy());
+  state.revoked = pith::Error(pith::Code::remote, "aborted");
+  CHECK(order.progress());
+  CHECK(calls[2].begun == 1);
+  CHECK_FALSE(order.busy());
+}
