@@ -318,6 +318,13 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream,
   return refused || !revoked ? refused : error();
 }
 
+Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
+                                      bool grouped) {
+  if (is_revoked()) return error();
+  if (Error error = open_streams(args, stream)) return error;
+  return streams_->enqueue(args, stream, {}, grouped, &choice);
+}
+
 Error Communicator::open_streams(const CollectiveArgs& args, void* stream) {
   if (streams_ && streams_->used()) return {};
   const Expected<cuda::Device*> device = device_of(args, stream);

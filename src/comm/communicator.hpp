@@ -50,6 +50,7 @@ class CallGroup {
 
 class Communicator;
 class Compressor;
+class LateChoice;
 class LocalHub;
 class StartLog;
 class StreamCalls;
@@ -107,6 +108,9 @@ class Communicator final : private CommWatcher {
   // says that the last one belongs to it.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, HeldCompressors held = {},
                           bool grouped = false);
+  // A sum that may turn out to be its candidate's.
+  Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
+                          bool grouped);
   // What calls on streams need is made now instead of at the first one, which may find its stream
   // waiting: kernels loaded, flags, scratch. `context`: a CUDA context; null: nothing is made. Of
   // another context's calls the first one makes it. So it does, and tells why, where this fails.
@@ -133,7 +137,7 @@ class Communicator final : private CommWatcher {
   void bind(const std::shared_ptr<Compressor>& compressor);
   // Whether compressors are held to it: it is neither revoked nor shrunk.
   bool holds_compressors() const {
-    return !is_revoked_.load(std::memory_order_acquire) && !shrunk_.load(std::memory_order_acquire);
+    return !is_revoked() && !shrunk_.load(std::memory_order_acquire);
   }
   // A compressed call that failed before it was issued: gradients go to the accumulators.
   void absorb(std::span<CompressedTensor> tensors);
@@ -145,8 +149,10 @@ class Communicator final : private CommWatcher {
   // This one is only a step on the way to a descendant of the other: what ends the making of the
   // other's descendants ends that of ours.
   void is_cancelled_with(const Communicator& other) { cancellation_ = other.cancellation_; }
-  // What revoked the communicator, if anything did.
+  // What revoked the communicator, if anything did. Not while this thread has the engine's token,
+  // unlike is_revoked().
   Error error();
+  bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
   // Waits until no call runs any more.
   void drain();
 

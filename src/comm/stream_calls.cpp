@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/compressed_check.hpp"
 #include "collectives/premultiply.hpp"
@@ -101,6 +102,7 @@ struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
   std::vector<Message> messages;          // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
+  LateChoice* choice = nullptr;  // until it is made
   std::optional<Call> call;
   Task<Error> task;
 };
@@ -146,6 +148,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
                call.owner.begin(call);
              }),
       unsettled_(*this),
+      undecided_(*this),
       captured_pairs_(static_cast<std::size_t>(communicator.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
@@ -162,6 +165,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   engine.add(gate_);
   engine.add(order_);
   engine.add(unsettled_);
+  engine.add(undecided_);
   engine.disown();
 }
 
@@ -279,8 +283,24 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
+// What it takes if it is compressed, beside what it takes as it is.
+Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+                                      cuda::CUstream stream) {
+  if (!choice.candidate()) return {};
+  CompressedTensor tensor = *choice.candidate();
+  if (uses_device(args)) tensor.device = compute_.get();
+  CollectiveArgs compressed;
+  compressed.tensors = std::span(&tensor, 1);
+  communicator_.complete(compressed);
+  if (Error error = check_compressed_call(context_, compressed.tensors)) return error;
+  if (choice.is_fresh()) {
+    if (Error error = without_throwing([&] { return place_compressors(compressed); })) return error;
+  }
+  return reserve(compressed, stream);
+}
+
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
-                           bool grouped) {
+                           bool grouped, LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   used_ = true;
   order_.take_turn(grouped);
@@ -300,6 +320,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
   }
   if (Error error = reserve(args, stream)) return error;
+  if (choice) {
+    if (Error error = prepare_compressed(args, *choice, stream)) return error;
+  }
   if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
   call.args = args;
@@ -308,6 +331,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   call.tensors.assign(args.tensors.begin(), args.tensors.end());
   call.args.tensors = call.tensors;
   call.held = std::move(held);
+  call.choice = choice;
   call.on_device = uses_device(args);
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
@@ -363,7 +387,50 @@ void StreamCalls::reach(StreamCall& call) {
   if (call.captured || order_.reach(call)) begin(call);
 }
 
-void StreamCalls::begin(StreamCall& call) {
+void StreamCalls::begin(StreamCall& call) { call.choice ? undecided_.add(call) : start(call); }
+
+bool StreamCalls::Undecided::can_start(const StreamCall& call) const {
+  return owner_.communicator_.state_.revoked || call.choice->ready();
+}
+
+// One that ends at once lets others begin, which may come here meanwhile.
+bool StreamCalls::Undecided::progress() {
+  bool moved = false;
+  looked_at_.swap(calls_);
+  for (StreamCall* call : looked_at_) {
+    const bool starts = can_start(*call);
+    starts ? owner_.decide(*call) : calls_.push_back(call);
+    moved |= starts;
+  }
+  looked_at_.clear();
+  return moved;
+}
+
+bool StreamCalls::Undecided::arm() {
+  return std::none_of(calls_.begin(), calls_.end(),
+                      [this](const StreamCall* call) { return can_start(*call); });
+}
+
+// What is left of a revoked communicator is not decided any more: start() ends it.
+void StreamCalls::decide(StreamCall& call) {
+  LateChoice& choice = *std::exchange(call.choice, nullptr);
+  if (communicator_.state_.revoked) return start(call);
+  if (choice.candidate()) call.tensors.assign(1, *choice.candidate());
+  if (std::shared_ptr<Compressor> compressor = choice.take()) {
+    call.tensors[0].device = call.on_device ? compute_.get() : nullptr;
+    CollectiveArgs compressed;
+    compressed.tensors = call.tensors;
+    communicator_.complete(compressed);
+    call.args = compressed;
+    std::vector claimed{std::move(compressor)};
+    call.held = HeldCompressors(std::move(claimed));
+  } else {
+    call.tensors.clear();
+  }
+  start(call);
+}
+
+void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
   if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {

@@ -8,6 +8,7 @@
 // Messages: eager calls are numbered when they are enqueued, like all others. The k-th captured
 // call has numbers of its own, k and a replay counter: ranks capture in the same order, each
 // replays its calls in order, and how replays and eager calls interleave may differ between ranks.
+// A sum that may yet be compressed (collectives/late_choice.hpp) starts when that is known, too.
 // Compressed calls are not captured: each one is another step. Their compressors are let go before
 // their streams go on, so that who has waited for a stream may use them.
 // After an error every stream goes on all the same; Communicator::error() keeps what happened.
@@ -21,6 +22,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/late_choice.hpp"
 #include "comm/communicator.hpp"
 #include "comm/stream_order.hpp"
 #include "cuda/cuda_compute.hpp"
@@ -43,7 +45,8 @@ class StreamCalls {
   bool used() const { return used_; }
 
   // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
-  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped);
+  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
+                LateChoice* choice = nullptr);
   // Driver of the engine: calls that have not begun end now. For revoked communicators.
   void abandon();
 
@@ -83,6 +86,24 @@ class StreamCalls {
     std::vector<StreamCall*> calls_;
     std::atomic<std::size_t> count_{0};
   };
+  // Calls whose turn has come, and of which it is not known what they are.
+  class Undecided final : public Pollable {
+   public:
+    explicit Undecided(StreamCalls& owner) : owner_(owner) {}
+    void add(StreamCall& call) { calls_.push_back(&call); }
+    bool progress() override;
+    bool busy() const override { return !calls_.empty(); }
+    int descriptor() const override { return -1; }
+    bool arm() override;
+    void disarm() override {}
+
+   private:
+    bool can_start(const StreamCall& call) const;
+
+    StreamCalls& owner_;
+    std::vector<StreamCall*> calls_;
+    std::vector<StreamCall*> looked_at_;  // while it is
+  };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
@@ -94,7 +115,11 @@ class StreamCalls {
   Error admit(StreamCall& call, cuda::CUstream stream);
   Error admit_captured(StreamCall& call);
   void reach(StreamCall& call);
+  Error prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+                           cuda::CUstream stream);
   void begin(StreamCall& call);
+  void decide(StreamCall& call);
+  void start(StreamCall& call);
   void end(StreamCall& call);
   void release(StreamCall& call);
 
@@ -107,6 +132,7 @@ class StreamCalls {
   cuda::StreamGate gate_;
   StreamOrder order_;
   Unsettled unsettled_;
+  Undecided undecided_;
   std::atomic<int> not_begun_{0};
   bool used_ = false;
   DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on

@@ -34,7 +34,6 @@ class Outcome {
 class Running {
  public:
   explicit Running(api::Request request) : engines_(request->engines), calls_(std::move(request)) {}
-  std::span<Engine* const> engines() const { return engines_; }
   bool done() const { return calls_.done(); }
   Error wait() const {
     drive_engines(engines_, [this] { return done(); });
@@ -46,16 +45,22 @@ class Running {
   Background calls_;
 };
 
-// Of the calls of one communicator.
+// The calls of one communicator.
 struct Poll {
   const Waiting* first;
   std::vector<const NcclCall*> calls;
-  Compression::Ballot ballot;
-  std::unique_ptr<Running> running;  // the vote, then the calls
-  bool counted = false;              // the vote has ended
+  Compression::Ballot* ballot = nullptr;            // null: refused
+  bool waits = false;                               // for the ballot, with calls of the host's
+  std::vector<std::unique_ptr<Running>> running{};  // its calls
 
   Compression& compression() const { return *first->extension->compression; }
+  Communicator& communicator() const { return *first->communicator; }
 };
+
+bool is_on_stream(const NcclCall* call) { return call->stream != nullptr; }
+bool are_on_streams(const Poll& poll) {
+  return std::all_of(poll.calls.begin(), poll.calls.end(), is_on_stream);
+}
 
 std::vector<Poll> polls_of(std::span<const Waiting> calls) {
   std::vector<Poll> polls;
@@ -65,22 +70,10 @@ std::vector<Poll> polls_of(std::span<const Waiting> calls) {
       return poll.first->communicator == one.communicator;
     };
     auto poll = std::find_if(polls.begin(), polls.end(), same);
-    if (poll == polls.end()) poll = polls.insert(poll, Poll{&one, {}, {}, nullptr});
+    if (poll == polls.end()) poll = polls.insert(poll, Poll{&one, {}});
     poll->calls.push_back(&one.call);
   }
   return polls;
-}
-
-void add_vote(Poll& poll, Group& group) {
-  for (const NcclCall* call : poll.calls) poll.compression().vote(*call, poll.ballot);
-  poll.ballot.close();
-  CollectiveArgs args;
-  args.collective = Collective::allreduce;
-  args.send = args.recv = api::bytes_at(poll.ballot.votes.data());
-  args.count = poll.ballot.votes.size();
-  args.type = DType::i64;
-  args.op = Op::min;
-  group.add(poll.first->communicator, args, nullptr);
 }
 
 // Ranks that have grouped their calls in other ways make votes of other lengths, or other calls at
@@ -96,48 +89,71 @@ Error explained(const Error& error, const std::string& here) {
 
 // What was agreed and cannot be made here: the others are in it already. Of what has revoked the
 // communicator they have heard.
-Error told_to_all(const Poll& poll, const Error& error) {
+Error told_to_all(Communicator& communicator, const Error& error) {
   const bool news = error && error.code() != Code::in_progress && error.code() != Code::remote;
-  if (news) poll.first->communicator->abort();
+  if (news) communicator.abort();
   return error;
 }
+Error told_to_all(const Poll& poll, const Error& error) {
+  return told_to_all(poll.communicator(), error);
+}
 
-// What follows the vote. A rank that cannot make what was agreed must not leave the others waiting.
-Error count(Poll& poll, const Error& of_vote, Group& group) {
-  poll.counted = true;
-  if (of_vote) {
-    poll.compression().give_up();
-    return explained(of_vote, fmt::format("this rank has voted on {} at once", poll.calls.size()));
-  }
-  poll.compression().settle(poll.ballot);
-  for (std::size_t i = 0; i < poll.calls.size(); ++i) {
-    const Error error = poll.compression().add(*poll.calls[i], poll.ballot.places[i],
-                                               poll.first->communicator, group);
-    if (!error) continue;
-    static_cast<void>(group.discard());
-    return told_to_all(poll, error);
-  }
+Error open(Poll& poll, bool here) {
+  const Expected<Compression::Ballot*> ballot = poll.compression().open(poll.calls, here);
+  if (!ballot) return told_to_all(poll, ballot.error());
+  poll.ballot = *ballot;
   return {};
 }
 
+// Whatever comes of one, the next is made: other ranks count on it.
+Error enqueue_all(const Poll& poll) {
+  Outcome outcome;
+  for (std::size_t i = 0; i < poll.calls.size(); ++i) {
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, i > 0)));
+  }
+  return outcome.error();
+}
+
+// A revoked communicator may never come to know.
+bool can_go_on(Compression& compression, Compression::Ballot& ballot,
+               const Communicator& communicator) {
+  return communicator.is_revoked() || compression.is_ready(ballot);
+}
+
+Error outcome_of(Compression& compression, Compression::Ballot& ballot,
+                 Communicator& communicator) {
+  const bool known = compression.is_ready(ballot);
+  const Error error = known ? compression.error_of(ballot) : communicator.error();
+  return explained(error,
+                   fmt::format("this rank has voted on {} at once", Compression::size_of(ballot)));
+}
+
+void wait_for(Compression& compression, Compression::Ballot& ballot, Communicator& communicator) {
+  if (can_go_on(compression, ballot, communicator)) return;
+  Engine* const engine = &communicator.engine();
+  drive_engines({&engine, 1}, [&] { return can_go_on(compression, ballot, communicator); });
+}
+
+// One sum of the host's, by this thread.
+Error run_one(Compression& compression, Compression::Ballot& ballot, Communicator& communicator) {
+  wait_for(compression, ballot, communicator);
+  if (Error error = outcome_of(compression, ballot, communicator)) return error;
+  Group calls;
+  compression.add(ballot, 0, calls);
+  return told_to_all(communicator, calls.run());
+}
+
 // blocking = 0: ncclCommGetAsyncError tells the end.
-Error begin(const Waiting& one, Group& group) {
-  Expected<api::Request> calls = group.run_in_background();
-  if (!calls) return calls.error();
-  Background begun(std::move(*calls));
+Error begin(const Poll& poll) {
+  const Waiting& one = *poll.first;
+  api::Background begun(
+      [communicator = one.communicator, extension = one.extension, ballot = poll.ballot] {
+        return run_one(*extension->compression, *ballot, *communicator);
+      });
   const std::lock_guard lock(one.extension->guard);
   if (one.extension->closed) return {Code::remote, "the communicator was aborted meanwhile"};
   ours(one.call.comm)->begin(std::move(begun));
   return {Code::in_progress, "the call has begun"};
-}
-
-// Nothing else waits: this thread does all of it.
-Error run_alone(Poll& poll) {
-  Group vote;
-  add_vote(poll, vote);
-  Group calls;
-  if (Error error = count(poll, vote.run(), calls)) return error;
-  return told_to_all(poll, poll.first->in_background ? begin(*poll.first, calls) : calls.run());
 }
 
 Expected<std::unique_ptr<Running>> start(Group& group) {
@@ -147,39 +163,74 @@ Expected<std::unique_ptr<Running>> start(Group& group) {
 }
 
 void start(Poll& poll, Group& group, Outcome& outcome) {
+  if (group.empty()) return;
   Expected<std::unique_ptr<Running>> running = start(group);
   if (running) {
-    poll.running = std::move(*running);
-    return;
+    poll.running.push_back(std::move(*running));
+  } else {
+    outcome.keep(told_to_all(poll, running.error()));
   }
-  outcome.keep(told_to_all(poll, running.error()));
 }
 
-// A vote, or the calls after it, have ended.
-void go_on(Poll& poll, Outcome& outcome) {
-  const Error error = std::exchange(poll.running, nullptr)->wait();
-  if (poll.counted) return outcome.keep(told_to_all(poll, error));
+// In the order of the calls. Those of the host's that follow each other are one group.
+void make(Poll& poll, Outcome& outcome) {
+  poll.waits = false;
+  if (Error error = outcome_of(poll.compression(), *poll.ballot, poll.communicator())) {
+    return outcome.keep(error);
+  }
   Group calls;
-  if (const Error refused = count(poll, error, calls)) return outcome.keep(refused);
+  for (std::size_t i = 0; i < poll.calls.size(); ++i) {
+    if (!is_on_stream(poll.calls[i])) {
+      poll.compression().add(*poll.ballot, i, calls);
+      continue;
+    }
+    start(poll, calls, outcome);
+    const bool grouped =
+        std::any_of(poll.calls.begin(), poll.calls.begin() + std::ptrdiff_t(i), is_on_stream);
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, grouped)));
+  }
   start(poll, calls, outcome);
 }
 
-bool can_go_on(const Poll& poll) { return poll.running && poll.running->done(); }
+// Nothing else waits: this thread does all of it.
+Error run_alone(Poll& poll) {
+  const bool on_streams = are_on_streams(poll);
+  const bool background = poll.first->in_background;
+  if (Error error = open(poll, !on_streams && !background)) return error;
+  if (on_streams) return enqueue_all(poll);
+  if (background) {
+    return told_to_all(poll, api::without_throwing([&] { return begin(poll); }));
+  }
+  if (poll.calls.size() == 1) {
+    return run_one(poll.compression(), *poll.ballot, poll.communicator());
+  }
+  wait_for(poll.compression(), *poll.ballot, poll.communicator());
+  Outcome outcome;
+  make(poll, outcome);
+  for (const auto& running : poll.running) outcome.keep(told_to_all(poll, running->wait()));
+  return outcome.error();
+}
 
+bool can_go_on(const Poll& poll) {
+  return poll.waits && can_go_on(poll.compression(), *poll.ballot, poll.communicator());
+}
+
+// Calls of the host's, each communicator's as soon as it knows what they are.
 void finish(std::vector<Poll>& polls, Outcome& outcome) {
   while (true) {
     std::vector<Engine*> engines;
     for (Poll& poll : polls) {
-      if (can_go_on(poll)) go_on(poll, outcome);
-      if (!poll.running) continue;
-      const auto own = poll.running->engines();
-      engines.insert(engines.end(), own.begin(), own.end());
+      if (can_go_on(poll)) make(poll, outcome);
+      if (poll.waits) engines.push_back(&poll.communicator().engine());
     }
-    if (std::none_of(polls.begin(), polls.end(),
-                     [](const Poll& one) { return one.running != nullptr; })) {
-      return;
-    }
-    drive_engines(engines, [&] { return std::any_of(polls.begin(), polls.end(), can_go_on); });
+    if (engines.empty()) break;
+    drive_engines(engines, [&] {
+      return std::any_of(polls.begin(), polls.end(),
+                         [](const Poll& one) { return can_go_on(one); });
+    });
+  }
+  for (const Poll& poll : polls) {
+    for (const auto& running : poll.running) outcome.keep(told_to_all(poll, running->wait()));
   }
 }
 
@@ -222,9 +273,10 @@ Error run_waiting(std::span<const Waiting> calls, Group* group) {
     rest = std::move(*started);
   }
   for (Poll& poll : polls) {
-    Group vote;
-    add_vote(poll, vote);
-    start(poll, vote, outcome);
+    outcome.keep(open(poll, false));
+    if (!poll.ballot) continue;
+    poll.waits = !are_on_streams(poll);
+    if (!poll.waits) outcome.keep(enqueue_all(poll));
   }
   if (there) outcome.keep(issue_there(calls));
   finish(polls, outcome);

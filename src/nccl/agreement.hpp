@@ -1,5 +1,5 @@
-// Calls that Pith does not make at once: those that may be compressed, on which the ranks of their
-// communicator vote first, and those that another NCCL makes.
+// Calls that need more than Pith's own call: those that may be compressed, on which the ranks of
+// their communicator vote, and those that another NCCL makes.
 //
 // They hold what they use: an abort by another thread may take the handle away meanwhile.
 #pragma once
@@ -23,10 +23,11 @@ struct Waiting {
   bool in_background = false;           // alone, and blocking = 0
 };
 
-// Runs them to their end, with the calls of a group that ends, if any. One communicator waits for
-// no other: its calls are made as soon as its own ranks have voted, and the group's other calls
-// run meanwhile, as ranks without a group make them one after the other. The first error counts;
-// the other calls are made all the same, for other ranks count on them.
+// Runs them, with the calls of a group that ends, if any: those on streams are enqueued, the others
+// run to their end. One communicator waits for no other: its calls are made as soon as its own
+// ranks have voted, and the group's other calls run meanwhile, as ranks without a group make them
+// one after the other. The first error counts; the other calls are made all the same, for other
+// ranks count on them.
 Error run_waiting(std::span<const Waiting> calls, api::Group* group);
 
 }  // namespace pith::nccl

@@ -161,8 +161,97 @@ bool CompressionRules::selects(const std::string& name, bool spans_job) const {
   return comms == "world" ? spans_job : fnmatch(comms.c_str(), name.c_str(), 0) == 0;
 }
 
-Compression::Compression(const CompressionRules& rules, bool selected, std::string who)
-    : rules_(rules), on_(selected), who_(std::move(who)) {
+struct Compression::Vector {
+  pithCompressor_t compressor = nullptr;
+  std::deque<const Sum*> users;  // compressed, in order; those that have not had it yet
+  std::uint64_t agreement = 0;   // of its last call
+  bool placed = false;           // its memory lies where the vector does
+
+  Compressor& state() const { return *compressor->state; }
+};
+
+class Compression::Sum final : public LateChoice {
+ public:
+  Sum(Compression& owner, Ballot& ballot, const NcclCall& call)
+      : owner_(owner), ballot_(ballot), call_(call) {}
+  ~Sum() {
+    if (holds_) vector_->state().release();
+  }
+  Sum(const Sum&) = delete;
+  Sum& operator=(const Sum&) = delete;
+
+  const CompressedTensor* candidate() const override { return vector_ ? &tensor_ : nullptr; }
+  bool is_fresh() const override { return !vector_->placed; }
+  bool ready() override;
+  std::shared_ptr<Compressor> take() override;
+
+ private:
+  friend class Compression;
+  void become(std::shared_ptr<Vector> vector);
+  CollectiveArgs dense() const;
+
+  Compression& owner_;
+  Ballot& ballot_;
+  const NcclCall call_;
+  std::shared_ptr<Vector> vector_;  // null: not known
+  CompressedTensor tensor_;
+  std::uint64_t agreement_ = 0;  // 0: dense
+  bool holds_ = false;           // the vector's compressor, until it is taken
+};
+
+struct Compression::Ballot {
+  bool has_ended() const { return here || running.done(); }
+  // One minimum over all ranks tells the greatest, too.
+  std::int64_t least(std::size_t call) const { return votes[call]; }
+  std::int64_t greatest(std::size_t call) const { return -votes[sums.size() + call]; }
+
+  std::vector<std::int64_t> votes;
+  std::deque<Sum> sums;
+  std::size_t left = 0;  // sums that may still be asked for
+  bool here = false;     // the vote has ended, in the call that opened it
+  bool decided = false;
+  Error error;
+  api::Background running;  // the vote; waits for its end before the votes go
+};
+
+void Compression::Sum::become(std::shared_ptr<Vector> vector) {
+  vector_ = std::move(vector);
+  if (!vector_) return;
+  tensor_.compressor = &vector_->state();
+  tensor_.send = static_cast<const std::byte*>(call_.send);
+  tensor_.recv = static_cast<std::byte*>(call_.recv);
+  tensor_.count = call_.count;
+  tensor_.type = static_cast<DType>(call_.type);
+  tensor_.average = call_.op == ncclAvg;
+}
+
+CollectiveArgs Compression::Sum::dense() const {
+  CollectiveArgs args;
+  args.send = api::bytes_at(call_.send);
+  args.recv = api::bytes_at(call_.recv);
+  args.count = call_.count;
+  args.type = static_cast<DType>(call_.type);
+  args.op = static_cast<Op>(call_.op);
+  return args;
+}
+
+bool Compression::Sum::ready() {
+  const std::lock_guard lock(owner_.mutex_);
+  return owner_.has_compressor(*this);
+}
+
+// The ballot may go when its last sum is taken.
+std::shared_ptr<Compressor> Compression::Sum::take() {
+  const std::lock_guard lock(owner_.mutex_);
+  std::shared_ptr<Compressor> taken;
+  if (std::exchange(holds_, false)) taken = vector_->compressor->state;
+  --ballot_.left;
+  return taken;
+}
+
+Compression::Compression(const CompressionRules& rules, bool selected, std::string who,
+                         std::shared_ptr<Communicator> communicator)
+    : rules_(rules), on_(selected), who_(std::move(who)), communicator_(std::move(communicator)) {
   if (selected) return;
   object(fmt::format("PITH_COMPRESS_COMM is {}, which does not select it", rules_.comms));
   say_not_begun();
@@ -172,11 +261,11 @@ void Compression::object(std::string why) {
   if (objection_.empty()) objection_ = std::move(why);
 }
 
-void Compression::say_begun(std::size_t vectors) {
+void Compression::say_begun() {
   if (std::exchange(has_said_, true)) return;
   log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is compressed from now on, by {}, in steps of "
                                   "{} vectors",
-                                  who_, rules_.spec, vectors));
+                                  who_, rules_.spec, agreement_.period()));
 }
 
 void Compression::say_not_begun() {
@@ -184,14 +273,14 @@ void Compression::say_not_begun() {
   log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is not compressed: {}", who_, objection_));
 }
 
-void Compression::give_up() {
-  decided_off_ = true;
-  object("its ranks could not agree");
+void Compression::switch_off(std::string why) {
+  object(std::move(why));
   say_not_begun();
 }
 
 void Compression::withdraw() {
   if (!std::exchange(on_, false)) return;
+  const std::lock_guard lock(mutex_);
   object("it may not span the job");
   log(LogLevel::warn,
       fmt::format("PITH_COMPRESS: {} was taken for the whole job's and is no more, as another one "
@@ -202,10 +291,12 @@ void Compression::withdraw() {
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;
 // what the others have left goes with the communicator at the end of any training.
 Compression::~Compression() {
+  ballots_.clear();
   if (!objection_.empty()) say_not_begun();
   drop(cycle_.waiting());
+  for (const auto& vector : dropped_) lose(vector->compressor);
   const bool is_loss = lost_vectors_ > 0;
-  for (const auto& [place, compressor] : compressors_) lose(compressor);
+  for (const auto& [place, vector] : vectors_) lose(vector->compressor);
   if (lost_vectors_ == 0) return;
   log(is_loss ? LogLevel::warn : LogLevel::info,
       fmt::format("PITH_COMPRESS: residuals of {} vectors were dropped{}; their norm was {:g}",
@@ -220,7 +311,7 @@ double Compression::residual_squares(pithCompressor_t compressor) const {
   return stats.residual_norm * stats.residual_norm;
 }
 
-// Its last call may still be on a stream, which then keeps the state as long as it needs it.
+// A call that has failed may hold it until no peer touches its memory any more.
 void Compression::lose(pithCompressor_t compressor) {
   constexpr std::uint64_t patience_ns = 2'000'000'000;
   const std::uint64_t deadline = monotonic_ns() + patience_ns;
@@ -231,18 +322,51 @@ void Compression::lose(pithCompressor_t compressor) {
   if (pithCompressorDestroy(compressor) != pithSuccess) delete compressor;
 }
 
+// Its last calls may still be on a stream.
 void Compression::drop(std::span<const std::uint32_t> places) {
   for (const std::uint32_t place : places) {
-    const auto found = compressors_.find(place);
-    if (found == compressors_.end()) continue;
-    lose(found->second);
-    compressors_.erase(found);
+    const auto found = vectors_.find(place);
+    if (found == vectors_.end()) continue;
+    dropped_.push_back(std::move(found->second));
+    vectors_.erase(found);
   }
 }
 
+// What no call uses any more.
+void Compression::clear_away() {
+  {
+    const std::lock_guard lock(mutex_);
+    while (!ballots_.empty() && ballots_.front()->decided && ballots_.front()->left == 0) {
+      ballots_.pop_front();
+    }
+  }
+  std::erase_if(dropped_, [this](const std::shared_ptr<Vector>& vector) {
+    const bool used = vector.use_count() > 1 || vector->state().is_claimed();
+    if (!used) lose(vector->compressor);
+    return !used;
+  });
+}
+
+// The same on all ranks, with each call.
+bool Compression::is_off() {
+  const auto is_enough = [this] { return broken_ || decided_ballots_ + most_under_way > opened_; };
+  const auto knows = [&] {
+    const std::lock_guard lock(mutex_);
+    if (!is_enough()) static_cast<void>(is_decided(*ballots_.back()));
+    return is_enough();
+  };
+  if (!knows()) {
+    Engine* const engine = &communicator_->engine();
+    drive_engines({&engine, 1}, knows);
+  }
+  const std::lock_guard lock(mutex_);
+  return broken_ || (refused_ && opened_ >= *refused_ + most_under_way);
+}
+
 bool Compression::covers(const NcclCall& call) {
-  if (decided_off_) return false;
+  if (is_off()) return false;
   if (rules_.covers(call) && !objection_of_memory(call)) return true;
+  const std::lock_guard lock(mutex_);
   if (call.kind == Kind::allreduce && !has_said_) object_to(call);
   return false;
 }
@@ -254,90 +378,160 @@ void Compression::object_to(const NcclCall& call) {
   if (++dense_sums_ == patience) say_not_begun();
 }
 
-void Compression::Ballot::close() {
-  const std::size_t n = votes.size();
-  for (std::size_t i = 0; i < n; ++i) votes.push_back(-votes[i]);
-}
-
-void Compression::vote(const NcclCall& call, Ballot& ballot) {
-  PointerCycle::Seen seen{0, std::nullopt};
-  if (on_) seen = cycle_.next({call.send, call.count, call.type});
-  ballot.votes.push_back(seen.vote);
-  ballot.places.push_back(seen.place);
-}
-
-void Compression::settle(Ballot& ballot) {
-  auto& places = ballot.places;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    // A vector that comes twice at one time has one residual: it goes with the first.
-    const auto here = places.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::find(places.begin(), here, *here) != here) here->reset();
-    const std::int64_t least = ballot.least(i);
-    const std::int64_t greatest = ballot.greatest(i);
-    if (least == greatest && least != 0) continue;
-    if (least == 0) {
-      object("another rank does not select it");
-      give_up();
-    }
-    cycle_.disagree(PointerCycle::without_return(least) == PointerCycle::without_return(greatest));
-    for (std::size_t j = i; j < places.size(); ++j) places[j].reset();
-    break;
+// Null where it cannot be made, or the call's shape is none for a compressor.
+std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
+                                                            const NcclCall& call) {
+  const auto found = vectors_.find(place);
+  if (found != vectors_.end()) return found->second;
+  auto vector = std::make_shared<Vector>();
+  if (pithCompressorCreate(&vector->compressor, rules_.spec.c_str()) != pithSuccess) return nullptr;
+  if (vector->state().check(call.count, static_cast<DType>(call.type))) {
+    pithCompressorDestroy(vector->compressor);
+    return nullptr;
   }
+  api::bind_to_communicator(vector->compressor->state, communicator_);
+  vectors_.emplace(place, vector);
+  return vector;
+}
+
+// Not, where so much is known: accumulators take memory, which a program that is never compressed
+// should keep.
+bool Compression::may_begin(std::size_t period) {
+  const std::lock_guard lock(mutex_);
+  return cast_ >= apart_ + 2 * period;
+}
+
+// A rank that cannot compress the call votes as if its pointers did not repeat.
+void Compression::cast(const NcclCall& call, Ballot& ballot) {
+  Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
+  if (!on_) return ballot.votes.push_back(0);
+  const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type});
+  ++cast_;
+  const bool candidate = seen.place && may_begin(seen.period);
+  if (candidate) sum.become(vector_of(*seen.place, call));
+  const bool unable = candidate && !sum.vector_;
+  ballot.votes.push_back(unable ? 1 : 1 + static_cast<std::int64_t>(seen.period));
+}
+
+Expected<Compression::Ballot*> Compression::open(std::span<const NcclCall* const> calls,
+                                                 bool here) {
+  clear_away();
+  auto ballot = std::make_unique<Ballot>();
+  for (const NcclCall* call : calls) cast(*call, *ballot);
   drop(cycle_.take_dropped());
-  if (has_said_) return;
-  for (const std::optional<std::uint32_t>& place : places) {
-    if (place) return say_begun(cycle_.period());
+  ballot->left = calls.size();
+  for (std::size_t i = 0; i < calls.size(); ++i) ballot->votes.push_back(-ballot->votes[i]);
+  CollectiveArgs args;
+  args.send = args.recv = api::bytes_at(ballot->votes.data());
+  args.count = ballot->votes.size();
+  args.type = DType::i64;
+  args.op = Op::min;
+  api::Group group;
+  group.add(communicator_, args, nullptr);
+  if (here) {
+    ballot->error = group.run();
+    ballot->here = true;
+  } else {
+    Expected<api::Request> vote = group.run_in_background();
+    if (!vote) return vote.error();
+    ballot->running = api::Background(std::move(*vote));
   }
+  ++opened_;
+  const std::lock_guard lock(mutex_);
+  return ballots_.emplace_back(std::move(ballot)).get();
+}
+
+// In the order of the calls, for the agreement is made of all of them.
+bool Compression::is_decided(const Ballot& ballot) {
+  for (const std::unique_ptr<Ballot>& one : ballots_) {
+    if (ballot.decided || (!one->decided && !one->has_ended())) break;
+    if (!one->decided) decide(*one);
+  }
+  return ballot.decided;
+}
+
+void Compression::decide(Ballot& ballot) {
+  ballot.decided = true;
+  const std::size_t number = decided_ballots_++;
+  if (!ballot.here) ballot.error = ballot.running.error();
+  if (ballot.error) {
+    broken_ = true;
+    return switch_off("its ranks could not agree");
+  }
+  std::uint64_t agreement = 0;  // of its first compressed sum
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < ballot.sums.size(); ++i) {
+    const std::int64_t least = ballot.least(i);
+    if (least == 0 && !refused_) {
+      refused_ = number;
+      switch_off("another rank does not select it");
+    }
+    const bool alike = least > 0 && least == ballot.greatest(i);
+    const std::size_t period = alike ? static_cast<std::size_t>(least - 1) : 0;
+    const std::uint64_t found = agreement_.next(period);
+    ++decided_;
+    if (period == 0) apart_ = decided_;
+    if (found == 0) continue;
+    if (agreement == 0) {
+      agreement = found;
+      first = i;
+    }
+    // A vector that comes twice at one time has one residual: it goes with the first.
+    if (found != agreement || i - first >= period) continue;
+    Sum& sum = ballot.sums[i];
+    sum.agreement_ = found;
+    sum.vector_->users.push_back(&sum);
+  }
+  if (has_said_) return;
+  if (agreement != 0) return say_begun();
   object("its sums do not come from the same addresses in every step");
-  dense_sums_ += static_cast<int>(places.size());
+  dense_sums_ += static_cast<int>(ballot.sums.size());
   if (dense_sums_ >= patience) say_not_begun();
 }
 
-Expected<pithCompressor_t> Compression::compressor_of(std::uint32_t place) {
-  const auto found = compressors_.find(place);
-  if (found != compressors_.end()) return found->second;
-  pithCompressor_t made = nullptr;
-  if (const pithResult_t result = pithCompressorCreate(&made, rules_.spec.c_str())) {
-    return Error(static_cast<Code>(result), pithGetLastError(nullptr));
-  }
-  compressors_.emplace(place, made);
-  return made;
+// Calls get a vector's compressor in their order, which is that of all ranks, whatever the streams.
+// What a scheme remembers of an earlier agreement may be another thing on other ranks.
+bool Compression::has_compressor(Sum& sum) {
+  if (!is_decided(sum.ballot_)) return false;
+  if (sum.holds_ || sum.agreement_ == 0) return true;
+  Vector& vector = *sum.vector_;
+  if (vector.users.front() != &sum || !vector.state().claim()) return false;
+  vector.users.pop_front();
+  sum.holds_ = true;
+  if (std::exchange(vector.agreement, sum.agreement_) == sum.agreement_) return true;
+  vector.state().adopt(SchemeState(), 1);
+  vector.state().forget_delivered();
+  return true;
 }
 
-Error Compression::add(const NcclCall& call, std::optional<std::uint32_t> place,
-                       const std::shared_ptr<Communicator>& communicator, api::Group& group) {
-  constexpr const char* function = "ncclAllReduce";
-  const auto type = static_cast<DType>(call.type);
-  if (!place) {
-    CollectiveArgs args;
-    args.send = api::bytes_at(call.send);
-    args.recv = api::bytes_at(call.recv);
-    args.count = call.count;
-    args.type = type;
-    args.op = static_cast<Op>(call.op);
-    group.add(communicator, args, call.stream);
-    return {};
+bool Compression::is_ready(Ballot& ballot) {
+  const std::lock_guard lock(mutex_);
+  bool ready = is_decided(ballot);
+  for (Sum& sum : ballot.sums) ready = ready && has_compressor(sum);
+  return ready;
+}
+
+std::size_t Compression::size_of(const Ballot& ballot) { return ballot.sums.size(); }
+
+Error Compression::error_of(const Ballot& ballot) {
+  const std::lock_guard lock(mutex_);
+  return ballot.error;
+}
+
+void Compression::add(Ballot& ballot, std::size_t call, api::Group& group) {
+  Sum& sum = ballot.sums[call];
+  if (sum.take()) {
+    group.add(communicator_, sum.vector_->compressor->state, sum.tensor_, nullptr);
+  } else {
+    group.add(communicator_, sum.dense(), nullptr);
   }
-  const Expected<pithCompressor_t> compressor = compressor_of(*place);
-  if (!compressor) return compressor.error();
-  const std::shared_ptr<Compressor>& state = (*compressor)->state;
-  if (Error error = state->check(call.count, type)) return error;
-  while (call.stream && state->is_claimed()) {
-    if (Error error = communicator->error()) return error;
-    nap();
-  }
-  api::Claim claim(function, *state);
-  if (claim.error()) return claim.error();
-  CompressedTensor tensor;
-  tensor.compressor = state.get();
-  tensor.send = static_cast<const std::byte*>(call.send);
-  tensor.recv = static_cast<std::byte*>(call.recv);
-  tensor.count = call.count;
-  tensor.type = type;
-  tensor.average = call.op == ncclAvg;
-  group.add(communicator, state, tensor, call.stream);
-  claim.keep();
-  return {};
+}
+
+Error Compression::enqueue(Ballot& ballot, std::size_t call, bool grouped) {
+  Sum& sum = ballot.sums[call];
+  Error error = communicator_->enqueue_on_stream(sum.dense(), sum.call_.stream, sum, grouped);
+  if (!error && sum.vector_) sum.vector_->placed = true;
+  return error;
 }
 
 }  // namespace pith::nccl

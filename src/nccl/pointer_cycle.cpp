@@ -33,14 +33,6 @@ std::size_t PointerCycle::find_period() const {
   return best != 0 && equal_[best] >= best ? best : 0;
 }
 
-PointerCycle::Seen PointerCycle::vote(bool active, std::size_t period, std::size_t position,
-                                      std::size_t returned) const {
-  const auto p = static_cast<std::int64_t>(period);
-  const auto at = static_cast<std::int64_t>(position);
-  const std::int64_t all = (((p << 20) | at) << 1 | (active ? 1 : 0)) << 1 | 1;
-  return {all << return_bits | static_cast<std::int64_t>(returned), std::nullopt};
-}
-
 std::optional<std::size_t> PointerCycle::rotation(const Cycle& old, const std::vector<Call>& now) {
   const std::size_t n = now.size();
   if (old.calls.size() != n) return std::nullopt;
@@ -79,7 +71,6 @@ void PointerCycle::begin(std::size_t period) {
     const auto by = static_cast<std::ptrdiff_t>(*r);
     std::rotate(cycle_.calls.begin(), cycle_.calls.begin() + by, cycle_.calls.end());
     std::rotate(cycle_.places.begin(), cycle_.places.begin() + by, cycle_.places.end());
-    returned_ = 1 + w;
     return;
   }
   cycle_.calls = std::move(calls);
@@ -107,10 +98,8 @@ void PointerCycle::park() {
 
 PointerCycle::Seen PointerCycle::next(const Call& call) {
   remember(call);
-  returned_ = 0;
   if (active_ && cycle_.calls[at_] == call) {
-    Seen seen = vote(true, cycle_.calls.size(), at_, 0);
-    seen.place = cycle_.places[at_];
+    const Seen seen{cycle_.calls.size(), cycle_.places[at_]};
     at_ = (at_ + 1) % cycle_.calls.size();
     ++lasted_;
     return seen;
@@ -119,21 +108,11 @@ PointerCycle::Seen PointerCycle::next(const Call& call) {
   const std::size_t period = find_period();
   streak_ = period != 0 && period == period_ ? streak_ + 1 : (period != 0 ? 1 : 0);
   period_ = period;
-  if (period == 0 || streak_ < 2 * period) return vote(false, period, streak_, 0);
+  if (period == 0 || streak_ < 2 * period) return {period, std::nullopt};
   begin(period);
   streak_ = 0;
-  Seen seen = vote(true, period, 0, returned_);
-  seen.place = cycle_.places[0];
-  return seen;
-}
-
-void PointerCycle::disagree(bool over_return) {
-  park();
-  streak_ = 0;
   period_ = 0;
-  if (!over_return) return;
-  for (const Cycle& cycle : waiting_) drop(cycle);
-  waiting_.clear();
+  return {period, cycle_.places[0]};
 }
 
 std::vector<std::uint32_t> PointerCycle::take_dropped() {

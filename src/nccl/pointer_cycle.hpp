@@ -1,10 +1,9 @@
 // Which vector of a training step a call carries, told from nothing but the sequence of calls: a
 // step repeats the same sends from the same addresses, so a vector is a place in that cycle.
 //
-// Logic of one rank, without communication. Every rank feeds its own calls; calls of one number
-// belong together. next() assumes that all ranks are of one mind and says so in a vote; where the
-// votes of a call differ, all ranks say disagree() before their next call. As the votes hold all
-// that the ranks must have in common, they stay alike however their addresses differ.
+// A rank's own view, without communication: the ranks compare the periods that they see, and
+// nothing else (cycle_agreement.hpp). Where all of them see one, each knows which vector its call
+// carries.
 //
 // Two vectors of equal size must never be taken for each other. A place is kept while every call is
 // the one that its cycle expects. Afterwards a cycle waits, and is taken up again only where all of
@@ -32,22 +31,14 @@ class PointerCycle {
     bool operator==(const Call&) const = default;
     bool same_shape(const Call& other) const { return count == other.count && type == other.type; }
   };
-  // Known for good where all ranks gave the same vote. `place` is a number that stands for one
-  // vector of the program; none: not known.
   struct Seen {
-    std::int64_t vote;  // above 0
+    std::size_t period = 0;  // in which this rank's calls repeat; 0: in none
+    // A number that stands for one vector of the program; none: not known yet. Known from the call
+    // on with which a period has been seen for two periods.
     std::optional<std::uint32_t> place;
   };
 
   Seen next(const Call& call);
-  // The votes of a call have differed: its place and those of later calls mean nothing.
-  // `over_return`: only in whether a cycle that had waited is taken up again.
-  void disagree(bool over_return);
-  // Votes without what they say about a return.
-  static std::int64_t without_return(std::int64_t vote) { return vote >> return_bits; }
-
-  // Calls of the cycle that goes on; 0: none does.
-  std::size_t period() const { return cycle_.calls.size(); }
 
   // Places that will not come again.
   std::vector<std::uint32_t> take_dropped();
@@ -59,26 +50,22 @@ class PointerCycle {
     std::vector<Call> calls;
     std::vector<std::uint32_t> places;
   };
-  static constexpr int return_bits = 3;
-
   void remember(const Call& call);
   std::size_t find_period() const;
   void begin(std::size_t period);
   void park();
   void drop(const Cycle& cycle);
-  Seen vote(bool active, std::size_t period, std::size_t position, std::size_t returned) const;
   // Where a waiting cycle's calls are this one's, from which of them on; none.
   static std::optional<std::size_t> rotation(const Cycle& old, const std::vector<Call>& now);
 
   std::deque<Call> history_;          // the last ones, newest at the end
   std::vector<std::uint64_t> equal_;  // [p]: how many calls up to the last equal the one p before
-  std::size_t period_ = 0;            // proposed with the last call
-  std::size_t streak_ = 0;            // calls in a row for which that was agreed
+  std::size_t period_ = 0;            // seen with the last call
+  std::size_t streak_ = 0;            // calls in a row with which that was seen
   bool active_ = false;
-  Cycle cycle_;               // while active
-  std::size_t at_ = 0;        // the next call's place in it
-  std::size_t lasted_ = 0;    // its calls so far
-  std::size_t returned_ = 0;  // 1 + index of the waiting cycle that was taken up, with its call
+  Cycle cycle_;             // while active
+  std::size_t at_ = 0;      // the next call's place in it
+  std::size_t lasted_ = 0;  // its calls so far
   std::deque<Cycle> waiting_;
   std::vector<std::uint32_t> dropped_;
   std::uint32_t next_place_ = 0;

@@ -354,6 +354,47 @@ static void logged_norm(struct client* me) {
   CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
 }
 
+/* The last rank's vector moves, for good or for one step, while the others' stay: what the ranks
+ * were given has come, or is told by the rank that keeps it. Element k is of rank k % size alone.
+ */
+static void logged_break(struct client* me, int for_good) {
+  enum { breaks = 6, all = 20 };
+  char path[64], text[65536];
+  static float memory[2][n], sum[n];
+  static double left[n], left_then[n];
+  int compressed = 0;
+  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  ncclComm_t comm = client_join(me);
+  const int moves = me->rank == me->size - 1;
+  for (int i = 0; i < all; ++i) {
+    float* const gradient = memory[moves && (for_good ? i >= breaks : i == breaks)];
+    if (i == breaks) memcpy(left_then, left, sizeof left);
+    for (int k = 0; k < n; ++k) gradient[k] = k % me->size == me->rank ? (float)(k % 7 + 1) : 0;
+    OK(ncclAllReduce(gradient, sum, n, ncclFloat32, ncclSum, comm, NULL));
+    for (int k = 0; k < n; ++k) left[k] += (double)(k % 7 + 1) - (double)sum[k];
+    compressed += zeros_in(sum) > 0;
+    if (i == breaks) CHECK(zeros_in(sum) == 0);
+  }
+  CHECK(compressed > breaks && compressed < all - 2 && zeros_in(sum) > 0);
+  OK(ncclCommDestroy(comm));
+  double squares = 0;
+  for (int k = me->rank; k < n; k += me->size) {
+    const double lost = moves && for_good ? left_then[k] : 0;
+    squares += lost * lost + (left[k] - lost) * (left[k] - lost);
+  }
+  read_log(me, path, text, sizeof text);
+  unlink(path);
+  const char* const told = strstr(text, "their norm was ");
+  CHECK(told != NULL && squares > 0);
+  const double norm = strtod(told + strlen("their norm was "), NULL);
+  CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
+  CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: residuals of ") == (moves && for_good));
+}
+static void logged_break_for_good(struct client* me) { logged_break(me, 1); }
+static void logged_break_for_once(struct client* me) { logged_break(me, 0); }
+
 static int logged_reason(struct client* me, const char* reason) {
   char path[64], text[65536];
   snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
@@ -492,7 +533,7 @@ static void bad_calls(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-/* blocking = 0: the vote is over when the call returns, the sum is not. */
+/* blocking = 0: neither the vote nor the sum is over when the call returns. */
 static void in_the_background(struct client* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -509,6 +550,35 @@ static void in_the_background(struct client* me) {
     CHECK(state == ncclSuccess || state == ncclInProgress);
   }
   OK(ncclCommDestroy(comm));
+}
+
+/* Two such communicators that the ranks call in other orders. */
+static void background_in_other_orders(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm[2] = {NULL, NULL};
+  ncclResult_t state;
+  static float send[2][n], recv[2][n];
+  for (int c = 0; c < 2; ++c) {
+    ncclCommInitRankConfig(&comm[c], me->size, client_id(me, c), me->rank, &config);
+    do OK(ncclCommGetAsyncError(comm[c], &state));
+    while (state == ncclInProgress);
+    for (int k = 0; k < n; ++k) send[c][k] = 1;
+  }
+  for (int i = 0; i < steps; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      const int c = (me->rank + half) % 2;
+      state = ncclAllReduce(send[c], recv[c], n, ncclFloat32, ncclSum, comm[c], NULL);
+      CHECK(state == ncclSuccess || state == ncclInProgress);
+    }
+    for (int c = 0; c < 2; ++c) {
+      do OK(ncclCommGetAsyncError(comm[c], &state));
+      while (state == ncclInProgress);
+      CHECK(state == ncclSuccess);
+      CHECK((zeros_in(recv[c]) > 0) == (i >= 2));
+    }
+  }
+  for (int c = 0; c < 2; ++c) OK(ncclCommDestroy(comm[c]));
 }
 
 static ncclComm_t aborted;
@@ -573,9 +643,12 @@ int main(void) {
   client_run("repeated in a group", 2, world, repeated_in_a_group);
   client_run("bad calls", 2, world, bad_calls);
   client_run("blocking = 0", 2, world, in_the_background);
+  client_run("background in other orders", 2, pairs, background_in_other_orders);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("log", 2, world, logged);
   client_run("log of lost norms", 2, world, logged_norm);
+  client_run("log of a vector that moves for good", 2, world, logged_break_for_good);
+  client_run("log of a vector that moves for once", 3, world, logged_break_for_once);
   client_run("log of short sums", 2, world, logged_short);
   client_run("log of maxima", 2, world, logged_maxima);
   client_run("log of vectors that move", 2, world, logged_moving);

@@ -22,6 +22,7 @@ static struct {
   int (*end_capture)(void*, void**);
   int (*instantiate)(void**, void*, unsigned long long);
   int (*launch)(void*, void*);
+  int (*memory_left)(size_t*, size_t*);
 } cuda;
 
 static void start_driver(struct client* me) {
@@ -38,6 +39,7 @@ static void start_driver(struct client* me) {
   *(void**)&cuda.end_capture = driver_symbol(me, "cuStreamEndCapture");
   *(void**)&cuda.instantiate = driver_symbol(me, "cuGraphInstantiateWithFlags");
   *(void**)&cuda.launch = driver_symbol(me, "cuGraphLaunch");
+  *(void**)&cuda.memory_left = driver_symbol(me, "cuMemGetInfo_v2");
   CHECK(cuda.init(0) == 0);
   CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
 }
@@ -150,7 +152,8 @@ static void in_groups(struct client* me) { train(me, 1, not_default); }
 static void on_null(struct client* me) { train(me, 0, NULL); }
 static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 
-/* Nobody synchronises: a vector's next call waits for its last one, on either of two streams. */
+/* Nobody synchronises: a vector's next call starts behind its last one, on either of two streams.
+ */
 static void without_synchronising(struct client* me) {
   start_driver(me);
   ncclComm_t comm = client_join(me);
@@ -187,6 +190,181 @@ static void not_blocking(struct client* me) {
     CHECK((zeros_in(recv) > 0) == (i > 2));
   }
   OK(ncclCommDestroy(comm));
+}
+
+/* One rank makes all of its calls before the other makes its first: none waits for another rank's,
+ * whether compression has yet to begin, begins or goes on. `times`: of the vector, in each group.
+ */
+static void ahead_by(struct client* me, int times) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv[2 * steps];
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < steps * times; ++i) recv[i] = device_floats(me);
+  client_meet(me, 0);
+  if (me->rank != 0) client_meet(me, 1);
+  for (int i = 0; i < steps; ++i) {
+    if (times > 1) OK(ncclGroupStart());
+    for (int t = 0; t < times; ++t) {
+      OK(ncclAllReduce(send, recv[i * times + t], n, ncclFloat32, ncclSum, comm, stream));
+    }
+    if (times > 1) OK(ncclGroupEnd());
+  }
+  if (me->rank == 0) client_meet(me, 1);
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < steps; ++i) { /* in a group the vector's residual goes with its first */
+    for (int t = 0; t < times; ++t) {
+      const int zeros = zeros_in(recv[i * times + t]);
+      CHECK(t == 0 && i * times >= 2 ? zeros > 0 && zeros < n : zeros == 0);
+    }
+  }
+  OK(ncclCommDestroy(comm));
+}
+static void ahead(struct client* me) { ahead_by(me, 1); }
+static void ahead_in_groups(struct client* me) { ahead_by(me, 2); }
+
+/* Two communicators that the ranks call in other orders, several times a step. */
+static void in_other_orders(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm[2] = {client_join(me), NULL};
+  OK(ncclCommSplit(comm[0], 0, me->rank, &comm[1], NULL));
+  void* stream[2] = {new_stream(me), new_stream(me)};
+  float *send[2], *recv[2][2 * steps];
+  for (int c = 0; c < 2; ++c) {
+    send[c] = device_floats(me);
+    for (int i = 0; i < n; ++i) send[c][i] = 1;
+    for (int i = 0; i < 2 * steps; ++i) recv[c][i] = device_floats(me);
+  }
+  for (int i = 0; i < steps; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      const int c = (me->rank + half) % 2;
+      for (int t = 2 * i; t < 2 * i + 2; ++t) {
+        OK(ncclAllReduce(send[c], recv[c][t], n, ncclFloat32, ncclSum, comm[c], stream[c]));
+      }
+    }
+  }
+  for (int c = 0; c < 2; ++c) CHECK(cuda.synchronize(stream[c]) == 0);
+  for (int c = 0; c < 2; ++c) {
+    for (int i = 0; i < 2 * steps; ++i) CHECK((zeros_in(recv[c][i]) > 0) == (i >= 2));
+  }
+  OK(ncclCommDestroy(comm[1]));
+  OK(ncclCommDestroy(comm[0]));
+}
+
+/* A vector's calls on a stream that the thread opens only when it has made them all. */
+static void opened_late(struct client* me) {
+  void* word = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv[steps];
+  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
+  *(volatile uint64_t*)word = 0;
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  CHECK(cuda.wait(stream, (uintptr_t)word, 1, 0) == 0);
+  for (int i = 0; i < steps; ++i) {
+    recv[i] = device_floats(me);
+    OK(ncclAllReduce(send, recv[i], n, ncclFloat32, ncclSum, comm, stream));
+  }
+  CHECK(recv[0][0] == 0);
+  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < steps; ++i) CHECK((zeros_in(recv[i]) > 0) == (i >= 2));
+  OK(ncclCommDestroy(comm));
+}
+
+/* A vector is called on two streams, of which one rank's first is held up: its calls go on in their
+ * order, which the other rank has, not in that of the streams. */
+static void in_order_of_calls(struct client* me) {
+  void* word = NULL;
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* streams[2] = {new_stream(me), new_stream(me)};
+  float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
+  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
+  *(volatile uint64_t*)word = me->rank != 0;
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < 4; ++i) {
+    OK(ncclAllReduce(send, recv[0], n, ncclFloat32, ncclSum, comm, streams[0]));
+  }
+  CHECK(cuda.synchronize(streams[0]) == 0);
+  memset(recv[0], 0, n * sizeof(float));
+  CHECK(cuda.wait(streams[0], (uintptr_t)word, 1, 0) == 0);
+  for (int s = 0; s < 2; ++s) {
+    OK(ncclAllReduce(send, recv[s], n, ncclFloat32, ncclSum, comm, streams[s]));
+  }
+  usleep(50 * 1000);
+  CHECK(zeros_in(recv[1]) == n);
+  client_meet(me, 0);
+  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  for (int s = 0; s < 2; ++s) {
+    CHECK(cuda.synchronize(streams[s]) == 0);
+    CHECK(zeros_in(recv[s]) > 0 && zeros_in(recv[s]) < n);
+  }
+  OK(ncclCommDestroy(comm));
+}
+
+/* One rank does not select the communicator: all cease to vote with the same call, however far one
+ * is ahead of the other. */
+static void switched_off(struct client* me) {
+  enum { many = 150 };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comm = NULL;
+  config.commName = me->rank == 0 ? "gradients-1" : "other";
+  start_driver(me);
+  OK(ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config));
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int i = 0; i < many; ++i) {
+    if (me->rank == 0 && i == 40) usleep(20 * 1000);
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    if (me->rank != 0) CHECK(cuda.synchronize(stream) == 0);
+  }
+  CHECK(cuda.synchronize(stream) == 0);
+  for (int i = 0; i < n; ++i) CHECK(recv[i] == (float)me->size);
+  OK(ncclCommDestroy(comm));
+}
+
+/* One rank's vectors move all the time: the other takes little more of the device's memory than
+ * what it has mapped of them. */
+static void no_memory_for_nothing(struct client* me) {
+  static const int order[steps] = {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3};
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send[4], *recv = device_floats(me);
+  size_t left_then = 0, left = 0, total = 0;
+  for (int v = 0; v < 4; ++v) send[v] = device_floats(me);
+  for (int i = 0; i < steps; ++i) {
+    const float* const vector = send[me->rank == 0 ? 0 : order[i]];
+    OK(ncclAllReduce(vector, recv, n, ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK(cuda.memory_left(&left, &total) == 0);
+    if (i == 0) left_then = left;
+  }
+  CHECK(left > 0 && left_then - left < (size_t)1 << 20);
+  OK(ncclCommDestroy(comm));
+}
+
+/* The communicator goes while calls wait to be told what they are: their streams go on. */
+static void aborted_in_a_vote(struct client* me) {
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  if (me->rank == 0) {
+    for (int i = 0; i < 4; ++i) {
+      OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    }
+    usleep(20 * 1000);
+  } else {
+    client_meet(me, 0);
+  }
+  OK(ncclCommAbort(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+  if (me->rank == 0) client_meet(me, 0);
 }
 
 /* blocking = 0 */
@@ -278,6 +456,7 @@ int main(int count, char** arguments) {
   if (count != 2) return 2;
   driver_path = arguments[1];
   const char* world[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  const char* named[] = {world[0], "PITH_COMPRESS_COMM=gradients-*", NULL};
   const char* schemes[] = {
       "PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K",
       "PITH_COMPRESS=ar-topk:density=0.2,values=bf16,bypass=never,min=16K",
@@ -294,6 +473,14 @@ int main(int count, char** arguments) {
   client_run("a thread's own stream", 2, world, on_own_of_thread);
   client_run("without synchronising", 2, world, without_synchronising);
   client_run("not blocking", 2, world, not_blocking);
+  client_run("ahead", 3, world, ahead);
+  client_run("ahead in groups", 2, world, ahead_in_groups);
+  client_run("in other orders", 2, world, in_other_orders);
+  client_run("opened late", 2, world, opened_late);
+  client_run("in order of calls", 2, world, in_order_of_calls);
+  client_run("switched off", 2, named, switched_off);
+  client_run("no memory for nothing", 2, world, no_memory_for_nothing);
+  client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
   client_run("bad calls", 2, world, bad_calls);

@@ -5,10 +5,13 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
+#include "nccl/cycle_agreement.hpp"
 #include "nccl/pointer_cycle.hpp"
 
+using pith::nccl::CycleAgreement;
 using pith::nccl::PointerCycle;
 
 namespace {
@@ -29,21 +32,19 @@ class Ranks {
     std::vector<std::vector<std::optional<std::uint32_t>>> places(machines_.size());
     for (auto& of_rank : places) of_rank.resize(calls);
     for (std::size_t c = 0; c < calls; ++c) {
-      std::int64_t least = seen[0][c].vote;
-      std::int64_t greatest = least;
-      for (const auto& votes : seen) {
-        REQUIRE(votes[c].vote > 0);
-        least = std::min(least, votes[c].vote);
-        greatest = std::max(greatest, votes[c].vote);
+      const std::size_t period = seen[0][c].period;
+      const bool alike = std::all_of(seen.begin(), seen.end(), [&](const auto& of_rank) {
+        return of_rank[c].period == period;
+      });
+      const std::uint64_t agreement = agreement_.next(alike ? period : 0);
+      if (agreement == 0) continue;
+      for (std::size_t r = 0; r < machines_.size(); ++r) {
+        places[r][c] = seen[r][c].place;
+        REQUIRE(places[r][c]);
+        check_calls(r, *places[r][c], agreement, calls_ + c);
       }
-      if (least != greatest) {
-        const bool over_return =
-            PointerCycle::without_return(least) == PointerCycle::without_return(greatest);
-        for (PointerCycle& machine : machines_) machine.disagree(over_return);
-        break;
-      }
-      for (std::size_t r = 0; r < machines_.size(); ++r) places[r][c] = seen[r][c].place;
     }
+    calls_ += calls;
     for (const auto& of_rank : places) {
       for (std::size_t c = 0; c < calls; ++c) {
         REQUIRE(of_rank[c].has_value() == places[0][c].has_value());
@@ -58,7 +59,25 @@ class Ranks {
   PointerCycle& machine(std::size_t rank) { return machines_[rank]; }
 
  private:
+  // In one agreement a place comes in the same calls on all ranks: their schemes go in step.
+  void check_calls(std::size_t rank, std::uint32_t place, std::uint64_t agreement,
+                   std::size_t call) {
+    auto& calls = calls_of_[{rank, place}];
+    if (std::exchange(calls.first, agreement) != agreement) calls.second.clear();
+    calls.second.push_back(call);
+    if (rank == 0) {
+      of_first_ = calls.second;
+    } else {
+      REQUIRE(calls.second == of_first_);
+    }
+  }
+
   std::vector<PointerCycle> machines_;
+  CycleAgreement agreement_;
+  std::size_t calls_ = 0;
+  using Calls = std::pair<std::uint64_t, std::vector<std::size_t>>;  // in its last agreement
+  std::map<std::pair<std::size_t, std::uint32_t>, Calls> calls_of_;
+  std::vector<std::size_t> of_first_;  // rank 0's, of the place that it has in this call
 };
 
 PointerCycle::Call call_at(std::uintptr_t address, std::size_t count = 100) {
