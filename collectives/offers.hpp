@@ -1,4 +1,4 @@
-// The opening of an allreduce over views: every rank tells every other how it can reach the two
+// The opening of a collective over views: every rank tells every other how it can reach the two
 // buffers, in one small message each way; the closing: that it will not touch them any more.
 //
 // On device memory a rank waits for the answers before it decides who reads what, since a peer's
@@ -79,6 +79,10 @@ class Offers {
              return offer.apart || !offer.send || !offer.recv || !offer.sees_send ||
                     !offer.sees_recv;
            });
+  }
+  // The same of what they send, one way.
+  bool all_sends_on_device() const {
+    return on_device_ && !any_peer([](const Offer& offer) { return offer.apart || !offer.send; });
   }
   bool any_apart() const {
     return on_device_ && any_peer([](const Offer& offer) { return offer.apart; });

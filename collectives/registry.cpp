@@ -22,10 +22,12 @@ PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
 PITH_ALGORITHM(allgather_ring)
 PITH_ALGORITHM(allgather_bruck)
+PITH_ALGORITHM(allgather_views)
 PITH_ALGORITHM(barrier_dissemination)
 PITH_ALGORITHM(reduce_tree)
 PITH_ALGORITHM(reduce_scatter_ring)
 PITH_ALGORITHM(reduce_scatter_recursive_halving)
+PITH_ALGORITHM(reduce_scatter_views)
 PITH_ALGORITHM(alltoall_pairwise)
 PITH_ALGORITHM(gather_binomial)
 PITH_ALGORITHM(scatter_binomial)
@@ -51,12 +53,16 @@ constexpr std::array table{
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
+    Algorithm{"views", Collective::allgather, allgather_views, allgather_views_cost,
+              most_view_ranks},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
     Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost},
     Algorithm{"recursive_halving", Collective::reduce_scatter, reduce_scatter_recursive_halving,
               reduce_scatter_recursive_halving_cost},
+    Algorithm{"views", Collective::reduce_scatter, reduce_scatter_views, reduce_scatter_views_cost,
+              most_view_ranks},
     Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost},
     Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
     Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
@@ -115,7 +121,14 @@ const Algorithm& default_allreduce(const Shape& shape) {
                                         : entry(Collective::allreduce, "recursive_doubling");
 }
 
+// Whether blocks are copied out of the peers' memory: long enough for an opening and a closing.
+bool pays_by_views(const Shape& shape) {
+  const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
+  return shape.views && shape.ranks <= 8 && all > 32 * kib;
+}
+
 const Algorithm& default_allgather(const Shape& shape) {
+  if (pays_by_views(shape)) return entry(Collective::allgather, "views");
   const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
   const std::size_t short_bytes = short_bytes_of(shape.views && !shape.crowded);
   return shape.ranks > 3 && all <= short_bytes ? entry(Collective::allgather, "bruck")
@@ -123,6 +136,7 @@ const Algorithm& default_allgather(const Shape& shape) {
 }
 
 const Algorithm& default_reduce_scatter(const Shape& shape) {
+  if (pays_by_views(shape)) return entry(Collective::reduce_scatter, "views");
   const std::size_t short_bytes = short_bytes_of(shape.views);
   return shape.bytes * static_cast<std::size_t>(shape.ranks) <= short_bytes
              ? entry(Collective::reduce_scatter, "recursive_halving")
@@ -172,8 +186,12 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              (8 bytes of 2 ranks: 10 operations of the driver instead of 5; no GPU has measured).
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
-//   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
-//   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
+//   reduce-scatter, allgather  where all ranks share memory, up to 8 of them: over views from 32
+//   KiB
+//              of all blocks together on.
+//   reduce-scatter  else recursive halving while all blocks together are short as above; then ring.
+//   allgather  else Bruck's from four ranks on while all blocks together are short as above, or up
+//   to
 //              32 KiB where ranks share cores; then ring.
 //   reduce, alltoall, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {

@@ -47,12 +47,13 @@ Ticket::Reach reach(int which, int owner, int peer) {
   return mixed[static_cast<std::size_t>(2 * owner + peer) % mixed.size()];
 }
 
-// Where nothing goes by messages, two-shot takes a turn after 16 chunks of a block.
+// Where nothing goes by messages, there is a turn after 16 chunks of a block.
 DenseCase case_over_views(const Algorithm& algorithm, int ranks, int how, int which) {
   DenseCase c = small_case(algorithm, ranks, which);
   if (how == 2) return c;
   c.tuning = {8, 1};
-  c.count = static_cast<std::size_t>(18 * ranks + 1);
+  const bool whole = algorithm.collective == Collective::allreduce;
+  c.count = static_cast<std::size_t>(whole ? 18 * ranks + 1 : 37);
   return c;
 }
 
@@ -88,13 +89,18 @@ TEST_CASE("an abort at any step of any algorithm", "[collectives][abort]") {
 }
 
 TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
-  for (const char* algorithm : {"one_shot", "two_shot"}) {
+  constexpr std::array<std::pair<Collective, std::string_view>, 4> over_views{
+      {{Collective::allreduce, "one_shot"},
+       {Collective::allreduce, "two_shot"},
+       {Collective::reduce_scatter, "views"},
+       {Collective::allgather, "views"}}};
+  for (const auto& [collective, algorithm] : over_views) {
     std::uint64_t points = 0;
     for (int ranks = 2; ranks <= 5; ++ranks) {
       for (int how = 0; how < reaches; ++how) {
         for (const int which : {0, 2}) {  // kernels on host memory work at once
           const DenseCase c =
-              case_over_views(*find_algorithm(Collective::allreduce, algorithm), ranks, how, which);
+              case_over_views(*find_algorithm(collective, algorithm), ranks, how, which);
           SimConfig config = simulator(ranks, which);
           config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
           const std::string name =
@@ -103,7 +109,7 @@ TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
         }
       }
     }
-    INFO(algorithm);
+    INFO(name_of(collective) << " " << algorithm);
     CHECK((points > 50 || is_alone()));
   }
 }

@@ -92,6 +92,12 @@ Ticket::Reach reach(int how, int owner, int peer) {
   return reaches[static_cast<std::size_t>(way) % reaches.size()];
 }
 
+constexpr std::array<std::pair<Collective, std::string_view>, 4> over_views{
+    {{Collective::allreduce, "one_shot"},
+     {Collective::allreduce, "two_shot"},
+     {Collective::reduce_scatter, "views"},
+     {Collective::allgather, "views"}}};
+
 std::string run_over_views(const DenseCase& c, int how, bool traced) {
   const std::string name =
       fmt::format("{}, reach {}{}", describe(c), how, traced ? ", traced" : "");
@@ -100,11 +106,39 @@ std::string run_over_views(const DenseCase& c, int how, bool traced) {
   config.ranks = c.ranks;
   config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
   World world(config);
+  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
   if (traced) world.record(64);
   std::string failure = run_in(world, c);
   if (failure.empty()) return failure;
   print_again("build/bin/test_collectives '[dense][views]'", name);
   return name + "\n  " + failure;
+}
+
+void flip(std::span<std::byte> memory) {
+  for (std::byte& byte : memory) byte = ~byte;
+}
+
+// The rank's memory is its user's as soon as its call has returned.
+Task<Error> run_and_flip(Call& call, DenseProgram& program, int rank) {
+  Task<Error> whole = program.start(call, rank);
+  Error error = co_await std::move(whole);
+  flip(program.memory(rank));
+  co_return error;
+}
+
+std::string run_and_flip(const DenseCase& c, int how) {
+  SimConfig config = simulator(0);
+  config.ranks = c.ranks;
+  config.reach = [how](int owner, int peer) { return reach(how, owner, peer); };
+  World world(config);
+  world.start_s = [&](int rank) { return 1e-6 * (rank * 5 % c.ranks); };
+  DenseProgram program(c);
+  auto task = [&](Call& call, int rank) { return run_and_flip(call, program, rank); };
+  for (const Error& error : run_ranks(world, task)) {
+    if (error) return error.message();
+  }
+  for (int rank = 0; rank < c.ranks; ++rank) flip(program.memory(rank));
+  return program.check();
 }
 
 }  // namespace
@@ -176,20 +210,37 @@ TEST_CASE("every root", "[collectives][dense]") {
   }
 }
 
-TEST_CASE("sums over each other's memory", "[collectives][dense][views]") {
+TEST_CASE("every algorithm over each other's memory", "[collectives][dense][views]") {
   std::uint64_t seed = 3000;
-  for (const char* name : {"one_shot", "two_shot"}) {
-    const Algorithm& algorithm = *find_algorithm(Collective::allreduce, name);
+  for (const auto& [collective, name] : over_views) {
+    const Algorithm& algorithm = *find_algorithm(collective, name);
     for (int ranks = 2; ranks <= 9; ++ranks) {
       for (int how = 0; how < 4; ++how) {
         const int type = static_cast<int>(++seed % dtype_count);
         const int op = (how + ranks) % op_count;
         const Combination values{type, op, ranks - 2, size_count - 1 - how % 3, how % 2, 0, how, 0};
+        DenseCase c = make_case(algorithm, values, seed);
+        c.premultiplied = c.op == Op::sum && reduces(collective) && ranks % 2 == 0;
+        c.order = how % 2 == 0 ? 0 : seed;
         for (const bool traced : {false, true}) {
-          const std::string failure =
-              run_over_views(make_case(algorithm, values, seed), how, traced);
+          const std::string failure = run_over_views(c, how, traced);
           if (!failure.empty()) FAIL_CHECK(failure);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("nobody touches memory of a rank whose call has returned", "[collectives][views]") {
+  for (const auto& [collective, name] : over_views) {
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      for (int how = 0; how < 4; ++how) {
+        DenseCase c;
+        c.algorithm = find_algorithm(collective, name);
+        c.ranks = ranks;
+        c.count = 1009;
+        INFO(describe(c) << ", reach " << how);
+        CHECK(run_and_flip(c, how) == "");
       }
     }
   }
@@ -267,6 +318,10 @@ constexpr Rule rules[] = {
     {Collective::broadcast, 2, 64 * kib + 1, true, false, "chain"},
     {Collective::reduce_scatter, 4, 512, true, false, "recursive_halving"},
     {Collective::reduce_scatter, 4, 513, true, false, "ring"},
+    {Collective::reduce_scatter, 4, 8 * kib, true, false, "ring"},
+    {Collective::reduce_scatter, 4, 8 * kib + 1, true, false, "views"},
+    {Collective::reduce_scatter, 8, 4 * kib + 1, true, true, "views"},
+    {Collective::reduce_scatter, 9, 1024 * kib, true, false, "ring"},
     {Collective::reduce_scatter, 4, 8 * kib, false, false, "recursive_halving"},
     {Collective::reduce_scatter, 4, 8 * kib + 1, false, false, "ring"},
     {Collective::allgather, 4, 512, true, false, "bruck"},
@@ -274,6 +329,10 @@ constexpr Rule rules[] = {
     {Collective::allgather, 4, 8 * kib, false, false, "bruck"},
     {Collective::allgather, 4, 8 * kib + 1, false, false, "ring"},
     {Collective::allgather, 4, 8 * kib, true, true, "bruck"},
+    {Collective::allgather, 4, 8 * kib, true, false, "ring"},
+    {Collective::allgather, 4, 8 * kib + 1, true, false, "views"},
+    {Collective::allgather, 2, 16 * kib + 1, true, true, "views"},
+    {Collective::allgather, 9, 1024 * kib, true, false, "ring"},
     {Collective::allgather, 3, 8, false, false, "ring"},
 };
 
