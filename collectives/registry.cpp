@@ -183,15 +183,13 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              worst 1.3 times as slow), else ring from 128 KiB a rank.
 //              Where all ranks use CUDA devices and share memory, up to 8 of them: one-shot up to
 //              64 KiB, two-shot above, for whatever goes by messages is copied to the host and back
-//              (8 bytes of 2 ranks: 10 operations of the driver instead of 5; no GPU has measured).
+//              (8 bytes of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured).
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
-//   reduce-scatter, allgather  where all ranks share memory, up to 8 of them: over views from 32
-//   KiB
-//              of all blocks together on.
-//   reduce-scatter  else recursive halving while all blocks together are short as above; then ring.
-//   allgather  else Bruck's from four ranks on while all blocks together are short as above, or up
-//   to
+//   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32 KiB
+//              of all blocks together on. Else:
+//   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
+//   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
 //              32 KiB where ranks share cores; then ring.
 //   reduce, alltoall, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
