@@ -45,17 +45,46 @@ Task<Error> move_message(Call& call, Message message, std::size_t chunk_bytes) {
   co_return Error();
 }
 
-Fence copy_own(Call& call, std::span<const Message> messages, int rank) {
+// Kernels reach pinned memory, but not what is the host's alone.
+Task<Error> copy_apart(Call& call, Bytes to, Bytes from, std::size_t chunk_bytes) {
+  const Scratch room(call.host_compute(), std::min(from.size, chunk_bytes));
+  for (std::size_t k = 0; k < chunks_in(from.size, chunk_bytes); ++k) {
+    const Range range = chunk_of({0, from.size}, chunk_bytes, k);
+    const Bytes out = to.part(range.begin, range.size);
+    const Bytes in = from.part(range.begin, range.size);
+    std::byte* const between = room.bytes().data;
+    if (in.kind == MemoryKind::host) {
+      call.host_compute().run<CopyKernel>({between, in.data, in.size});
+      co_await call.until(call.run<CopyKernel>({out.data, between, out.size}));
+    } else {
+      co_await call.until(call.run<CopyKernel>({between, in.data, in.size}));
+      call.host_compute().run<CopyKernel>({out.data, between, out.size});
+    }
+  }
+  co_return Error();
+}
+
+Task<Error> copy_own(Call& call, std::span<const Message> messages, int rank,
+                     std::size_t chunk_bytes) {
   Fence copied;
   std::size_t to = 0;
   for (std::size_t from = 0;; ++from, ++to) {
     from = find_own(messages, from, rank, true);
     to = find_own(messages, to, rank, false);
-    if (from == messages.size()) return copied;
-    const Bytes& data = messages[from].data;
-    if (data.size == 0 || data.data == messages[to].data.data) continue;
-    copied = call.run<CopyKernel>({messages[to].data.data, data.data, data.size});
+    if (from == messages.size()) break;
+    const Bytes data = messages[from].data;
+    const Bytes into = messages[to].data;
+    if (data.size == 0 || data.data == into.data) continue;
+    if (data.kind == into.kind) {
+      copied = call.run<CopyKernel>({into.data, data.data, data.size});
+      continue;
+    }
+    Task<Error> staged = copy_apart(call, into.part(0, data.size), data, chunk_bytes);
+    Error error = co_await std::move(staged);
+    if (error) co_return error;
   }
+  co_await call.until(copied);
+  co_return Error();
 }
 
 }  // namespace
@@ -92,15 +121,13 @@ Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
     Task<Error> alone = move_message(call, messages[0], chunk_bytes);
     co_return co_await std::move(alone);
   }
-  const Fence copied = copy_own(call, messages, rank);
   std::vector<Task<Error>> strands;
-  strands.reserve(messages.size());
+  strands.reserve(messages.size() + 1);
+  strands.push_back(copy_own(call, messages, rank, chunk_bytes));
   for (const Message& message : messages) {
     if (message.peer != rank) strands.push_back(move_message(call, message, chunk_bytes));
   }
-  Error error = co_await when_all(std::span(strands));
-  co_await call.until(copied);
-  co_return error;
+  co_return co_await when_all(std::span(strands));
 }
 
 }  // namespace pith

@@ -186,8 +186,8 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              (8 bytes of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured).
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
-//   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32 KiB
-//              of all blocks together on. Else:
+//   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32
+//              KiB of all blocks together on. Else:
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
 //   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
 //              32 KiB where ranks share cores; then ring.

@@ -91,8 +91,8 @@ Fence CudaCompute::submit(Implementation implementation, const void* args, std::
   std::optional<Current> current;
   if (!workers_ || !workers_->serves()) current.emplace(device_);
   // `after` is a fence of this queue, and the queue is in order.
-  if (!implementation) return add_ticket(kErrorNotSupported);
   wait_for_workers();
+  if (!implementation) return add_ticket(kErrorNotSupported);
   return add_ticket(error_ ? kSuccess : queue_->run(implementation, args));
 }
 
@@ -127,12 +127,10 @@ Fence CudaCompute::open_after_all(Passage& passage) {
                                           passage.value, kWriteValueDefault));
 }
 
-void CudaCompute::open(Passage& passage) {
-  if (workers_ && workers_->has_entered(passage)) {
-    open_after_all(passage);
-  } else if (passage.worker == 0 || !passage.left) {
-    StreamGate::open(passage);
-  }
+Fence CudaCompute::open(Passage& passage) {
+  if (workers_ && workers_->has_entered(passage)) return open_after_all(passage);
+  if (passage.worker == 0 || !passage.left) StreamGate::open(passage);
+  return {};
 }
 
 CUresult CudaCompute::write_ticket(std::uint64_t ticket) {
@@ -171,11 +169,8 @@ void CudaCompute::fail(const char* what, CUresult result) {
 
 // A device that has failed runs nothing that it was given before, so that nobody may wait for it.
 void CudaCompute::look() {
-  const Current current(device_);
-  const RelaxedCapture relaxed(driver_);
-  const CUresult state = driver_.stream_query(stream_);
-  const bool of_capture = state >= kErrorCaptureUnsupported && state <= kErrorCaptureWrongThread;
-  if (state == kSuccess || state == kErrorNotReady || of_capture) return;
+  const CUresult state = device_.failure(stream_);
+  if (state == kSuccess) return;
   fail("the CUDA device has failed", state);
   lost_ = true;
 }
@@ -194,7 +189,10 @@ void CudaCompute::look_if_late() {
 }
 
 void CudaCompute::wait(Fence fence) {
-  for (seen_ns_ = 0; !reached(fence); look_if_late()) sched_yield();
+  for (seen_ns_ = 0; !reached(fence); look_if_late()) {
+    if (workers_) workers_->progress();
+    sched_yield();
+  }
 }
 
 void CudaCompute::notify(FenceWait& wait) {

@@ -47,8 +47,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   void enter(Passage& passage);
   // Its stream goes on, without the host, once all that was submitted has run.
   Fence open_after_all(Passage& passage);
-  // Its stream goes on: at once, or when its worker has run what it was given.
-  void open(Passage& passage);
+  // Its stream goes on: at once, or when its worker has run what it was given; then the fence.
+  Fence open(Passage& passage);
   // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
   const Error& error() const { return error_; }
   // Tells an owner so, at once: before anybody counts on what kernels should have written.

@@ -184,6 +184,28 @@ Expected<const KernelSet*> Device::kernels() {
   return kernels_.get();
 }
 
+CUresult Device::failure(CUstream stream) const {
+  const Current current(*this);
+  const RelaxedCapture relaxed(driver_);
+  const CUresult state = driver_.stream_query(stream);
+  const bool of_capture = state >= kErrorCaptureUnsupported && state <= kErrorCaptureWrongThread;
+  return state == kErrorNotReady || of_capture ? kSuccess : state;
+}
+
+unsigned Device::grant_blocks(const Turn& until, unsigned wanted) {
+  constexpr unsigned least_budget = 8;
+  const std::lock_guard lock(mutex_);
+  const unsigned budget =
+      kernels_ ? std::max(kernels_->multiprocessors() / 4, least_budget) : least_budget;
+  std::erase_if(
+      grants_, [](const Grant& grant) { return grant.until.slot->started() >= grant.until.value; });
+  unsigned granted = 0;
+  for (const Grant& grant : grants_) granted += grant.blocks;
+  if (granted + wanted > budget) return 1;
+  grants_.push_back({until, wanted});
+  return wanted;
+}
+
 bool Device::owns(CUstream stream) const {
   CUcontext context = nullptr;
   return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_;

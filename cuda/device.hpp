@@ -90,6 +90,9 @@ class Device {
   // Loaded at the first call.
   Expected<const KernelSet*> kernels();
 
+  // What has become of the device, by one of our streams; success where it is well.
+  CUresult failure(CUstream stream) const;
+
   // The stream belongs to this device's context.
   bool owns(CUstream stream) const;
 
@@ -101,6 +104,10 @@ class Device {
     Slot* slot = nullptr;
     std::uint64_t value = 0;  // greater than any value the slot has held
   };
+  // How many blocks a worker gets of those it wants: all while workers with all of theirs leave
+  // other kernels most of the device, else one, which is enough to get on. `until`: its slot
+  // passes the value when the worker has ended.
+  unsigned grant_blocks(const Turn& until, unsigned wanted);
   Expected<Turn> take_slot();
   // One that nobody has used: its flags may be set back. Cannot be given back.
   Expected<Slot*> take_fresh_slot();
@@ -117,6 +124,11 @@ class Device {
   std::mutex mutex_;
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
+  struct Grant {
+    Turn until;
+    unsigned blocks;
+  };
+  std::vector<Grant> grants_;
   std::vector<Turn> free_slots_;
   std::vector<Turn> resting_;
   Slot* fresh_ = nullptr;

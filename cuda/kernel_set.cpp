@@ -70,7 +70,8 @@ Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
     result = driver.device_attribute(&multiprocessors, kDeviceMultiprocessorCount, device);
   }
   if (result != kSuccess) return error(driver, "the number of multiprocessors", result);
-  set->most_blocks_ = static_cast<unsigned>(multiprocessors) * blocks_per_multiprocessor;
+  set->multiprocessors_ = static_cast<unsigned>(multiprocessors);
+  set->most_blocks_ = set->multiprocessors_ * blocks_per_multiprocessor;
   return set;
 }
 

@@ -19,12 +19,14 @@ class KernelSet {
 
   CUfunction function(KernelName name) const { return functions_[static_cast<std::size_t>(name)]; }
   CUfunction worker() const { return worker_; }
+  unsigned multiprocessors() const { return multiprocessors_; }
   // Blocks beyond these would only wait for others to end.
   unsigned most_blocks() const { return most_blocks_; }
 
  private:
   std::array<CUfunction, kernel_count> functions_{};
   CUfunction worker_ = nullptr;
+  unsigned multiprocessors_ = 1;
   unsigned most_blocks_ = 1;
 };
 

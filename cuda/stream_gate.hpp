@@ -29,6 +29,7 @@ struct Passage {
   int line = -1;
   std::uint64_t worker = 0;  // that runs on the stream instead of a wait; 0: none
   bool left = false;         // that has been told to let the stream go on
+  bool enters = true;        // the call is going to submit steps
 };
 
 // What is enqueued on a stream now: captured, in which capture.
@@ -49,8 +50,8 @@ class StreamGate final : public Pollable {
   Error enqueue(CUstream stream, Passage& passage);
   void publish(Passage& passage);
 
-  // Driver of the engine. Lets the stream go on from the host; else CudaCompute::write_after_all
-  // with end_of and the passage's value does so.
+  // Driver of the engine. Lets the stream go on from the host; else CudaCompute::open_after_all
+  // does so.
   static void open(Passage& passage);
   static std::uint64_t& end_of(Passage& passage) { return passage.slot->end; }
   // The call has ended; a replay may start it again.

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "core/clock.hpp"
 #include "cuda/stream_gate.hpp"
 
 namespace pith::cuda {
@@ -41,11 +42,19 @@ Error WorkerQueue::open() {
   return add_boards();
 }
 
-// A stream that has not got to an abandoned call yet will still use its board.
+// A worker that was told to leave does so at once. A stream that has not got to an abandoned call
+// yet will still use its board: then the memory is nobody's any more.
 WorkerQueue::~WorkerQueue() {
-  const bool all_free = std::all_of(boards_.begin(), boards_.end(), [](const Board& board) {
+  constexpr std::uint64_t leaves_within_ns = 20'000'000;
+  const auto is_free = [](const Board& board) {
     return board.free.slot->started() >= board.free.value;
-  });
+  };
+  const std::uint64_t limit = monotonic_ns() + leaves_within_ns;
+  bool all_free = false;
+  while (!(all_free = std::all_of(boards_.begin(), boards_.end(), is_free))) {
+    if (monotonic_ns() >= limit) break;
+    sched_yield();
+  }
   for (const Board& board : boards_) device_.give_slot(board.free);
   if (!all_free || !lines_.empty()) return;
   for (std::byte* memory : blocks_of_boards_) {
@@ -138,9 +147,12 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   }
   passage.worker = args.id;
   passage.left = false;
+  // One that never serves only waits. How many replays will run at once nobody knows.
+  unsigned blocks = passage.enters ? blocks_ : 1;
+  if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, blocks);
   void* params[] = {&args};
   const CUresult result =
-      device_.driver().launch_kernel(kernels_.worker(), blocks_, 1, 1, Worker::threads, 1, 1,
+      device_.driver().launch_kernel(kernels_.worker(), blocks, 1, 1, Worker::threads, 1, 1,
                                      worker_facts.shared_bytes, stream, params, nullptr);
   if (result != kSuccess && taken) --taken->free.value;
   return result;
@@ -168,20 +180,12 @@ void WorkerQueue::progress() {
   }
 }
 
-// A device that has failed takes no more steps.
-bool WorkerQueue::has_failed() const {
-  const Current current(device_);
-  const RelaxedCapture relaxed(device_.driver());
-  const CUresult state = device_.driver().stream_query(stream_);
-  return state != kSuccess && state != kErrorNotReady;
-}
-
 bool WorkerQueue::make_room() {
   constexpr unsigned rounds_a_look = 1024;
   for (unsigned round = 1; pushed_ - load(ring_->taken) >= ring_steps; ++round) {
     store(ring_->published, published_ = pushed_);
     progress();
-    if (round % rounds_a_look == 0 && has_failed()) return false;
+    if (round % rounds_a_look == 0 && device_.failure(stream_) != kSuccess) return false;
     sched_yield();
   }
   return true;

@@ -40,7 +40,7 @@ class WorkerQueue {
   // What was pushed runs from now on, and then the ticket is written.
   bool publish(std::uint64_t ticket);
 
-  // Blocks beyond these would find no worker's block that runs them at once.
+  // For kernels that walk their grid: two for each block of a worker even out what they find.
   unsigned most_blocks() const { return 2 * blocks_; }
   // A worker that was named while another one still ran takes over as soon as it can.
   void progress();
@@ -58,9 +58,7 @@ class WorkerQueue {
   Expected<Board*> take_board();
   Expected<WorkerBoard*> board_of_line(int line);
   Expected<WorkerBoard*> take_memory();
-  void name(const Passage& passage);
   bool make_room();
-  bool has_failed() const;
 
   Device& device_;
   const KernelSet& kernels_;

@@ -104,6 +104,9 @@ class ShareOf : public Block {
 template <class Kernel, class Block>
 PITH_KERNEL_CALL void run_share(const Block& block, unsigned index, unsigned count,
                                 const std::byte* args, std::byte* room) {
+  static_assert(Kernel::threads == Block::threads);
+  static_assert(alignof(typename Kernel::Args) <= words_bytes);
+  static_assert(alignof(typename Kernel::Shared) <= words_bytes);
   Kernel::run(ShareOf<Block>(block, index, count),
               *reinterpret_cast<const typename Kernel::Args*>(args),
               *reinterpret_cast<typename Kernel::Shared*>(room));
@@ -115,7 +118,8 @@ struct Worker {
   static constexpr std::uint64_t no_share = ~std::uint64_t{0};
   static constexpr unsigned share_bits = 24;
   static constexpr std::uint64_t share_mask = (std::uint64_t{1} << share_bits) - 1;
-  static constexpr std::uint64_t most_blocks = share_mask - 1;  // one more says: leave
+  // Of a kernel: each block of a worker asks once more than there are, and the mask says: leave.
+  static constexpr std::uint64_t most_blocks = share_mask - 2048;
   struct Shared {
     alignas(words_bytes) std::byte room[largest_shared()];
     WorkerStep step;

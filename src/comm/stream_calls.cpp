@@ -124,7 +124,8 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
   }
   held.let_go();
   const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
-  if (opens && !unsettled) owner.compute_->open(*this);
+  // Its slot is another call's as soon as this one has ended.
+  if (opens && !unsettled) co_await call->until(owner.compute_->open(*this));
   // The frame is still running; the next turn of the engine takes it apart.
   run = [](Work& self) {
     auto& ended = static_cast<StreamCall&>(self);
@@ -299,6 +300,27 @@ Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoi
   return reserve(compressed, stream);
 }
 
+// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
+Error StreamCalls::check_reached(const CollectiveArgs& args) const {
+  if (!compute_->workers()) return {};
+  const auto check = [&](Bytes memory) -> Error {
+    if (!memory.data || memory.size == 0 || memory.kind != MemoryKind::cuda) return {};
+    const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory.data);
+    if (!where || *where != cuda::Where::device) return where.error();
+    const Expected<cuda::Device*> device = cuda::Device::of_memory(memory.data);
+    if (!device || *device == &device_) return device.error();
+    return {Code::invalid_usage,
+            fmt::format("memory {} is another device's than the stream, expected the same one's "
+                        "where workers run the steps of calls (PITH_CUDA_STEPS)",
+                        static_cast<const void*>(memory.data))};
+  };
+  for (const Message& message : args.messages) {
+    if (Error error = check(message.data)) return error;
+  }
+  if (Error error = check(args.send)) return error;
+  return check(args.recv);
+}
+
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
                            bool grouped, LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
@@ -312,6 +334,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
   }
   if (Error error = without_throwing([&] { return place_compressors(args); })) return error;
+  if (Error error = check_reached(args)) return error;
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
@@ -333,6 +356,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   call.held = std::move(held);
   call.choice = choice;
   call.on_device = uses_device(args);
+  call.enters = call.on_device;
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.reach(reached);
@@ -487,7 +511,7 @@ void StreamCalls::Unsettled::open_all() {
   std::vector<StreamCall*> ended;
   ended.swap(calls_);
   for (StreamCall* call : ended) {
-    owner_.compute_->open(*call);
+    owner_.compute_->wait(owner_.compute_->open(*call));
     owner_.release(*call);
   }
   count_.store(0, std::memory_order_release);

@@ -108,6 +108,7 @@ class StreamCalls {
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
   Error place_compressors(const CollectiveArgs& args);
+  Error check_reached(const CollectiveArgs& args) const;
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);

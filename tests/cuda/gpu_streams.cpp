@@ -301,6 +301,7 @@ void check_all(int size, const ranks::Body& body, const Variation& how = {}) {
     }
     if (how.connections) {
       setup.environment.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS", how.connections);
+      setup.environment.emplace_back("PITH_CUDA_STEPS", "auto");
       name += std::string(", connections ") + how.connections;
     }
     check(size, setup, name, body);

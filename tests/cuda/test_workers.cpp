@@ -245,3 +245,30 @@ TEST_CASE("a worker's call ends while a thread that frees memory has the driver"
   pithStubLocks(false);
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
 }
+
+TEST_CASE("a message to oneself goes between pageable memory and a device's, whoever copies") {
+  const test::Device device;
+  const char* steps = GENERATE("launch", "worker");
+  setenv("PITH_CUDA_STEPS", steps, 1);
+  World world(2);
+  unsetenv("PITH_CUDA_STEPS");
+  const Rank& rank = *world.ranks[0];
+  constexpr std::size_t many = 700'001;
+  const DeviceMemory there(many);
+  std::vector<char> from(many);
+  std::vector<char> back(many);
+  for (std::size_t i = 0; i < many; ++i) from[i] = static_cast<char>(i * 31);
+  REQUIRE(pithGroupStart() == pithSuccess);
+  REQUIRE(pithSend(from.data(), many, pithInt8, 0, rank.comm, rank.stream) == pithSuccess);
+  REQUIRE(pithRecv(there.as<void>(), many, pithInt8, 0, rank.comm, rank.stream) == pithSuccess);
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  OK(cu().stream_synchronize(rank.stream));
+  REQUIRE(std::memcmp(there.as<void>(), from.data(), many) == 0);
+  REQUIRE(pithGroupStart() == pithSuccess);
+  REQUIRE(pithSend(there.as<void>(), many, pithInt8, 0, rank.comm, rank.stream) == pithSuccess);
+  REQUIRE(pithRecv(back.data(), many, pithInt8, 0, rank.comm, rank.stream) == pithSuccess);
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  OK(cu().stream_synchronize(rank.stream));
+  CHECK(back == from);
+  CHECK(counters().pageable_copies == 0);
+}
