@@ -244,6 +244,29 @@ TEST_CASE("a process that is killed ends calls that read its blocks") {
         }) == "");
 }
 
+TEST_CASE("what a stream does behind a call is not seen by peers") {
+  const Peers& peers = apart_or_together();
+  const char* algorithm = GENERATE(from_range(std::begin(both), std::end(both)));
+  INFO(algorithm << ", " << peers.transport);
+  CHECK(ranks::run(3, setup_of(peers, algorithm), [&](Rank& rank) {
+          const Gpu gpu(0);
+          const ranks::Comm comm(rank.join());
+          const bool gathers = algorithm == both[0];
+          const Vector one(60000), all(180000);
+          const Places at{one.data(), all.data(), one.count};
+          const Vector& input = gathers ? one : all;
+          warm_up(rank, gpu, comm, at, {gathers, 0});
+          for (unsigned round = 1000; round < 1020; ++round) {
+            fill_inputs(at, rank, {gathers, round});
+            ok(start(at, {gathers, round}, comm, gpu.stream));
+            good(cu().memset_async(input.address, 0xEE, 4 * input.count, gpu.stream));
+            gpu.wait();
+            if (!gathers) fill_inputs(at, rank, {gathers, round});  // they are looked at, too
+            ensure(is_right(at, rank, {gathers, round}), "overwritten before it was read");
+          }
+        }) == "");
+}
+
 // Calls that follow each other in a stream write what peers have read before.
 TEST_CASE("captured steps of sharded training over views") {
   const Peers& peers = apart_or_together();
