@@ -1,74 +1,14 @@
 // Allreduce whose kernels read and write device memory of other ranks: threads and processes on the
 // stub driver, which counts the copies by way of the host.
 #include <csignal>
-#include <memory>
 
-#include "catch.hpp"
-#include "tests/api/ranks.hpp"
-#include "tests/cuda_stub/stub.hpp"
+#include "tests/cuda/views_ranks.hpp"
 
 using namespace pith::cuda;
-using ranks::ensure;
-using ranks::ok;
-using ranks::Rank;
-using ranks::Setup;
-using ranks::Way;
+using namespace pith::cuda::views;
 
 namespace {
 
-const Driver& cu() {
-  static const Driver driver = [] {
-    Driver loaded;
-    std::string why;
-    ensure(load_driver(loaded, why), why);
-    return loaded;
-  }();
-  return driver;
-}
-
-void good(CUresult result, ranks::Where where = ranks::Where::current()) {
-  ensure(result == kSuccess, cu().describe(result), where);
-}
-
-StubCounters counters() {
-  StubCounters now;
-  pithStubCounters(&now);
-  return now;
-}
-
-// A device made current, and a stream on it.
-struct Gpu {
-  explicit Gpu(int ordinal) {
-    good(cu().init(0));
-    good(cu().primary_ctx_retain(&context, ordinal));
-    good(cu().ctx_set_current(context));
-    good(cu().stream_create(&stream, kStreamNonBlocking, -1));
-  }
-  ~Gpu() { cu().stream_destroy(stream); }
-  Gpu(const Gpu&) = delete;
-  void wait() const { good(cu().stream_synchronize(stream)); }
-  CUcontext context = nullptr;
-  CUstream stream = nullptr;
-};
-
-struct Vector {
-  explicit Vector(std::size_t size) : count(size) { good(cu().mem_alloc(&address, 4 * size)); }
-  ~Vector() { cu().mem_free(address); }
-  Vector(const Vector&) = delete;
-  std::uint32_t* data() const {
-    return reinterpret_cast<std::uint32_t*>(static_cast<std::uintptr_t>(address));
-  }
-  std::size_t count;
-  CUdeviceptr address = 0;
-};
-
-std::uint32_t value(int rank, std::size_t i, unsigned round) {
-  return static_cast<std::uint32_t>((i + 1) * 2654435761u + static_cast<unsigned>(rank) * 40503u +
-                                    round * 69069u);
-}
-void fill(std::uint32_t* data, std::size_t count, int rank, unsigned round) {
-  for (std::size_t i = 0; i < count; ++i) data[i] = value(rank, i, round);
-}
 bool holds_sum(const std::uint32_t* data, std::size_t count, int ranks, unsigned round,
                bool average) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -79,52 +19,22 @@ bool holds_sum(const std::uint32_t* data, std::size_t count, int ranks, unsigned
   return true;
 }
 
-struct Peers {
-  Way way;
-  const char* transport;
-};
-constexpr Peers every_peer[] = {
-    {Way::processes, "shm"}, {Way::all, "local"}, {Way::threads, "shm"}};
-
-Setup setup_of(const Peers& peers, const char* algorithm) {
-  Setup setup;
-  setup.way = peers.way;
-  setup.transport = peers.transport;
-  setup.environment = {{"PITH_ALGO", algorithm}, {"PITH_CHUNK", "2048"}};
-  return setup;
-}
-
 // One call on all ranks, to its end; how many copies went by way of the host meanwhile, in any of
 // the processes.
 std::uint64_t call(Rank& rank, const Gpu& gpu, pithComm_t comm, const Vector& send,
                    const Vector& recv, unsigned round, bool average = false) {
   fill(send.data(), send.count, rank.rank, round);
-  rank.meet();
-  const std::uint64_t before = counters().host_copies;
-  rank.meet();
-  ok(pithAllReduce(send.data(), recv.data(), send.count, pithUint32, average ? pithAvg : pithSum,
-                   comm, gpu.stream));
-  gpu.wait();
-  ensure(holds_sum(recv.data(), recv.count, rank.size, round, average), "wrong sum");
-  rank.slot(rank.rank, 0) = 0;
-  rank.meet();
-  rank.slot(rank.rank, 0) = counters().host_copies - before;
-  rank.meet();
-  std::uint64_t all = 0;
-  for (int r = 0; r < rank.size; ++r) all += rank.slot(r, 0);
-  return all;
+  return host_copies(rank, [&] {
+    ok(pithAllReduce(send.data(), recv.data(), send.count, pithUint32, average ? pithAvg : pithSum,
+                     comm, gpu.stream));
+    gpu.wait();
+    ensure(holds_sum(recv.data(), recv.count, rank.size, round, average), "wrong sum");
+  });
 }
 
-// Calls until no rank needs the host any more; the rounds that took.
 unsigned warm_up(Rank& rank, const Gpu& gpu, pithComm_t comm, const Vector& send,
                  const Vector& recv, unsigned round = 0) {
-  constexpr unsigned most = 500;
-  for (unsigned i = 0; i < most; ++i) {
-    if (call(rank, gpu, comm, send, recv, round + i) == 0) return i;
-    ranks::sleep_s(0.001);
-  }
-  ensure(false, "the ranks still copy by way of the host");
-  return most;
+  return warm_up_by([&](unsigned i) { return call(rank, gpu, comm, send, recv, round + i); });
 }
 
 void run_sums(Rank& rank, int devices, std::size_t count) {
