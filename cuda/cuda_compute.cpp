@@ -89,7 +89,7 @@ Fence CudaCompute::submit(Implementation implementation, const void* args, std::
                           Fence) {
   // A worker is given its steps without a call of the driver.
   std::optional<Current> current;
-  if (!workers_ || !workers_->serves()) current.emplace(device_);
+  if (!by_worker()) current.emplace(device_);
   // `after` is a fence of this queue, and the queue is in order.
   wait_for_workers();
   if (!implementation) return add_ticket(kErrorNotSupported);
@@ -98,7 +98,7 @@ Fence CudaCompute::submit(Implementation implementation, const void* args, std::
 
 // What is launched comes after what the last worker was given.
 void CudaCompute::wait_for_workers() {
-  if (error_ || !workers_ || workers_->serves()) return;
+  if (error_ || !workers_ || by_worker()) return;
   if (last_of_workers_ <= tickets_->started()) return;
   const CUresult waits =
       driver_.wait_value64(stream_, address_of(&tickets_->start), last_of_workers_, kWaitValueGeq);
@@ -134,7 +134,7 @@ Fence CudaCompute::open(Passage& passage) {
 }
 
 CUresult CudaCompute::write_ticket(std::uint64_t ticket) {
-  if (!workers_ || !workers_->serves()) {
+  if (!by_worker()) {
     return driver_.write_value64(stream_, address_of(&tickets_->start), ticket, kWriteValueDefault);
   }
   if (!workers_->publish(ticket)) return kErrorLaunchFailed;

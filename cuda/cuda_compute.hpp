@@ -73,6 +73,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   explicit CudaCompute(Device& device);
   Error open(unsigned worker_blocks);
   Fence add_ticket(CUresult launched);
+  bool by_worker() const { return workers_ && workers_->serves(); }
   CUresult write_ticket(std::uint64_t ticket);
   void wait_for_workers();
   void fail(const char* what, CUresult result);

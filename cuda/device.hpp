@@ -44,16 +44,21 @@ inline const void* identity_of(CUstream stream) {
                                                                       : static_cast<void*>(stream);
 }
 
+// Words of pinned memory that a device, too, reads and writes.
+inline std::uint64_t load_word(const std::uint64_t& word) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+}
+inline void store_word(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
 // A pair of flags in pinned memory, each on a cache line of its own. The stream writes `start` and
 // waits for `end`. Values only grow, so a slot needs no clean-up between its users.
 struct Slot {
   alignas(64) std::uint64_t start = 0;
   alignas(64) std::uint64_t end = 0;
 
-  std::uint64_t started() const {
-    return std::atomic_ref<std::uint64_t>(const_cast<std::uint64_t&>(start))
-        .load(std::memory_order_acquire);
-  }
+  std::uint64_t started() const { return load_word(start); }
 };
 
 inline CUdeviceptr address_of(const void* memory) {

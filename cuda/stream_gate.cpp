@@ -130,9 +130,7 @@ void StreamGate::take_fresh() {
   fresh_passages_.clear();
 }
 
-void StreamGate::open(Passage& passage) {
-  std::atomic_ref(passage.slot->end).store(passage.value, std::memory_order_release);
-}
+void StreamGate::open(Passage& passage) { store_word(passage.slot->end, passage.value); }
 
 void StreamGate::close(Passage& passage) {
   if (passage.captured) {

@@ -17,13 +17,6 @@ namespace {
 constexpr std::size_t boards_bytes = std::size_t{1} << 20;
 constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
 
-std::uint64_t load(const std::uint64_t& word) {
-  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
-}
-void store(std::uint64_t& word, std::uint64_t value) {
-  std::atomic_ref(word).store(value, std::memory_order_release);
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<WorkerQueue>> WorkerQueue::create(Device& device, const KernelSet& kernels,
@@ -175,15 +168,15 @@ bool WorkerQueue::has_entered(const Passage& passage) const {
 
 void WorkerQueue::progress() {
   while (!namings_.empty() && tickets_.started() >= namings_.front().after) {
-    store(ring_->server, namings_.front().id);
+    store_word(ring_->server, namings_.front().id);
     namings_.erase(namings_.begin());
   }
 }
 
 bool WorkerQueue::make_room() {
   constexpr unsigned rounds_a_look = 1024;
-  for (unsigned round = 1; pushed_ - load(ring_->taken) >= ring_steps; ++round) {
-    store(ring_->published, published_ = pushed_);
+  for (unsigned round = 1; pushed_ - load_word(ring_->taken) >= ring_steps; ++round) {
+    store_word(ring_->published, published_ = pushed_);
     progress();
     if (round % rounds_a_look == 0 && device_.failure(stream_) != kSuccess) return false;
     sched_yield();
@@ -220,7 +213,7 @@ bool WorkerQueue::publish(std::uint64_t ticket) {
   if (pushed_ == published_ && !push(step_nothing, 1, nullptr, 0)) return false;
   ring_->steps[(pushed_ - 1) % ring_steps].ticket = ticket;
   last_ticket_ = ticket;
-  store(ring_->published, published_ = pushed_);
+  store_word(ring_->published, published_ = pushed_);
   progress();
   return true;
 }

@@ -23,7 +23,6 @@ struct WorkerStep {
   std::uint32_t blocks;
   std::uint64_t ticket;  // written when the step has run; 0: none
   std::uint32_t args_bytes;
-  std::uint32_t unused[3];
   alignas(words_bytes) std::byte args[4032];
 };
 
@@ -53,7 +52,6 @@ struct WorkerBoard {
   std::uint64_t shares;  // step number << 48 | blocks << 24 | next block
   std::uint64_t done;    // blocks of the step that have run
   std::uint64_t left;    // blocks of the worker that have left
-  std::uint64_t unused;
   WorkerStep step;
 };
 

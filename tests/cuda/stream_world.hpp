@@ -60,6 +60,22 @@ struct World {
 inline std::uint32_t value(std::size_t rank, std::size_t i, unsigned round) {
   return static_cast<std::uint32_t>((i + 1) * 2654435761u + rank * 40503u + round * 69069u);
 }
+// One block a rank; on the stub the host may look into it.
+struct Blocks {
+  explicit Blocks(std::size_t blocks) : memory(blocks * count * 4) {}
+  std::uint32_t* at(std::size_t block = 0) const {
+    return memory.as<std::uint32_t>() + block * count;
+  }
+  DeviceMemory memory;
+};
+inline std::uint32_t value_of(std::size_t rank, std::size_t block, std::size_t i) {
+  return value(rank, i, static_cast<unsigned>(block) + 1);
+}
+inline std::uint32_t sum_of(std::size_t ranks, std::size_t block, std::size_t i) {
+  std::uint32_t sum = 0;
+  for (std::size_t r = 0; r < ranks; ++r) sum += value_of(r, block, i);
+  return sum;
+}
 inline void fill(const DeviceMemory& memory, std::size_t rank, unsigned round) {
   for (std::size_t i = 0; i < count; ++i) memory.as<std::uint32_t>()[i] = value(rank, i, round);
 }

@@ -7,25 +7,6 @@ using namespace pith::cuda::test;
 
 namespace {
 
-// One block a rank; on the stub the host may look into it.
-struct Blocks {
-  explicit Blocks(std::size_t blocks) : memory(blocks * count * 4) {}
-  std::uint32_t* at(std::size_t block = 0) const {
-    return memory.as<std::uint32_t>() + block * count;
-  }
-  DeviceMemory memory;
-};
-
-std::uint32_t value_of(std::size_t rank, std::size_t block, std::size_t i) {
-  return value(rank, i, static_cast<unsigned>(block) + 1);
-}
-
-std::uint32_t sum_of(std::size_t ranks, std::size_t block, std::size_t i) {
-  std::uint32_t sum = 0;
-  for (std::size_t r = 0; r < ranks; ++r) sum += value_of(r, block, i);
-  return sum;
-}
-
 struct Place {
   std::size_t ranks;
   std::size_t rank;

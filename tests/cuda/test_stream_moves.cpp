@@ -6,19 +6,6 @@ using namespace pith::cuda::test;
 
 namespace {
 
-// One block a rank; on the stub the host may look into it.
-struct Blocks {
-  explicit Blocks(std::size_t blocks) : memory(blocks * count * 4) {}
-  std::uint32_t* at(std::size_t block = 0) const {
-    return memory.as<std::uint32_t>() + block * count;
-  }
-  DeviceMemory memory;
-};
-
-std::uint32_t value_of(std::size_t rank, std::size_t block, std::size_t i) {
-  return value(rank, i, static_cast<unsigned>(block) + 1);
-}
-
 struct Buffers {
   explicit Buffers(std::size_t rank, std::size_t ranks) : send(ranks), recv(ranks) {
     for (std::size_t b = 0; b < ranks; ++b) {
@@ -40,12 +27,6 @@ std::vector<std::unique_ptr<Buffers>> buffers_of(const World& world) {
 using Call = pithResult_t (*)(const Rank& rank, const Buffers& memory, int root);
 using Expected = std::uint32_t (*)(std::size_t ranks, std::size_t rank, std::size_t block,
                                    std::size_t i);
-
-std::uint32_t sum_of(std::size_t ranks, std::size_t block, std::size_t i) {
-  std::uint32_t sum = 0;
-  for (std::size_t r = 0; r < ranks; ++r) sum += value_of(r, block, i);
-  return sum;
-}
 
 // Calls it on every rank; `blocks`: how many of recv are checked, on `root` only where it keeps.
 void check_call(World& world, Call call, Expected expected, std::size_t blocks, bool root_only) {

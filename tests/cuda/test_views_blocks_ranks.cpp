@@ -1,6 +1,5 @@
 // All-gather and reduce-scatter whose kernels read device memory of other ranks: threads and
 // processes on the stub driver, which counts the copies by way of the host.
-#include <csignal>
 
 #include "tests/cuda/views_ranks.hpp"
 
@@ -227,20 +226,8 @@ TEST_CASE("a process that is killed ends calls that read its blocks") {
           const Places at{one.data(), all.data(), one.count};
           const Turn turn{algorithm == both[0], 0};
           warm_up(rank, gpu, comm, at, turn);
-          rank.meet();
-          if (rank.rank == 2 && !inside) std::raise(SIGKILL);
-          for (int i = 0; i < 4; ++i) {
-            const pithResult_t begun = start(at, turn, comm, gpu.stream);
-            ensure(begun == pithSuccess || begun == pithRemoteError, "another error");
-          }
-          if (rank.rank == 2) std::raise(SIGKILL);
-          const double begin = ranks::now_s();
-          gpu.wait();
-          ensure(ranks::now_s() - begin < 5, "the stream waited long");
-          pithResult_t error = pithSuccess;
-          ranks::wait_until([&] {
-            return pithCommGetAsyncError(comm, &error) == pithSuccess && error == pithRemoteError;
-          });
+          end_with_a_killed_rank(rank, gpu, comm, inside,
+                                 [&] { return start(at, turn, comm, gpu.stream); });
         }) == "");
 }
 

@@ -1,6 +1,5 @@
 // Allreduce whose kernels read and write device memory of other ranks: threads and processes on the
 // stub driver, which counts the copies by way of the host.
-#include <csignal>
 
 #include "tests/cuda/views_ranks.hpp"
 
@@ -198,20 +197,9 @@ TEST_CASE("a process that is killed ends calls over views") {
           const ranks::Comm comm(rank.join());
           const Vector send(200000), recv(200000);
           warm_up(rank, gpu, comm, send, recv);
-          rank.meet();
-          if (rank.rank == 2 && !inside) std::raise(SIGKILL);
-          for (int i = 0; i < 4; ++i) {
-            const pithResult_t begun = pithAllReduce(send.data(), recv.data(), send.count,
-                                                     pithUint32, pithSum, comm, gpu.stream);
-            ensure(begun == pithSuccess || begun == pithRemoteError, "another error");
-          }
-          if (rank.rank == 2) std::raise(SIGKILL);
-          const double begin = ranks::now_s();
-          gpu.wait();
-          ensure(ranks::now_s() - begin < 5, "the stream waited long");
-          pithResult_t error = pithSuccess;
-          ranks::wait_until([&] {
-            return pithCommGetAsyncError(comm, &error) == pithSuccess && error == pithRemoteError;
+          end_with_a_killed_rank(rank, gpu, comm, inside, [&] {
+            return pithAllReduce(send.data(), recv.data(), send.count, pithUint32, pithSum, comm,
+                                 gpu.stream);
           });
         }) == "");
 }

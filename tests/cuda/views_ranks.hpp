@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 
 #include "catch.hpp"
@@ -113,6 +114,28 @@ unsigned warm_up_by(const Call& call) {
   }
   ensure(false, "the ranks still copy by way of the host");
   return most;
+}
+
+// The last rank kills itself, `inside` of calls that have begun or before it begins any. Those of
+// the others end soon, and the communicator tells of it.
+template <class Begin>
+void end_with_a_killed_rank(Rank& rank, const Gpu& gpu, pithComm_t comm, bool inside,
+                            const Begin& begin) {
+  const bool dies = rank.rank == rank.size - 1;
+  rank.meet();
+  if (dies && !inside) std::raise(SIGKILL);
+  for (int i = 0; i < 4; ++i) {
+    const pithResult_t begun = begin();
+    ensure(begun == pithSuccess || begun == pithRemoteError, "another error");
+  }
+  if (dies) std::raise(SIGKILL);
+  const double since = ranks::now_s();
+  gpu.wait();
+  ensure(ranks::now_s() - since < 5, "the stream waited long");
+  pithResult_t error = pithSuccess;
+  ranks::wait_until([&] {
+    return pithCommGetAsyncError(comm, &error) == pithSuccess && error == pithRemoteError;
+  });
 }
 
 }  // namespace pith::cuda::views
