@@ -42,7 +42,7 @@ Task<Error> allgather_bruck(Call& call, CollectiveArgs args) {
 }
 
 double allgather_bruck_cost(const Shape& shape, const LinkCost& link) {
-  const Pieces pieces(shape);
+  const BlockPieces pieces(shape);
   return pieces.count * ceil_log2(shape.ranks) * link.alpha +
          link.beta * (shape.ranks - 1) * static_cast<double>(shape.bytes);
 }

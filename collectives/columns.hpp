@@ -35,8 +35,8 @@ class Columns {
 };
 
 // The same for costs: how many pieces, and the bytes of a block in one of them.
-struct Pieces {
-  explicit Pieces(const Shape& shape) {
+struct BlockPieces {
+  explicit BlockPieces(const Shape& shape) {
     const auto p = static_cast<std::size_t>(shape.ranks);
     const std::size_t columns = std::clamp<std::size_t>(Columns::room(shape.tuning) / p, 1,
                                                         std::max<std::size_t>(1, shape.bytes));

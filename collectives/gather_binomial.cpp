@@ -83,7 +83,7 @@ double collected_time(int rank, int ranks, const LinkCost& link, double block) {
 }  // namespace
 
 double gather_binomial_cost(const Shape& shape, const LinkCost& link) {
-  const Pieces pieces(shape);
+  const BlockPieces pieces(shape);
   const double wire = link.beta * (shape.ranks - 1);
   return pieces.count == 0 ? 0
                            : collected_time(0, shape.ranks, link, pieces.bytes) +

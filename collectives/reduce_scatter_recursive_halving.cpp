@@ -139,7 +139,7 @@ Task<Error> reduce_scatter_recursive_halving(Call& call, CollectiveArgs args) {
 }
 
 double reduce_scatter_recursive_halving_cost(const Shape& shape, const LinkCost& link) {
-  const Pieces pieces(shape);
+  const BlockPieces pieces(shape);
   const Layout layout(shape.ranks);
   const double byte = link.beta + link.gamma;
   // Where at most half of the ranks take in another one's blocks, the others do not wait for those.

@@ -69,7 +69,7 @@ double scattered_time(int rank, int ranks, const LinkCost& link, double block, d
 }  // namespace
 
 double scatter_binomial_cost(const Shape& shape, const LinkCost& link) {
-  const Pieces pieces(shape);
+  const BlockPieces pieces(shape);
   const double wire = link.beta * (shape.ranks - 1);
   return pieces.count == 0 ? 0
                            : scattered_time(0, shape.ranks, link, pieces.bytes, 0) +

@@ -8,14 +8,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace pith::kernels::HWY_NAMESPACE {
 
-struct Sum {
+struct WrappingSum {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b) const {
     return hn::Add(a, b);
   }
 };
 
-struct Product {
+struct WrappingProduct {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V a, V b) const {
     if constexpr (sizeof(hn::TFromD<D>) > 1) {
@@ -53,9 +53,9 @@ void combine_as(const Combine& call) {
   switch (call.op) {
     case Op::sum:
     case Op::avg:
-      return run<Unsigned>(Sum{}, call);
+      return run<Unsigned>(WrappingSum{}, call);
     case Op::prod:
-      return run<Unsigned>(Product{}, call);
+      return run<Unsigned>(WrappingProduct{}, call);
     case Op::max:
       return run<T>(Maximum{}, call);
     case Op::min:

@@ -155,6 +155,20 @@ class Tree(unittest.TestCase):
         self.assertEqual(len(self.dead("# x.cpp", "src/a/x.cpp")), 1)
         self.assertEqual(len(self.dead("add_library(a x.cpp)", "src/b/x.cpp")), 1)
 
+    def test_one_definition(self):
+        def breaches(*texts):
+            sources = [tidy.Source(f"src/core/{i}.hpp", text) for i, text in enumerate(texts)]
+            return list(tidy.check_one_definition(sources))
+
+        a = "namespace pith {\nstruct A {\n};\n}\n"
+        self.assertEqual(breaches(a, a.replace("struct A", "class B : public A")), [])
+        self.assertEqual(breaches(a, a.replace("pith", "pith::cuda")), [])
+        hidden = "namespace {\nvoid f() {\n}\nstruct A {\n};\n}  // namespace\n"
+        hidden = f"namespace pith {{\n{hidden}}}\n"
+        self.assertEqual(breaches(a, hidden), [])
+        self.assertEqual(breaches(a, "namespace pith {\nstruct A;\n}\n"), [])
+        self.assertEqual(len(breaches(a, a.replace("struct", "class"))), 1)
+
     def test_readme(self):
         self.assertEqual(list(tidy.check_readme("README.md", "x\n" * 300)), [])
         self.assertEqual(list(tidy.check_readme("src/README.md", "x\n" * 40)), [])

@@ -303,6 +303,32 @@ def check_dead_files(paths, read):
             yield f"{path}:1: no CMakeLists.txt names this file"
 
 
+NAMED_TYPE = re.compile(r"^(?:class|struct|union|enum class) (?:alignas\(.*?\) )?(\w+)"
+                        r"(?: final)?(?: : [^{;]*)? \{", re.M)
+
+
+def outer_types(source):
+    """(namespace, name, offset) of types outside functions, classes and anonymous namespaces."""
+    opened = re.search(r"^namespace ([\w:]+) \{", source.code, re.M)
+    hidden = [(match.start(), source.text.find("\n}  // namespace\n", match.start()))
+              for match in re.finditer(r"^namespace \{", source.code, re.M)]
+    for match in NAMED_TYPE.finditer(source.code):
+        if not any(begin < match.start() < end for begin, end in hidden):
+            yield opened and opened.group(1), match.group(1), match.start()
+
+
+def check_one_definition(sources):
+    """Two types of one name in a namespace are undefined behaviour, even in files that never meet.
+    A file may hold several for preprocessor branches."""
+    first = {}
+    for source in sources:
+        for namespace, name, offset in outer_types(source):
+            place = f"{source.path}:{source.line_of(offset)}"
+            other = first.setdefault((namespace, name), (source.path, place))
+            if other[0] != source.path:
+                yield f"{place}: {name} is a type of {other[1]} too"
+
+
 def check_readme(path, text):
     length = len(text.splitlines())
     if "/" in path and length > MAX_README_LINES:
@@ -375,7 +401,7 @@ def check_tree(root):
 
     paths = tree(root)
     known = set(paths)
-    breaches, notes = [], []
+    breaches, notes, library = [], [], []
 
     def exists(path):
         return os.path.exists(os.path.join(root, path))
@@ -387,9 +413,12 @@ def check_tree(root):
         elif path == "pith" or path.endswith(CODE + SCRIPTS) or path.endswith("CMakeLists.txt"):
             source = Source(path, read(path))
             breaches += check_source(source, known.__contains__)
+            if source.is_code and source.layer in LIBRARY:
+                library.append(source)
             if SOFT_FILE_LINES < len(source.lines) <= MAX_FILE_LINES:
                 notes.append(f"{path}:1: note: {len(source.lines)} lines; {SOFT_FILE_LINES} is the "
                              "aim")
+    breaches += check_one_definition(library)
     breaches += check_dead_files(paths, read)
     breaches += check_folders(paths, read)
     return breaches, notes
