@@ -37,7 +37,13 @@ namespace {
 
 using namespace pith::cuda;
 
-constexpr int rounds = 30, warm_ups = 20;
+// Over slow links a large vector takes half a second.
+struct Rounds {
+  int warm_ups, timed;
+};
+constexpr Rounds rounds_of(std::size_t bytes) {
+  return bytes < (std::size_t{16} << 20) ? Rounds{20, 30} : Rounds{8, 10};
+}
 constexpr std::size_t sizes[] = {8, 64 << 10, 1 << 20, 64 << 20, 256 << 20};
 constexpr double meeting_limit_s = 120;
 
@@ -196,8 +202,9 @@ std::vector<float> time_calls(const Run& run, const Rank& rank, std::size_t coun
   void* recv = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.recv));
   auto* stream = reinterpret_cast<cudaStream_t>(rank.stream);
   const ncclDataType_t type = run.halves ? ncclBfloat16 : ncclFloat32;
+  const Rounds rounds = rounds_of(bytes_of(run, count));
   std::vector<float> calls;
-  for (int round = -warm_ups; round < rounds; ++round) {
+  for (int round = -rounds.warm_ups; round < rounds.timed; ++round) {
     const float ms = time_of(
         rank, [&] { CHECK(ncclAllReduce(send, recv, count, type, ncclSum, rank.comm, stream)); });
     if (round >= 0) calls.push_back(ms);
@@ -214,7 +221,7 @@ void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out
   meet(run);
   if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
   std::vector<float> copies;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds_of(bytes).timed; ++round) {
     copies.push_back(time_of(
         rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
   }
