@@ -187,6 +187,18 @@ class Script(unittest.TestCase):
                           done.stdout)
             self.assertIn("Pith, tcp, 4 ranks", done.stdout)
 
+    @unittest.skipIf(importlib.util.find_spec("torch"), "PyTorch would be asked too")
+    def test_fallback_looks_for_who_served(self):
+        calls = 'echo "vm:1:1 [0] NCCL INFO AllReduce is served by ${SERVED:-$PITH_NCCL_FALLBACK}"'
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"gpu_calls": calls, "test_cuda_gpu": ""})
+            done = run("fallback", OTHER_NCCL="/other/libnccl.so.2", **variables)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("1 AllReduce is served by /other/libnccl.so.2", done.stdout)
+            done = run("fallback", OTHER_NCCL="/other/libnccl.so.2", SERVED="Pith", **variables)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("fallback: nothing went there", done.stdout)
+
     def test_a_failing_part_is_told(self):
         done = run("calls", GPU_STUB="/nonexistent", CALLS_MOST_BYTES="8", PITH_CHUNK="nonsense")
         self.assertEqual(done.returncode, 1)

@@ -385,8 +385,9 @@ part_perf() {
   return "$failed"
 }
 
-# NVIDIA's library, as PyTorch brings it.
+# NVIDIA's library, as PyTorch brings it, or $OTHER_NCCL.
 find_other_nccl() {
+  [[ -z ${OTHER_NCCL:-} ]] || { printf '%s\n' "$OTHER_NCCL" && return; }
   python3 - <<'END' 2>/dev/null
 import glob, os, sysconfig
 found = glob.glob(os.path.join(sysconfig.get_paths()["purelib"], "nvidia", "nccl", "lib",
@@ -433,15 +434,18 @@ peers_over() { # NAME RANKS
   run_peers() { # LABEL VARIABLE...
     local label=$1$name
     shift
+    # Of what is logged, only what compression has to say.
     limited 45 "${link[@]}" env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo "$@" "$at/bin/gpu_calls" \
-      hosts "$ranks" "$file" "${CALLS_MOST_BYTES:-268435456}" "$label" ||
+      hosts "$ranks" "$file" "${CALLS_MOST_BYTES:-268435456}" "$label" |
+      sed -u -e '/PITH_COMPRESS/b' -e '/ NCCL /d' ||
       { say "peers: $label, $ranks ranks: failed" && status=1; }
   }
   if [[ -n $other ]]; then
     run_peers "NVIDIA, sockets" "LD_PRELOAD=$other"
     run_peers "NVIDIA, sockets" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
   fi
-  run_peers "Pith, tcp, 1 %" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
+  run_peers "Pith, tcp, 1 %" PITH_TRANSPORT=tcp NCCL_DEBUG=INFO \
+    PITH_COMPRESS=topk:density=0.01,bypass=never
   run_peers "Pith, tcp" PITH_TRANSPORT=tcp
   return "$status"
 }
@@ -455,8 +459,8 @@ part_fallback() {
   limited 40 env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO "PITH_NCCL_FALLBACK=$other" \
     "$at/bin/gpu_calls" hosts 2 "$results/fallback.json" "${CALLS_MOST_BYTES:-67108864}" \
     "NVIDIA by way of Pith" >"$log" 2>&1 || failed=1
-  grep -v ' NCCL ' "$log" || true
-  grep "is served by" "$log" | sed 's/.*NCCL INFO //' | sort | uniq -c || failed=1
+  grep -v -e ' NCCL INFO ' -e '^$' "$log" || true
+  grep "is served by" "$log" | sed 's/.*NCCL INFO //' | sort | uniq -c || true
   grep -q "is served by $other" "$log" || { say "fallback: nothing went there" && failed=1; }
   ! has_module torch || run_clients "$results/fallback-clients.json" --other "$other" fallback ||
     failed=1
