@@ -12,13 +12,13 @@ import importlib
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import typing
 
-PORT = 29517
 LEAST_S = 15  # a check needs more than the start of Python and CUDA
 ON_CPU_S = 200  # nobody waits for a GPU there
 
@@ -154,8 +154,14 @@ def environment_of(check, arguments, rank, port, folder):
     return variables
 
 
-def start(name, arguments, port, folder):
-    check, ranks = CHECKS[name], []
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def start(name, arguments, folder):
+    check, ranks, port = CHECKS[name], [], free_port()
     for rank in range(check.ranks):
         command = [sys.executable, os.path.abspath(__file__), "--rank", str(rank),
                    "--device", arguments.device]
@@ -190,10 +196,10 @@ def last_error(text):
     return (errors or lines or ["?"])[-1][:200]
 
 
-def run(name, arguments, port, limit_s):
+def run(name, arguments, limit_s):
     """"ok", or what was wrong."""
     with tempfile.TemporaryDirectory(prefix="client_") as folder:
-        ranks = start(name, arguments, port, folder)
+        ranks = start(name, arguments, folder)
         hanging = wait_for(ranks, limit_s)
         for number, rank in enumerate(ranks):
             if rank.returncode == 0 or hanging[number]:
@@ -219,7 +225,7 @@ def run_all(arguments):
     names = arguments.checks or [name for name, check in CHECKS.items() if not check.by_other]
     end = time.time() + arguments.seconds
     result = {}
-    for number, name in enumerate(names):
+    for name in names:
         begin = time.time()
         fate = unable(CHECKS[name], arguments)
         if fate is None and end - begin < LEAST_S:
@@ -227,7 +233,7 @@ def run_all(arguments):
         if fate is None:
             most_s = CHECKS[name].limit_s if arguments.device == "cuda" else ON_CPU_S
             limit_s = min(most_s, end - begin - 3)
-            fate = run(name, arguments, PORT + number, limit_s)
+            fate = run(name, arguments, limit_s)
         result[name] = fate
         print(f"client {name}: {fate} ({time.time() - begin:.1f} s)", flush=True)
         if arguments.json:

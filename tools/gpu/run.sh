@@ -577,8 +577,8 @@ main() {
     case $argument in
       -h | --help) usage && return ;;
       --plan) plan && return ;;
-      --prebuild) prebuild && return ;;
-      --pack) make_pack && return ;;
+      --prebuild) prebuild; return ;; # each step of theirs has to succeed
+      --pack) make_pack; return ;;
       facts | tests | calls | perf | clients | peers | fallback | nccltests | sanitize | \
         kernels | build | table)
         parts+=("$argument")
