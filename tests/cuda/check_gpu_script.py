@@ -72,6 +72,19 @@ class Script(unittest.TestCase):
             self.assertIn("build and facts instead of tests calls", done.stdout)
             self.assertRegex(done.stdout, "cmake .*-DPITH_WERROR=OFF .*-DPITH_CUDA_CODE=sm_90")
 
+    def test_a_failed_build_makes_no_pack(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("nvcc", "cmake"):
+                path = os.path.join(folder, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("#!/usr/bin/env bash\nexit 3\n")
+                os.chmod(path, 0o755)
+            pack = os.path.join(folder, "pack")
+            done = run("--prebuild", PATH=folder + os.pathsep + os.environ["PATH"], GPU_PACK=pack,
+                       GPU_TREE=os.path.join(folder, "tree"))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(os.listdir(pack), [])
+
     def programs(self, folder, bodies):
         """A pack whose programs are scripts, for the parts that ask for them."""
         os.makedirs(os.path.join(folder, "pack", "bin"))

@@ -132,7 +132,8 @@ compile_cuda_perf() {
 # What the programs load beyond libc and the compiler's own, which every machine has.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libnccl|libcuda)\.so'
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libnccl|libcuda)\.so' ||
+    true
 }
 
 prebuild() {
