@@ -3,7 +3,7 @@
 // appends a line of JSON a size. "hosts": processes that say by NCCL_HOSTID that each is on a host
 // of its own, without which NVIDIA's library refuses two ranks on a device. LABEL is what the line
 // calls the way. GPU_CALLS_TYPE=bfloat16: sums of as many elements of that type, else of float32.
-// Where PITH_COMPRESS is set the sums are not looked at. Times are medians, by
+// Where PITH_COMPRESS is set vectors are noise and their sums not looked at. Times are medians, by
 // events on rank 0's stream, all ranks calling at once. "of copy": N copies of the vector by the
 // device in the time of the call of N ranks, for each vector is read and each result written at
 // least once. Run by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the
@@ -20,6 +20,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,7 +38,13 @@ namespace {
 
 using namespace pith::cuda;
 
-constexpr int rounds = 30, warm_ups = 20;
+// Over slow links a large vector takes half a second.
+struct Rounds {
+  int warm_ups, timed;
+};
+constexpr Rounds rounds_of(std::size_t bytes) {
+  return bytes < (std::size_t{16} << 20) ? Rounds{20, 30} : Rounds{8, 10};
+}
 constexpr std::size_t sizes[] = {8, 64 << 10, 1 << 20, 64 << 20, 256 << 20};
 constexpr double meeting_limit_s = 120;
 
@@ -78,7 +85,8 @@ struct Run {
   const char* label;
   const char* file;
   std::size_t most_bytes;
-  bool halves;  // bfloat16
+  bool halves;      // bfloat16
+  bool compressed;  // by the environment: vectors are noise, and sums not looked at
 };
 
 std::size_t bytes_of(const Run& run, std::size_t count) { return count * (run.halves ? 2 : 4); }
@@ -173,16 +181,28 @@ float load(const Run& run, const Rank& rank, std::size_t i) {
   return value;
 }
 
+// About normal, other in each rank and place.
+float noise(int rank, std::size_t i) {
+  std::uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + static_cast<unsigned>(rank);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  x ^= x >> 31;
+  float sum = 0;
+  for (int part = 0; part < 4; ++part) sum += static_cast<float>((x >> (16 * part)) & 0xffff);
+  return sum / 65536 - 2;
+}
+
 void fill(const Run& run, const Rank& rank, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    store(run, rank, i, static_cast<float>(element(run, i) + rank.number));
+    const float plain = static_cast<float>(element(run, i) + rank.number);
+    store(run, rank, i, run.compressed ? noise(rank.number, i) : plain);
   }
   CHECK(cu().memcpy_htod_async(rank.send, rank.host, bytes_of(run, count), rank.stream));
   CHECK(cu().stream_synchronize(rank.stream));
 }
 
 void verify(const Run& run, const Rank& rank, std::size_t count) {
-  if (std::getenv("PITH_COMPRESS")) return;
+  if (run.compressed) return;
   CHECK(cu().memcpy_dtoh_async(rank.host, rank.recv, bytes_of(run, count), rank.stream));
   CHECK(cu().stream_synchronize(rank.stream));
   for (std::size_t i = 0; i < count; ++i) {
@@ -196,8 +216,9 @@ std::vector<float> time_calls(const Run& run, const Rank& rank, std::size_t coun
   void* recv = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.recv));
   auto* stream = reinterpret_cast<cudaStream_t>(rank.stream);
   const ncclDataType_t type = run.halves ? ncclBfloat16 : ncclFloat32;
+  const Rounds rounds = rounds_of(bytes_of(run, count));
   std::vector<float> calls;
-  for (int round = -warm_ups; round < rounds; ++round) {
+  for (int round = -rounds.warm_ups; round < rounds.timed; ++round) {
     const float ms = time_of(
         rank, [&] { CHECK(ncclAllReduce(send, recv, count, type, ncclSum, rank.comm, stream)); });
     if (round >= 0) calls.push_back(ms);
@@ -214,7 +235,7 @@ void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out
   meet(run);
   if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
   std::vector<float> copies;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds_of(bytes).timed; ++round) {
     copies.push_back(time_of(
         rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
   }
@@ -274,9 +295,13 @@ int main(int argc, char** argv) {
   if (memory == MAP_FAILED) return 1;
   const std::size_t most = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : sizes[4];
   const char* const type = std::getenv("GPU_CALLS_TYPE");
-  const Run run{*static_cast<Shared*>(memory), ranks,
-                argc > 5 ? argv[5] : argv[1],  argv[3],
-                std::max(most, sizes[0]),      type && std::strcmp(type, "bfloat16") == 0};
+  const Run run{*static_cast<Shared*>(memory),
+                ranks,
+                argc > 5 ? argv[5] : argv[1],
+                argv[3],
+                std::max(most, sizes[0]),
+                type && std::strcmp(type, "bfloat16") == 0,
+                std::getenv("PITH_COMPRESS") != nullptr};
   std::vector<std::thread> all;
   for (int r = 0; r < ranks; ++r) {
     if (way == "threads") {

@@ -31,8 +31,10 @@ Parts, each with a limit of its own; without one: facts tests
   calls      all-reduces of two and four ranks on the GPU, in threads and in processes, steps
              run by launches and by workers
   perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
-  peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same
-  clients    PyTorch and CuPy through LD_PRELOAD of libnccl.so.2
+  clients    PyTorch, JAX and CuPy through LD_PRELOAD of libnccl.so.2
+  peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same;
+             first as over links of 10 Gbit/s, where that can be had
+  fallback   the same calls by way of Pith to NVIDIA's library, eager and from PyTorch
   nccltests  nccl-tests, from $NCCL_TESTS or pack/nccl-tests, through LD_PRELOAD under mpirun
   sanitize   kernels under compute-sanitizer: memcheck, then racecheck and synccheck
   kernels    nvcc compiles every kernel: PTX, and code for this machine's GPU
@@ -48,7 +50,8 @@ END
 plan() {
   local command part seconds total=0
   printf 'limit   command, with tools/gpu/pack carried along\n'
-  for command in "facts tests" "calls perf" clients peers nccltests sanitize; do
+  for command in "facts tests" "calls perf" clients "peers fallback" \
+    "nccltests sanitize"; do
     seconds=0
     for part in $command; do seconds=$((seconds + $(limit_of "$part"))); done
     total=$((total + seconds))
@@ -69,10 +72,11 @@ limit_of() {
     tests) printf 270 ;;
     calls) printf 245 ;;
     perf) printf 140 ;;
-    peers) printf 250 ;;
-    clients) printf 250 ;;
-    nccltests) printf 140 ;;
-    sanitize) printf 200 ;;
+    clients) printf 300 ;;
+    peers) printf 220 ;;
+    fallback) printf 90 ;;
+    nccltests) printf 115 ;;
+    sanitize) printf 120 ;;
     kernels) printf 300 ;;
     build) printf 550 ;;
     *) printf 30 ;;
@@ -128,14 +132,15 @@ compile_cuda_perf() {
 # What the programs load beyond libc and the compiler's own, which every machine has.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libnccl|libcuda)\.so'
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libnccl|libcuda)\.so' ||
+    true
 }
 
 prebuild() {
   find_nvcc >/dev/null || { say "prebuild: needs nvcc" && return 1; }
   local into=$tree/programs program
   rm -rf -- "$into" "$pack/bin" "$pack/lib" "$pack/spare"
-  mkdir -p "$pack" "$into/bin" "$into/lib" "$into/spare"
+  mkdir -p "$pack" "$into/bin" "$into/lib" "$into/spare" "$into/net"
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   configure "-DPITH_CUDA_CODE=${PREBUILD_CODE:-sm_90+ptx}"
   cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
@@ -144,10 +149,14 @@ prebuild() {
     install -s "$tree/bin/$program" "$into/bin/$program"
   done
   install -s "$tree/lib/libnccl.so.2" "$into/lib/libnccl.so.2"
-  libraries_of "$into"/bin/* "$into/lib/libnccl.so.2" |
+  # For links of a known rate, where the machine has none itself.
+  for program in ip tc; do
+    program=$(PATH=$PATH:/usr/sbin:/sbin command -v "$program") && cp -L "$program" "$into/net/"
+  done
+  libraries_of "$into"/bin/* "$into"/net/* "$into/lib/libnccl.so.2" |
     while read -r program; do cp -L "$program" "$into/spare/"; done
   # What travels is counted as it lies there, and device code shrinks to a third.
-  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare
+  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare net
   git -C "$root" describe --always --dirty >"$pack/commit" 2>/dev/null || printf '?' >"$pack/commit"
   check_pack
 }
@@ -199,7 +208,7 @@ carried_run() {
   LD_LIBRARY_PATH=$carried/lib:$spare${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
   for round in 1 2; do
-    for library in $(missing_in "$carried"/bin/* "$carried/lib/libnccl.so.2"); do
+    for library in $(missing_in "$carried"/bin/* "$carried"/net/* "$carried/lib/libnccl.so.2"); do
       if [[ -f $carried/spare/$library ]]; then cp "$carried/spare/$library" "$spare/"; fi
     done
   done
@@ -248,6 +257,14 @@ ready() {
 
 # --- parts --------------------------------------------------------------------------------------
 
+# Never longer than the part has left, so that nothing of it runs beside the next one.
+limited() { # SECONDS COMMAND...
+  local most=$1 left=$((part_end - SECONDS - 6))
+  shift
+  ((left > 2)) || { say "no time is left for $*" && return 124; }
+  timeout -k 5 "$((left < most ? left : most))" "$@"
+}
+
 part_build() {
   use_debs
   # Another compiler than ours may warn of more.
@@ -282,7 +299,7 @@ part_kernels() {
 part_facts() {
   ready facts || return 0
   # A probe that hangs is a fact, and no failure of this part.
-  "$at/bin/driver_facts" ${GPU_STUB:+--seconds 60} | tee "$results/facts.txt" || true
+  limited 600 "$at/bin/driver_facts" ${GPU_STUB:+--seconds 60} | tee "$results/facts.txt" || true
 }
 
 part_tests() {
@@ -304,8 +321,9 @@ part_tests() {
 
 # Each case in a process of its own: one that hangs, or breaks the context, costs no other.
 run_cases() { # PROGRAM SECONDS LOG [CASES]
-  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0 most=30
+  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0
   shift 3
+  ((end < part_end - 8)) || end=$((part_end - 8))
   local names
   # Its exit status may be their number.
   names=$("$program" --list-tests --verbosity quiet "$@" | sed -n 's/^  \([^ ].*\)/\1/p') || true
@@ -317,7 +335,7 @@ run_cases() { # PROGRAM SECONDS LOG [CASES]
     if ((left <= 0)); then
       fate='not reached'
     else
-      timeout -k 5 "$((left < most ? left : most))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
+      limited "$((left < 30 ? left : 30))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
         fate=$(fate_of $?)
       [[ $fate == ok ]] || cat "$log.case" | tee -a "$log"
     fi
@@ -344,7 +362,7 @@ part_calls() {
   for way in processes threads; do
     for ranks in 2 4; do
       for steps in launch worker; do
-        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 timeout -k 5 30 "$at/bin/gpu_calls" "$way" "$ranks" \
+        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 limited 30 "$at/bin/gpu_calls" "$way" "$ranks" \
           "$results/calls.json" "$most" "$way by $steps" ||
           { say "calls: $way by $steps, $ranks ranks: failed" && failed=1; }
       done
@@ -362,14 +380,15 @@ part_perf() {
     compile_cuda_perf "$code"
   fi
   local failed=0
-  timeout -k 5 85 "$at/bin/cuda_perf" --json "$results/perf.json" || failed=1
+  limited 85 "$at/bin/cuda_perf" --json "$results/perf.json" || failed=1
   has_module torch || { say "perf: no PyTorch: its step skipped" && return "$failed"; }
-  timeout -k 5 45 python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json" || failed=1
+  limited 45 python3 "$root/tools/gpu/torch_topk.py" --json "$results/torch.json" || failed=1
   return "$failed"
 }
 
-# NVIDIA's library, as PyTorch brings it.
+# NVIDIA's library, as PyTorch brings it, or $OTHER_NCCL.
 find_other_nccl() {
+  [[ -z ${OTHER_NCCL:-} ]] || { printf '%s\n' "$OTHER_NCCL" && return; }
   python3 - <<'END' 2>/dev/null
 import glob, os, sysconfig
 found = glob.glob(os.path.join(sysconfig.get_paths()["purelib"], "nvidia", "nccl", "lib",
@@ -378,60 +397,142 @@ print(found[0])
 END
 }
 
+# Sets $link to what runs a command in a network of its own, where all loopback together carries so
+# much; nothing is to be undone, for that network goes with the last process in it.
+shape_links() { # GBITS
+  local sbin=$PATH:/usr/sbin:/sbin
+  [[ ! -d $carried/net ]] || sbin=$sbin:$carried/net
+  # Bursts of some packets of loopback's 64 KiB. The queue holds what a few connections may send.
+  link=(unshare --net env "PATH=$sbin" bash -c '
+    ip link set lo up && tc qdisc add dev lo root tbf rate "$1gbit" burst 1mb limit 64mb &&
+      shift && exec "$@"' shaped "$1")
+  "${link[@]}" true 2>"$results/shaping.txt"
+}
+
 part_peers() {
   ready peers || return 0
-  local ranks other failed=0 file=$results/peers.json
+  local other failed=0 link=() ranks file=$results/peers.json
   other=$(find_other_nccl) || say "peers: no other libnccl.so.2: only our own"
   rm -f -- "$file"
-  run_peers() { # LABEL RANKS VARIABLE...
-    local label=$1 ranks=$2
-    shift 2
-    env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo "$@" timeout -k 5 45 "$at/bin/gpu_calls" hosts \
-      "$ranks" "$file" "${CALLS_MOST_BYTES:-268435456}" "$label" ||
-      { say "peers: $label, $ranks ranks: failed" && failed=1; }
-  }
+  # As many hosts with 10 Gbit/s each would share the loopback. The largest ratios are asked there.
   for ranks in 2 4; do
-    if [[ -n $other ]]; then
-      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other"
-      run_peers "NVIDIA, sockets" "$ranks" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
+    if shape_links "$((10 * ranks))"; then
+      peers_over ", 10 Gbit/s" "$ranks" || failed=1
+    else
+      say "peers: unshaped, links of 10 Gbit/s cannot be had: $(tail -n 1 "$results/shaping.txt")"
     fi
-    run_peers "Pith, tcp" "$ranks" PITH_TRANSPORT=tcp
-    run_peers "Pith, tcp, 1 %" "$ranks" PITH_TRANSPORT=tcp PITH_COMPRESS=topk:density=0.01
   done
+  link=()
+  for ranks in 2 4; do
+    peers_over "" "$ranks" || failed=1
+  done
+  return "$failed"
+}
+
+# With $link, $other and $file.
+peers_over() { # NAME RANKS
+  local name=$1 ranks=$2 status=0
+  run_peers() { # LABEL VARIABLE...
+    local label=$1$name
+    shift
+    # Of what is logged, only what compression has to say.
+    limited 45 "${link[@]}" env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo "$@" "$at/bin/gpu_calls" \
+      hosts "$ranks" "$file" "${CALLS_MOST_BYTES:-268435456}" "$label" |
+      sed -u -e '/PITH_COMPRESS/b' -e '/ NCCL /d' ||
+      { say "peers: $label, $ranks ranks: failed" && status=1; }
+  }
+  if [[ -n $other ]]; then
+    run_peers "NVIDIA, sockets" "LD_PRELOAD=$other"
+    run_peers "NVIDIA, sockets" "LD_PRELOAD=$other" GPU_CALLS_TYPE=bfloat16
+  fi
+  run_peers "Pith, tcp, 1 %" PITH_TRANSPORT=tcp NCCL_DEBUG=INFO \
+    PITH_COMPRESS=topk:density=0.01,bypass=never
+  run_peers "Pith, tcp" PITH_TRANSPORT=tcp
+  return "$status"
+}
+
+# Where Pith has another library do what it does not speed up itself, both are in one process.
+part_fallback() {
+  ready fallback || return 0
+  local other failed=0 log=$results/fallback.txt
+  other=$(find_other_nccl) || { say "fallback: no other libnccl.so.2: skipped" && return 0; }
+  rm -f -- "$results/fallback.json"
+  limited 40 env PITH_TIMEOUT=20 NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO "PITH_NCCL_FALLBACK=$other" \
+    "$at/bin/gpu_calls" hosts 2 "$results/fallback.json" "${CALLS_MOST_BYTES:-67108864}" \
+    "NVIDIA by way of Pith" >"$log" 2>&1 || failed=1
+  grep -v -e ' NCCL INFO ' -e '^$' "$log" || true
+  grep "is served by" "$log" | sed 's/.*NCCL INFO //' | sort | uniq -c || true
+  grep -q "is served by $other" "$log" || { say "fallback: nothing went there" && failed=1; }
+  ! has_module torch || run_clients "$results/fallback-clients.json" --other "$other" fallback ||
+    failed=1
   return "$failed"
 }
 
 part_clients() {
   ready clients || return 0
   local failed=0
-  if has_module torch; then
-    python3 "$root/tools/gpu/torch_client.py" --library "$at/lib/libnccl.so.2" \
-      --json "$results/clients.json" || failed=1
-  else
-    say "clients: no PyTorch: skipped"
+  run_clients "$results/clients.json" || failed=1
+  # CuPy's own tests, which its package does not bring.
+  if [[ -d $pack/cupy-tests ]] && has_module cupy && has_module pytest; then
+    limited 60 env "LD_PRELOAD=$at/lib/libnccl.so.2" python3 -m pytest -q -p no:cacheprovider \
+      "$pack/cupy-tests" 2>&1 | tee "$results/cupy-tests.txt" || failed=1
   fi
   return "$failed"
+}
+
+run_clients() { # JSON ARGUMENT...
+  local json=$1
+  shift
+  python3 "$root/tools/gpu/clients.py" --library "$at/lib/libnccl.so.2" --json "$json" \
+    --seconds "$((part_end - SECONDS - 8))" "$@"
+}
+
+# Sets $tests to the folder of nccl-tests, and lets mpirun be found. Both lie in the pack as folders
+# or as archives of such.
+find_nccl_tests() {
+  local name from
+  for name in nccl-tests openmpi; do
+    from=$pack/$name
+    if [[ -f $from.tar.gz ]]; then
+      from=$tree/$name
+      [[ -d $from ]] || { mkdir -p "$from" && tar -xzf "$pack/$name.tar.gz" -C "$tree"; }
+    fi
+    # Only contents may have been carried.
+    [[ $name != openmpi || ! -d $from/bin ]] || chmod u+x "$from"/bin/* 2>/dev/null || true
+    [[ $name == openmpi ]] || tests=${NCCL_TESTS:-$from}
+  done
+  chmod u+x "$tests"/*_perf 2>/dev/null || true
+  [[ -x $from/bin/mpirun ]] || return 0
+  export PATH=$from/bin:$PATH LD_LIBRARY_PATH=$from/lib:${LD_LIBRARY_PATH:-}
+  export OPAL_PREFIX=$from PRTE_PREFIX=$from PMIX_PREFIX=$from
 }
 
 # Unmodified: its programs look for libnccl.so.2, and check what they get.
 part_nccltests() {
   ready nccltests || return 0
-  local program failed=0 from=${NCCL_TESTS:-$pack/nccl-tests} mpi=$pack/openmpi
-  [[ ! -x $mpi/bin/mpirun ]] ||
-    export PATH=$mpi/bin:$PATH OPAL_PREFIX=$mpi LD_LIBRARY_PATH=$mpi/lib:$LD_LIBRARY_PATH
+  local tests failed=0 program
+  find_nccl_tests
   command -v mpirun >/dev/null || { say "nccltests: no mpirun: skipped" && return 0; }
-  if [[ ! -x $from/all_reduce_perf ]]; then
-    say "nccltests: $from has no all_reduce_perf (built with MPI=1): skipped"
+  if [[ ! -x $tests/all_reduce_perf ]]; then
+    say "nccltests: $tests has no all_reduce_perf (built with MPI=1): skipped"
     return 0
   fi
   rm -f -- "$results/nccltests.txt"
+  run_nccl_test() { # PROGRAM ARGUMENT...
+    local command=("$tests/$1_perf" -g 1 -c 1 -w 2 -n 5 "${@:2}")
+    [[ -x ${command[0]} ]] || return 0
+    printf 'nccl-tests %s\n' "$*" | tee -a "$results/nccltests.txt"
+    limited 25 mpirun --allow-run-as-root --oversubscribe -n 2 -x NCCL_TESTS_DEVICE=0 \
+      -x "LD_PRELOAD=$at/lib/libnccl.so.2" -x LD_LIBRARY_PATH -x PITH_TIMEOUT=20 "${command[@]}" |
+      tee -a "$results/nccltests.txt" || { say "nccltests: $*: failed" && failed=1; }
+  }
   for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall sendrecv; do
-    [[ -x $from/${program}_perf ]] || continue
-    say "nccltests: $program"
-    timeout -k 5 40 mpirun --allow-run-as-root --oversubscribe -n 2 -x NCCL_TESTS_DEVICE=0 \
-      -x "LD_PRELOAD=$at/lib/libnccl.so.2" -x LD_LIBRARY_PATH -x PITH_TIMEOUT=20 \
-      "$from/${program}_perf" -b 8 -e 64M -f 8 -g 1 -c 1 -w 2 -n 5 |
-      tee -a "$results/nccltests.txt" || failed=1
+    run_nccl_test "$program" -b 8 -e 64M -f 8
+  done
+  run_nccl_test all_reduce -b 64K -e 64K -d all -o all # every type and operation
+  run_nccl_test all_reduce -b 8 -e 1M -f 8 -G 2        # captured
+  for program in gather scatter alltoallv hypercube; do
+    run_nccl_test "$program" -b 8 -e 1M -f 8
   done
   return "$failed"
 }
@@ -446,7 +547,7 @@ part_sanitize() {
   rm -f -- "$results/sanitize.txt"
   for tool in memcheck racecheck synccheck; do
     say "sanitize: $tool"
-    timeout -k 5 65 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+    limited 38 compute-sanitizer --tool "$tool" --error-exitcode 1 \
       "$at/bin/test_cuda_device" 'accumulate*,the k largest*,sums of lists*,a histogram*' |
       tee -a "$results/sanitize.txt" || failed=1
   done
@@ -477,10 +578,10 @@ main() {
     case $argument in
       -h | --help) usage && return ;;
       --plan) plan && return ;;
-      --prebuild) prebuild && return ;;
-      --pack) make_pack && return ;;
-      facts | tests | calls | perf | peers | clients | nccltests | sanitize | kernels | build | \
-        table)
+      --prebuild) prebuild; return ;; # each step of theirs has to succeed
+      --pack) make_pack; return ;;
+      facts | tests | calls | perf | clients | peers | fallback | nccltests | sanitize | \
+        kernels | build | table)
         parts+=("$argument")
         ;;
       *)
@@ -510,7 +611,7 @@ main() {
     if ((limit < 5)); then
       say "$part: no time is left"
       failed+=("$part")
-    elif ! timeout -k 10 "$limit" bash "${BASH_SOURCE[0]}" --one "$part"; then
+    elif ! timeout -k 10 "$limit" bash "${BASH_SOURCE[0]}" --one "$part" "$limit"; then
       failed+=("$part")
     fi
     say "$part: $((SECONDS - begin)) s"
@@ -520,6 +621,7 @@ main() {
 }
 
 if [[ ${1:-} == --one ]]; then
+  readonly part_end=$3 # in $SECONDS, which begin here
   "part_$2"
 else
   main "$@"

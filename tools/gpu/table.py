@@ -20,6 +20,7 @@ TARGETS_SPARSE = {"float32": 10.0, "bfloat16": 5.0}
 SIZE_OF = {"float32": 4, "bfloat16": 2}
 TESTS = ("streams-launch", "streams-worker", "tests", "sanitize")
 OTHER, SPARSE = "NVIDIA, sockets", "Pith, tcp, 1 %"
+LINKS = (", 10 Gbit/s", "")  # what a way's name ends with, by the links that it was timed over
 
 
 def read_text(path):
@@ -71,6 +72,17 @@ def failed_cases(text):
     return list(dict.fromkeys(found))
 
 
+def nccl_tests_of(text):
+    """A line for each run, which begins with one of ours."""
+    found = []
+    for run in re.split(r"^nccl-tests ", text, flags=re.M)[1:]:
+        bad = re.search(r"Out of bounds values : (\d+ \w+)", run)
+        rate = re.search(r"Avg bus bandwidth *: *(\S+)", run)
+        found.append(f"{run.splitlines()[0]}: out of bounds {bad[1] if bad else '?'}, "
+                     f"{rate[1] if rate else '?'} GB/s")
+    return found
+
+
 def collect(folder):
     result = {}
     facts = read_text(os.path.join(folder, "facts.txt"))
@@ -83,11 +95,14 @@ def collect(folder):
             failed = failed_cases(text)
             if failed:
                 result[part + " failed"] = failed
-    for part in ("perf", "torch", "clients"):
+    text = read_text(os.path.join(folder, "nccltests.txt"))
+    if text is not None:
+        result["nccl-tests"] = nccl_tests_of(text)
+    for part in ("perf", "torch", "clients", "fallback-clients"):
         rows = read_json(os.path.join(folder, part + ".json"))
         if rows:
             result[part] = rows
-    for part in ("calls", "peers"):
+    for part in ("calls", "peers", "fallback"):
         rows = read_lines(os.path.join(folder, part + ".json"))
         if rows:
             result[part] = rows
@@ -124,17 +139,18 @@ def sparse_ratios_of(rows):
     for row in rows:
         kind = row.get("type", "float32")
         times[row["way"], row["ranks"], row["bytes"] // SIZE_OF[kind], kind] = row["us"]
-    own = [(ranks, count) for way, ranks, count, kind in times
-           if way == SPARSE and kind == "float32"]
-    for ranks in sorted({of for of, _ in own}):
-        most = max(count for of, count in own if of == ranks)
-        for kind, target in TARGETS_SPARSE.items():
-            other = times.get((OTHER, ranks, most, kind))
-            if other is None:
-                continue
-            ratio = other / times[SPARSE, ranks, most, "float32"]
-            yield (f"sparse of {ranks}, {most} elements: NVIDIA {kind} / ours {ratio:.2f}  "
-                   f"target {target:.2f}")
+    for link in LINKS:
+        own = [(ranks, count) for way, ranks, count, kind in times
+               if way == SPARSE + link and kind == "float32"]
+        for ranks in sorted({of for of, _ in own}):
+            most = max(count for of, count in own if of == ranks)
+            for kind, target in TARGETS_SPARSE.items():
+                other = times.get((OTHER + link, ranks, most, kind))
+                if other is None:
+                    continue
+                ratio = other / times[SPARSE + link, ranks, most, "float32"]
+                yield (f"sparse of {ranks}{link}, {most} elements: NVIDIA {kind} / ours "
+                       f"{ratio:.2f}  target {target:.2f}")
 
 
 def note_of_call(row):
@@ -176,12 +192,13 @@ def lines_of(result):
         lines.append(f"all-reduce of {row['ranks']} {row['way']}, {row['bytes']} B: "
                      f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound"
                      f"{note_of_call(row)}")
-    for row in result.get("peers", []):
+    for row in result.get("peers", []) + result.get("fallback", []):
         lines.append(f"{row['way']}, {row['ranks']} ranks, {row['bytes']} B "
                      f"of {row.get('type', 'float32')}: {row['us']:.1f} us")
     lines.extend(sparse_ratios_of(result.get("peers", [])))
-    for name, value in result.get("clients", {}).items():
-        lines.append(f"client {name}: {value}")
+    for part in ("clients", "fallback-clients"):
+        lines.extend(f"client {name}: {fate}" for name, fate in result.get(part, {}).items())
+    lines.extend(f"nccl-tests {line}" for line in result.get("nccl-tests", []))
     return lines
 
 

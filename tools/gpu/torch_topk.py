@@ -51,8 +51,8 @@ def main():
         case = f"top-k {100 * density:.2g}% of {arguments.elements // 1_000_000}M"
         found[case] = measure(arguments.elements, density, arguments.rounds)
         print(f"{case:22} torch: add, abs, topk, index {found[case]:12.1f} us")
-    with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        with open(arguments.json, "w", encoding="utf-8") as file:  # the next may not end
+            json.dump(found, file)
 
 
 if __name__ == "__main__":
