@@ -13,9 +13,11 @@ void Imported::Mapping::open() {
   const RelaxedCapture relaxed(driver);
   const CUresult result = driver.ipc_open_handle(&address, handle, kIpcLazyPeerAccess);
   if (result != kSuccess) {
-    log(LogLevel::info, fmt::format("device memory of another process is copied by way of the "
-                                    "host, for it cannot be mapped: {}",
-                                    driver.describe(result)));
+    log(LogLevel::info,
+        fmt::format("device memory of another process is copied by way of the host, for it cannot "
+                    "be mapped: {}",
+                    driver.describe(result)),
+        LogTopic::p2p);
   }
   reach.store(result == kSuccess ? Reach::open : Reach::refused, std::memory_order_release);
 }

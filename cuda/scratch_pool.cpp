@@ -90,8 +90,9 @@ std::byte* ScratchPool::take(std::size_t bytes) {
     }
     if (grown || !add_block(bytes)) throw std::bad_alloc();
     ++late_blocks_;
-    log(LogLevel::info, fmt::format("scratch for CUDA calls grew during a call, by {} bytes",
-                                    blocks_.back().bytes));
+    log(LogLevel::info,
+        fmt::format("scratch for CUDA calls grew during a call, by {} bytes", blocks_.back().bytes),
+        LogTopic::alloc);
   }
 }
 

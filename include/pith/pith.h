@@ -135,7 +135,8 @@ PITH_API const char* pithGetLastError(pithComm_t comm);
 /* Creates an id and a listening root inside the calling process; ship the 128 bytes to all ranks.
  * Each id serves one communicator. */
 PITH_API pithResult_t pithGetUniqueId(pithUniqueId* id);
-/* Collective over the nranks holders of `id`. Inside a group *comm is set when the group ends. */
+/* Collective over the nranks holders of `id`. Inside a group *comm is set at
+ * once and ready when the group has ended; where that fails it is NULL again. */
 PITH_API pithResult_t pithCommInitRank(pithComm_t* comm, int nranks, pithUniqueId id, int rank);
 /* config NULL: as pithCommInitRank. With blocking = 0 the call returns pithInProgress and the
  * communicator is ready once pithCommGetAsyncError gives pithSuccess. */

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "api/check.hpp"
 #include "api/completion.hpp"
@@ -139,6 +140,53 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
   return {Code::in_progress, "the communicator is being made"};
 }
 
+// A communicator that a group is to make: its caller has the handle already, and may hand it on,
+// as in NCCL. It is not ready before the group's end, and gone if the group fails.
+class Promised {
+ public:
+  Promised(pithComm_t* comm, const Options& options, std::shared_ptr<Cancellation> making)
+      : where_(comm), handle_(new_handle(options).release()) {
+    handle_->being_made = true;
+    handle_->making = std::move(making);
+    *where_ = handle_;
+  }
+  // A thread that ends in the middle of a group leaves the caller's variable alone.
+  ~Promised() { drop(); }
+  Promised(const Promised&) = delete;
+  Promised& operator=(const Promised&) = delete;
+
+  Error keep(const std::function<Made()>& make, const Completion& complete) {
+    if (handle_->destroyed) return destroyed_before("pithCommInitRank");
+    if (!handle_->blocking) {
+      Background work([raw = handle_, make, complete] { return finish(*raw, make, complete); });
+      std::exchange(handle_, nullptr)->begin(std::move(work));
+      return {Code::in_progress, "the communicator is being made"};
+    }
+    const Error error = finish(*handle_, make, complete);
+    if (!error) handle_ = nullptr;
+    return error;
+  }
+  void take_back() {
+    if (handle_) *where_ = nullptr;
+    drop();
+  }
+
+ private:
+  static Error finish(pithComm& handle, const std::function<Made()>& make,
+                      const Completion& complete) {
+    Error error = without_throwing([&] { return fill(handle, make(), complete); });
+    handle.being_made.store(false, std::memory_order_release);
+    return error;
+  }
+  void drop() {
+    const pithComm_t handle = std::exchange(handle_, nullptr);
+    if (handle && !handle->destroyed.exchange(true)) keep_destroyed(handle);
+  }
+
+  pithComm_t* const where_;
+  pithComm_t handle_;  // null: the caller's from now on
+};
+
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: on a thread of its own the program might be changing its environment.
@@ -149,9 +197,9 @@ Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Opt
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
   if (!group.open()) return create(comm, options, make, making, complete);
-  group.add([comm, options, make, making, complete] {
-    return create(comm, options, make, making, complete);
-  });
+  const auto promised = std::make_shared<Promised>(comm, options, making);
+  group.add([promised, make, complete] { return promised->keep(make, complete); }, nullptr,
+            [promised] { promised->take_back(); });
   return {};
 }
 
@@ -208,11 +256,14 @@ Error abort(pithComm_t comm) {
   if (!comm || comm->process != fork_generation()) return {};
   if (comm->destroyed) return destroyed_before("pithCommAbort");
   std::shared_ptr<Communicator> communicator;
+  bool promised = false;  // by a group, whose end takes it back
   {
     const std::lock_guard lock(comm->guard);
     if (comm->making) comm->making->cancel();
     communicator = comm->communicator;
+    promised = comm->being_made && !comm->background;
   }
+  if (promised) return {};
   if (communicator) {
     communicator->cancel_descent();
     communicator->abort();
@@ -302,7 +353,7 @@ Error background_error(pithComm& comm) {
     comm.background = Background();
     if (error) comm.failure = error;
   }
-  return comm.failure;
+  return comm.being_made ? runs : comm.failure;
 }
 
 Error async_error(pithComm_t comm) {

@@ -157,6 +157,11 @@ void Group::clear() {
     for (const auto& compressor : batch.compressors) compressor->release();
   }
   compressed_.clear();
+  for (const Chain& chain : setups_) {
+    for (const Setup& setup : chain.setups) {
+      if (setup.undo) setup.undo();
+    }
+  }
   setups_.clear();
   error_ = Error();
 }
@@ -175,11 +180,12 @@ Expected<std::vector<Group::Planned>> Group::discard() {
   return planned;
 }
 
-void Group::add(std::function<Error()> setup, const Communicator* parent) {
+void Group::add(std::function<Error()> setup, const Communicator* parent,
+                std::function<void()> undo) {
   const auto same = [&](const Chain& chain) { return parent && chain.parent == parent; };
   auto chain = std::find_if(setups_.begin(), setups_.end(), same);
   if (chain == setups_.end()) chain = setups_.insert(chain, {parent, {}});
-  chain->setups.push_back(std::move(setup));
+  chain->setups.push_back({std::move(setup), std::move(undo)});
 }
 
 // Ranks of one thread wait for each other while they are set up, so each gets a thread. A setup
@@ -190,7 +196,7 @@ Error Group::run_setups() {
   for (const Chain& chain : setups_) {
     jobs.emplace_back([&chain] {
       std::vector<Error> errors;
-      for (const auto& setup : chain.setups) errors.push_back(without_throwing(setup));
+      for (const auto& setup : chain.setups) errors.push_back(without_throwing(setup.run));
       return first_failure(errors);
     });
   }

@@ -83,7 +83,9 @@ class Group {
   bool has(const Compressor& compressor) const;
   // Collective set-up that blocks; the outermost end runs all of the group at once, but those of
   // one parent one after the other: all its ranks must agree on their order.
-  void add(std::function<Error()> setup, const Communicator* parent = nullptr);
+  // `undo`: called when the group is over, whether the set-up has run or not.
+  void add(std::function<Error()> setup, const Communicator* parent = nullptr,
+           std::function<void()> undo = {});
   // The group's result will be this error; nothing of it is started.
   void fail(const Error& error) {
     if (!error_) error_ = error;
@@ -118,10 +120,14 @@ class Group {
     void* stream;  // null: the group's end waits for it
     CompressedBatch* compressed;
   };
+  struct Setup {
+    std::function<Error()> run;
+    std::function<void()> undo;  // or empty
+  };
   // What is set up in this order. The setups hold the parent; null: none.
   struct Chain {
     const Communicator* parent;
-    std::vector<std::function<Error()>> setups;
+    std::vector<Setup> setups;
   };
   void clear();
   Error check_messages() const;

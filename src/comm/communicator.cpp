@@ -126,13 +126,15 @@ Communicator::~Communicator() {
   for (const auto& [call, error] : unsettled_) finish_now(*call, error);
 }
 
-const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
-  if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
+Shape Communicator::shape_of(const CollectiveArgs& args) const {
   const std::size_t bytes = args.count * size_of(args.type);
   const Choice& choice = context_.choice;
-  return default_algorithm(
-      {size(), bytes, tuning_, choice.views, choice.crowded, choice.apart, choice.devices},
-      args.collective);
+  return {size(), bytes, tuning_, choice.views, choice.crowded, choice.apart, choice.devices};
+}
+
+const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
+  if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
+  return default_algorithm(shape_of(args), args.collective);
 }
 
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams

@@ -97,6 +97,8 @@ class Communicator final : private CommWatcher {
   int size() const { return context_.size; }
   Engine& engine() { return *engine_; }
 
+  // What the choice of its algorithm depends on.
+  Shape shape_of(const CollectiveArgs& args) const;
   // Runs the call to its end on this thread. Fills in what `args` leaves to the communicator.
   Error run(CollectiveArgs& args);
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.

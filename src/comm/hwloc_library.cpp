@@ -21,7 +21,8 @@ HwlocLibrary load() {
   HwlocLibrary hwloc;
   void* const library = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
-    log(LogLevel::debug, std::string("ranks are ordered by host alone: ") + dlerror());
+    log(LogLevel::debug, std::string("ranks are ordered by host alone: ") + dlerror(),
+        LogTopic::graph);
     return hwloc;
   }
   hwloc.there = find(library, hwloc.topology_init, "hwloc_topology_init") &&

@@ -7,16 +7,16 @@
 namespace pith {
 
 std::string Introduction::pack() const {
-  return join_strings(
-      {settings, shm_name, ucx_address, tcp_address, locality, cores.pack(), devices ? "1" : ""});
+  return join_strings({settings, shm_name, ucx_address, tcp_address, locality, cores.pack(),
+                       devices ? "1" : "", host_id});
 }
 
 Introduction Introduction::unpack(std::string_view blob) {
   std::vector<std::string> strings = split_strings(blob);
-  strings.resize(7);
-  return {strings[0],         strings[1], strings[2],
-          strings[3],         strings[4], UsableCores::unpack(strings[5]),
-          !strings[6].empty()};
+  strings.resize(8);
+  return {strings[0],          strings[1], strings[2],
+          strings[3],          strings[4], UsableCores::unpack(strings[5]),
+          !strings[6].empty(), strings[7]};
 }
 
 }  // namespace pith

@@ -16,6 +16,7 @@ struct Introduction {
   std::string locality;
   UsableCores cores;
   bool devices = false;  // the process uses a CUDA device
+  std::string host_id;   // PITH_HOST_ID
 
   std::string pack() const;
   // What is missing in the text is empty.

@@ -128,7 +128,12 @@ Error Meeting::introduce() {
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
-  if (orders_by_locality(settings_, ranks_)) mine.locality = own_locality().pack();
+  mine.host_id = settings_.host_id;
+  if (orders_by_locality(settings_, ranks_)) {
+    Locality at = own_locality();
+    if (!mine.host_id.empty()) at.host = mine.host_id;
+    mine.locality = at.pack();
+  }
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
   for (const std::string& blob : *blobs) {
@@ -160,7 +165,10 @@ Error Meeting::attach() {
   std::vector<bool> attached(ranks_, false);
   const auto self = static_cast<std::size_t>(rank_);
   if (!all_[self].shm_name.empty()) {
-    const std::vector<std::string> names = all_of(&Introduction::shm_name);
+    std::vector<std::string> names = all_of(&Introduction::shm_name);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (all_[r].host_id != all_[self].host_id) names[r].clear();
+    }
     if (Error error = shm->attach(names, attached, gatherer_.patience())) return error;
   }
   // The deadline may fall between the two ends of a pair: only what both have counts.
@@ -168,6 +176,7 @@ Error Meeting::attach() {
   if (!matrix) return matrix.error();
   bool uses_shm = false;
   RankGroups groups(ranks_);
+  RankGroups machines(ranks_);  // whatever PITH_HOST_ID calls them: their cores are the same
   for (std::size_t a = 0; a < ranks_; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
       const bool shared = attach_each_other(*matrix, a, b);
@@ -175,7 +184,10 @@ Error Meeting::attach() {
       ++pairs_[static_cast<std::size_t>(link)];
       all_share_memory = all_share_memory && link == Link::shm;
       any_share_memory = any_share_memory || link == Link::shm;
-      if (shared || have_one_address(all_[a].tcp_address, all_[b].tcp_address)) groups.join(a, b);
+      if (shared || have_one_address(all_[a].tcp_address, all_[b].tcp_address)) {
+        machines.join(a, b);
+        if (all_[a].host_id == all_[b].host_id) groups.join(a, b);
+      }
       if (a != self && b != self) continue;
       const std::size_t other = a == self ? b : a;
       links_[other] = link;
@@ -187,7 +199,7 @@ Error Meeting::attach() {
   if (!uses_shm) shm.reset();
   for (std::size_t r = 0; r < ranks_; ++r) host_names.push_back(groups.group_of(r));
   put_in_order(groups);
-  find_crowds(groups);
+  find_crowds(machines);
   return {};
 }
 

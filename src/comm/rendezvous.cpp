@@ -136,7 +136,7 @@ void Server::greet(Guest& guest) {
   if (want || !guest.handshake.refused()) return;
   ++other_secrets_;
   last_other_secret_ = want.error().message();
-  log(LogLevel::debug, "bootstrap root: " + last_other_secret_);
+  log(LogLevel::debug, "bootstrap root: " + last_other_secret_, LogTopic::bootstrap);
 }
 
 void Server::hear_name(Guest& guest) {
@@ -276,7 +276,7 @@ void Server::fail_all(const std::string& why) {
   if (!failure_.empty()) return;
   failure_ = why;
   give_up_at_ = std::min(give_up_at_, monotonic_ns() + late_ns);
-  log(LogLevel::info, "start-up failed: " + why);
+  log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
   close_door();
   for (Guest& guest : guests_) {
     if (guest.joined && !guest.gone) guest.say(why, BlobHeader::Kind::failure);
@@ -381,8 +381,10 @@ class Servers {
 void tell_choice(const Settings& settings) {
   const Expected<HostChoice> choice = explain_root_host(settings);
   if (!choice) return;
-  log(LogLevel::debug, fmt::format("bootstrap root: interfaces are {}; listens at {} ({})",
-                                   fmt::join(choice->considered, ", "), choice->host, choice->why));
+  log(LogLevel::debug,
+      fmt::format("bootstrap root: interfaces are {}; listens at {} ({})",
+                  fmt::join(choice->considered, ", "), choice->host, choice->why),
+      LogTopic::bootstrap);
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ void Communicator::revoke(const Error& error) {
   if (state_.revoked) return;
   state_.revoked = error;
   is_revoked_.store(true, std::memory_order_release);
-  log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()));
+  log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()),
+      LogTopic::all);
   engine_->mailbox().quiesce(state_, error);
   for (const auto& transport : transports_) transport->quiesce(state_, error);
   if (control_) control_->revoke(key_, error);

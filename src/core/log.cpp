@@ -1,14 +1,10 @@
 #include "core/log.hpp"
 
-#include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 
 namespace pith {
@@ -29,22 +25,16 @@ spdlog::logger& logger() {
 }
 
 // Set once, before anything is logged so.
-std::atomic<spdlog::logger*> nccl_logger{nullptr};
+struct OwnLines {
+  LogLine line;
+  spdlog::logger* logger;
+};
+std::atomic<const OwnLines*> own_lines{nullptr};
 
 spdlog::level::level_enum level_of(LogLevel level) {
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::err, spdlog::level::warn,
                                                   spdlog::level::info, spdlog::level::debug};
   return levels[static_cast<int>(level)];
-}
-
-// Device 0: the library's own threads belong to none.
-std::string like_nccl(LogLevel level, const std::string& message) {
-  constexpr const char* names[] = {"WARN", "WARN", "INFO", "TRACE"};
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  *std::find(host, host + sizeof host - 1, '.') = '\0';
-  return fmt::format("{}:{}:{} [0] NCCL {} {}", host, getpid(), syscall(SYS_gettid),
-                     names[static_cast<int>(level)], message);
 }
 
 }  // namespace
@@ -53,7 +43,7 @@ void set_log_level(std::string_view level) {
   logger().set_level(spdlog::level::from_str(std::string(level)));
 }
 
-bool log_like_nccl(const std::string& path) {
+bool log_by(LogLine line, const std::string& path) {
   spdlog::sink_ptr sink;
   try {
     if (path.empty()) {
@@ -64,26 +54,28 @@ bool log_like_nccl(const std::string& path) {
   } catch (const spdlog::spdlog_ex&) {
     return false;
   }
-  auto* made = new spdlog::logger("pith-nccl", std::move(sink));  // stays, as the other one does
+  auto* made = new spdlog::logger("pith-lines", std::move(sink));  // stays, as the other one does
   made->set_pattern("%v");
   made->set_level(spdlog::level::trace);
   made->flush_on(spdlog::level::trace);
-  nccl_logger.store(made, std::memory_order_release);
+  own_lines.store(new OwnLines{line, made}, std::memory_order_release);
   return true;
 }
 
-void log_plain_nccl(const std::string& line) {
-  spdlog::logger* const nccl = nccl_logger.load(std::memory_order_acquire);
-  if (nccl) nccl->log(spdlog::level::critical, "{}", line);
+void log_plain(const std::string& line) {
+  const OwnLines* const own = own_lines.load(std::memory_order_acquire);
+  if (own) own->logger->log(spdlog::level::critical, "{}", line);
 }
 
 bool logs(LogLevel level) { return logger().should_log(level_of(level)); }
 
-void log(LogLevel level, const std::string& message) {
+void log(LogLevel level, const std::string& message, LogTopic topic) {
   const spdlog::level::level_enum as = level_of(level);
-  spdlog::logger* const nccl = nccl_logger.load(std::memory_order_acquire);
-  if (!nccl) return logger().log(as, "{}", message);
-  if (logger().should_log(as)) nccl->log(as, "{}", like_nccl(level, message));
+  const OwnLines* const own = own_lines.load(std::memory_order_acquire);
+  if (!own) return logger().log(as, "{}", message);
+  if (!logger().should_log(as)) return;
+  const std::string line = own->line(level, topic, message);
+  if (!line.empty()) own->logger->log(as, "{}", line);
 }
 
 }  // namespace pith

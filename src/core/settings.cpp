@@ -211,6 +211,13 @@ constexpr std::array table{
                 "address by which other ranks reach this process; else by IFNAME",
                 [](const Settings& s) { return s.host; },
                 [](Settings& s, const std::string& text) { return set_host(text, s); }},
+    SettingInfo{"HOST_ID", Scope::local,
+                "ranks whose ids differ count as on other hosts: they share no memory",
+                [](const Settings& s) { return s.host_id; },
+                [](Settings& s, const std::string& text) {
+                  s.host_id = text;
+                  return Error();
+                }},
     SettingInfo{"IFNAME", Scope::local,
                 "network interfaces: prefixes, or =names; ^ before the list: all others",
                 [](const Settings& s) { return s.ifname; },
@@ -330,6 +337,14 @@ constexpr std::array table{
                 [](const Settings& s) { return s.nccl_fallback_for; },
                 [](Settings& s, const std::string& text) {
                   s.nccl_fallback_for = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK_LINES", Scope::agreed,
+                "libnccl.so.2: microseconds and GB/s of a message by Pith, then by NVIDIA's, as "
+                "20:10,15:22: auto then sends there what the model says is faster there",
+                [](const Settings& s) { return s.nccl_fallback_lines; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback_lines = text;
                   return Error();
                 }},
 };

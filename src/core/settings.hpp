@@ -28,6 +28,7 @@ struct Settings {
   std::string order = "topology";
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family
+  std::string host_id;           // not empty: shares memory only with ranks of the same
   std::string ifname;            // NCCL's syntax; empty: no wish
   std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
   std::uint16_t port_first = 0;  // 0: any free port
@@ -49,6 +50,7 @@ struct Settings {
   std::string compress_comm = "world";
   std::string nccl_fallback;  // path of another libnccl.so.2; empty: none
   std::string nccl_fallback_for = "auto";
+  std::string nccl_fallback_lines;  // what "auto" compares; empty: nothing
 };
 
 // How one setting is documented and compared. Settings of scope `agreed` must be equal on all

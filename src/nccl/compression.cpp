@@ -1,11 +1,8 @@
 #include "nccl/compression.hpp"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -16,52 +13,11 @@
 #include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "nccl/ballot.hpp"
 
 namespace pith::nccl {
 
 namespace {
-
-struct TypeName {
-  std::string_view name;
-  ncclDataType_t type;
-};
-constexpr std::array type_names = {TypeName{"f32", ncclFloat32}, TypeName{"f16", ncclFloat16},
-                                   TypeName{"bf16", ncclBfloat16}};
-
-Error bad(const std::string& text, const std::string& what) {
-  return {Code::invalid_argument, fmt::format("PITH_COMPRESS is \"{}\": {}", text, what)};
-}
-
-// "1MiB", "64K", "1048576".
-Expected<std::size_t> read_bytes(std::string_view text) {
-  std::size_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  constexpr std::array<std::string_view, 4> units = {"", "K", "M", "G"};
-  for (std::size_t i = 0; i < units.size() && status == std::errc(); ++i) {
-    const unsigned shift = 10 * static_cast<unsigned>(i);
-    const bool named = unit == units[i] || (i > 0 && unit == fmt::format("{}iB", units[i]));
-    if (named && value <= (std::size_t{1} << 62) >> shift) return value << shift;
-  }
-  return Error(Code::invalid_argument,
-               fmt::format("min is \"{}\", expected bytes, as 65536, 64K or 1MiB", text));
-}
-
-Expected<unsigned> read_types(std::string_view text) {
-  unsigned types = 0;
-  while (true) {
-    const std::string_view name = text.substr(0, text.find('|'));
-    const auto* found = std::find_if(type_names.begin(), type_names.end(),
-                                     [&](const TypeName& one) { return one.name == name; });
-    if (found == type_names.end()) {
-      return Error(Code::invalid_argument,
-                   fmt::format("types has \"{}\", expected some of f32|f16|bf16", name));
-    }
-    types |= 1u << found->type;
-    if (name.size() == text.size()) return types;
-    text.remove_prefix(name.size() + 1);
-  }
-}
 
 // While a stream goes on.
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
@@ -83,171 +39,7 @@ const char* objection_of_memory(const NcclCall& call) {
   return are_apart(call.send, call.recv) ? "its sums are of two kinds of memory" : nullptr;
 }
 
-// Takes min= and types= out of the spec; what is left is the compressor's.
-Error take_own_keys(std::string_view text, CompressionRules& rules) {
-  std::size_t begin = text.find(':');
-  rules.spec = text.substr(0, begin);
-  char separator = ':';
-  while (begin != std::string_view::npos) {
-    const std::size_t end = text.find(',', begin + 1);
-    const std::string_view part =
-        text.substr(begin + 1, end == std::string_view::npos ? end : end - begin - 1);
-    begin = end;
-    if (part.starts_with("min=")) {
-      const Expected<std::size_t> bytes = read_bytes(part.substr(4));
-      if (!bytes) return bytes.error();
-      rules.bytes_min = *bytes;
-    } else if (part.starts_with("types=")) {
-      const Expected<unsigned> types = read_types(part.substr(6));
-      if (!types) return types.error();
-      rules.types = *types;
-    } else {
-      rules.spec += separator;
-      rules.spec += part;
-      separator = ',';
-    }
-  }
-  return {};
-}
-
 }  // namespace
-
-Expected<CompressionRules> CompressionRules::parse(const std::string& text,
-                                                   const std::string& comms) {
-  CompressionRules rules;
-  rules.comms = comms;
-  for (const TypeName& one : type_names) rules.types |= 1u << one.type;
-  if (Error error = take_own_keys(text, rules)) return bad(text, error.message());
-  pithCompressor_t probe = nullptr;
-  if (pithCompressorCreate(&probe, rules.spec.c_str()) != pithSuccess) {
-    return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known",
-                                 pithGetLastError(nullptr)));
-  }
-  pithCompressorDestroy(probe);
-  return rules;
-}
-
-std::string CompressionRules::describe() const {
-  std::string names;
-  for (const TypeName& one : type_names) {
-    if ((types >> one.type & 1) != 0)
-      names += fmt::format("{}{}", names.empty() ? "" : "|", one.name);
-  }
-  return fmt::format(
-      "PITH_COMPRESS: {} for sums and averages of {} from {} bytes on, in communicators {}", spec,
-      names, bytes_min, comms);
-}
-
-// Everything that the ranks have in common.
-bool CompressionRules::covers(const NcclCall& call) const {
-  if (call.kind != Kind::allreduce) return false;
-  if (call.op != ncclSum && call.op != ncclAvg) return false;
-  if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) return false;
-  const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
-  return call.count >= (bytes_min + size - 1) / size && call.count > 0;
-}
-
-std::string CompressionRules::objection(const NcclCall& call) const {
-  if (call.op != ncclSum && call.op != ncclAvg) return "it makes no sums or averages";
-  if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) {
-    return fmt::format("its sums are of type {}, which types= does not name",
-                       static_cast<int>(call.type));
-  }
-  const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
-  return fmt::format("its sums are short: {} bytes, min= is {}", call.count * size, bytes_min);
-}
-
-bool CompressionRules::selects(const std::string& name, bool spans_job) const {
-  return comms == "world" ? spans_job : fnmatch(comms.c_str(), name.c_str(), 0) == 0;
-}
-
-struct Compression::Vector {
-  pithCompressor_t compressor = nullptr;
-  std::deque<const Sum*> users;  // compressed, in order; those that have not had it yet
-  std::uint64_t agreement = 0;   // of its last call
-  bool placed = false;           // its memory lies where the vector does
-
-  Compressor& state() const { return *compressor->state; }
-};
-
-class Compression::Sum final : public LateChoice {
- public:
-  Sum(Compression& owner, Ballot& ballot, const NcclCall& call)
-      : owner_(owner), ballot_(ballot), call_(call) {}
-  ~Sum() {
-    if (holds_) vector_->state().release();
-  }
-  Sum(const Sum&) = delete;
-  Sum& operator=(const Sum&) = delete;
-
-  const CompressedTensor* candidate() const override { return vector_ ? &tensor_ : nullptr; }
-  bool is_fresh() const override { return !vector_->placed; }
-  bool ready() override;
-  std::shared_ptr<Compressor> take() override;
-
- private:
-  friend class Compression;
-  void become(std::shared_ptr<Vector> vector);
-  CollectiveArgs dense() const;
-
-  Compression& owner_;
-  Ballot& ballot_;
-  const NcclCall call_;
-  std::shared_ptr<Vector> vector_;  // null: not known
-  CompressedTensor tensor_;
-  std::uint64_t agreement_ = 0;  // 0: dense
-  bool holds_ = false;           // the vector's compressor, until it is taken
-};
-
-struct Compression::Ballot {
-  bool has_ended() const { return here || running.done(); }
-  // One minimum over all ranks tells the greatest, too.
-  std::int64_t least(std::size_t call) const { return votes[call]; }
-  std::int64_t greatest(std::size_t call) const { return -votes[sums.size() + call]; }
-
-  std::vector<std::int64_t> votes;
-  std::deque<Sum> sums;
-  std::size_t left = 0;  // sums that may still be asked for
-  bool here = false;     // the vote has ended, in the call that opened it
-  bool decided = false;
-  Error error;
-  api::Background running;  // the vote; waits for its end before the votes go
-};
-
-void Compression::Sum::become(std::shared_ptr<Vector> vector) {
-  vector_ = std::move(vector);
-  if (!vector_) return;
-  tensor_.compressor = &vector_->state();
-  tensor_.send = static_cast<const std::byte*>(call_.send);
-  tensor_.recv = static_cast<std::byte*>(call_.recv);
-  tensor_.count = call_.count;
-  tensor_.type = static_cast<DType>(call_.type);
-  tensor_.average = call_.op == ncclAvg;
-}
-
-CollectiveArgs Compression::Sum::dense() const {
-  CollectiveArgs args;
-  args.send = api::bytes_at(call_.send);
-  args.recv = api::bytes_at(call_.recv);
-  args.count = call_.count;
-  args.type = static_cast<DType>(call_.type);
-  args.op = static_cast<Op>(call_.op);
-  return args;
-}
-
-bool Compression::Sum::ready() {
-  const std::lock_guard lock(owner_.mutex_);
-  return owner_.has_compressor(*this);
-}
-
-// The ballot may go when its last sum is taken.
-std::shared_ptr<Compressor> Compression::Sum::take() {
-  const std::lock_guard lock(owner_.mutex_);
-  std::shared_ptr<Compressor> taken;
-  if (std::exchange(holds_, false)) taken = vector_->compressor->state;
-  --ballot_.left;
-  return taken;
-}
 
 Compression::Compression(const CompressionRules& rules, bool selected, std::string who,
                          std::shared_ptr<Communicator> communicator)

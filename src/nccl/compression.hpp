@@ -20,25 +20,11 @@
 #include "collectives/late_choice.hpp"
 #include "core/error.hpp"
 #include "nccl/call.hpp"
+#include "nccl/compression_rules.hpp"
 #include "nccl/cycle_agreement.hpp"
 #include "nccl/pointer_cycle.hpp"
 
 namespace pith::nccl {
-
-// PITH_COMPRESS and PITH_COMPRESS_COMM, read.
-struct CompressionRules {
-  std::string spec;  // of a compressor
-  std::size_t bytes_min = std::size_t{1} << 20;
-  unsigned types = 0;  // a bit each
-  std::string comms;   // "world", or a shell pattern on names
-
-  static Expected<CompressionRules> parse(const std::string& text, const std::string& comms);
-  std::string describe() const;
-  bool covers(const NcclCall& call) const;
-  // Why an allreduce is not covered.
-  std::string objection(const NcclCall& call) const;
-  bool selects(const std::string& name, bool spans_job) const;
-};
 
 // Of one communicator. One thread at a time makes calls; what of them is decided, and when they get
 // their compressors, is found out by whoever asks, which is the engine's driver for those on

@@ -1,7 +1,6 @@
 #include "nccl/environment.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,8 +12,8 @@
 
 #include "core/log.hpp"
 #include "core/settings.hpp"
-#include "nccl/abi.h"
 #include "nccl/conf_file.hpp"
+#include "nccl/log_lines.hpp"
 
 namespace pith::nccl {
 
@@ -22,6 +21,10 @@ namespace {
 
 constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
                                                         "NCCL_DEBUG_FILE",
+                                                        "NCCL_DEBUG_SUBSYS",
+                                                        "NCCL_DEBUG_TIMESTAMP_FORMAT",
+                                                        "NCCL_DEBUG_TIMESTAMP_LEVELS",
+                                                        "NCCL_HOSTID",
                                                         "NCCL_SOCKET_IFNAME",
                                                         "NCCL_SOCKET_FAMILY",
                                                         "NCCL_COMM_ID",
@@ -30,6 +33,9 @@ constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
                                                         "NCCL_ALGO",
                                                         "NCCL_PROTO",
                                                         "NCCL_P2P_DISABLE",
+                                                        "NCCL_P2P_LEVEL",
+                                                        "NCCL_NET_GDR_LEVEL",
+                                                        "NCCL_NET_PLUGIN",
                                                         "NCCL_OOB_NET_IFNAME",
                                                         "NCCL_BUFFSIZE",
                                                         "NCCL_NET",
@@ -41,32 +47,18 @@ constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
                                                         "NCCL_IB_DISABLE",
                                                         "NCCL_IB_GID_INDEX",
                                                         "NCCL_IB_RETRY_CNT",
+                                                        "NCCL_IB_TIMEOUT",
+                                                        "NCCL_IB_PCI_RELAXED_ORDERING",
                                                         "NCCL_IB_TC",
                                                         "NCCL_IB_SL"});
 
 // Which users set and which mean nothing here, or nothing yet.
-constexpr std::array without_effect =
-    std::to_array<std::string_view>({"NCCL_DEBUG_SUBSYS",
-                                     "NCCL_CHECK_POINTERS",
-                                     "NCCL_HOSTID",
-                                     "NCCL_DEBUG_TIMESTAMP_FORMAT",
-                                     "NCCL_DEBUG_TIMESTAMP_LEVELS",
-                                     "NCCL_IB_TIMEOUT",
-                                     "NCCL_IB_QPS_PER_CONNECTION",
-                                     "NCCL_NET_GDR_LEVEL",
-                                     "NCCL_NET_PLUGIN",
-                                     "NCCL_TUNER_PLUGIN",
-                                     "NCCL_PROFILER_PLUGIN",
-                                     "NCCL_MIN_NCHANNELS",
-                                     "NCCL_MAX_NCHANNELS",
-                                     "NCCL_MIN_CTAS",
-                                     "NCCL_MAX_CTAS",
-                                     "NCCL_NTHREADS",
-                                     "NCCL_P2P_LEVEL",
-                                     "NCCL_COMM_SPLIT_SHARE_RESOURCES",
-                                     "NCCL_TOPO_FILE",
-                                     "NCCL_RAS_ENABLE",
-                                     "NCCL_PROTO"});
+constexpr std::array without_effect = std::to_array<std::string_view>(
+    {"NCCL_CHECK_POINTERS", "NCCL_WARN_ENABLE_DEBUG_INFO", "NCCL_IB_QPS_PER_CONNECTION",
+     "NCCL_IB_AR_THRESHOLD", "NCCL_DMABUF_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN",
+     "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_NTHREADS",
+     "NCCL_COMM_SPLIT_SHARE_RESOURCES", "NCCL_TOPO_FILE", "NCCL_RAS_ENABLE", "NCCL_RAS_ADDR",
+     "NCCL_PROTO"});
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -87,37 +79,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
     begin = end + 1;
   }
   return parts;
-}
-
-// %h and %p in a path: host and process.
-std::string expand(const std::string& pattern) {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  std::string path;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    if (next == 'h') path += host;
-    if (next == 'p') path += std::to_string(getpid());
-    if (next == 'h' || next == 'p') {
-      ++i;
-    } else {
-      path += pattern[i];
-    }
-  }
-  return path;
-}
-
-// From NCCL_DEBUG on the log looks as NCCL's does.
-void open_log(const Variables& variables) {
-  static std::once_flag once;
-  std::call_once(once, [&] {
-    const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
-    if (!log_like_nccl(expand(file))) log_like_nccl({});
-    const std::string version = fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE);
-    if (in_lower_case(value_of(variables, "NCCL_DEBUG")) == "none") return;
-    if (logs(LogLevel::info)) return log(LogLevel::info, version);
-    log_plain_nccl(version);
-  });
 }
 
 std::string log_level(const std::string& debug) {
@@ -267,6 +228,24 @@ std::string devices_of(const std::string& list) {
   return fmt::format("{}", fmt::join(devices, ","));
 }
 
+// InfiniBand counts in steps of 4.096 microseconds doubled; UCX takes a time, and finds the step.
+std::string ib_timeout_of(const Variables& variables) {
+  constexpr int most = 31;
+  const int step = number_of(variables, "NCCL_IB_TIMEOUT");
+  if (step < 1 || step > most) return {};
+  return fmt::format("{:.0f}us", 4.096 * static_cast<double>(std::uint32_t{1} << step));
+}
+
+// 2 is to find out, as UCX does by itself.
+std::string relaxed_ordering_of(const Variables& variables) {
+  const std::string text = value_of(variables, "NCCL_IB_PCI_RELAXED_ORDERING");
+  if (text != "0" && text != "1") return {};
+  return text == "1" ? "on" : "off";
+}
+
+// Of how far apart two things may be, the level that allows none.
+bool is_never(const std::string& level) { return level == "LOC" || level == "0"; }
+
 // As UCX knows it.
 void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& defaults) {
   defaults["UCX_NET_DEVICES"] = devices_of(value_of(variables, "NCCL_IB_HCA"));
@@ -274,6 +253,11 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
   defaults["UCX_RC_RETRY_COUNT"] = value_of(variables, "NCCL_IB_RETRY_CNT");
   defaults["UCX_IB_TRAFFIC_CLASS"] = value_of(variables, "NCCL_IB_TC");
   defaults["UCX_IB_SL"] = value_of(variables, "NCCL_IB_SL");
+  defaults["UCX_RC_TIMEOUT"] = ib_timeout_of(variables);
+  defaults["UCX_IB_PCI_RELAXED_ORDERING"] = relaxed_ordering_of(variables);
+  if (is_never(value_of(variables, "NCCL_NET_GDR_LEVEL"))) {
+    defaults["UCX_IB_GPU_DIRECT_RDMA"] = "no";
+  }
 }
 
 // What is not to be used.
@@ -300,7 +284,8 @@ void say_what_has_no_effect() {
   std::call_once(once, [] {
     const std::vector<std::string> found = variables_without_effect();
     if (found.empty()) return;
-    log(LogLevel::info, fmt::format("without effect in Pith: {}", fmt::join(found, ", ")));
+    log(LogLevel::info, fmt::format("without effect in Pith: {}", fmt::join(found, ", ")),
+        LogTopic::env);
   });
 }
 
@@ -318,6 +303,12 @@ std::vector<std::string> variables_without_effect() {
   if (!algo.empty() && rules && algorithm_of(*rules).empty()) found.emplace_back("NCCL_ALGO");
   const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
   if (!net.empty() && net != "socket" && net != "ib") found.emplace_back("NCCL_NET");
+  for (const char* name : {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}) {
+    const std::string level = value_of(variables, name);
+    if (!level.empty() && !is_never(level)) found.emplace_back(name);
+  }
+  const std::string plugin = in_lower_case(value_of(variables, "NCCL_NET_PLUGIN"));
+  if (!plugin.empty() && plugin != "none") found.emplace_back("NCCL_NET_PLUGIN");
   const std::string devices = value_of(variables, "NCCL_IB_HCA");
   if (!devices.empty() && devices_of(devices).empty()) found.emplace_back("NCCL_IB_HCA");
   return found;
@@ -337,7 +328,11 @@ Expected<Environment> read_environment() {
   set_up_ucx(variables, defaults);
   defaults["STREAMS"] = streams_of(variables);
   defaults["INIT_TIMEOUT"] = patience_of(variables);
-  if (value_of(variables, "NCCL_P2P_DISABLE") == "1") defaults.emplace("CUDA_IPC", "0");
+  const bool no_p2p = value_of(variables, "NCCL_P2P_DISABLE") == "1";
+  if (no_p2p || is_never(value_of(variables, "NCCL_P2P_LEVEL"))) {
+    defaults.emplace("CUDA_IPC", "0");
+  }
+  defaults["HOST_ID"] = value_of(variables, "NCCL_HOSTID");
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (!debug.empty()) {
     defaults["LOG"] = log_level(debug);

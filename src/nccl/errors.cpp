@@ -41,7 +41,7 @@ std::string in_nccl_names(std::string text) {
 void remember(const char* message) noexcept {
   try {
     const std::string text = in_nccl_names(message);
-    log(LogLevel::info, text);
+    log(LogLevel::info, text, LogTopic::all);
     const std::lock_guard lock(the_last().mutex);
     const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
     std::memcpy(the_last().text, text.data(), length);

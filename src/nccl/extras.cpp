@@ -72,8 +72,8 @@ Error read_extras() {
     log(LogLevel::info, extras->compression->describe());
   }
   if (!settings->nccl_fallback.empty()) {
-    Expected<std::unique_ptr<Fallback>> loaded =
-        Fallback::load(settings->nccl_fallback, settings->nccl_fallback_for);
+    Expected<std::unique_ptr<Fallback>> loaded = Fallback::load(
+        settings->nccl_fallback, settings->nccl_fallback_for, settings->nccl_fallback_lines);
     if (!loaded) return loaded.error();
     extras->fallback = std::move(*loaded);
   }

@@ -70,7 +70,8 @@ bool find(void* library, const char* name, Function& out) {
 }  // namespace
 
 Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
-                                                   const std::string& for_what) {
+                                                   const std::string& for_what,
+                                                   const std::string& lines) {
   const auto refuse = [&](const std::string& what) {
     return Error(Code::invalid_argument,
                  fmt::format("PITH_NCCL_FALLBACK is \"{}\", expected the path of another "
@@ -84,6 +85,12 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
     const Expected<unsigned> kinds = read_kinds(for_what);
     if (!kinds) return kinds.error();
     fallback->kinds_ = with_twins(*kinds);
+  }
+  if (!lines.empty()) {
+    const Expected<Lines> read = Lines::read(lines);
+    if (!read) return read.error();
+    fallback->lines_ = *read;
+    fallback->by_model_ = for_what == "auto";
   }
   // Bound to itself first: its own calls of public names would come to us else.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
@@ -100,7 +107,18 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
   return refuse(is_us ? "it is this one" : fmt::format("it lacks {}", missing));
 }
 
-bool Fallback::takes(const NcclCall& call) const {
+// The two ends of a message may give it other lengths, so all messages go one way.
+bool Fallback::is_worth_it(const NcclCall& call, const Communicator& communicator) const {
+  if (!by_model_ || is_message(call.kind)) return true;
+  if (call.type < 0 || call.type >= ncclNumTypes) return true;  // it will be refused
+  CollectiveArgs args;
+  args.collective = collective_of(call.kind);
+  args.count = call.count;
+  args.type = static_cast<DType>(call.type);
+  return is_faster_there(*lines_, communicator.shape_of(args), args.collective);
+}
+
+bool Fallback::takes(const NcclCall& call, const Communicator& communicator) const {
   if ((kinds_ & bit(call.kind)) == 0) return false;
   // What points to nothing says nothing, and need not be alike on all ranks.
   if (call.count == 0) return true;
@@ -108,7 +126,7 @@ bool Fallback::takes(const NcclCall& call) const {
   if (!memory) return false;
   look_for_device_memory();
   const Expected<bool> on_device = is_device_memory(memory);
-  return on_device && *on_device;
+  return on_device && *on_device && is_worth_it(call, communicator);
 }
 
 void Fallback::announce(Kind kind, bool there) const {

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "collectives/algorithm.hpp"
+#include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "nccl/abi.h"
 #include "nccl/call.hpp"
+#include "nccl/estimate.hpp"
 
 namespace pith::nccl {
 
@@ -43,12 +45,15 @@ namespace pith::nccl {
 
 class Fallback {
  public:
-  // `for_what`: PITH_NCCL_FALLBACK_FOR.
+  // `for_what`: PITH_NCCL_FALLBACK_FOR; `lines`: PITH_NCCL_FALLBACK_LINES.
   static Expected<std::unique_ptr<Fallback>> load(const std::string& path,
-                                                  const std::string& for_what);
+                                                  const std::string& for_what,
+                                                  const std::string& lines);
   // Whether the call goes there, the same on all ranks: never one on the host's memory, which the
   // other library cannot read.
-  bool takes(const NcclCall& call) const;
+  bool takes(const NcclCall& call, const Communicator& communicator) const;
+  // Null: nobody has measured them.
+  const Lines* lines() const { return lines_ ? &*lines_ : nullptr; }
   // Says who serves a kind; once each, where both do.
   void announce(Kind kind, bool there) const;
 
@@ -62,7 +67,11 @@ class Fallback {
 #undef NCCL_FALLBACK_FIELD
 
  private:
+  bool is_worth_it(const NcclCall& call, const Communicator& communicator) const;
+
   std::string path_;
+  std::optional<Lines> lines_;
+  bool by_model_ = false;
   unsigned kinds_ = 0;                               // a bit each
   mutable std::atomic<unsigned> announced_[2] = {};  // kinds, by ours and there
 };

@@ -13,6 +13,7 @@
 #include "nccl/agreement.hpp"
 #include "nccl/call.hpp"
 #include "nccl/errors.hpp"
+#include "nccl/estimate.hpp"
 #include "nccl/exported.hpp"
 #include "nccl/extension.hpp"
 #include "nccl/extras.hpp"
@@ -117,7 +118,8 @@ ncclResult_t submit_with_extras(const NcclCall& call) {
   }
   one.in_background = alone && !comm->blocking && !one.call.stream;
   if (const Fallback* const library = extras()->fallback.get()) {
-    if (!compressed && library->takes(call)) one.there = one.extension->other_comm();
+    if (!compressed && library->takes(call, *comm->communicator))
+      one.there = one.extension->other_comm();
     library->announce(call.kind, one.there != nullptr);
   }
   if (!one.there && (!compressed || is_refused(call))) return answer(issue(call));
@@ -145,17 +147,31 @@ bool nested() {
   return group.open() && !group.outermost();
 }
 
-// As a guess, where nothing is measured: a message, a byte sent, a byte reduced.
-constexpr LinkCost guessed_link{20e-6, 1e-9, 1e-10};
+LinkCost link_of(const Shape& shape) {
+  const Fallback* const library = extras() ? extras()->fallback.get() : nullptr;
+  const Lines* const lines = library ? library->lines() : nullptr;
+  return lines ? lines->here : guessed_link(shape);
+}
 
 double seconds_of(const Group::Planned& planned) {
+  const Shape shape = planned.communicator->shape_of(planned.args);
   if (planned.message_bytes > 0 || planned.args.collective == Collective::point_to_point) {
-    return guessed_link.alpha + guessed_link.beta * static_cast<double>(planned.message_bytes);
+    return seconds_of_message(planned.message_bytes, link_of(shape));
   }
-  Shape shape;
-  shape.ranks = planned.communicator->size();
-  shape.bytes = planned.args.count * size_of(planned.args.type);
-  return default_algorithm(shape, planned.args.collective).cost(shape, guessed_link);
+  return seconds_here(shape, planned.args.collective, link_of(shape));
+}
+
+// Their types have been checked.
+double seconds_of(const Waiting& one) {
+  CollectiveArgs args;
+  args.count = one.call.count;
+  args.type = static_cast<DType>(one.call.type);
+  const Shape shape = one.communicator->shape_of(args);
+  const Lines* const lines = one.there ? extras()->fallback->lines() : nullptr;
+  const LinkCost link = lines ? lines->there : link_of(shape);
+  if (is_message(one.call.kind)) return seconds_of_message(shape.bytes, link);
+  const Collective collective = collective_of(one.call.kind);
+  return one.there ? seconds_there(shape, collective, link) : seconds_here(shape, collective, link);
 }
 
 Error simulate(ncclSimInfo_t* info) {
@@ -172,10 +188,7 @@ Error simulate(ncclSimInfo_t* info) {
   }
   if (!*outermost) return {};
   double seconds = 0;
-  for (const Waiting& one : calls) {  // their types have been checked
-    const std::size_t bytes = one.call.count * size_of(static_cast<DType>(one.call.type));
-    seconds += guessed_link.alpha + guessed_link.beta * static_cast<double>(bytes);
-  }
+  for (const Waiting& one : calls) seconds += seconds_of(one);
   const auto planned = group.discard();
   if (!planned) return planned.error();
   for (const Group::Planned& one : *planned) seconds += seconds_of(one);

@@ -96,9 +96,13 @@ void init_in_a_group(Rank& self) {
   for (int i = 0; i < 2; ++i) {
     const int c = (i + self.rank) % 2;
     ok(pithCommInitRank(&made[c], self.size, ids_[c], self.rank));
-    ensure(made[c] == nullptr, "set before the group has ended");
+    ensure(made[c] != nullptr, "no handle before the group has ended");
+    int size = 0;
+    fails(pithCommCount(made[c], &size), pithInvalidArgument, {"still being made"});
   }
+  const pithComm_t before[2] = {made[0], made[1]};
   ok(pithGroupEnd());
+  ensure(made[0] == before[0] && made[1] == before[1], "another handle after the group");
   for (const pithComm_t comm : made) {
     Reduction call(self, 100, 3);
     ok(sum_into(call.send, call.recv, comm));

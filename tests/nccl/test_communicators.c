@@ -442,21 +442,17 @@ static void wrong_settings(struct client* me) {
 
 /* NCCL_DEBUG tells the version at every level but NONE, and VERSION nothing else. */
 static void told_version(struct client* me) {
-  char path[64], text[4096];
+  char text[4096], level[16];
   ncclComm_t comm = NULL;
-  snprintf(path, sizeof path, "/tmp/pith-version-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-version-%p.log", 1);
+  snprintf(level, sizeof level, "%s", getenv("NCCL_DEBUG"));
+  client_log();
+  setenv("NCCL_DEBUG", level, 1);
   setenv("NCCL_SHM_DISABLE", "1", 1);
   setenv("NCCL_NTHREADS", "4", 1); /* which INFO speaks of */
   OK(ncclCommInitAll(&comm, 1, NULL));
   FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL)); /* and of this */
   OK(ncclCommDestroy(comm));
-  FILE* file = fopen(path, "r");
-  CHECK(file != NULL);
-  text[fread(text, 1, sizeof text - 1, file)] = '\0';
-  fclose(file);
-  unlink(path);
-  const char* const level = getenv("NCCL_DEBUG");
+  client_take_log(me, text, sizeof text);
   const char* const found = strstr(text, "NCCL version 22809");
   CHECK((found == NULL) == (strcmp(level, "NONE") == 0));
   CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
@@ -466,9 +462,119 @@ static void told_version(struct client* me) {
   if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
 }
 
+/* Lines begin with their time where that is asked for; what they are about is chosen, but of the
+ * warning about a name that means nothing. */
+static void chosen_lines(struct client* me) {
+  char text[4096], begin[128], host[64] = "";
+  ncclComm_t comm = NULL;
+  client_log();
+  setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
+  setenv("NCCL_DEBUG_TIMESTAMP_FORMAT", "<%Y>_", 1);
+  setenv("NCCL_NTHREADS", "4", 1);
+  setenv("PITH_CHUNKS", "4", 1);
+  OK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank));
+  OK(ncclCommDestroy(comm));
+  client_take_log(me, text, sizeof text);
+  CHECK(gethostname(host, sizeof host - 1) == 0);
+  if (strchr(host, '.')) *strchr(host, '.') = '\0';
+  const int pid = (int)getpid();
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL INFO without effect", host, pid, pid);
+  CHECK(strstr(text, begin) != NULL);
+  CHECK(strstr(text, "ready after") == NULL); /* is about INIT */
+  snprintf(begin, sizeof begin, "> %s:%d:", host, pid);
+  CHECK(client_times_in(text, "NCCL WARN") == (me->rank == 0));
+  CHECK(client_times_in(text, begin) == (me->rank == 0));
+}
+
+/* As ranks say that they are on other hosts, they share no memory, and calls take longer. */
+static void by_host_id(struct client* me, int apart) {
+  char text[16384], id[16];
+  client_log();
+  snprintf(id, sizeof id, "host%d", apart ? me->rank : 0);
+  setenv("NCCL_HOSTID", id, 1);
+  ncclComm_t comm = client_join(me);
+  CHECK(sum_over(me, comm, 1) == (float)me->size);
+  float value = 1;
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclGroupSimulateEnd(&info));
+  CHECK(info.estimatedTime > 0 && (info.estimatedTime > 15e-6f) == apart);
+  ncclComm_t child = NULL;
+  OK(ncclCommSplit(comm, 0, -me->rank, &child, NULL));
+  CHECK(sum_over(me, child, 1) == (float)me->size);
+  OK(ncclCommDestroy(child));
+  OK(ncclCommDestroy(comm));
+  client_take_log(me, text, sizeof text);
+  if (me->rank > 0) return; /* rank 0 tells */
+  CHECK(client_times_in(text, apart ? "on 3 hosts, 3 pairs by tcp" : "on 1 host, 3 pairs by shm") ==
+        1);
+}
+static void on_other_hosts(struct client* me) { by_host_id(me, 1); }
+static void on_one_host(struct client* me) { by_host_id(me, 0); }
+
+/* In a group the handle is there at once, as NCCL has it, and gone if the group fails. */
+static void promised(struct client* me) {
+  ncclComm_t comm = NULL, again = NULL, before;
+  int count = 0;
+  ncclResult_t state = ncclSuccess;
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank));
+  before = comm;
+  CHECK(before != NULL);
+  OK(ncclCommGetAsyncError(before, &state));
+  CHECK(state == ncclInProgress);
+  FAILS(ncclInvalidArgument, ncclCommCount(before, &count));
+  OK(ncclGroupEnd());
+  CHECK(comm == before);
+  OK(ncclCommGetAsyncError(before, &state));
+  OK(ncclCommCount(before, &count));
+  CHECK(state == ncclSuccess && count == me->size && sum_over(me, before, 1) == (float)count);
+  OK(ncclCommDestroy(before));
+  /* A call that is refused ends the group before anything is made. */
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&comm, me->size, client_id(me, 1), me->rank));
+  before = comm;
+  FAILS(ncclInvalidArgument, ncclCommInitRank(&again, 1, client_id(me, 2), 1));
+  FAILS(ncclInvalidArgument, ncclGroupEnd());
+  CHECK(comm == NULL && again == NULL);
+  FAILS(ncclInvalidArgument, ncclCommAbort(before));
+  /* So does an abort. */
+  OK(ncclGroupStart());
+  ncclUniqueId own;
+  OK(ncclGetUniqueId(&own));
+  OK(ncclCommInitRank(&comm, 1, own, 0));
+  before = comm;
+  OK(ncclCommAbort(before));
+  FAILS(ncclRemoteError, ncclGroupEnd());
+  CHECK(comm == NULL);
+}
+
+/* And with blocking = 0 it is made after the group's end. */
+static void promised_in_the_background(struct client* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = NULL, before;
+  ncclResult_t state = ncclSuccess;
+  OK(ncclGroupStart());
+  const ncclResult_t begun =
+      ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
+  CHECK(begun == ncclSuccess || begun == ncclInProgress);
+  before = comm;
+  CHECK(before != NULL);
+  OK(ncclCommGetAsyncError(before, &state));
+  CHECK(state == ncclInProgress);
+  const ncclResult_t ended = ncclGroupEnd();
+  CHECK((ended == ncclSuccess || ended == ncclInProgress) && settle(before) == ncclSuccess);
+  CHECK(comm == before);
+  OK(ncclCommDestroy(before));
+}
+
 int main(void) {
   client_run("InitAll", 1, NULL, all_in_one_process);
   client_run("grouped InitRank", 3, NULL, grouped);
+  client_run("handles in a group", 2, NULL, promised);
+  client_run("handles in a group, blocking = 0", 2, NULL, promised_in_the_background);
   client_run("ranks in threads", 2, NULL, in_threads);
   client_run("errors in groups", 1, NULL, errors_in_groups);
   client_run("errors in groups", 2, NULL, errors_in_groups);
@@ -496,6 +602,9 @@ int main(void) {
     const char* level[] = {levels[i], NULL};
     client_run(levels[i], 1, level, told_version);
   }
+  client_run("chosen lines", 2, NULL, chosen_lines);
+  client_run("other hosts by NCCL_HOSTID", 3, NULL, on_other_hosts);
+  client_run("one host by NCCL_HOSTID", 3, NULL, on_one_host);
   const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};
   client_run("NCCL_ALGO", 1, wrong, wrong_settings);
   return 0;

@@ -18,17 +18,18 @@ static int zeros_in(const float* vector) {
   return zeros;
 }
 
-static void read_log(struct client* me, const char* path, char* text, size_t room) {
-  FILE* file = fopen(path, "r");
-  CHECK(file != NULL);
-  text[fread(text, 1, room - 1, file)] = '\0';
-  fclose(file);
+static void fill(float* vector, float value) {
+  for (int i = 0; i < n; ++i) vector[i] = value;
 }
 
-static int count_of(const char* text, const char* word) {
-  int count = 0;
-  for (const char* at = text; (at = strstr(at, word)) != NULL; ++at) ++count;
-  return count;
+static void sum_up(struct client* me, ncclComm_t comm, const float* send, float* recv) {
+  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
+}
+
+/* Of one vector, which is ones; it is compressed from the third time on. */
+static void sum_ones(struct client* me, ncclComm_t comm, float* send, float* recv) {
+  fill(send, 1);
+  sum_up(me, comm, send, recv);
 }
 
 struct model {
@@ -53,8 +54,8 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, int gr
   OK(ncclCommCount(comm, &size));
   if (grouped) OK(ncclGroupStart());
   for (int l = 0; l < layers; ++l) {
-    for (int i = 0; i < n; ++i) model->gradient[l][i] = unit[l];
-    OK(ncclAllReduce(model->gradient[l], model->sum[l], n, ncclFloat32, ncclSum, comm, NULL));
+    fill(model->gradient[l], unit[l]);
+    sum_up(me, comm, model->gradient[l], model->sum[l]);
   }
   if (grouped) OK(ncclGroupEnd());
   ++model->made;
@@ -112,10 +113,8 @@ static ncclComm_t join_pair(struct client* me, int first_id) {
 /* No launcher tells how large the job is: what was taken for it is so until another communicator
  * comes that is not smaller. */
 static void guessed_job(struct client* me) {
-  char path[64], text[65536];
-  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  char text[65536];
+  client_log();
   ncclComm_t gone = join_pair(me, 0), first = NULL, second = NULL, world = NULL;
   train(me, gone, 0, 1);
   OK(ncclCommDestroy(gone));
@@ -130,11 +129,10 @@ static void guessed_job(struct client* me) {
   OK(ncclCommDestroy(world));
   OK(ncclCommDestroy(second));
   OK(ncclCommDestroy(first));
-  read_log(me, path, text, sizeof text);
-  unlink(path);
-  CHECK(count_of(text, "is taken for the whole job's, as no launcher") == 3);
-  CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: communicator of 2 ranks, rank") == 1);
-  CHECK(count_of(text, "was taken for the whole job's and is no more") == 1);
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "is taken for the whole job's, as no launcher") == 3);
+  CHECK(client_times_in(text, "NCCL WARN PITH_COMPRESS: communicator of 2 ranks, rank") == 1);
+  CHECK(client_times_in(text, "was taken for the whole job's and is no more") == 1);
 }
 
 /* A launcher does: a smaller communicator is none of it, whenever it is made. */
@@ -262,8 +260,7 @@ static void disturbed(struct client* me) {
   for (int round = 0; round < 6; ++round) {
     for (int i = 0; i < steps; ++i) step(me, &model, comm, round % 2);
     if (round == 1) { /* something else */
-      for (int k = 0; k < n; ++k) other[k] = 1;
-      OK(ncclAllReduce(other, other, n, ncclFloat32, ncclSum, comm, NULL));
+      sum_ones(me, comm, other, other);
       for (int k = 0; k < n; ++k) CHECK(other[k] == (float)me->size);
     }
     if (round == 2 || (round == 3 && me->rank == 1)) { /* equal vectors exchange their memory */
@@ -310,23 +307,28 @@ static void bad_comma(struct client* me) { bad_spec(me, "key=value"); }
 
 /* The log: one INFO line when it is on, one WARN when residuals were lost. */
 static void logged(struct client* me) {
-  char path[64], text[65536];
-  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  char text[65536];
+  client_log();
   ncclComm_t comm = client_join(me);
   train(me, comm, 0, 1);
   static float other[n]; /* no memory that a vector had */
-  OK(ncclAllReduce(other, other, n, ncclFloat32, ncclSum, comm, NULL));
+  sum_up(me, comm, other, other);
   OK(ncclCommDestroy(comm));
-  read_log(me, path, text, sizeof text);
-  unlink(path);
-  CHECK(count_of(text, "NCCL INFO PITH_COMPRESS: topk") == 1);
-  CHECK(count_of(text, "is compressed from now on, by topk") == 1);
-  CHECK(count_of(text, "is not compressed") == 0);
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "NCCL INFO PITH_COMPRESS: topk") == 1);
+  CHECK(client_times_in(text, "is compressed from now on, by topk") == 1);
+  CHECK(client_times_in(text, "is not compressed") == 0);
   CHECK(strstr(text, "in steps of 3 vectors") != NULL);
-  CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: residuals of ") == 1);
+  CHECK(client_times_in(text, "NCCL WARN PITH_COMPRESS: residuals of ") == 1);
   CHECK(strstr(text, "their norm was ") != NULL);
+}
+
+static void check_norm(struct client* me, const char* text, double squares) {
+  const char* const words = "their norm was ";
+  const char* const told = strstr(text, words);
+  CHECK(told != NULL && squares > 0);
+  const double norm = strtod(told + strlen(words), NULL);
+  CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
 }
 
 /* Its number: what was given and never came, which is the same on both ranks. */
@@ -335,23 +337,18 @@ static void logged_norm(struct client* me) {
   static float gradient[n], sum[n];
   static double left[n];
   snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  client_log();
   ncclComm_t comm = client_join(me);
   for (int i = 0; i < steps; ++i) {
     for (int k = 0; k < n; ++k) gradient[k] = (float)(k % 7 + 1);
-    OK(ncclAllReduce(gradient, sum, n, ncclFloat32, ncclSum, comm, NULL));
+    sum_up(me, comm, gradient, sum);
     for (int k = 0; k < n; ++k) left[k] += (double)gradient[k] - (double)sum[k] / me->size;
   }
   OK(ncclCommDestroy(comm));
   double squares = 0;
   for (int k = 0; k < n; ++k) squares += left[k] * left[k];
-  read_log(me, path, text, sizeof text);
-  unlink(path);
-  const char* const told = strstr(text, "their norm was ");
-  CHECK(told != NULL && squares > 0);
-  const double norm = strtod(told + strlen("their norm was "), NULL);
-  CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
+  client_take_log(me, text, sizeof text);
+  check_norm(me, text, squares);
 }
 
 /* The last rank's vector moves, for good or for one step, while the others' stay: what the ranks
@@ -364,15 +361,14 @@ static void logged_break(struct client* me, int for_good) {
   static double left[n], left_then[n];
   int compressed = 0;
   snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  client_log();
   ncclComm_t comm = client_join(me);
   const int moves = me->rank == me->size - 1;
   for (int i = 0; i < all; ++i) {
     float* const gradient = memory[moves && (for_good ? i >= breaks : i == breaks)];
     if (i == breaks) memcpy(left_then, left, sizeof left);
     for (int k = 0; k < n; ++k) gradient[k] = k % me->size == me->rank ? (float)(k % 7 + 1) : 0;
-    OK(ncclAllReduce(gradient, sum, n, ncclFloat32, ncclSum, comm, NULL));
+    sum_up(me, comm, gradient, sum);
     for (int k = 0; k < n; ++k) left[k] += (double)(k % 7 + 1) - (double)sum[k];
     compressed += zeros_in(sum) > 0;
     if (i == breaks) CHECK(zeros_in(sum) == 0);
@@ -384,32 +380,25 @@ static void logged_break(struct client* me, int for_good) {
     const double lost = moves && for_good ? left_then[k] : 0;
     squares += lost * lost + (left[k] - lost) * (left[k] - lost);
   }
-  read_log(me, path, text, sizeof text);
-  unlink(path);
-  const char* const told = strstr(text, "their norm was ");
-  CHECK(told != NULL && squares > 0);
-  const double norm = strtod(told + strlen("their norm was "), NULL);
-  CHECK(fabs(norm - sqrt(squares)) < 1e-4 * norm);
-  CHECK(count_of(text, "NCCL WARN PITH_COMPRESS: residuals of ") == (moves && for_good));
+  client_take_log(me, text, sizeof text);
+  check_norm(me, text, squares);
+  CHECK(client_times_in(text, "NCCL WARN PITH_COMPRESS: residuals of ") == (moves && for_good));
 }
 static void logged_break_for_good(struct client* me) { logged_break(me, 1); }
 static void logged_break_for_once(struct client* me) { logged_break(me, 0); }
 
 static int logged_reason(struct client* me, const char* reason) {
-  char path[64], text[65536];
-  snprintf(path, sizeof path, "/tmp/pith-nccl-%d.log", (int)getpid());
-  read_log(me, path, text, sizeof text);
-  unlink(path);
-  CHECK(count_of(text, "is compressed from now on") == 0);
-  CHECK(count_of(text, "is not compressed: ") == 1);
+  char text[65536];
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "is compressed from now on") == 0);
+  CHECK(client_times_in(text, "is not compressed: ") == 1);
   return strstr(text, reason) != NULL;
 }
 
 /* The log: one INFO line with the first reason why it does not begin. */
 static void logged_why_not(struct client* me, int which) {
   static float vectors[8][n], sum[n];
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-nccl-%p.log", 1);
+  client_log();
   if (which == 3) setenv("PITH_COMPRESS_COMM", "gradients", 1);
   ncclComm_t comm = client_join(me);
   for (int i = 0; i < 8; ++i) {
@@ -451,11 +440,10 @@ static void grouped_on_one_rank(struct client* me) {
   OK(ncclCommSplit(first, 0, me->rank, &second, NULL));
   static float bytes[16], send[n], recv[n];
   for (int i = 0; i < steps; ++i) {
-    for (int k = 0; k < n; ++k) send[k] = 1;
     bytes[0] = (float)(me->rank == 0 ? i : -1);
     if (me->rank == 0) OK(ncclGroupStart());
     OK(ncclBroadcast(bytes, bytes, 16, ncclFloat32, 0, first, NULL));
-    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, second, NULL));
+    sum_ones(me, second, send, recv);
     if (me->rank == 0) OK(ncclGroupEnd());
     CHECK(bytes[0] == (float)i);
     CHECK((zeros_in(recv) > 0) == (i >= 2));
@@ -477,8 +465,7 @@ static void in_a_ring(struct client* me) {
     if (me->rank == 0) OK(ncclGroupStart());
     for (int pair = 0; pair < 3; ++pair) {
       if (!of[pair]) continue;
-      for (int k = 0; k < n; ++k) send[pair][k] = 1;
-      OK(ncclAllReduce(send[pair], recv[pair], n, ncclFloat32, ncclSum, of[pair], NULL));
+      sum_ones(me, of[pair], send[pair], recv[pair]);
     }
     if (me->rank == 0) OK(ncclGroupEnd());
   }
@@ -494,12 +481,9 @@ static void repeated_in_a_group(struct client* me) {
   enum { times = 4 };
   ncclComm_t comm = client_join(me);
   static float send[n], recv[times][n];
-  for (int k = 0; k < n; ++k) send[k] = 1;
   for (int i = 0; i < steps; ++i) {
     OK(ncclGroupStart());
-    for (int t = 0; t < times; ++t) {
-      OK(ncclAllReduce(send, recv[t], n, ncclFloat32, ncclSum, comm, NULL));
-    }
+    for (int t = 0; t < times; ++t) sum_ones(me, comm, send, recv[t]);
     OK(ncclGroupEnd());
     CHECK(i < 2 || zeros_in(recv[0]) > 0);
     for (int t = 1; t < times; ++t) CHECK(i < 2 || recv[t][n / 2] == (float)me->size);
@@ -511,7 +495,7 @@ static void repeated_in_a_group(struct client* me) {
 static void bad_calls(struct client* me) {
   ncclComm_t comm = client_join(me);
   static float send[n], recv[n];
-  for (int k = 0; k < n; ++k) send[k] = 1;
+  fill(send, 1);
   if (me->rank == 0) {
     FAILS(ncclInvalidArgument, ncclAllReduce(send, NULL, n, ncclFloat32, ncclSum, comm, NULL));
     FAILS(ncclInvalidArgument, ncclAllReduce(NULL, recv, n, ncclFloat32, ncclSum, comm, NULL));
@@ -523,12 +507,12 @@ static void bad_calls(struct client* me) {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     info.magic = 0;
     OK(ncclGroupStart());
-    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
+    sum_up(me, comm, send, recv);
     FAILS(ncclInvalidArgument, ncclGroupSimulateEnd(&info));
     OK(ncclGroupStart());
     OK(ncclGroupEnd()); /* nothing is left of it */
   }
-  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL));
+  sum_up(me, comm, send, recv);
   CHECK(recv[0] == (float)me->size);
   OK(ncclCommDestroy(comm));
 }
@@ -545,7 +529,7 @@ static void in_the_background(struct client* me) {
     while (state == ncclInProgress) OK(ncclCommGetAsyncError(comm, &state));
     CHECK(state == ncclSuccess);
     CHECK(i < 3 || zeros_in(recv) > 0);
-    for (int k = 0; k < n; ++k) send[k] = 1;
+    fill(send, 1);
     state = ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, NULL);
     CHECK(state == ncclSuccess || state == ncclInProgress);
   }
@@ -563,7 +547,7 @@ static void background_in_other_orders(struct client* me) {
     ncclCommInitRankConfig(&comm[c], me->size, client_id(me, c), me->rank, &config);
     do OK(ncclCommGetAsyncError(comm[c], &state));
     while (state == ncclInProgress);
-    for (int k = 0; k < n; ++k) send[c][k] = 1;
+    fill(send[c], 1);
   }
   for (int i = 0; i < steps; ++i) {
     for (int half = 0; half < 2; ++half) {

@@ -40,6 +40,11 @@ constexpr const char* names[] = {"NCCL_SOCKET_IFNAME",
                                  "NCCL_TOPO_FILE",
                                  "NCCL_IB_HCA",
                                  "NCCL_IB_DISABLE",
+                                 "NCCL_IB_TIMEOUT",
+                                 "NCCL_IB_PCI_RELAXED_ORDERING",
+                                 "NCCL_NET_GDR_LEVEL",
+                                 "NCCL_HOSTID",
+                                 "PITH_HOST_ID",
                                  "NCCL_IB_TC"};
 
 // Variables for the length of a test.
@@ -146,6 +151,41 @@ TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
   CHECK(defaults_of_library("UCX_") == Variables{{"IB_TRAFFIC_CLASS", "106"}});
 }
 
+TEST_CASE("how long InfiniBand waits, and what it may do", "[nccl]") {
+  const auto ucx = [](const char* name, const char* value) {
+    const Environment variables({{name, value}});
+    REQUIRE(nccl::read_environment());
+    return defaults_of_library("UCX_");
+  };
+  CHECK(ucx("NCCL_IB_TIMEOUT", "14") == Variables{{"RC_TIMEOUT", "67109us"}});
+  CHECK(ucx("NCCL_IB_TIMEOUT", "31") == Variables{{"RC_TIMEOUT", "8796093022us"}});
+  for (const char* wrong : {"0", "32", "-1", "long"}) CHECK(ucx("NCCL_IB_TIMEOUT", wrong).empty());
+  CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "0") == Variables{{"IB_PCI_RELAXED_ORDERING", "off"}});
+  CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "1") == Variables{{"IB_PCI_RELAXED_ORDERING", "on"}});
+  CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "2").empty());
+  CHECK(ucx("NCCL_NET_GDR_LEVEL", "LOC") == Variables{{"IB_GPU_DIRECT_RDMA", "no"}});
+  CHECK(ucx("NCCL_NET_GDR_LEVEL", "PHB").empty());
+}
+
+TEST_CASE("levels of distance count where they allow nothing", "[nccl]") {
+  for (const char* never : {"LOC", "0"}) {
+    const Environment variables({{"NCCL_P2P_LEVEL", never}, {"NCCL_NET_GDR_LEVEL", never}});
+    CHECK_FALSE(settings_now().cuda_ipc);
+    CHECK(nccl::variables_without_effect().empty());
+  }
+  const Environment variables({{"NCCL_P2P_LEVEL", "NVL"}, {"NCCL_NET_GDR_LEVEL", "SYS"}});
+  CHECK(settings_now().cuda_ipc);
+  CHECK(nccl::variables_without_effect().size() == 2);
+}
+
+TEST_CASE("NCCL_HOSTID", "[nccl]") {
+  const Environment variables({{"NCCL_HOSTID", "rank3"}});
+  CHECK(settings_now().host_id == "rank3");
+  CHECK(nccl::variables_without_effect().empty());
+  setenv("PITH_HOST_ID", "here", 1);
+  CHECK(settings_now().host_id == "here");
+}
+
 TEST_CASE("the lines of NCCL's files", "[nccl]") {
   const Variables found = nccl::variables_of(
       "# NCCL_DEBUG=INFO\nNCCL_ALGO=Ring\r\n\nno setting\nNCCL_ALGO=Tree\nNCCL_NET=\n"
@@ -204,6 +244,7 @@ TEST_CASE("what changes nothing is told", "[nccl]") {
        {"NCCL_NET_PLUGIN", "NCCL_P2P_LEVEL", "NCCL_MAX_CTAS", "NCCL_TOPO_FILE", "NCCL_PROTO"}) {
     CHECK(told({{name, "LL128"}}) == Names{name});
   }
+  CHECK(told({{"NCCL_NET_PLUGIN", "none"}}).empty());
   CHECK(told({{"NCCL_ALGO", "NVLS"}}) == Names{"NCCL_ALGO"});
   CHECK(told({{"NCCL_ALGO", "Ring"}}).empty());
   CHECK(told({{"NCCL_NET", "AWS Libfabric"}}) == Names{"NCCL_NET"});

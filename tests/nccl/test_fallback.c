@@ -214,38 +214,20 @@ static void host_memory(struct client* me) {
   served_here(me);
 }
 
-static void read_log(struct client* me, char* text, size_t room) {
-  char path[64];
-  snprintf(path, sizeof path, "/tmp/pith-fallback-%d.log", (int)getpid());
-  FILE* file = fopen(path, "r");
-  CHECK(file != NULL);
-  text[fread(text, 1, room - 1, file)] = '\0';
-  fclose(file);
-  unlink(path);
-}
-
-static int times_in(const char* text, const char* line) {
-  int times = 0;
-  for (; (text = strstr(text, line)) != NULL; ++text) ++times;
-  return times;
-}
-
 /* What is not on a device is ours, and who serves a kind is told once. */
 static void automatic(struct client* me) {
   char text[16384];
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+  client_log();
   served_here(me);
-  read_log(me, text, sizeof text);
-  CHECK(times_in(text, "AllReduce is served by Pith") == 1);
-  CHECK(times_in(text, "AllReduce is served by") == 1);
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "AllReduce is served by Pith") == 1);
+  CHECK(client_times_in(text, "AllReduce is served by") == 1);
 }
 
 static const char* other;
 static void automatic_on_device(struct client* me) {
   char text[16384], line[1200];
-  setenv("NCCL_DEBUG", "INFO", 1);
-  setenv("NCCL_DEBUG_FILE", "/tmp/pith-fallback-%p.log", 1);
+  client_log();
   start_driver(me);
   ncclComm_t comm = client_join(me);
   unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, n), host[n];
@@ -262,12 +244,42 @@ static void automatic_on_device(struct client* me) {
     CHECK(all_are(host, n, me->size));
   }
   OK(ncclCommDestroy(comm));
-  read_log(me, text, sizeof text);
+  client_take_log(me, text, sizeof text);
   snprintf(line, sizeof line, "AllReduce is served by %s", other);
-  CHECK(times_in(text, line) == 1);
-  CHECK(times_in(text, "AllReduce is served by Pith") == 1);
+  CHECK(client_times_in(text, line) == 1);
+  CHECK(client_times_in(text, "AllReduce is served by Pith") == 1);
   snprintf(line, sizeof line, "Broadcast is served by %s", other);
-  CHECK(times_in(text, line) == 1 && times_in(text, "Broadcast is served by") == 1);
+  CHECK(client_times_in(text, line) == 1 && client_times_in(text, "Broadcast is served by") == 1);
+}
+
+/* Their messages are stated to be slow to begin and fast to go on. */
+static void by_model(struct client* me) {
+  enum { much = 1 << 22 };
+  start_driver(me);
+  ncclComm_t comm = client_join(me);
+  unsigned char *send = device_bytes(me, much), *recv = device_bytes(me, much);
+  memset(send, 1, much);
+  OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL));
+  wait_for_stream(me);
+  CHECK(all_are(recv, n, me->size));
+  OK(ncclAllReduce(send, recv, much, ncclUint8, ncclSum, comm, NULL));
+  CHECK(all_are(recv, much, mark));
+  memset(recv, 0, much);
+  OK(ncclBroadcast(send, recv, n, ncclUint8, 0, comm, NULL));
+  wait_for_stream(me);
+  CHECK(all_are(recv, n, 1));
+  FAILS(ncclInvalidArgument, ncclAllReduce(send, recv, n, (ncclDataType_t)77, ncclSum, comm, NULL));
+  float times[2]; /* of one message here, and of one there, which all messages are */
+  for (int i = 0; i < 2; ++i) {
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    OK(ncclGroupStart());
+    if (i == 0) OK(ncclBroadcast(send, recv, n, ncclUint8, 0, comm, NULL));
+    if (i == 1) OK(ncclSend(send, n, ncclUint8, 1 - me->rank, comm, NULL));
+    OK(ncclGroupSimulateEnd(&info));
+    times[i] = info.estimatedTime;
+  }
+  CHECK(times[0] > 4e-6f && times[0] < 10e-6f && times[1] > 40e-6f && times[1] < 60e-6f);
+  OK(ncclCommDestroy(comm));
 }
 
 static const char* wrong;
@@ -291,6 +303,8 @@ int main(int count, char** arguments) {
   client_run("every kind", 2, every, every_kind);
   client_run("auto", 2, by_itself, automatic);
   client_run("auto on a device", 2, by_itself, automatic_on_device);
+  const char* modelled[] = {fake, "PITH_NCCL_FALLBACK_LINES=5:1,50:20", NULL};
+  client_run("model", 2, modelled, by_model);
   client_run("host memory without a driver", 2, some, served_here);
   client_run("host memory", 2, every, host_memory);
   const char* messages[] = {fake, "PITH_NCCL_FALLBACK_FOR=send", NULL};
@@ -309,5 +323,8 @@ int main(int count, char** arguments) {
   wrong = "alltoall";
   const char* unknown[] = {fake, "PITH_NCCL_FALLBACK_FOR=all-to-all", NULL};
   client_run("unknown kind", 1, unknown, refused);
+  wrong = "PITH_NCCL_FALLBACK_LINES is \"20:10\"";
+  const char* half[] = {fake, "PITH_NCCL_FALLBACK_LINES=20:10", NULL};
+  client_run("one line", 1, half, refused);
   return 0;
 }

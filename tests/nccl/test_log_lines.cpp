@@ -1,0 +1,91 @@
+// Which lines NCCL's variables let through, and what stands before them.
+#include <cstdlib>
+
+#include "catch.hpp"
+#include "nccl/log_lines.hpp"
+
+using namespace pith;
+using nccl::LogLines;
+
+namespace {
+
+// 2026-11-23 04:05:06.123456789 in UTC.
+constexpr timespec time_of_day{1795406706, 123456789};
+
+class InUtc {
+ public:
+  InUtc() {
+    setenv("TZ", "UTC", 1);
+    tzset();
+  }
+  ~InUtc() {
+    unsetenv("TZ");
+    tzset();
+  }
+};
+
+LogLines lines_of(const char* name, const std::string& value) {
+  const Variables variables{{name, value}};
+  return LogLines(variables);
+}
+
+std::string stamp(const std::string& format, LogLevel level = LogLevel::warn) {
+  return lines_of("NCCL_DEBUG_TIMESTAMP_FORMAT", format).stamp(level, time_of_day);
+}
+
+}  // namespace
+
+TEST_CASE("NCCL_DEBUG_SUBSYS", "[nccl]") {
+  const auto shows = [](const char* list, LogTopic topic) {
+    return lines_of("NCCL_DEBUG_SUBSYS", list).shows(LogLevel::info, topic);
+  };
+  for (const LogTopic topic : {LogTopic::init, LogTopic::env, LogTopic::bootstrap}) {
+    CHECK(LogLines(Variables()).shows(LogLevel::info, topic));
+    CHECK(shows("ALL", topic));
+    CHECK_FALSE(shows("COLL,GRAPH", topic));
+    CHECK(shows("^COLL,GRAPH", topic));
+    CHECK_FALSE(shows("nonsense", topic));
+  }
+  CHECK_FALSE(LogLines(Variables()).shows(LogLevel::info, LogTopic::p2p));
+  CHECK(shows("init,p2p", LogTopic::p2p));
+  CHECK(shows("P2P,INIT", LogTopic::init));
+  CHECK_FALSE(shows("P2P,INIT", LogTopic::env));
+  CHECK_FALSE(shows("^INIT", LogTopic::init));
+  CHECK(shows("^INIT", LogTopic::alloc));
+  CHECK_FALSE(shows("^ALL", LogTopic::init));
+}
+
+TEST_CASE("warnings and errors are shown whatever they are about", "[nccl]") {
+  const LogLines lines = lines_of("NCCL_DEBUG_SUBSYS", "COLL");
+  CHECK(lines.shows(LogLevel::warn, LogTopic::init));
+  CHECK(lines.shows(LogLevel::error, LogTopic::env));
+  CHECK(lines.shows(LogLevel::info, LogTopic::all));
+  CHECK_FALSE(lines.shows(LogLevel::debug, LogTopic::init));
+}
+
+TEST_CASE("NCCL_DEBUG_TIMESTAMP_FORMAT", "[nccl]") {
+  const InUtc utc;
+  CHECK(LogLines(Variables()).stamp(LogLevel::warn, time_of_day) == "[2026-11-23 04:05:06] ");
+  CHECK(stamp("%H:%M:%S_") == "04:05:06 ");
+  CHECK(stamp("%S.%3f|%2f") == "06.123|%2f");
+  CHECK(stamp("%9f ") == "123456789 ");
+  CHECK(stamp("%%3f") == "%3f");
+  CHECK(stamp(std::string(300, 'x')) == "[2026-11-23 04:05:06] ");
+}
+
+TEST_CASE("NCCL_DEBUG_TIMESTAMP_LEVELS", "[nccl]") {
+  const InUtc utc;
+  const auto stamped = [](const char* levels, LogLevel level) {
+    return !lines_of("NCCL_DEBUG_TIMESTAMP_LEVELS", levels).stamp(level, time_of_day).empty();
+  };
+  CHECK(stamp("x", LogLevel::info).empty());
+  CHECK(stamp("x", LogLevel::error) == "x");
+  CHECK(stamped("INFO", LogLevel::info));
+  CHECK_FALSE(stamped("INFO", LogLevel::warn));
+  CHECK(stamped("all", LogLevel::debug));
+  CHECK_FALSE(stamped("^WARN,TRACE", LogLevel::warn));
+  CHECK(stamped("^WARN,TRACE", LogLevel::info));
+  CHECK(LogLines(Variables()).stamp_of_version(time_of_day).empty());
+  CHECK_FALSE(
+      lines_of("NCCL_DEBUG_TIMESTAMP_LEVELS", "VERSION").stamp_of_version(time_of_day).empty());
+}
