@@ -306,8 +306,7 @@ Error background_error(pithComm& comm) {
 }
 
 Error async_error(pithComm_t comm) {
-  const Error error = background_error(*comm);
-  if (error) return error;
+  if (Error error = background_error(*comm)) return error;
   return comm->communicator ? comm->communicator->error() : Error();
 }
 
