@@ -34,6 +34,8 @@ struct Setup {
   bool may_be_killed = false;  // SIGKILL is not a failure of the run
 };
 
+// One process that runs the body once.
+Setup alone();
 // The set-ups that every collective must work on: shm, tcp and, where it was built, ucx between
 // processes, local.
 std::vector<Setup> every_link();

@@ -12,25 +12,17 @@
 #include "comm/pmi_wire.hpp"
 #include "core/clock.hpp"
 #include "sanitized.hpp"
+#include "tests/comm/meeting_places.hpp"
 #include "transport/socket.hpp"
 
 using namespace pith;
+using pith::test::free_port;
 using pith::test::sanitized;
 using namespace ranks;
 
 namespace {
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
-
-// One that nobody uses, below those that the system gives to connections.
-int free_port() {
-  const auto least = static_cast<std::uint16_t>(20'000 + getpid() % 9'000);
-  const Expected<Descriptor> probe =
-      listen_on("127.0.0.1", {least, static_cast<std::uint16_t>(least + 500)});
-  REQUIRE(probe);
-  const std::string own = format_address(*local_address(probe->get()));
-  return std::stoi(own.substr(own.find(':') + 1));
-}
 
 // As torchrun on one host; the port of the root is PITH_PORT.
 void as_torchrun(const Rank& self, int port) {

@@ -18,12 +18,6 @@ void fail_device() {
   REQUIRE(cu().stream_synchronize(stream) == kErrorLaunchFailed);
 }
 
-bool says(const char* word) {
-  const std::string message = pithGetLastError(nullptr);
-  UNSCOPED_INFO(message);
-  return message.find(word) != std::string::npos;
-}
-
 // Two ranks of one thread, each on a device of its own: what happens to one is not the other's.
 class Pair {
  public:
