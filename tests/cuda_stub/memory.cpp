@@ -57,7 +57,7 @@ CUcontext forget(std::uintptr_t address, unsigned type, bool registered) {
 
 template <class T>
 void store(void* to, T value) {
-  std::memcpy(to, &value, sizeof value);
+  std::memcpy(to, &value, sizeof(T));
 }
 
 bool lacks_context() { return state().attributes_need_context && current_context() == nullptr; }

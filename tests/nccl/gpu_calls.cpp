@@ -214,6 +214,7 @@ void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out
   meet(run);
   if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
   std::vector<float> copies;
+  copies.reserve(rounds);
   for (int round = 0; round < rounds; ++round) {
     copies.push_back(time_of(
         rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
