@@ -241,7 +241,7 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   std::string mine = introduction_of_thread(settings, ranks);
   if (rank() == 0) {
     hub = LocalHub::create(size());
-    mine += Packer().value(&hub).take();
+    mine += Packer().value(reinterpret_cast<std::uintptr_t>(&hub)).take();
   }
   const Expected<std::vector<std::string>> all = gatherer.gather(mine);
   if (!all) return all.error();
@@ -250,7 +250,8 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   of_first.text();
   of_first.text();
   of_first.value<bool>();
-  const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
+  const auto* first = reinterpret_cast<const Expected<std::shared_ptr<LocalHub>>*>(
+      of_first.value<std::uintptr_t>());
   Error error = first->error();
   const Threads threads = threads_of(*all);
   engine_->set_oversubscribed(threads.crowded);

@@ -16,7 +16,7 @@ class Packer {
   template <class T>
   Packer& value(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
-    out_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
   Packer& text(std::string_view text) {
@@ -44,13 +44,13 @@ class Unpacker {
   T value() {
     static_assert(std::is_trivially_copyable_v<T>);
     T value{};
-    if (in_.size() < sizeof(T)) {
+    if (in_.size() < sizeof value) {
       short_ = true;
       in_ = {};
       return value;
     }
-    std::memcpy(&value, in_.data(), sizeof(T));
-    in_.remove_prefix(sizeof(T));
+    std::memcpy(&value, in_.data(), sizeof value);
+    in_.remove_prefix(sizeof value);
     return value;
   }
   std::string_view text() {

@@ -57,7 +57,7 @@ CUcontext forget(std::uintptr_t address, unsigned type, bool registered) {
 
 template <class T>
 void store(void* to, T value) {
-  std::memcpy(to, &value, sizeof(T));
+  std::memcpy(to, &value, sizeof value);
 }
 
 bool lacks_context() { return state().attributes_need_context && current_context() == nullptr; }
@@ -73,7 +73,7 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
   const Range& range = entry->second;
   switch (attribute) {
     case kPointerContext:
-      store(value, range.disowned ? nullptr : range.context);
+      store(value, range.disowned ? 0 : reinterpret_cast<std::uintptr_t>(range.context));
       break;
     case kPointerMemoryType:
       store(value, range.type);
