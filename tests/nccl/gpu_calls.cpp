@@ -100,7 +100,7 @@ void meet(const Run& run) {
 
 // One rank: its stream, and memory for the largest vector.
 struct Rank {
-  Rank(const Run& run, int number);
+  Rank(const Run& run, int rank);
   void end(const Run& run);
 
   int number;
@@ -112,7 +112,7 @@ struct Rank {
   ncclComm_t comm = nullptr;
 };
 
-Rank::Rank(const Run& run, int number_) : number(number_) {
+Rank::Rank(const Run& run, int rank) : number(rank) {
   CHECK(cu().init(0));
   CHECK(cu().primary_ctx_retain(&context, 0));
   CHECK(cu().ctx_set_current(context));
@@ -214,7 +214,6 @@ void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out
   meet(run);
   if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
   std::vector<float> copies;
-  copies.reserve(rounds);
   for (int round = 0; round < rounds; ++round) {
     copies.push_back(time_of(
         rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
