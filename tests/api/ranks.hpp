@@ -50,8 +50,8 @@ struct Shared;
 
 class Rank {
  public:
-  Rank(int rank_, int size_, Way way, Shared& shared, pithComm_t made)
-      : rank(rank_), size(size_), way_(way), shared_(shared), made_(made) {}
+  Rank(int number, int ranks, Way way, Shared& shared, pithComm_t made)
+      : rank(number), size(ranks), way_(way), shared_(shared), made_(made) {}
   const int rank;
   const int size;
 

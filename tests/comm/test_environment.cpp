@@ -152,7 +152,7 @@ TEST_CASE("a missing rank 0, or another one, ends the start", "[environment]") {
   CHECK(run(2, few_seconds("0.5"), [&](Rank& self) {
           by_hand(self, at);
           pithComm_t comm = nullptr;
-          if (self.rank == 1) fails(pithCommInitEnv(&comm), pithRemoteError, {at.c_str()});
+          if (self.rank == 1) fails(pithCommInitEnv(&comm), pithRemoteError, {at});
         }) == "");
   CHECK(run(3, few_seconds("0.5"), [&](Rank& self) {
           by_hand(self, at);
@@ -226,7 +226,7 @@ double seconds_to_start(int ranks, double limit_s, const Setup& setup, const Bod
 TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment]") {
   const int port = free_port();
   const bool full = !sanitized && std::getenv("PITH_TEST_FULL") != nullptr;
-  const int most = full ? most_ranks : 64;
+  const int most = full ? ranks::most_ranks : 64;
   const double limit_s = sanitized ? 100 : full ? 15 : 4;
   Setup setup = few_seconds("100");
   setup.limit_s = 100;
