@@ -53,7 +53,7 @@ std::string run_forked(Body body) {
     if (!failure.empty()) std::fprintf(stderr, "rank 1: %s\n", failure.c_str());
     _exit(failure.empty() ? 0 : 1);
   }
-  const std::string failure = guarded([&] { body(0, names); });
+  std::string failure = guarded([&] { body(0, names); });
   int status = 0;
   if (!failure.empty()) kill(child, SIGKILL);
   waitpid(child, &status, 0);
@@ -71,7 +71,7 @@ std::string run_forked_to_die(Body body) {
     guarded([&] { body(1, names); });
     _exit(1);
   }
-  const std::string failure = guarded([&] { body(0, names); });
+  std::string failure = guarded([&] { body(0, names); });
   int status = 0;
   if (!failure.empty()) kill(child, SIGKILL);
   waitpid(child, &status, 0);
