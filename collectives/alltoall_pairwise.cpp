@@ -75,7 +75,8 @@ double alltoall_pairwise_cost(const Shape& shape, const LinkCost& link) {
       link.beta * static_cast<double>(shape.bytes) / static_cast<double>(chunks);  // a message's
   const std::size_t strands =
       window(shape.tuning, messages, std::min(shape.bytes, shape.tuning.chunk_bytes));
-  const auto rounds = static_cast<double>((messages - 1) / strands);
+  const std::size_t full_rounds = (messages - 1) / strands;
+  const auto rounds = static_cast<double>(full_rounds);
   const auto behind = static_cast<double>((messages - 1) % strands);
   const double latency_bound = (rounds + 1) * (link.alpha + wire) + behind * wire;
   return std::max(link.alpha + static_cast<double>(messages) * wire, latency_bound);

@@ -80,7 +80,25 @@ Summary run_team(const Program& program, Team& team, std::int64_t resident_befor
   return summary;
 }
 
-// Rank 0 alone tells by its status that data were wrong: the first to fail ends the others.
+int tell(const Program& program, int rank, const std::exception& error) {
+  fmt::print(stderr, "{}: rank {}: {}\n", program.collective.program, rank, error.what());
+  return 1;
+}
+
+// Rank 0 alone tells by its status that data were wrong: the first to fail ends the others. So what
+// a rank failed of is said before the others hear of its abort, of which they fail too.
+int measure(const Program& program, Team& team, std::int64_t resident_before) {
+  try {
+    const Summary summary = run_team(program, team, resident_before);
+    const bool good = summary.out_of_bounds == 0 && summary.fast_enough();
+    return team.first_rank() == 0 && !good ? 1 : 0;
+  } catch (const std::exception& error) {
+    const int status = tell(program, team.first_rank(), error);
+    team.abort();
+    return status;
+  }
+}
+
 int run_thread(const Program& program, const Start& start, int thread,
                std::vector<pithComm_t> comms) {
   const Options& options = program.options;
@@ -95,12 +113,9 @@ int run_thread(const Program& program, const Start& start, int thread,
       comms = join(start.id, first, options.ranks_per_thread, ranks_of(options, start));
     }
     Team team(std::move(comms), first, ranks_of(options, start));
-    const Summary summary = run_team(program, team, resident_before);
-    const bool good = summary.out_of_bounds == 0 && summary.fast_enough();
-    return first == 0 && !good ? 1 : 0;
+    return measure(program, team, resident_before);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: rank {}: {}\n", program.collective.program, first, error.what());
-    return 1;
+    return tell(program, first, error);
   }
 }
 

@@ -26,10 +26,10 @@ class OpenDescriptors {
   }
   static void swap(Descriptor& one, Descriptor& other) {
     const std::lock_guard lock(mutex);
-    const int first = take(one);
-    const int second = take(other);
-    if (second >= 0) put(one, second);
-    if (first >= 0) put(other, first);
+    const int from_one = take(one);
+    const int from_other = take(other);
+    if (from_other >= 0) put(one, from_other);
+    if (from_one >= 0) put(other, from_one);
   }
   // Within the lock, or a child forked in between would keep it.
   static void close(Descriptor& one) {

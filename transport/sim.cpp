@@ -97,7 +97,7 @@ void SimWorld::bury(int rank) {
 // When work that takes so long at the configured bandwidth ends, with its changes on the way.
 SimTime SimWorld::transfer_end(SimTime start, double picoseconds) const {
   const auto& changes = config_.bandwidth;
-  if (changes.empty() || picoseconds <= 0) return start + static_cast<SimTime>(picoseconds + 0.5);
+  if (changes.empty() || picoseconds <= 0) return start + whole_picoseconds(picoseconds);
   auto next = std::upper_bound(
       changes.begin(), changes.end(), start,
       [](SimTime time, const SimConfig::Bandwidth& b) { return time < sim_time(b.at_s); });
@@ -109,7 +109,7 @@ SimTime SimWorld::transfer_end(SimTime start, double picoseconds) const {
     start = sim_time(next->at_s);
     factor = next->factor;
   }
-  return start + static_cast<SimTime>(picoseconds / factor + 0.5);
+  return start + whole_picoseconds(picoseconds / factor);
 }
 
 SimTime SimWorld::jitter() {

@@ -12,7 +12,12 @@ namespace pith {
 using SimTime = std::uint64_t;
 
 constexpr double sim_seconds(SimTime time) { return static_cast<double>(time) * 1e-12; }
-constexpr SimTime sim_time(double seconds) { return static_cast<SimTime>(seconds * 1e12 + 0.5); }
+// To the nearest; lround is no constant expression.
+constexpr SimTime whole_picoseconds(double picoseconds) {
+  const auto whole = static_cast<SimTime>(picoseconds);
+  return picoseconds - static_cast<double>(whole) < 0.5 ? whole : whole + 1;
+}
+constexpr SimTime sim_time(double seconds) { return whole_picoseconds(seconds * 1e12); }
 
 class SimQueue {
  public:

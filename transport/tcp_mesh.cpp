@@ -50,9 +50,11 @@ class Mesh {
   bool used(int peer) const {
     return peer != plan_.rank && plan_.use[static_cast<std::size_t>(peer)] != 0;
   }
-  Descriptor& slot(int peer, int stream) {
-    return result_[static_cast<std::size_t>(peer * plan_.streams + stream)];
+  std::size_t slot_of(int peer, int stream) const {
+    const auto streams = static_cast<std::size_t>(plan_.streams);
+    return static_cast<std::size_t>(peer) * streams + static_cast<std::size_t>(stream);
   }
+  Descriptor& slot(int peer, int stream) { return result_[slot_of(peer, stream)]; }
   int poll_once();
   void begin(Attempt& attempt);
   Error drive(Attempt& attempt);
@@ -237,7 +239,7 @@ Error Mesh::overdue() const {
   for (int peer = plan_.rank + 1; peer < plan_.ranks; ++peer) {
     if (!used(peer)) continue;
     for (int stream = 0; stream < plan_.streams; ++stream) {
-      if (result_[static_cast<std::size_t>(peer * plan_.streams + stream)]) continue;
+      if (result_[slot_of(peer, stream)]) continue;
       const std::string why =
           accept_error_ ? fmt::format(" ({})", accept_error_.message()) : std::string();
       return Error(Code::remote, fmt::format("rank {} has not connected in time{}", peer, why),

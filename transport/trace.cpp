@@ -4,15 +4,24 @@
 
 namespace pith {
 
+namespace {
+
+Step step_of(Step::Op op, int peer, const Tag& tag) {
+  Step step;
+  step.op = op;
+  step.peer = peer;
+  step.call = tag.call;
+  step.lane = tag.lane;
+  step.step = tag.step;
+  return step;
+}
+
+}  // namespace
+
 void Trace::begins(const Send& send) {
   const auto found = recorders_.find(send.comm);
   if (found == recorders_.end()) return;
-  Step step;
-  step.op = Step::Op::send;
-  step.peer = send.peer;
-  step.call = send.header.call;
-  step.lane = send.header.lane;
-  step.step = send.header.step;
+  Step step = step_of(Step::Op::send, send.peer, send.header.tag());
   step.bytes = send.header.length;
   const ConstBytes memory{send.data, send.header.length};
   Recorder& recorder = *found->second;
@@ -22,12 +31,7 @@ void Trace::begins(const Send& send) {
 void Trace::begins(const Receive& receive) {
   const auto found = recorders_.find(receive.comm);
   if (found == recorders_.end()) return;
-  Step step;
-  step.op = Step::Op::receive;
-  step.peer = receive.peer;
-  step.call = receive.tag.call;
-  step.lane = receive.tag.lane;
-  step.step = receive.tag.step;
+  const Step step = step_of(Step::Op::receive, receive.peer, receive.tag);
   Recorder& recorder = *found->second;
   open_[&receive] = {&recorder, recorder.begin(step, {receive.into, receive.room}, {}), true};
 }

@@ -23,9 +23,12 @@ Team::Team(std::vector<pithComm_t> comms, int first_rank, int ranks)
 
 Team::~Team() {
   // After an error the other ranks may never come to the end of a collective.
-  for (pithComm_t comm : comms_) {
-    std::uncaught_exceptions() > 0 ? pithCommAbort(comm) : pithCommDestroy(comm);
-  }
+  if (std::uncaught_exceptions() > 0) abort();
+  for (pithComm_t comm : comms_) pithCommDestroy(comm);
+}
+
+void Team::abort() {
+  for (pithComm_t comm : std::exchange(comms_, {})) pithCommAbort(comm);
 }
 
 void Team::barrier() const {

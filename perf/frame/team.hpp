@@ -71,6 +71,8 @@ class Team {
 
   // Collective: no rank leaves before the others.
   void close();
+  // Tells the other ranks that these leave now.
+  void abort();
 
  private:
   void gather_bytes(const void* mine, void* all, std::size_t bytes) const;

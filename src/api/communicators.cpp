@@ -357,9 +357,22 @@ Error background_error(pithComm& comm) {
 }
 
 Error async_error(pithComm_t comm) {
-  const Error error = background_error(*comm);
-  if (error) return error;
+  if (Error error = background_error(*comm)) return error;
   return comm->communicator ? comm->communicator->error() : Error();
+}
+
+// A number that the communicator knows.
+template <class Number, class Ask>
+pithResult_t tell(const char* function, pithComm_t comm, const char* argument, Number* number,
+                  const Ask& ask) {
+  return guarded(comm, [&] {
+    if (Error error = first_of(
+            {check_communicator(function, comm), check_pointer(function, argument, number)})) {
+      return error;
+    }
+    *number = ask(*comm->communicator);
+    return Error();
+  });
 }
 
 }  // namespace
@@ -495,14 +508,8 @@ pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
 }
 
 pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
-  return guarded(comm, [&] {
-    constexpr const char* function = "pithCommGetLastCompleted";
-    if (Error error =
-            first_of({check_communicator(function, comm), check_pointer(function, "call", call)})) {
-      return error;
-    }
-    *call = comm->communicator->last_completed_by_all();
-    return Error();
+  return tell("pithCommGetLastCompleted", comm, "call", call, [](const Communicator& communicator) {
+    return communicator.last_completed_by_all();
   });
 }
 
@@ -525,23 +532,11 @@ pithResult_t pithCommAbort(pithComm_t comm) {
 }
 
 pithResult_t pithCommCount(pithComm_t comm, int* count) {
-  return guarded(comm, [&] {
-    if (Error error = first_of({check_communicator("pithCommCount", comm),
-                                check_pointer("pithCommCount", "count", count)})) {
-      return error;
-    }
-    *count = comm->communicator->size();
-    return Error();
-  });
+  return tell("pithCommCount", comm, "count", count,
+              [](const Communicator& communicator) { return communicator.size(); });
 }
 
 pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
-  return guarded(comm, [&] {
-    if (Error error = first_of({check_communicator("pithCommUserRank", comm),
-                                check_pointer("pithCommUserRank", "rank", rank)})) {
-      return error;
-    }
-    *rank = comm->communicator->rank();
-    return Error();
-  });
+  return tell("pithCommUserRank", comm, "rank", rank,
+              [](const Communicator& communicator) { return communicator.rank(); });
 }

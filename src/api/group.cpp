@@ -167,8 +167,9 @@ void Group::clear() {
 }
 
 Expected<std::vector<Group::Planned>> Group::discard() {
-  const Error error = error_;
+  Error error = error_;
   std::vector<Planned> planned;
+  planned.reserve(collectives_.size() + batches_.size());
   for (const Collected& one : collectives_) planned.push_back({one.communicator, one.args, 0});
   for (const MessageBatch& batch : batches_) {
     std::size_t bytes = 0;
@@ -193,9 +194,11 @@ void Group::add(std::function<Error()> setup, const Communicator* parent,
 Error Group::run_setups() {
   if (setups_.empty()) return {};
   std::vector<std::function<Error()>> jobs;
+  jobs.reserve(setups_.size());
   for (const Chain& chain : setups_) {
     jobs.emplace_back([&chain] {
       std::vector<Error> errors;
+      errors.reserve(chain.setups.size());
       for (const auto& setup : chain.setups) errors.push_back(without_throwing(setup.run));
       return first_failure(errors);
     });

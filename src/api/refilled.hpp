@@ -33,6 +33,7 @@ class Refilled {
   }
 
   bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
   auto begin() { return elements_.begin(); }
   auto begin() const { return elements_.begin(); }
   auto end() { return begin() + static_cast<std::ptrdiff_t>(size_); }

@@ -89,6 +89,7 @@ void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& 
 RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
   if (!orders_by_locality(settings, all.size())) return {};
   std::vector<Locality> ranks;
+  ranks.reserve(all.size());
   for (const std::string& one : all) ranks.push_back(Locality::unpack(Unpacker(one).text()));
   RankGroups one(ranks.size());
   for (std::size_t r = 1; r < ranks.size(); ++r) one.join(0, r);
@@ -195,18 +196,18 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
-    closers_.push_back([shm = meeting.shm.get()] { shm->close(); });
+    closers_.emplace_back([shm = meeting.shm.get()] { shm->close(); });
     add_transport(std::move(meeting.shm));
   }
   if (meeting.ucx) {
     meeting.ucx->on_peer_lost = lost;
-    closers_.push_back([ucx = meeting.ucx.get()] { ucx->close(monotonic_ns() + goodbye_ns); });
+    closers_.emplace_back([ucx = meeting.ucx.get()] { ucx->close(monotonic_ns() + goodbye_ns); });
     add_transport(std::move(meeting.ucx));
   }
   if (meeting.tcp) {
     meeting.tcp->on_peer_lost = lost;
     tcp_ = meeting.tcp.get();
-    closers_.push_back([tcp = tcp_] { tcp->close(monotonic_ns() + goodbye_ns); });
+    closers_.emplace_back([tcp = tcp_] { tcp->close(monotonic_ns() + goodbye_ns); });
     add_transport(std::move(meeting.tcp));
   }
   begin_trace();
@@ -240,7 +241,7 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   std::string mine = introduction_of_thread(settings, ranks);
   if (rank() == 0) {
     hub = LocalHub::create(size());
-    mine += Packer().value(&hub).take();
+    mine += Packer().value(reinterpret_cast<std::uintptr_t>(&hub)).take();
   }
   const Expected<std::vector<std::string>> all = gatherer.gather(mine);
   if (!all) return all.error();
@@ -249,15 +250,16 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   of_first.text();
   of_first.text();
   of_first.value<bool>();
-  const auto* first = of_first.value<const Expected<std::shared_ptr<LocalHub>>*>();
-  const Error error = first->error();
+  const auto* first = reinterpret_cast<const Expected<std::shared_ptr<LocalHub>>*>(
+      of_first.value<std::uintptr_t>());
+  Error error = first->error();
   const Threads threads = threads_of(*all);
   engine_->set_oversubscribed(threads.crowded);
   set_crowded(threads.crowded);
   set_devices(threads.devices);
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
-  if (const Error failed = gatherer.gather("joined").error()) return failed;
+  if (Error failed = gatherer.gather("joined").error()) return failed;
   if (!error) log.ends("threads of one process");
   return error;
 }

@@ -145,6 +145,7 @@ Error Meeting::introduce() {
 
 std::vector<std::string> Meeting::all_of(std::string Introduction::*field) const {
   std::vector<std::string> texts;
+  texts.reserve(all_.size());
   for (const Introduction& one : all_) texts.push_back(one.*field);
   return texts;
 }
@@ -214,6 +215,7 @@ void Meeting::find_crowds(const RankGroups& groups) {
 void Meeting::put_in_order(const RankGroups& groups) {
   if (!orders_by_locality(settings_, ranks_)) return;
   std::vector<Locality> ranks;
+  ranks.reserve(all_.size());
   for (const Introduction& one : all_) ranks.push_back(Locality::unpack(one.locality));
   order = order_by_locality(ranks, groups);
 }

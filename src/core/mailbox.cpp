@@ -1,13 +1,10 @@
 #include "core/mailbox.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
-
 #include <fmt/format.h>
 
 #include "core/call_number.hpp"
 #include "core/copy.hpp"
+#include "core/message_heap.hpp"
 #include "core/pair_message.hpp"
 
 namespace pith {
@@ -23,63 +20,11 @@ struct Mailbox::Stored {
   std::array<std::byte, inline_bytes> small;
 };
 
-// Pooled buffers for messages that must leave their slot or have none, by powers of two.
-class Mailbox::HeapSlots final : public SlotOwner {
+// Its own buffers, and what lies in them and in slots of transports for nobody, of all peers.
+class Mailbox::HeapSlots final : public MessageHeap {
  public:
-  // Of all peers, here and in slots of transports.
   std::size_t backlog = 0;
   std::size_t backlog_limit = std::size_t{2} << 20;
-
-  ~HeapSlots() {
-    for (auto& list : free_) {
-      for (std::byte* buffer : list) ::operator delete(buffer - prefix);
-    }
-  }
-  std::byte* take(std::size_t bytes) {
-    ++out_;
-    const auto size_class = static_cast<std::uint64_t>(std::bit_width(std::max(bytes, least) - 1));
-    auto& list = free_[size_class];
-    if (!list.empty()) {
-      std::byte* buffer = list.back();
-      list.pop_back();
-      idle_ -= bytes_of(size_class);
-      return buffer;
-    }
-    auto* raw = static_cast<std::byte*>(::operator new(prefix + bytes_of(size_class)));
-    bytes_ += bytes_of(size_class);
-    std::memcpy(raw, &size_class, sizeof size_class);
-    return raw + prefix;
-  }
-  void give(std::byte* buffer) {
-    --out_;
-    std::uint64_t size_class = 0;
-    std::memcpy(&size_class, buffer - prefix, sizeof size_class);
-    const std::size_t bytes = bytes_of(size_class);
-    if (size_class <= pooled_class_max && idle_ + bytes <= kept_bytes_max) {
-      idle_ += bytes;
-      return free_[size_class].push_back(buffer);
-    }
-    bytes_ -= bytes;
-    ::operator delete(buffer - prefix);
-  }
-  void release_slot(int, std::uint64_t slot) override { give(reinterpret_cast<std::byte*>(slot)); }
-  std::size_t out() const { return out_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  static constexpr std::size_t prefix = 64;
-  static constexpr std::size_t least = 64;
-  // 4 MiB. Longer messages take so long that an allocation is nothing to them, and one early
-  // giant is no reason to keep its memory for ever.
-  static constexpr std::uint64_t pooled_class_max = 22;
-  // Idle. More than the limits of the backlog let come up, but where what is awaited lay behind it.
-  static constexpr std::size_t kept_bytes_max = std::size_t{4} << 20;
-  static std::size_t bytes_of(std::uint64_t size_class) { return std::size_t{1} << size_class; }
-
-  std::array<std::vector<std::byte*>, 64> free_;
-  std::size_t out_ = 0;
-  std::size_t bytes_ = 0;
-  std::size_t idle_ = 0;  // of those, in free_
 };
 
 namespace {

@@ -126,6 +126,7 @@ FromId::~FromId() { part_of_this_thread.reset(); }
 // Over another NCCL they wait for each other, so each gets a thread.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   std::vector<std::function<Error()>> jobs;
+  jobs.reserve(comms.size());
   const auto part = std::make_shared<const JobPart>(static_cast<int>(comms.size()), "");
   for (std::size_t r = 0; r < comms.size(); ++r) {
     const int device = devices ? devices[r] : static_cast<int>(r);
@@ -137,6 +138,7 @@ Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   }
   if (extras() && extras()->fallback) return first_failure(run_together(jobs));
   std::vector<Error> errors;
+  errors.reserve(jobs.size());
   for (const auto& job : jobs) errors.push_back(without_throwing(job));
   return first_failure(errors);
 }

@@ -190,14 +190,14 @@ NCCL_EXPORT(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, in
 }
 NCCL_EXPORT(void, ncclParamDumpAll, (void)) {}
 
-#define NCCL_NO_NUMBER(name, type) \
-  NCCL_EXPORT(ncclResult_t, name, (ncclParamHandle_t, type*)) { return no_parameter(#name); }
-NCCL_NO_NUMBER(ncclParamGetI8, int8_t)
-NCCL_NO_NUMBER(ncclParamGetI16, int16_t)
-NCCL_NO_NUMBER(ncclParamGetI32, int32_t)
-NCCL_NO_NUMBER(ncclParamGetI64, int64_t)
-NCCL_NO_NUMBER(ncclParamGetU8, uint8_t)
-NCCL_NO_NUMBER(ncclParamGetU16, uint16_t)
-NCCL_NO_NUMBER(ncclParamGetU32, uint32_t)
-NCCL_NO_NUMBER(ncclParamGetU64, uint64_t)
+#define NCCL_NO_NUMBER(name, pointer) \
+  NCCL_EXPORT(ncclResult_t, name, (ncclParamHandle_t, pointer)) { return no_parameter(#name); }
+NCCL_NO_NUMBER(ncclParamGetI8, int8_t*)
+NCCL_NO_NUMBER(ncclParamGetI16, int16_t*)
+NCCL_NO_NUMBER(ncclParamGetI32, int32_t*)
+NCCL_NO_NUMBER(ncclParamGetI64, int64_t*)
+NCCL_NO_NUMBER(ncclParamGetU8, uint8_t*)
+NCCL_NO_NUMBER(ncclParamGetU16, uint16_t*)
+NCCL_NO_NUMBER(ncclParamGetU32, uint32_t*)
+NCCL_NO_NUMBER(ncclParamGetU64, uint64_t*)
 #undef NCCL_NO_NUMBER

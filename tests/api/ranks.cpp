@@ -183,6 +183,12 @@ Outcome run_once(int size, const Setup& setup, const Body& body) {
 
 }  // namespace
 
+Setup alone() {
+  Setup setup;
+  setup.way = Way::alone;
+  return setup;
+}
+
 std::vector<Setup> every_link() {
   std::vector<Setup> setups(3);
   setups[0].transport = "shm";

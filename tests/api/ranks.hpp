@@ -34,6 +34,8 @@ struct Setup {
   bool may_be_killed = false;  // SIGKILL is not a failure of the run
 };
 
+// One process that runs the body once.
+Setup alone();
 // The set-ups that every collective must work on: shm, tcp and, where it was built, ucx between
 // processes, local.
 std::vector<Setup> every_link();
@@ -48,8 +50,8 @@ struct Shared;
 
 class Rank {
  public:
-  Rank(int rank_, int size_, Way way, Shared& shared, pithComm_t made)
-      : rank(rank_), size(size_), way_(way), shared_(shared), made_(made) {}
+  Rank(int number, int ranks, Way way, Shared& shared, pithComm_t made)
+      : rank(number), size(ranks), way_(way), shared_(shared), made_(made) {}
   const int rank;
   const int size;
 

@@ -19,12 +19,6 @@ Setup threads() {
   return setup;
 }
 
-Setup alone() {
-  Setup setup;
-  setup.way = Way::alone;
-  return setup;
-}
-
 Setup processes() {
   Setup setup;
   setup.transport = "shm";

@@ -294,12 +294,6 @@ void everywhere(int size, const Body& body) {
   }
 }
 
-Setup alone() {
-  Setup setup;
-  setup.way = Way::alone;
-  return setup;
-}
-
 }  // namespace
 
 TEST_CASE("groups nest", "[groups]") { everywhere(3, nested); }

@@ -16,12 +16,6 @@ constexpr auto most = std::numeric_limits<std::size_t>::max();
 // Within this time after the second call ranks hear that they disagree.
 constexpr double limit_s = 1;
 
-Setup alone() {
-  Setup setup;
-  setup.way = Way::alone;
-  return setup;
-}
-
 void bad_arguments(Rank& self) {
   const Comm comm(self.join());
   float a[4] = {1, 2, 3, 4};

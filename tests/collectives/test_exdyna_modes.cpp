@@ -8,16 +8,13 @@
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 #include "tests/one_case.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int reduction = 8;
-#else
-constexpr int reduction = 1;
-#endif
+constexpr int reduction = sanitized ? 8 : 1;
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 

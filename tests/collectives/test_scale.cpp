@@ -2,16 +2,13 @@
 // measured by perf/sim_bench; here the results must be right, at a cost in memory that leaves room.
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int reduction = 8;
-#else
-constexpr int reduction = 1;
-#endif
+constexpr int reduction = sanitized ? 8 : 1;
 
 std::string run_at_scale(std::string_view name, int ranks, std::size_t count,
                          Collective collective = Collective::allreduce) {

@@ -12,25 +12,17 @@
 #include "comm/pmi_wire.hpp"
 #include "core/clock.hpp"
 #include "sanitized.hpp"
+#include "tests/comm/meeting_places.hpp"
 #include "transport/socket.hpp"
 
 using namespace pith;
+using pith::test::free_port;
 using pith::test::sanitized;
 using namespace ranks;
 
 namespace {
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
-
-// One that nobody uses, below those that the system gives to connections.
-int free_port() {
-  const auto least = static_cast<std::uint16_t>(20'000 + getpid() % 9'000);
-  const Expected<Descriptor> probe =
-      listen_on("127.0.0.1", {least, static_cast<std::uint16_t>(least + 500)});
-  REQUIRE(probe);
-  const std::string own = format_address(*local_address(probe->get()));
-  return std::stoi(own.substr(own.find(':') + 1));
-}
 
 // As torchrun on one host; the port of the root is PITH_PORT.
 void as_torchrun(const Rank& self, int port) {
@@ -160,7 +152,7 @@ TEST_CASE("a missing rank 0, or another one, ends the start", "[environment]") {
   CHECK(run(2, few_seconds("0.5"), [&](Rank& self) {
           by_hand(self, at);
           pithComm_t comm = nullptr;
-          if (self.rank == 1) fails(pithCommInitEnv(&comm), pithRemoteError, {at.c_str()});
+          if (self.rank == 1) fails(pithCommInitEnv(&comm), pithRemoteError, {at});
         }) == "");
   CHECK(run(3, few_seconds("0.5"), [&](Rank& self) {
           by_hand(self, at);
@@ -234,7 +226,7 @@ double seconds_to_start(int ranks, double limit_s, const Setup& setup, const Bod
 TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment]") {
   const int port = free_port();
   const bool full = !sanitized && std::getenv("PITH_TEST_FULL") != nullptr;
-  const int most = full ? most_ranks : 64;
+  const int most = full ? ranks::most_ranks : 64;
   const double limit_s = sanitized ? 100 : full ? 15 : 4;
   Setup setup = few_seconds("100");
   setup.limit_s = 100;

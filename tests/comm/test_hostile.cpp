@@ -9,6 +9,7 @@
 #include "comm/blob.hpp"
 #include "comm/bootstrap.hpp"
 #include "comm/rendezvous.hpp"
+#include "tests/comm/meeting_places.hpp"
 #include "tests/transport/port_noise.hpp"
 #include "tests/transport/strangers.hpp"
 
@@ -17,18 +18,6 @@ using namespace pith::test;
 using namespace ranks;
 
 namespace {
-
-Setup alone() {
-  Setup setup;
-  setup.way = Way::alone;
-  return setup;
-}
-
-UniqueId open_root(double timeout_s) {
-  const Expected<UniqueId> id = Rendezvous::open("127.0.0.1", timeout_s);
-  ensure(static_cast<bool>(id), id.error().message());
-  return *id;
-}
 
 Greeting guest(int rank, int ranks) { return {"bootstrap", rank, 0, ranks, 0}; }
 

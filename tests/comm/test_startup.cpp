@@ -12,24 +12,15 @@
 #include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "sanitized.hpp"
+#include "tests/comm/meeting_places.hpp"
 
 using namespace pith;
+using pith::test::free_port;
+using pith::test::open_root;
 using pith::test::sanitized;
 using namespace ranks;
 
 namespace {
-
-Setup alone() {
-  Setup setup;
-  setup.way = Way::alone;
-  return setup;
-}
-
-UniqueId open_root(double timeout_s) {
-  const Expected<UniqueId> id = Rendezvous::open("127.0.0.1", timeout_s);
-  ensure(static_cast<bool>(id), id.error().message());
-  return *id;
-}
 
 // What each of several threads gets; texts of errors.
 std::vector<std::string> in_threads(int count, const std::function<std::string(int)>& body) {
@@ -47,16 +38,6 @@ Descriptor call_root(const UniqueId& id) {
       connect_to(*parse_address(id.address), monotonic_ns() + 5'000'000'000);
   ensure(static_cast<bool>(connection), connection.error().message());
   return std::move(*connection);
-}
-
-// Below the ports that the system gives to connections, so that it stays free for a while.
-int free_port() {
-  const auto least = static_cast<std::uint16_t>(20'000 + getpid() % 9'000);
-  const Expected<Descriptor> probe =
-      listen_on("127.0.0.1", {least, static_cast<std::uint16_t>(least + 500)});
-  REQUIRE(probe);
-  const std::string own = format_address(*local_address(probe->get()));
-  return std::stoi(own.substr(own.find(':') + 1));
 }
 
 // Strangers at the port: silent ones, noisy ones, slow ones, and one with another secret.

@@ -2,6 +2,7 @@
 // memory: results and residuals are to be the same bits.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -174,7 +175,7 @@ inline std::string differences(const Side& device, const Buffers& buffers, const
     const std::vector<float> ours = device.residual(r);
     const std::vector<float> theirs = host.residual(r);
     for (std::size_t i = 0; i < ours.size(); ++i) {
-      if (std::memcmp(&ours[i], &theirs[i], sizeof(float)) != 0) {
+      if (std::bit_cast<std::uint32_t>(ours[i]) != std::bit_cast<std::uint32_t>(theirs[i])) {
         return "rank " + std::to_string(r) + ": residual " + std::to_string(i) + " is " +
                std::to_string(ours[i]) + ", expected " + std::to_string(theirs[i]);
       }

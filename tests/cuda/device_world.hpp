@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collectives/call.hpp"
 #include "core/engine.hpp"
 #include "cuda/cuda_compute.hpp"
 #include "kernels/host_compute.hpp"
+#include "pith/pith.h"
 #include "tests/cuda_stub/fixture.hpp"
 #include "transport/local.hpp"
 
@@ -30,6 +32,13 @@ class DeviceMemory {
   CUdeviceptr address_ = 0;
   std::size_t bytes_;
 };
+
+// What this thread's last call said.
+inline bool says(const char* word) {
+  const std::string message = pithGetLastError(nullptr);
+  UNSCOPED_INFO(message);
+  return message.find(word) != std::string::npos;
+}
 
 struct DeviceRank {
   DeviceRank(pith::cuda::Device& device, const std::shared_ptr<LocalHub>& hub, int rank, int ranks)

@@ -4,27 +4,10 @@
 
 namespace pith::cuda::gpu {
 
-const Driver& cu() {
-  static const Driver driver = [] {
-    Driver loaded;
-    std::string why;
-    ensure(load_driver(loaded, why), why);
-    return loaded;
-  }();
-  return driver;
-}
-
-void good(CUresult result, ranks::Where where) {
-  ensure(result == kSuccess, cu().describe(result), where);
-}
-
 bool on_gpu() { return std::getenv("PITH_TEST_GPU") != nullptr; }
 bool thorough() { return on_gpu() || std::getenv("PITH_TEST_FULL"); }
 
-Gpu::Gpu() {
-  good(cu().init(0));
-  good(cu().primary_ctx_retain(&context, 0));
-  good(cu().ctx_set_current(context));
+Gpu::Gpu() : context(rank_driver::make_current(0)) {
   for (CUstream* made : {&stream, &other, &copies}) {
     good(cu().stream_create(made, kStreamNonBlocking, 0));
   }

@@ -10,19 +10,18 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "cuda/driver_api.hpp"
-#include "tests/api/ranks.hpp"
+#include "tests/cuda/rank_driver.hpp"
 
 namespace pith::cuda::gpu {
 
+using rank_driver::cu;
+using rank_driver::good;
 using ranks::ensure;
 using ranks::ok;
 using ranks::Rank;
 using ranks::Setup;
 using ranks::Way;
 
-const Driver& cu();
-void good(CUresult result, ranks::Where where = ranks::Where::current());
 // By PITH_TEST_GPU: vectors and repetitions of a size that a GPU does at once.
 bool on_gpu();
 // Whether everything is run: on a GPU, and where there is time.
@@ -33,7 +32,7 @@ struct Gpu {
   Gpu();
   Gpu(const Gpu&) = delete;
   void wait() const { good(cu().stream_synchronize(stream)); }
-  CUcontext context = nullptr;
+  CUcontext context;
   CUstream stream = nullptr;
   CUstream other = nullptr;
   CUstream copies = nullptr;  // of the test

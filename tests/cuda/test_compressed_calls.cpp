@@ -22,15 +22,6 @@ std::string run_steps(std::size_t ranks, const std::string& spec, std::size_t co
   return {};
 }
 
-bool says(std::initializer_list<const char*> words) {
-  const std::string message = pithGetLastError(nullptr);
-  UNSCOPED_INFO(message);
-  for (const char* word : words) {
-    if (message.find(word) == std::string::npos) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("compressed calls on device memory give the host's bits") {
@@ -151,7 +142,7 @@ TEST_CASE("a compressed call starts when its stream reaches it, and does not blo
     // In flight it is nobody else's.
     float out = 0;
     CHECK(pithCompressorGetResidual(side.compressors[r], &out, 1) == pithInvalidUsage);
-    CHECK(says({"busy"}));
+    CHECK(says("busy"));
   }
   hold[0].store(1, std::memory_order_release);
   comms.synchronize();
@@ -357,11 +348,11 @@ TEST_CASE("compressed calls on device memory are refused for reasons that are to
   void* to = recv.as<void>();
   std::vector<float> plain(1000);
   CHECK(call("topk", plain.data(), to, stream) == pithInvalidArgument);
-  CHECK(says({"pageable"}));
+  CHECK(says("pageable"));
 
   OK(cu().capture_begin(stream, kCaptureGlobal));
   CHECK(call("topk", from, to, stream) == pithInvalidUsage);
-  CHECK(says({"captured", "another step"}));
+  CHECK((says("captured") && says("another step")));
   CUgraph graph = nullptr;
   OK(cu().capture_end(stream, &graph));
   OK(cu().graph_destroy(graph));
@@ -373,7 +364,7 @@ TEST_CASE("compressed calls on device memory are refused for reasons that are to
   REQUIRE(pithCompressorGetAccumulator(compressor, &lent, 1000, pithFloat32) == pithSuccess);
   CHECK(pithAllReduceCompressed(from, to, 1000, pithFloat32, pithSum, compressor, comms.comms[0],
                                 stream) == pithInvalidUsage);
-  CHECK(says({"lent"}));
+  CHECK(says("lent"));
   CHECK(pithCompressorDestroy(compressor) == pithSuccess);
 }
 

@@ -12,12 +12,6 @@ namespace {
 const CUstream legacy = reinterpret_cast<CUstream>(kStreamLegacy);
 const CUstream per_thread = reinterpret_cast<CUstream>(kStreamPerThread);
 
-bool says(const char* word) {
-  const std::string message = pithGetLastError(nullptr);
-  UNSCOPED_INFO(message);
-  return message.find(word) != std::string::npos;
-}
-
 // A device each for two ranks of one thread, for they would share one context's default streams.
 // No context is current but inside `on`.
 class Pair {

@@ -9,12 +9,6 @@ using namespace pith::cuda::test;
 
 namespace {
 
-bool says(const char* word) {
-  const std::string message = pithGetLastError(nullptr);
-  UNSCOPED_INFO(message);
-  return message.find(word) != std::string::npos;
-}
-
 void wait_until_revoked(pithComm_t comm) {
   for (pithResult_t state = pithSuccess; state == pithSuccess; std::this_thread::yield()) {
     REQUIRE(pithCommGetAsyncError(comm, &state) == pithSuccess);

@@ -107,29 +107,29 @@ void await(const World& world, unsigned round) {
 TEST_CASE("a worker runs more steps than its ring holds, in order, with any number of blocks") {
   const test::Device device;
   const unsigned blocks = GENERATE(1U, 2U, 5U);
-  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{1000}, std::size_t{100000});
+  const std::size_t length = GENERATE(std::size_t{1}, std::size_t{1000}, std::size_t{100000});
   Queue queue(blocks);
-  const DeviceMemory sum(count * 4);
-  const DeviceMemory one(count * 4);
-  const DeviceMemory copy(count * 4);
-  std::memset(sum.as<void>(), 0, count * 4);
-  ones(one, count);
+  const DeviceMemory sum(length * 4);
+  const DeviceMemory one(length * 4);
+  const DeviceMemory copy(length * 4);
+  std::memset(sum.as<void>(), 0, length * 4);
+  ones(one, length);
   Call call(queue, 0);
-  const unsigned steps = count > 1000 ? 50 : 500;
+  const unsigned steps = length > 1000 ? 50 : 500;
   for (unsigned step = 0; step < steps; ++step) {
-    queue.add(sum, one, count);
-    queue.compute->run<pith::CopyKernel>({copy.as<std::byte>(), sum.as<std::byte>(), count * 4});
+    queue.add(sum, one, length);
+    queue.compute->run<pith::CopyKernel>({copy.as<std::byte>(), sum.as<std::byte>(), length * 4});
     if (step % 7 == 0) {
-      queue.wait(queue.add(copy, one, count));
-      REQUIRE(all_are(copy, count, step + 2));
+      queue.wait(queue.add(copy, one, length));
+      REQUIRE(all_are(copy, length, step + 2));
     }
   }
   CHECK(cu().stream_query(queue.streams[0]) == kErrorNotReady);
   const Fence last = call.end();
   OK(cu().stream_synchronize(queue.streams[0]));
   CHECK(queue.compute->reached(last));
-  CHECK(all_are(sum, count, steps));
-  CHECK(all_are(copy, count, steps + (steps % 7 == 1 ? 1 : 0)));
+  CHECK(all_are(sum, length, steps));
+  CHECK(all_are(copy, length, steps + (steps % 7 == 1 ? 1 : 0)));
 }
 
 TEST_CASE("workers hand over to each other, and launches come before and after them") {
@@ -138,11 +138,11 @@ TEST_CASE("workers hand over to each other, and launches come before and after t
   INFO("seed " << seed);
   std::mt19937 random(seed);
   Queue queue(1 + seed % 3);
-  constexpr std::size_t count = 5000;
-  const DeviceMemory sum(count * 4);
-  const DeviceMemory one(count * 4);
-  std::memset(sum.as<void>(), 0, count * 4);
-  ones(one, count);
+  constexpr std::size_t length = 5000;
+  const DeviceMemory sum(length * 4);
+  const DeviceMemory one(length * 4);
+  std::memset(sum.as<void>(), 0, length * 4);
+  ones(one, length);
   std::array<std::optional<Call>, 3> calls;
   std::uint32_t expected = 0;
   Fence last;
@@ -150,7 +150,7 @@ TEST_CASE("workers hand over to each other, and launches come before and after t
     std::optional<Call>& call = calls.at(random() % calls.size());
     const auto stream = static_cast<std::size_t>(&call - calls.data());
     if (random() % 4 != 0) {
-      last = queue.add(sum, one, count);
+      last = queue.add(sum, one, length);
       ++expected;
     } else if (call) {
       last = call->end();
@@ -160,7 +160,7 @@ TEST_CASE("workers hand over to each other, and launches come before and after t
     }
     if (random() % 16 == 0) {
       queue.wait(last);
-      REQUIRE(all_are(sum, count, expected));
+      REQUIRE(all_are(sum, length, expected));
     }
   }
   for (std::optional<Call>& call : calls) {

@@ -7,30 +7,18 @@
 #include <memory>
 
 #include "catch.hpp"
-#include "tests/api/ranks.hpp"
+#include "tests/cuda/rank_driver.hpp"
 #include "tests/cuda_stub/stub.hpp"
 
 namespace pith::cuda::views {
 
+using rank_driver::cu;
+using rank_driver::good;
 using ranks::ensure;
 using ranks::ok;
 using ranks::Rank;
 using ranks::Setup;
 using ranks::Way;
-
-inline const Driver& cu() {
-  static const Driver driver = [] {
-    Driver loaded;
-    std::string why;
-    ensure(load_driver(loaded, why), why);
-    return loaded;
-  }();
-  return driver;
-}
-
-inline void good(CUresult result, ranks::Where where = ranks::Where::current()) {
-  ensure(result == kSuccess, cu().describe(result), where);
-}
 
 inline StubCounters counters() {
   StubCounters now;
@@ -40,16 +28,13 @@ inline StubCounters counters() {
 
 // A device made current, and a stream on it.
 struct Gpu {
-  explicit Gpu(int ordinal) {
-    good(cu().init(0));
-    good(cu().primary_ctx_retain(&context, ordinal));
-    good(cu().ctx_set_current(context));
+  explicit Gpu(int ordinal) : context(rank_driver::make_current(ordinal)) {
     good(cu().stream_create(&stream, kStreamNonBlocking, -1));
   }
   ~Gpu() { cu().stream_destroy(stream); }
   Gpu(const Gpu&) = delete;
   void wait() const { good(cu().stream_synchronize(stream)); }
-  CUcontext context = nullptr;
+  CUcontext context;
   CUstream stream = nullptr;
 };
 

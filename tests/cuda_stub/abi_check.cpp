@@ -4,27 +4,40 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <type_traits>
 
 namespace {
 
 namespace ours = pith::cuda;
 
-// Two arguments are passed alike when both are pointers, or both integers of one size.
-template <class A, class B>
-constexpr bool same_argument = (std::is_pointer_v<A> && std::is_pointer_v<B>) ||
-                               (std::is_class_v<A> && std::is_class_v<B> &&
-                                sizeof(A) == sizeof(B) && alignof(A) == alignof(B)) ||
-                               ((std::is_integral_v<A> ||
-                                 std::is_enum_v<A>)&&(std::is_integral_v<B> ||
-                                                      std::is_enum_v<B>)&&sizeof(A) == sizeof(B));
+// How an argument is passed: all pointers alike, integers and enumerations by their size alone.
+struct Passing {
+  enum class Kind { pointer, number, aggregate } kind;
+  std::size_t bytes = 0;
+  std::size_t alignment = 0;
+  bool operator==(const Passing&) const = default;
+};
+
+template <class T>
+constexpr Passing passing_of() {
+  if constexpr (std::is_pointer_v<T>) {
+    return {Passing::Kind::pointer};
+  } else if constexpr (std::is_class_v<T>) {
+    return {Passing::Kind::aggregate, sizeof(T), alignof(T)};
+  } else {
+    static_assert(std::is_integral_v<T> || std::is_enum_v<T>);
+    return {Passing::Kind::number, sizeof(T)};
+  }
+}
 
 template <class A, class B>
 struct SameAbi : std::false_type {};
 
 template <class RA, class... A, class RB, class... B>
 requires(sizeof...(A) == sizeof...(B)) struct SameAbi<RA (*)(A...), RB (*)(B...)>
-    : std::bool_constant<same_argument<RA, RB> && (same_argument<A, B> && ...)> {
+    : std::bool_constant<passing_of<RA>() == passing_of<RB>() &&
+                         ((passing_of<A>() == passing_of<B>()) && ...)> {
 };
 
 #define CHECK_FUNCTION(field, symbol, arguments) \

@@ -73,7 +73,7 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
   const Range& range = entry->second;
   switch (attribute) {
     case kPointerContext:
-      store(value, range.disowned ? nullptr : range.context);
+      store(value, range.disowned ? 0 : reinterpret_cast<std::uintptr_t>(range.context));
       break;
     case kPointerMemoryType:
       store(value, range.type);

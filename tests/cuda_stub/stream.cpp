@@ -19,18 +19,32 @@ struct Tail {
   std::uint64_t ticket = 0;
 };
 
-// What one call on the stream has to wait for; a capture makes the call illegal.
+// A call that no stream can take while it is captured: the capture ends too.
+CUresult refuse_captured(CUstream stream) {
+  if (!stream->capture) return check_capture(stream);
+  const bool already = stream->capture->invalid;
+  invalidate(*stream->capture);
+  return already ? kErrorCaptureInvalidated : kErrorCaptureUnsupported;
+}
+
+// What is so whether or not the stream is captured.
+template <class Read>
+CUresult read_stream(CUstream handle, const Read& read) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  CUresult result = kSuccess;
+  CUstream stream = resolve(handle, result);
+  if (stream != nullptr) read(*stream);
+  return result;
+}
+
+// What one call on the stream has to wait for.
 CUresult tail_of(CUstream handle, Tail& tail, CUcontext& context) {
   std::lock_guard lock(state().mutex);
   CUresult result = kSuccess;
   CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
-  if (stream->capture) {
-    const bool already = stream->capture->invalid;
-    invalidate(*stream->capture);
-    return already ? kErrorCaptureInvalidated : kErrorCaptureUnsupported;
-  }
-  if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  if (CUresult r = refuse_captured(stream); r != kSuccess) return r;
   // The legacy stream is done only when what it must follow is: give it a marker.
   if (stream->legacy()) enqueue(stream, [] {});
   context = stream->context;
@@ -190,12 +204,7 @@ CUresult cuStreamQuery(CUstream handle) {
   CUresult result = kSuccess;
   CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
-  if (stream->capture) {
-    const bool already = stream->capture->invalid;
-    invalidate(*stream->capture);
-    return already ? kErrorCaptureInvalidated : kErrorCaptureUnsupported;
-  }
-  if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  if (CUresult r = refuse_captured(stream); r != kSuccess) return r;
   if (CUresult fault = stream->context->fault; fault != kSuccess) return fault;
   bool idle = stream->queue->idle();
   for (CUstream other : state().streams) {
@@ -207,30 +216,15 @@ CUresult cuStreamQuery(CUstream handle) {
 }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  if (CUresult r = enter(Call::other); r != kSuccess) return r;
-  std::lock_guard lock(state().mutex);
-  CUresult result = kSuccess;
-  CUstream stream = resolve(handle, result);
-  if (stream != nullptr) *context = stream->context;
-  return result;
+  return read_stream(handle, [&](const CUstream_st& stream) { *context = stream.context; });
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
-  if (CUresult r = enter(Call::other); r != kSuccess) return r;
-  std::lock_guard lock(state().mutex);
-  CUresult result = kSuccess;
-  CUstream stream = resolve(handle, result);
-  if (stream != nullptr) *flags = stream->flags;
-  return result;
+  return read_stream(handle, [&](const CUstream_st& stream) { *flags = stream.flags; });
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
-  if (CUresult r = enter(Call::other); r != kSuccess) return r;
-  std::lock_guard lock(state().mutex);
-  CUresult result = kSuccess;
-  CUstream stream = resolve(handle, result);
-  if (stream != nullptr) *priority = stream->priority;
-  return result;
+  return read_stream(handle, [&](const CUstream_st& stream) { *priority = stream.priority; });
 }
 
 }  // extern "C"

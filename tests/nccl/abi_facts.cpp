@@ -4,6 +4,11 @@
 
 #include "nccl/abi.h"
 
+template <class T>
+constexpr bool occupies(std::size_t bytes, std::size_t alignment) {
+  return sizeof(T) == bytes && alignof(T) == alignment;
+}
+
 static_assert(ncclSuccess == 0);
 static_assert(ncclUnhandledCudaError == 1);
 static_assert(ncclSystemError == 2);
@@ -34,18 +39,17 @@ static_assert(ncclNumOps == 5);
 static_assert(ncclMaxRedOp == 2147483647);
 static_assert(ncclScalarDevice == 0);
 static_assert(ncclScalarHostImmediate == 1);
-static_assert(sizeof(ncclUniqueId) == 128 && alignof(ncclUniqueId) == 1);
-static_assert(sizeof(ncclResult_t) == 4 && alignof(ncclResult_t) == 4);
-static_assert(sizeof(ncclDataType_t) == 4 && alignof(ncclDataType_t) == 4);
-static_assert(sizeof(ncclRedOp_t) == 4 && alignof(ncclRedOp_t) == 4);
-static_assert(sizeof(ncclSimInfo_t) == 24 && alignof(ncclSimInfo_t) == 8);
-static_assert(sizeof(ncclTeam_t) == 12 && alignof(ncclTeam_t) == 4);
-static_assert(sizeof(ncclDevResourceRequirements_t) == 56 &&
-              alignof(ncclDevResourceRequirements_t) == 8);
-static_assert(sizeof(ncclLLA2AHandle_t) == 8 && alignof(ncclLLA2AHandle_t) == 4);
-static_assert(sizeof(ncclLsaBarrierHandle_t) == 8 && alignof(ncclLsaBarrierHandle_t) == 4);
-static_assert(sizeof(ncclGinBarrierHandle_t) == 8 && alignof(ncclGinBarrierHandle_t) == 4);
-static_assert(sizeof(ncclConfig_t) == 80 && alignof(ncclConfig_t) == 8);
+static_assert(occupies<ncclUniqueId>(128, 1));
+static_assert(occupies<ncclResult_t>(4, 4));
+static_assert(occupies<ncclDataType_t>(4, 4));
+static_assert(occupies<ncclRedOp_t>(4, 4));
+static_assert(occupies<ncclSimInfo_t>(24, 8));
+static_assert(occupies<ncclTeam_t>(12, 4));
+static_assert(occupies<ncclDevResourceRequirements_t>(56, 8));
+static_assert(occupies<ncclLLA2AHandle_t>(8, 4));
+static_assert(occupies<ncclLsaBarrierHandle_t>(8, 4));
+static_assert(occupies<ncclGinBarrierHandle_t>(8, 4));
+static_assert(occupies<ncclConfig_t>(80, 8));
 static_assert(offsetof(ncclConfig_t, size) == 0);
 static_assert(offsetof(ncclConfig_t, magic) == 8);
 static_assert(offsetof(ncclConfig_t, version) == 12);
@@ -76,4 +80,4 @@ static_assert(offsetof(ncclDevResourceRequirements_t, outGinSignalStart) == 40);
 static_assert(offsetof(ncclDevResourceRequirements_t, outGinCounterStart) == 48);
 
 // Since 2.29.
-static_assert(sizeof(ncclWaitSignalDesc_t) == 16 && alignof(ncclWaitSignalDesc_t) == 4);
+static_assert(occupies<ncclWaitSignalDesc_t>(16, 4));

@@ -108,7 +108,7 @@ void meet(const Run& run) {
 
 // One rank: its stream, and memory for the largest vector.
 struct Rank {
-  Rank(const Run& run, int number);
+  Rank(const Run& run, int rank);
   void end(const Run& run);
 
   int number;
@@ -120,7 +120,7 @@ struct Rank {
   ncclComm_t comm = nullptr;
 };
 
-Rank::Rank(const Run& run, int number_) : number(number_) {
+Rank::Rank(const Run& run, int rank) : number(rank) {
   CHECK(cu().init(0));
   CHECK(cu().primary_ctx_retain(&context, 0));
   CHECK(cu().ctx_set_current(context));

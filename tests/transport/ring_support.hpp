@@ -210,6 +210,26 @@ inline void check_borrow(Rank& self, std::size_t bytes) {
   self.meet(peer, 9000);
 }
 
+// Messages of many lengths, from and to all ranks at once.
+inline void check_everyone_to_everyone(Rank& self, int ranks, std::size_t bytes_max) {
+  std::vector<SendOp*> sent;
+  std::vector<ReceiveOp*> got;
+  for (std::uint32_t call = 0; call < 40; ++call) {
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer == self.rank()) continue;
+      const std::size_t bytes = call * call * 97 % (bytes_max + 1);
+      sent.push_back(&self.send(peer, call, pattern(bytes, static_cast<unsigned>(self.rank()))));
+      got.push_back(&self.receive(peer, call, bytes));
+    }
+  }
+  for (ReceiveOp* op : got) {
+    self.wait(*op);
+    const auto from = static_cast<unsigned>(op->receive.peer);
+    must(op->data == pattern(op->data.size(), from), "contents differ");
+  }
+  for (SendOp* op : sent) self.wait(*op);
+}
+
 // A sender far ahead is suspended; all arrives once the receiver takes it.
 inline void check_back_pressure(Rank& self) {
   const int peer = 1 - self.rank();

@@ -49,24 +49,7 @@ TEST_CASE("local: two threads, long messages, default rings") {
 
 TEST_CASE("local: five ranks, everyone to everyone") {
   constexpr int ranks = 5;
-  const auto body = [](Rank& self) {
-    std::vector<SendOp*> sent;
-    std::vector<ReceiveOp*> got;
-    for (std::uint32_t call = 0; call < 40; ++call) {
-      for (int peer = 0; peer < ranks; ++peer) {
-        if (peer == self.rank()) continue;
-        const std::size_t bytes = call * call * 17 % 9001;
-        sent.push_back(&self.send(peer, call, pattern(bytes, static_cast<unsigned>(self.rank()))));
-        got.push_back(&self.receive(peer, call, bytes));
-      }
-    }
-    for (ReceiveOp* op : got) {
-      self.wait(*op);
-      const auto from = static_cast<unsigned>(op->receive.peer);
-      must(op->data == pattern(op->data.size(), from), "contents differ");
-    }
-    for (SendOp* op : sent) self.wait(*op);
-  };
+  const auto body = [](Rank& self) { check_everyone_to_everyone(self, ranks, 9000); };
   CHECK(run_ranks(ranks, tiny_shape(), body) == "");
 }
 

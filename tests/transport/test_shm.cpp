@@ -305,16 +305,7 @@ TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives"
     SendOp& later = self.send(peer, 4, pattern(1000000, 1));
     must(later.remaining == 0 && later.send.error, "a later send waits for ever");
   };
-  Names names;
-  const pid_t child = fork();
-  if (child == 0) {
-    guarded([&] { body(1, names); });
-    _exit(1);
-  }
-  CHECK(guarded([&] { body(0, names); }) == "");
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFSIGNALED(status));
+  CHECK(run_forked_to_die(body) == "");
 }
 
 TEST_CASE("shm: nothing is left of ranks that are all killed") {

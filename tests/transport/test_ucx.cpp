@@ -264,22 +264,7 @@ TEST_CASE("ucx: five ranks, everyone to everyone", "[ucx]") {
     std::vector<std::uint8_t> use(ranks, 1);
     const Error connected = ucx->connect(addresses, use, monotonic_ns() + 20 * second_ns);
     must(!connected, connected.message());
-    std::vector<SendOp*> sent;
-    std::vector<ReceiveOp*> got;
-    for (std::uint32_t call = 0; call < 40; ++call) {
-      for (int peer = 0; peer < ranks; ++peer) {
-        if (peer == self.rank()) continue;
-        const std::size_t bytes = call * call * 97 % 90001;
-        sent.push_back(&self.send(peer, call, pattern(bytes, static_cast<unsigned>(self.rank()))));
-        got.push_back(&self.receive(peer, call, bytes));
-      }
-    }
-    for (ReceiveOp* op : got) {
-      self.wait(*op);
-      const auto from = static_cast<unsigned>(op->receive.peer);
-      must(op->data == pattern(op->data.size(), from), "contents differ");
-    }
-    for (SendOp* op : sent) self.wait(*op);
+    check_everyone_to_everyone(self, ranks, 90000);
     ++done;
     self.until([&] { return done == ranks; }, "the others");
     ucx->close(monotonic_ns() + 5 * second_ns);
@@ -379,17 +364,7 @@ TEST_CASE("ucx: a killed peer ends everything that waits for it", "[ucx]") {
     for (int i = 0; i < 1000; ++i) self.turn();
     must(self.losses == 1, "not reported once");
   };
-  Names names;
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    guarded([&] { body(1, names); });
-    _exit(1);
-  }
-  CHECK(guarded([&] { body(0, names); }) == "");
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFSIGNALED(status));
+  CHECK(run_forked_to_die(body) == "");
 }
 
 TEST_CASE("ucx: a rank that computes for long is not lost", "[ucx]") {

@@ -53,12 +53,30 @@ std::string run_forked(Body body) {
     if (!failure.empty()) std::fprintf(stderr, "rank 1: %s\n", failure.c_str());
     _exit(failure.empty() ? 0 : 1);
   }
-  const std::string failure = guarded([&] { body(0, names); });
+  std::string failure = guarded([&] { body(0, names); });
   int status = 0;
   if (!failure.empty()) kill(child, SIGKILL);
   waitpid(child, &status, 0);
   if (!failure.empty()) return failure;
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "" : "rank 1 failed";
+}
+
+// The same, where rank 1 kills itself.
+template <class Body>
+std::string run_forked_to_die(Body body) {
+  std::fflush(nullptr);
+  Names names;
+  const pid_t child = fork();
+  if (child == 0) {
+    guarded([&] { body(1, names); });
+    _exit(1);
+  }
+  std::string failure = guarded([&] { body(0, names); });
+  int status = 0;
+  if (!failure.empty()) kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  if (!failure.empty()) return failure;
+  return WIFSIGNALED(status) ? "" : "rank 1 was not killed";
 }
 
 // What body() says in a forked process, which may give up what this one keeps.
