@@ -104,6 +104,13 @@ PITH_DEVICE void fence_global() {
 #endif
 }
 
+// What lanes of a warp have done comes before what any of them does now. All of them call it.
+PITH_DEVICE void sync_warp() {
+#ifdef __CUDA_ARCH__
+  __syncwarp();
+#endif
+}
+
 // Words that the host, too, reads and writes while a kernel runs.
 PITH_DEVICE std::uint64_t load_system(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__

@@ -52,6 +52,7 @@ inline constexpr struct {
 
 inline void __syncthreads() { pith::simt::barrier(); }
 inline int __syncthreads_or(int value) { return pith::simt::barrier_or(value != 0) ? 1 : 0; }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { pith::simt::sync_warp(mask); }
 inline void __threadfence() { pith::simt::fence(); }
 inline void __nanosleep(unsigned) { pith::simt::rest(); }
 

@@ -46,6 +46,7 @@ struct WarpRound {
   WarpOp op = WarpOp::shuffle;
   unsigned arrived = 0;  // lanes
   std::uint64_t values[warp_lanes] = {};
+  Token token;
 };
 using Warp = std::array<WarpRound, 2>;
 
@@ -62,6 +63,7 @@ struct Block {
   std::vector<Thread*> by_index;
   std::vector<Warp> warps;
   std::array<Barrier, 2> barriers;
+  Token begin;
   unsigned passed = 0;   // barriers
   unsigned arrived = 0;  // threads at the next one
   unsigned ended = 0;
@@ -166,7 +168,7 @@ void Thread::live(void* of) {
   auto& thread = *static_cast<Thread*>(of);
   for (;;) {
     Grid& grid = *thread.grid;
-    races_acquire(thread.block->barriers[1].token.at);
+    races_acquire(&thread.block->begin);
     grid.launch().body(grid.launch().args, thread.block->shared);
     grid.ends(thread);
     races_release(grid.ends_token());
@@ -192,7 +194,7 @@ void Grid::start_block(Block& block) {
   shared_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
   block.shared = shared_.back().get();
   std::memset(block.shared, 0xcd, bytes);  // as good as what a device finds
-  races_release(block.barriers[1].token.at);
+  races_release(&block.begin);
   const unsigned turn = random_.below(launch_.threads);
   for (unsigned i = 0; i < launch_.threads; ++i) {
     Thread& thread = *block.threads[(i + turn) % launch_.threads];
@@ -312,7 +314,7 @@ bool Grid::pass_barrier(Thread& thread, bool is_or, bool value) {
   }
   if (barrier.is_or != is_or) fail(thread, "waits at another barrier than others do");
   barrier.any = barrier.any || value;
-  races_release(barrier.token.at);
+  races_release(&barrier.token);
   if (++block.arrived == launch_.threads) {
     block.arrived = 0;
     ++block.passed;
@@ -323,7 +325,7 @@ bool Grid::pass_barrier(Thread& thread, bool is_or, bool value) {
   } else {
     wait(thread, State::at_barrier);
   }
-  races_acquire(barrier.token.at);
+  races_acquire(&barrier.token);
   return barrier.any;
 }
 
@@ -335,6 +337,7 @@ WarpRound& Grid::meet(Thread& thread, WarpOp op, unsigned mask, std::uint64_t va
   if (mask != all_lanes) fail(thread, "names some lanes only, which is not emulated");
   if (round.arrived == 0) round.op = op;
   if (round.op != op) fail(thread, "is in another operation than lanes of its warp");
+  if (op == WarpOp::sync) races_release(&round.token);
   round.values[thread.lane()] = value;
   round.arrived |= 1u << thread.lane();
   const bool complete = round.arrived == all_lanes;
@@ -354,6 +357,7 @@ WarpRound& Grid::meet(Thread& thread, WarpOp op, unsigned mask, std::uint64_t va
   } else {
     wait(thread, State::in_warp_op);
   }
+  if (op == WarpOp::sync) races_acquire(&round.token);
   return round;
 }
 
@@ -401,6 +405,11 @@ unsigned vote(unsigned mask, bool value) {
     if (round.values[lane] != 0) lanes |= 1u << lane;
   }
   return lanes;
+}
+
+void sync_warp(unsigned mask) {
+  Thread& thread = self();
+  thread.grid->meet(thread, WarpOp::sync, mask, 0);
 }
 
 void may_switch() {

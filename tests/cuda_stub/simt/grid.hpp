@@ -37,10 +37,11 @@ void barrier();
 bool barrier_or(bool value);  // whether any thread of the block gave true
 
 // Operations of a warp that all of its lanes take part in.
-enum class WarpOp { shuffle, vote };
+enum class WarpOp { shuffle, vote, sync };
 // What lane `from` has given.
 std::uint64_t shuffle(unsigned mask, std::uint64_t bits, unsigned from);
 unsigned vote(unsigned mask, bool value);
+void sync_warp(unsigned mask);
 
 // Another thread may run now.
 void may_switch();

@@ -110,8 +110,9 @@ TEST_CASE("a barrier that is missing shows in the results of some order", "[race
 
 TEST_CASE("the seed alone decides the order") {
   const auto order = [](std::uint64_t seed) {
-    Counts seen;
-    run([&](unsigned*) { seen.push_back(threadIdx.x); }, seed);
+    Counts seen(threads);
+    unsigned next = 0;
+    run([&](unsigned*) { seen[atomicAdd(&next, 1)] = threadIdx.x; }, seed);
     return seen;
   };
   CHECK(order(7) == order(7));
@@ -152,6 +153,20 @@ TEST_CASE("shuffles and votes exchange what lanes of a warp have") {
       REQUIRE(mirrored[i] == (i ^ 31));
     }
   }
+}
+
+TEST_CASE("a warp's barrier lets its lanes see what others have done") {
+  Counts sums(threads);
+  const auto body = [&](unsigned* shared) {
+    for (unsigned round = 0; round < 5; ++round) {
+      shared[threadIdx.x] = threadIdx.x + round;
+      __syncwarp();
+      sums[threadIdx.x] += shared[threadIdx.x ^ 7];
+      __syncwarp();
+    }
+  };
+  REQUIRE(run(body) == "");
+  for (unsigned i = 0; i < threads; ++i) CHECK(sums[i] == 5 * (i ^ 7) + 10);
 }
 
 TEST_CASE("a barrier tells whether any thread gave true") {
