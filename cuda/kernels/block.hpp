@@ -21,6 +21,26 @@
 
 namespace pith::cuda {
 
+// Accesses that have no function in CUDA. Where a host emulates the threads of a device
+// (tests/cuda_stub/simt) they come with the emulation.
+#if defined(__CUDACC__) && !defined(PITH_SIMT)
+template <class Word>
+__device__ __forceinline__ Word load_volatile(const Word* word) {
+  return *static_cast<const volatile Word*>(word);
+}
+__device__ __forceinline__ void store_volatile(std::uint64_t* word, std::uint64_t value) {
+  *static_cast<volatile std::uint64_t*>(word) = value;
+}
+__device__ __forceinline__ std::uint64_t load_acquire_system(const std::uint64_t* word) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release_system(std::uint64_t* word, std::uint64_t value) {
+  asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
+#endif
+
 // What blocks of one launch share across the device. Written under nvcc by its atomics.
 PITH_DEVICE std::uint64_t add_global(std::uint64_t* word, std::uint64_t value) {
 #ifdef __CUDA_ARCH__
@@ -54,18 +74,26 @@ PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
   *word |= bits;
 #endif
 }
+// While other threads set bits of the word.
+PITH_DEVICE std::uint32_t load_shared(const std::uint32_t* word) {
+#ifdef __CUDA_ARCH__
+  return load_volatile(word);
+#else
+  return *word;
+#endif
+}
 // Past the caches that are a multiprocessor's own. Order is that of fence_global() on a device, and
 // comes with the access on the host.
 PITH_DEVICE std::uint64_t load_fresh(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__
-  return *static_cast<const volatile std::uint64_t*>(word);
+  return load_volatile(word);
 #else
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 #endif
 }
 PITH_DEVICE void store_fresh(std::uint64_t* word, std::uint64_t value) {
 #ifdef __CUDA_ARCH__
-  *static_cast<volatile std::uint64_t*>(word) = value;
+  store_volatile(word, value);
 #else
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 #endif
@@ -76,19 +104,24 @@ PITH_DEVICE void fence_global() {
 #endif
 }
 
+// What lanes of a warp have done comes before what any of them does now. All of them call it.
+PITH_DEVICE void sync_warp() {
+#ifdef __CUDA_ARCH__
+  __syncwarp();
+#endif
+}
+
 // Words that the host, too, reads and writes while a kernel runs.
 PITH_DEVICE std::uint64_t load_system(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__
-  std::uint64_t value;
-  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
+  return load_acquire_system(word);
 #else
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 #endif
 }
 PITH_DEVICE void store_system(std::uint64_t* word, std::uint64_t value) {
 #ifdef __CUDA_ARCH__
-  asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+  store_release_system(word, value);
 #else
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 #endif

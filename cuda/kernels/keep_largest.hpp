@@ -159,7 +159,7 @@ struct KeepLargest {
       counts[thread] = count;
     });
     const std::uint64_t own = block.exclusive_sum(counts, shared.sums);
-    const std::uint64_t before = sum_before(block, args.state, tile, own, shared.told);
+    const std::uint64_t before = sum_before<true>(block, args.state, tile, own, shared.told);
     block.each([&](unsigned thread) {
       const Pairs& mine = pairs[thread];
       const std::uint64_t sum = before + counts[thread];
@@ -237,7 +237,7 @@ struct Split {
       }
     });
     const std::uint64_t own = block.exclusive_sum(counts, shared.sums);
-    const std::uint64_t before = sum_before(block, args.state, tile, own, shared.told);
+    const std::uint64_t before = sum_before<true>(block, args.state, tile, own, shared.told);
     block.each([&](unsigned thread) {
       std::uint64_t kept = before + counts[thread];
       PITH_UNROLL

@@ -66,9 +66,9 @@ PITH_DEVICE std::uint64_t look_back(const std::uint64_t* states, std::uint64_t t
 #endif
 }
 
-// Adds this tile's sum to the running one and returns what it was before. All that the block has
-// read is read before a later tile gets further than its own call.
-template <class Block>
+// Adds this tile's sum to the running one and returns what it was before. In place: all that the
+// block has read is read before a later tile gets further than its own call.
+template <bool kInPlace = false, class Block>
 PITH_KERNEL std::uint64_t sum_before(const Block& block, TileState* tiles, std::uint64_t tile,
                                      std::uint64_t own, std::uint64_t& told) {
   block.sync();
@@ -83,6 +83,12 @@ PITH_KERNEL std::uint64_t sum_before(const Block& block, TileState* tiles, std::
     if (thread != 0) return;
 #endif
     const std::uint64_t before = look_back(tiles->states, tile, thread);
+    if constexpr (kInPlace) {
+      // Each lane has looked at tiles of its own, whose reads this tile's state vouches for, too.
+      fence_global();
+      sync_warp();
+      if (thread == 0) fence_global();
+    }
     if (thread != 0) return;
     if (tile != 0) store_fresh(&tiles->states[tile], whole_sum | (before + own));
     fence_global();

@@ -122,7 +122,7 @@ struct SumLists {
         const std::uint32_t bit = 1u << (at % 32);
         const float value = load_value(list.values, i, args.type);
         // The first one is stored, not added: the sum of one value keeps the sign of a zero.
-        const bool there = (shared.touched[at / 32] & bit) != 0;
+        const bool there = (load_shared(&shared.touched[at / 32]) & bit) != 0;
         shared.values[at] = there ? shared.values[at] + value : value;
         if (!there) or_shared(&shared.touched[at / 32], bit);
       }

@@ -1,10 +1,50 @@
-// Shared by the tests of kernel bodies: every kernel by name, run block after block.
+// Shared by the tests of kernel bodies: every kernel by name, run block after block; or, in a
+// program of its own, by the driver.
 #pragma once
 
 #include "cuda/kernels/list.hpp"
 #include "tests/kernels/support.hpp"
 
+#ifdef PITH_TEST_LAUNCHED
+#include "tests/cuda_stub/fixture.hpp"
+#endif
+
 namespace pith::cuda::test {
+
+#ifdef PITH_TEST_LAUNCHED
+
+// Launches the kernel and waits for it.
+class Launched {
+ public:
+  explicit Launched(const KernelFacts& facts) : facts_(facts) {
+    static const Device device;
+    CUlibrary library = nullptr;
+    OK(cu().library_load(&library, "any image", nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUkernel kernel = nullptr;
+    OK(cu().library_kernel(&kernel, library, facts.symbol));
+    OK(cu().kernel_function(&function_, kernel));
+  }
+  void operator()(const void* args, unsigned blocks) const {
+    static const Stream stream;
+    void* params[] = {const_cast<void*>(args)};
+    OK(cu().launch_kernel(function_, blocks, 1, 1, facts_.threads, 1, 1, 0, stream, params,
+                          nullptr));
+    OK(cu().stream_synchronize(stream));
+  }
+
+ private:
+  const KernelFacts& facts_;
+  CUfunction function_ = nullptr;
+};
+
+inline Launched kernel(const std::string& name) {
+  for (const KernelFacts& facts : kernel_facts) {
+    if ("pith_" + name == facts.symbol) return Launched(facts);
+  }
+  throw std::runtime_error("no kernel " + name);
+}
+
+#else
 
 using Emulation = void (*)(const void* args, unsigned blocks);
 
@@ -26,6 +66,8 @@ inline Emulation kernel(const std::string& name) {
   FAIL("no kernel " << name);
   return nullptr;
 }
+
+#endif
 
 inline std::string short_name(DType type) {
   constexpr const char* names[] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",

@@ -1,35 +1,19 @@
-// Pith's kernels by name: what a library holds here, whatever image it was loaded from. A launch
-// runs the kernel's body for one block after another on the stream's thread; a worker's blocks,
-// which wait for each other, run on a thread each.
-#include "cuda/kernels/worker.hpp"
-
+// Pith's kernels by name: what a library holds here, whatever image it was loaded from.
 #include <algorithm>
-#include <iterator>
+#include <cstring>
 
 #include "tests/cuda_stub/internal.hpp"
+#include "tests/cuda_stub/kernel_table.hpp"
 
 namespace pith::cuda {
 
 struct CUlib_st {
   int loaded = 0;
 };
-// A function of any context is its kernel.
-struct CUkern_st {
-  KernelFacts facts;
-  void (*run)(const void* args, unsigned blocks, const Watch& watch);
-};
 
 namespace {
 
 CUlib_st library;
-
-CUkern_st kernels[] = {
-#define PITH_STUB_KERNEL(name, ...) \
-  {kernel_facts[static_cast<std::size_t>(KernelName::name)], emulate<__VA_ARGS__>},
-    PITH_CUDA_KERNELS(PITH_STUB_KERNEL)
-#undef PITH_STUB_KERNEL
-        {worker_facts, emulate_together<Worker>},
-};
 
 // A kernel starts on 16 bytes, as parameters do.
 struct alignas(16) Unit {
@@ -40,19 +24,26 @@ struct Run {
   const CUkern_st* kernel;
   const Unit* args;
   unsigned blocks;
-  Watch watch;
+  CUcontext context;
 };
-
-void run(void* raw) {
-  const auto* launch = static_cast<const Run*>(raw);
-  launch->kernel->run(launch->args, launch->blocks, launch->watch);
-}
 
 // Kernels that wait are held with the context that is paused, and end with one that has failed.
 bool goes_on(void* raw) {
   const auto* context = static_cast<CUcontext>(raw);
   while (context->paused) std::this_thread::sleep_for(std::chrono::microseconds(100));
   return context->fault == kSuccess;
+}
+
+void run(void* raw) {
+  const auto& launch = *static_cast<const Run*>(raw);
+  const Holder holder{goes_on, launch.context};
+  if (launch.kernel->run(*launch.kernel, launch.args, launch.blocks, holder)) return;
+  launch.context->fault = kErrorLaunchFailed;
+}
+
+bool is_kernel(const CUkern_st* kernel) {
+  const auto known = kernel_table();
+  return kernel >= known.data() && kernel < known.data() + known.size();
 }
 
 }  // namespace
@@ -76,18 +67,19 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (handle != &library) return kErrorInvalidHandle;
   if (kernel == nullptr || name == nullptr) return kErrorInvalidValue;
-  const auto found = std::find_if(std::begin(kernels), std::end(kernels), [&](const auto& known) {
-    return std::strcmp(known.facts.symbol, name) == 0;
+  const auto known = kernel_table();
+  const auto found = std::find_if(known.begin(), known.end(), [&](const CUkern_st& one) {
+    return std::strcmp(one.symbol, name) == 0;
   });
-  if (found == std::end(kernels)) return kErrorNotFound;
-  *kernel = found;
+  if (found == known.end()) return kErrorNotFound;
+  *kernel = &*found;
   return kSuccess;
 }
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (current_context() == nullptr) return kErrorInvalidContext;
-  if (kernel < std::begin(kernels) || kernel >= std::end(kernels)) return kErrorInvalidHandle;
+  if (!is_kernel(kernel)) return kErrorInvalidHandle;
   *function = reinterpret_cast<CUfunction>(kernel);
   return kSuccess;
 }
@@ -109,9 +101,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         CUstream stream, void** params, void** extra) {
   if (CUresult r = enter(Call::launch); r != kSuccess) return r;
   const auto* kernel = reinterpret_cast<const CUkern_st*>(function);
-  if (kernel < std::begin(kernels) || kernel >= std::end(kernels)) return kErrorInvalidHandle;
-  const bool fits = block_x == kernel->facts.threads && block_y == 1 && block_z == 1 &&
-                    grid_x > 0 && grid_x < 1u << 31 && grid_y == 1 && grid_z == 1;
+  if (!is_kernel(kernel)) return kErrorInvalidHandle;
+  const bool fits = block_x == kernel->threads && block_y == 1 && block_z == 1 && grid_x > 0 &&
+                    grid_x < 1u << 31 && grid_y == 1 && grid_z == 1;
   if (!fits || params == nullptr || params[0] == nullptr || extra != nullptr) {
     return kErrorInvalidValue;
   }
@@ -119,10 +111,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   CUcontext context = context_of(stream, result);
   if (context == nullptr) return result;
   if (context != current_context()) return kErrorInvalidHandle;
-  std::vector<Unit> args((kernel->facts.args_bytes + sizeof(Unit) - 1) / sizeof(Unit));
-  std::memcpy(static_cast<void*>(args.data()), params[0], kernel->facts.args_bytes);
+  std::vector<Unit> args((kernel->args_bytes + sizeof(Unit) - 1) / sizeof(Unit));
+  std::memcpy(static_cast<void*>(args.data()), params[0], kernel->args_bytes);
   return submit(stream, [kernel, grid_x, context, args = std::move(args)] {
-    Run launch{kernel, args.data(), grid_x, {goes_on, context}};
+    Run launch{kernel, args.data(), grid_x, context};
     run_callback(run, &launch);
   });
 }
