@@ -189,11 +189,11 @@ TEST_CASE("reduce kernels fold many inputs from the left, into many outputs") {
 TEST_CASE("two words are joined at any byte") {
   std::array<std::uint8_t, 32> bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(3 * i + 1);
-  cuda::Words low, high;
+  cuda::FourWords low, high;
   std::memcpy(&low, bytes.data(), sizeof low);
   std::memcpy(&high, bytes.data() + 16, sizeof high);
   for (unsigned shift = 1; shift < 16; ++shift) {
-    const cuda::Words joined = cuda::join(low, high, shift);
+    const cuda::FourWords joined = cuda::join(low, high, shift);
     INFO("shift " << shift);
     REQUIRE(std::memcmp(&joined, bytes.data() + shift, sizeof joined) == 0);
   }
