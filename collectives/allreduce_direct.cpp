@@ -30,9 +30,8 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Bytes out) {
     if (!theirs) co_return theirs.error();
     inputs[i] = loans.add(std::move(*theirs));
   }
-  Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(p));
+  const Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(p));
   loans.give_back(call, reduced);
-  reduced = finish(call, args, out, reduced);
   co_await call.until(reduced);
   co_return Error();
 }

@@ -45,9 +45,8 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
     inputs[i] = loans.add(std::move(*theirs));
   }
   const auto all = static_cast<std::size_t>(p);
-  Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(all));
+  const Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(all));
   loans.give_back(call, reduced);
-  reduced = finish(call, args, out, reduced);
   co_await call.until(reduced);
   co_return Error();
 }

@@ -35,45 +35,37 @@ Task<Error> take_results(Call& call, const Shot& shot) {
   co_return Error();
 }
 
-// As reduce_inputs(); with two ranks that reach each other straight to the peer as well.
-Fence reduce_to(Call& call, const Shot& shot, Bytes out, std::byte* partial,
-                std::span<const std::byte* const> inputs, std::byte* also) {
-  const CollectiveArgs& args = shot.args;
-  if (!also) return reduce_inputs(call, args, out, partial, inputs);
-  const bool streaming = args.recv.size >= (std::size_t{8} << 20);
-  return call.run<ReduceToTwoKernel>({out.data, also, inputs[0], inputs[1],
-                                      elements_in(out, args.type), args.type, args.op, streaming});
+// Where the result of `range` is stored at once: with us, and with the peers whose buffers kernels
+// reach.
+std::span<std::byte* const> find_outputs(const Call& call, const Shot& shot, Range range,
+                                         std::span<std::byte*> outputs) {
+  std::size_t used = 0;
+  outputs[used++] = shot.at(shot.args.recv.data, range);
+  for (int d = 1; d < shot.ranks; ++d) {
+    const Offer& offer = shot.offers[wrap(call.rank() + d, shot.ranks)];
+    if (offer.recv && !offer.apart) outputs[used++] = shot.at(offer.recv, range);
+  }
+  return outputs.first(used);
 }
 
-// Both shots of our own block by kernels that follow each other in one queue. Operands beyond two
-// need room for what is half done where the result lies in the input.
+// The reduction of `range`, out of all inputs into all outputs in reach.
+Fence reduce_range(Call& call, const Shot& shot, Range range,
+                   std::span<const std::byte* const> inputs) {
+  constexpr std::size_t streaming_bytes = std::size_t{8} << 20;
+  std::array<std::byte*, most_view_ranks> outputs;
+  const bool streaming = shot.ranks == 2 && shot.args.recv.size >= streaming_bytes;
+  return reduce_all_ranks(call, shot.args, find_outputs(call, shot, range, outputs),
+                          inputs.first(static_cast<std::size_t>(shot.ranks)), range.size,
+                          streaming);
+}
+
+// Both shots of our own block by one kernel.
 Task<Error> reduce_on_device(Call& call, const Shot& shot) {
-  constexpr std::size_t chunks_at_once = 16;
-  const CollectiveArgs& args = shot.args;
-  const int p = shot.ranks;
   const Range own = shot.block_of(call.rank());
-  const bool in_place = args.send.data == args.recv.data && p > 2;
-  const std::size_t piece =
-      in_place ? chunks_at_once * shot.chunk : std::max<std::size_t>(1, own.size);
-  const bool direct = p == 2 && args.op != Op::avg;
-  const Scratch partial(call.compute(), in_place ? piece * size_of(args.type) : 1);
+  if (own.size == 0) co_return Error();
   std::array<const std::byte*, most_view_ranks> inputs;
-  Fence done;
-  for (std::size_t k = 0; k < chunks_in(own.size, piece); ++k) {
-    const Range range = chunk_of(own, piece, k);
-    const Bytes out = part(args.recv, args.type, range);
-    find_inputs(call, shot, range, inputs);
-    std::byte* also = direct ? shot.at(shot.offers[1 - call.rank()].recv, range) : nullptr;
-    done = reduce_to(call, shot, out, in_place ? partial.bytes().data : out.data,
-                     std::span(inputs).first(static_cast<std::size_t>(p)), also);
-    if (direct) continue;
-    done = finish(call, args, out, done);
-    for (int d = 1; d < p; ++d) {
-      std::byte* theirs = shot.offers[wrap(call.rank() + d, p)].recv;
-      done = call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, done);
-    }
-  }
-  co_await call.until(done);
+  find_inputs(call, shot, own, inputs);
+  co_await call.until(reduce_range(call, shot, own, inputs));
   co_return Error();
 }
 
@@ -88,9 +80,6 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   }
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
-  const bool direct = p == 2 && args.op != Op::avg && shot.offers[1 - call.rank()].recv &&
-                      !shot.offers[1 - call.rank()].apart;
-  const Scratch partial(call.compute(), shot.chunk_bytes());
   const Scratch fetched = shot.room_for_fetched(call);
   Loans loans;
   std::array<const std::byte*, most_view_ranks> inputs;
@@ -100,9 +89,7 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), loans, inputs);
     Error taken = co_await std::move(taking);
     if (taken) co_return taken;
-    std::byte* also = direct ? shot.at(shot.offers[1 - call.rank()].recv, range) : nullptr;
-    Fence reduced = reduce_to(call, shot, out, partial.bytes().data,
-                              std::span(inputs).first(static_cast<std::size_t>(p)), also);
+    Fence reduced = reduce_range(call, shot, range, inputs);
     loans.give_back(call, reduced);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
     constexpr std::uint32_t pieces_a_turn = 16;
@@ -110,11 +97,10 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
       co_await call.turn();
       if (call.comm().revoked) co_return call.comm().revoked;
     }
-    if (direct) continue;
-    reduced = finish(call, args, out, reduced);
     for (int d = 1; d < p; ++d) {
       const int to = wrap(call.rank() + d, p);
       if (std::byte* theirs = shot.offers[to].recv) {
+        if (!shot.offers[to].apart) continue;  // has it
         call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, reduced);
         continue;
       }

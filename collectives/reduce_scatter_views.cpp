@@ -20,36 +20,20 @@ Bytes result_of(const Shot& shot, Range range, int rank) {
               {range.begin - shot.block_of(rank).begin, range.size});
 }
 
-// By kernels that follow each other in one queue. In place, operands beyond two need room for what
-// is half done.
+// By one kernel.
 Task<Error> reduce_on_device(Call& call, const Shot& shot) {
-  constexpr std::size_t chunks_at_once = 16;
-  const CollectiveArgs& args = shot.args;
-  const auto p = static_cast<std::size_t>(shot.ranks);
   const Range own = shot.block_of(call.rank());
-  const bool in_place = shot.at(args.send.data, own) == args.recv.data && p > 2;
-  const std::size_t piece =
-      in_place ? chunks_at_once * shot.chunk : std::max<std::size_t>(1, own.size);
-  const Scratch partial(call.compute(), in_place ? piece * size_of(args.type) : 1);
+  const Bytes out = result_of(shot, own, call.rank());
   std::array<const std::byte*, most_view_ranks> inputs;
-  Fence done;
-  for (std::size_t k = 0; k < chunks_in(own.size, piece); ++k) {
-    const Range range = chunk_of(own, piece, k);
-    const Bytes out = result_of(shot, range, call.rank());
-    find_inputs(call, shot, range, inputs);
-    done = reduce_inputs(call, args, out, in_place ? partial.bytes().data : out.data,
-                         std::span(inputs).first(p));
-    done = finish(call, args, out, done);
-  }
-  co_await call.until(done);
+  find_inputs(call, shot, own, inputs);
+  const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
+  co_await call.until(reduce_all_ranks(call, shot.args, out, all));
   co_return Error();
 }
 
 // Every `strands`-th chunk from this one on.
 Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std::size_t strands) {
   constexpr std::size_t pieces_a_turn = 16;
-  const CollectiveArgs& args = shot.args;
-  const Scratch partial(call.compute(), shot.chunk_bytes());
   const Scratch fetched = shot.room_for_fetched(call);
   Loans loans;
   std::array<const std::byte*, most_view_ranks> inputs;
@@ -60,9 +44,8 @@ Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std:
     Error taken = co_await std::move(taking);
     if (taken) co_return taken;
     const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
-    Fence reduced = reduce_inputs(call, args, out, partial.bytes().data, all);
+    const Fence reduced = reduce_all_ranks(call, shot.args, out, all);
     loans.give_back(call, reduced);
-    reduced = finish(call, args, out, reduced);
     co_await call.until(reduced);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
     if (i % pieces_a_turn != pieces_a_turn - 1) continue;

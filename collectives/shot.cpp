@@ -71,17 +71,4 @@ void find_inputs(const Call& call, const Shot& shot, Range range,
   }
 }
 
-Fence reduce_inputs(Call& call, const CollectiveArgs& args, Bytes out, std::byte* partial,
-                    std::span<const std::byte* const> inputs) {
-  const Bytes half_done{partial, out.size, out.kind};
-  const std::byte* so_far = inputs[0];
-  Fence reduced;
-  for (std::size_t i = 1; i < inputs.size(); ++i) {
-    const Bytes target = i + 1 == inputs.size() ? out : half_done;
-    reduced = reduce(call, args, target, so_far, inputs[i]);
-    so_far = target.data;
-  }
-  return reduced;
-}
-
 }  // namespace pith

@@ -8,6 +8,8 @@
 
 namespace pith {
 
+static_assert(most_view_ranks <= ReduceManyKernel::most_operands);
+
 struct Shot {
   static constexpr std::uint16_t input_lane = 0;
 
@@ -46,10 +48,5 @@ Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fet
 // Where kernels of a device reach all vectors: those of `range`.
 void find_inputs(const Call& call, const Shot& shot, Range range,
                  std::span<const std::byte*> inputs);
-
-// Reduces the inputs in rank order by way of `partial`; the last operand's reduction writes to
-// `out`.
-Fence reduce_inputs(Call& call, const CollectiveArgs& args, Bytes out, std::byte* partial,
-                    std::span<const std::byte* const> inputs);
 
 }  // namespace pith

@@ -1,6 +1,7 @@
 // Element arithmetic over a byte span: parts named in elements of the call's type.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <span>
 
@@ -36,20 +37,40 @@ inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std
       {out.data, a, b, elements_in(out, args.type), args.type, args.op, false});
 }
 
-// One input of every rank, at least two, in the order of ranks; out may be the first.
+// Of a finished sum; 0 where the operation does not divide.
+inline float divisor_of(const Call& call, const CollectiveArgs& args) {
+  if (args.op != Op::avg) return 0;
+  return args.divisor != 0 ? args.divisor : static_cast<float>(call.size());
+}
+
+// One input of every rank, in the order of ranks, to the result, averages divided; all outputs get
+// it, each of which may be an input.
+inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args,
+                              std::span<std::byte* const> outputs,
+                              std::span<const std::byte* const> inputs, std::size_t count,
+                              bool streaming = false) {
+  // The arrays are longer than what they hold, which alone is written.
+  ReduceManyKernel::Args reduction;
+  reduction.count = count;
+  reduction.type = args.type;
+  reduction.op = args.op;
+  reduction.divisor = divisor_of(call, args);
+  reduction.streaming = streaming;
+  reduction.inputs = static_cast<std::uint32_t>(inputs.size());
+  reduction.outputs = static_cast<std::uint32_t>(outputs.size());
+  std::copy(inputs.begin(), inputs.end(), reduction.in.begin());
+  std::copy(outputs.begin(), outputs.end(), reduction.out.begin());
+  return call.run<ReduceManyKernel>(reduction);
+}
 inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args, Bytes out,
                               std::span<const std::byte* const> inputs) {
-  Fence reduced = reduce(call, args, out, inputs[0], inputs[1]);
-  for (const std::byte* input : inputs.subspan(2)) {
-    reduced = reduce(call, args, out, out.data, input);
-  }
-  return reduced;
+  return reduce_all_ranks(call, args, {&out.data, 1}, inputs, elements_in(out, args.type));
 }
 
 // Divides a finished sum where the operation is avg.
 inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
-  if (args.op != Op::avg) return after;
-  const float divisor = args.divisor != 0 ? args.divisor : static_cast<float>(call.size());
+  const float divisor = divisor_of(call, args);
+  if (divisor == 0) return after;
   return call.run<FinishAvgKernel>({data.data, elements_in(data, args.type), args.type, divisor},
                                    after);
 }

@@ -15,7 +15,7 @@ namespace pith::cuda {
 CudaCompute::CudaCompute(Device& device)
     : device_(device), driver_(device.driver()), scratch_(device, MemoryKind::cuda) {
   set<ReduceKernel, launch_reduce>();
-  set<ReduceToTwoKernel, launch_reduce_to_two>();
+  set<ReduceManyKernel, launch_reduce_many>();
   set<FinishAvgKernel, launch_finish_avg>();
   set<ScaleKernel, launch_scale>();
   set<CopyKernel, launch_copy>();

@@ -1,5 +1,8 @@
 #include "cuda/dense_launchers.hpp"
 
+#include <algorithm>
+#include <span>
+
 #include "cuda/launch_queue.hpp"
 
 namespace pith::cuda {
@@ -24,44 +27,53 @@ constexpr std::size_t place_of(Op op) {
   return static_cast<std::size_t>(op == Op::avg ? Op::sum : op);
 }
 
-// One pack a thread and step where all arrays have their packs at the same places, else one
+// One pack a thread and step where the outputs have their packs at the same places, else one
 // element.
-std::size_t blocks_for(const CombineArgs& args, std::size_t element) {
-  const std::size_t bytes = args.count * element;
-  const auto into = [](const void* memory) { return misalignment(memory, words_bytes); };
-  bool congruent = into(args.a) == into(args.out);
-  if (args.b) congruent = congruent && into(args.b) == into(args.out);
-  if (args.second_out) congruent = congruent && into(args.second_out) == into(args.out);
+std::size_t blocks_for(std::size_t bytes, std::size_t element, std::span<std::byte* const> out) {
+  const std::size_t into = misalignment(out[0], words_bytes);
+  const bool congruent =
+      into % element == 0 && std::all_of(out.begin(), out.end(), [&](const std::byte* memory) {
+        return misalignment(memory, words_bytes) == into;
+      });
   const std::size_t a_block = congruent ? step_bytes : dense_threads * element;
   return (bytes + a_block - 1) / a_block;
 }
 
-void launch(KernelName kernel, const CombineArgs& args, std::size_t element) {
+void launch(KernelName kernel, const MapArgs& args, std::size_t element) {
   if (args.count == 0) return;
-  LaunchQueue::current().launch_walk(kernel, blocks_for(args, element), args);
+  const std::size_t blocks = blocks_for(args.count * element, element, {&args.out, 1});
+  LaunchQueue::current().launch_walk(kernel, blocks, args);
+}
+
+void launch(DType type, Op op, const ReduceArgs& args) {
+  if (args.count == 0) return;
+  const std::size_t element = size_of(type);
+  const std::size_t blocks = blocks_for(args.count * element, element, {args.out, args.outputs});
+  LaunchQueue::current().launch_walk(kernel_of(type, place_of(op)), blocks, args);
 }
 
 }  // namespace
 
 void launch_reduce(const ReduceKernel::Args& args) {
-  const CombineArgs combine{args.out, nullptr, args.a, args.b, args.count, 0, nullptr, 0};
-  launch(kernel_of(args.type, place_of(args.op)), combine, size_of(args.type));
+  const ReduceArgs reduce{args.count, 2, 1, 0, {args.a, args.b}, {args.out}};
+  launch(args.type, args.op, reduce);
 }
 
-void launch_reduce_to_two(const ReduceToTwoKernel::Args& args) {
-  const CombineArgs combine{args.out1, args.out2, args.a, args.b, args.count, 0, nullptr, 0};
-  launch(kernel_of(args.type, place_of(args.op)), combine, size_of(args.type));
+void launch_reduce_many(const ReduceManyKernel::Args& args) {
+  static_assert(ReduceManyKernel::most_operands <= most_operands);
+  ReduceArgs reduce{args.count, args.inputs, args.outputs, args.divisor, {}, {}};
+  std::copy_n(args.in.begin(), args.inputs, reduce.in);
+  std::copy_n(args.out.begin(), args.outputs, reduce.out);
+  launch(args.type, args.op, reduce);
 }
 
 void launch_finish_avg(const FinishAvgKernel::Args& args) {
-  const CombineArgs divide{args.data,  nullptr, args.data, nullptr,
-                           args.count, 0,       nullptr,   args.divisor};
+  const MapArgs divide{args.data, args.data, args.count, 0, nullptr, args.divisor};
   launch(kernel_of(args.type, divide_place), divide, size_of(args.type));
 }
 
 void launch_scale(const ScaleKernel::Args& args) {
-  const CombineArgs scale{args.out,   nullptr,   args.in,    nullptr,
-                          args.count, args.bits, args.where, 0};
+  const MapArgs scale{args.out, args.in, args.count, args.bits, args.where, 0};
   launch(kernel_of(args.type, scale_place), scale, size_of(args.type));
 }
 

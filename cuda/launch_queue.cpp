@@ -51,9 +51,9 @@ void LaunchQueue::enqueue(KernelName name, std::size_t blocks, void* args, std::
 void LaunchQueue::copy(void* to, const void* from, std::size_t bytes) {
   if (result_ != kSuccess || bytes == 0) return;
   if (by_worker()) {
-    CombineArgs args{};
+    MapArgs args{};
     args.out = static_cast<std::byte*>(to);
-    args.a = static_cast<const std::byte*>(from);
+    args.in = static_cast<const std::byte*>(from);
     args.count = bytes;
     return launch_walk(KernelName::copy, (bytes + step_bytes - 1) / step_bytes, args);
   }

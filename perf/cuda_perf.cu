@@ -2,12 +2,14 @@
 // the same result. One table, and JSON with --json FILE. Built by nvcc alone, see tools/gpu/run.sh.
 //
 // Times are medians over rounds, by events; contenders of a case run interleaved. "of copy" counts
-// the bytes that the work must move and divides by the rate of a device copy of the same run.
+// the bytes that the work must move and divides by the rate of a device copy of the same run: of n
+// vectors to one, n + 1 each, however many passes move more.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -128,20 +130,38 @@ void fill(float* out, std::size_t count, std::uint32_t seed) {
   CHECK(cudaGetLastError());
 }
 
+ReduceArgs reduce_args(std::initializer_list<const std::byte*> in, std::byte* out,
+                       std::size_t count) {
+  ReduceArgs args{count, static_cast<std::uint32_t>(in.size()), 1, 0, {}, {out}};
+  std::copy(in.begin(), in.end(), args.in);
+  return args;
+}
+
+MapArgs copy_args(std::byte* out, const std::byte* in, std::size_t bytes) {
+  return {out, in, bytes, 0, nullptr, 0};
+}
+
 void measure_dense(std::size_t bytes) {
   Device<std::byte> a(bytes), b(bytes), out(bytes);
   fill(reinterpret_cast<float*>(a.data), bytes / 4, 1);
   fill(reinterpret_cast<float*>(b.data), bytes / 4, 2);
   const double two = 2.0 * static_cast<double>(bytes), three = 1.5 * two;
   const auto args = [&](std::size_t element) {
-    return CombineArgs{out.data, nullptr, a.data, b.data, bytes / element, 0, nullptr, 0};
+    return reduce_args({a.data, b.data}, out.data, bytes / element);
   };
   std::vector<Contender> copies = {
       {"cudaMemcpyAsync",
        {},
        [&] { CHECK(cudaMemcpyAsync(out.data, a.data, bytes, cudaMemcpyDeviceToDevice)); },
        two},
-      {"copy kernel", {}, [&] { pith_copy<<<walk_blocks(bytes), 256>>>(args(1)); }, two}};
+      {"copy kernel",
+       {},
+       [&] { pith_copy<<<walk_blocks(bytes), 256>>>(copy_args(out.data, a.data, bytes)); },
+       two},
+      {"copy kernel, 4 bytes apart",
+       {},
+       [&] { pith_copy<<<walk_blocks(bytes), 256>>>(copy_args(out.data, a.data + 4, bytes - 4)); },
+       two}};
   measure("copy", copies);
   std::vector<Contender> reduces = {
       {"float sum", {}, [&] { pith_reduce_f32_sum<<<walk_blocks(bytes), 256>>>(args(4)); }, three},
@@ -159,12 +179,45 @@ void measure_dense(std::size_t bytes) {
   measure("reduce", reduces);
 }
 
+// The vectors of all ranks to one, at once and two by two: (n + 1) / (3n - 3) of the bytes.
+void measure_many(std::size_t bytes, unsigned inputs) {
+  std::vector<std::unique_ptr<Device<std::byte>>> in;
+  Device<std::byte> out(bytes);
+  ReduceArgs all = reduce_args({}, out.data, bytes / 4);
+  for (; all.inputs < inputs; ++all.inputs) {
+    in.push_back(std::make_unique<Device<std::byte>>(bytes));
+    fill(reinterpret_cast<float*>(in.back()->data), bytes / 4, all.inputs);
+    all.in[all.inputs] = in.back()->data;
+  }
+  ReduceArgs halves = all;
+  halves.count = bytes / 2;
+  const auto in_pairs = [&] {
+    const std::byte* so_far = all.in[0];
+    for (unsigned k = 1; k < inputs; ++k, so_far = out.data) {
+      pith_reduce_f32_sum<<<walk_blocks(bytes), 256>>>(
+          reduce_args({so_far, all.in[k]}, out.data, all.count));
+    }
+  };
+  const auto floats = [&] { pith_reduce_f32_sum<<<walk_blocks(bytes), 256>>>(all); };
+  const auto bfloats = [&] { pith_reduce_bf16_sum<<<walk_blocks(bytes), 256>>>(halves); };
+  const double least = (inputs + 1.0) * static_cast<double>(bytes);
+  std::vector<Contender> sums = {{"float sum at once", {}, floats, least},
+                                 {"float sum two by two", {}, in_pairs, least},
+                                 {"bfloat16 sum at once", {}, bfloats, least}};
+  char group[32];
+  std::snprintf(group, sizeof group, "%u vectors", inputs);
+  measure(group, sums);
+}
+
 void measure_small() {
   Device<std::byte> a(65536), b(65536), out(65536);
-  const CombineArgs small{out.data, nullptr, a.data, b.data, 2, 0, nullptr, 0};
-  const CombineArgs more{out.data, nullptr, a.data, b.data, 16384, 0, nullptr, 0};
+  const ReduceArgs small = reduce_args({a.data, b.data}, out.data, 2);
+  const ReduceArgs many =
+      reduce_args({a.data, b.data, a.data, b.data, a.data, b.data, a.data, b.data}, out.data, 2);
+  const ReduceArgs more = reduce_args({a.data, b.data}, out.data, 16384);
   std::vector<Contender> launches = {
       {"float sum of 8 B", {}, [&] { pith_reduce_f32_sum<<<1, 256>>>(small); }, 24},
+      {"float sum of 8 vectors of 8 B", {}, [&] { pith_reduce_f32_sum<<<1, 256>>>(many); }, 72},
       {"float sum of 64 KiB",
        {},
        [&] { pith_reduce_f32_sum<<<walk_blocks(65536), 256>>>(more); },
@@ -190,8 +243,8 @@ void measure_staging(const char* group, std::size_t bytes, bool to_host) {
   const auto by_blocks = [&](unsigned blocks) {
     return [=] {
       in_chunks([&](std::size_t at, std::size_t length) {
-        const CombineArgs args{out + at, nullptr, in + at, nullptr, length, 0, nullptr, 0};
-        pith_copy<<<std::min(walk_blocks(length), blocks), 256>>>(args);
+        pith_copy<<<std::min(walk_blocks(length), blocks), 256>>>(
+            copy_args(out + at, in + at, length));
       });
     };
   };
@@ -504,6 +557,8 @@ int main(int argc, char** argv) {
     if (json) write_json(json, device.name, ok);
   };
   measure_dense(std::size_t{512} << 20);
+  leave_results();
+  for (const unsigned inputs : {4u, 8u}) measure_many(std::size_t{256} << 20, inputs);
   leave_results();
   measure_small();
   leave_results();

@@ -1,7 +1,8 @@
 // Dense kernels: reduce, scale, divide, copy, cast. One launch a call: the grid walks in steps of
 // `unrolled` packs a thread, all loaded before the first is used; what lies before the first and
-// behind the last whole pack goes one element a thread. Arrays whose addresses differ modulo 16
-// bytes go element by element throughout.
+// behind the last whole pack of the output goes one element a thread. An input whose address
+// differs from the output's modulo 16 bytes is read by whole words too, two of which are joined to
+// a pack; outputs that differ so from each other go element by element, and so do casts.
 #pragma once
 
 #include "cuda/kernels/block.hpp"
@@ -50,45 +51,138 @@ PITH_KERNEL void walk(const Block& block, Packs range, std::size_t lanes, std::s
   });
 }
 
-struct CombineArgs {
+// The packs of the first output, where all others have them at the same places. Words of an input
+// that lies otherwise hold bytes beside its packs: the first and the last are left to elements, so
+// that nothing outside of an array is read.
+template <class T>
+PITH_DEVICE Packs packs_of(const std::byte* const* in, unsigned inputs, std::byte* const* out,
+                           unsigned outputs, std::size_t count) {
+  constexpr unsigned lanes = words_bytes / sizeof(T);
+  const std::size_t into = misalignment(out[0], words_bytes);
+  bool congruent = into % sizeof(T) == 0;
+  for (unsigned o = 1; o < outputs; ++o) {
+    congruent = congruent && misalignment(out[o], words_bytes) == into;
+  }
+  if (!congruent) return {0, 0};
+  const Packs range = packs_of(out[0], count, sizeof(T), lanes);
+  bool shifted = false;
+  for (unsigned k = 0; k < inputs; ++k) {
+    shifted = shifted || misalignment(in[k], words_bytes) != into;
+  }
+  if (!shifted) return range;
+  if (range.packs <= 2) return {0, 0};
+  return {range.head + lanes, range.packs - 2};
+}
+
+// A thread's packs of one step, of those that begin at `from`, which need not be aligned.
+template <class T, unsigned kLanes>
+PITH_DEVICE void load_packs(Pack<T, kLanes> (&to)[unrolled], const std::byte* from, std::size_t at,
+                            std::size_t stride, std::size_t packs) {
+  const auto shift = static_cast<unsigned>(misalignment(from, words_bytes));
+  if (shift == 0) {
+    PITH_UNROLL
+    for (unsigned u = 0; u < unrolled; ++u, at += stride) {
+      if (at < packs) to[u] = load_pack<T, kLanes>(from + at * words_bytes);
+    }
+    return;
+  }
+  const std::byte* const words = from - shift;
+  PITH_UNROLL
+  for (unsigned u = 0; u < unrolled; ++u, at += stride) {
+    if (at >= packs) continue;
+    const auto low = load_pack<std::uint32_t, 4>(words + at * words_bytes);
+    const auto high = load_pack<std::uint32_t, 4>(words + (at + 1) * words_bytes);
+    to[u] = bits_as<Pack<T, kLanes>>(join(low, high, shift));
+  }
+}
+
+struct MapArgs {
   std::byte* out;
-  std::byte* second_out;  // or null
-  const std::byte* a;
-  const std::byte* b;  // or null
+  const std::byte* in;
   std::size_t count;
   std::uint64_t bits;      // scale: the factor, where `where` is null
   const std::byte* where;  // scale
   float divisor;           // divide
 };
 
-// out[i] = f(a[i], b[i]), b[i] only where there are two inputs.
-template <class T, bool kTwo, class Block, class Function>
-PITH_KERNEL void combine_arrays(const Block& block, const CombineArgs& args, Function f) {
+// out[i] = f(in[i]).
+template <class T, class Block, class Function>
+PITH_KERNEL void map_array(const Block& block, const MapArgs& args, Function f) {
   constexpr unsigned lanes = words_bytes / sizeof(T);
-  const std::byte* second = kTwo ? args.b : args.a;
-  std::byte* const other = args.second_out ? args.second_out : args.out;
-  const std::size_t into = misalignment(args.out, words_bytes);
-  const bool congruent = into % sizeof(T) == 0 && misalignment(args.a, words_bytes) == into &&
-                         misalignment(second, words_bytes) == into &&
-                         misalignment(other, words_bytes) == into;
-  const bool aligned = misalignment(args.out, sizeof(T)) + misalignment(args.a, sizeof(T)) +
-                           misalignment(second, sizeof(T)) + misalignment(other, sizeof(T)) ==
-                       0;
-  Packs range{0, 0};
-  if (congruent) range = packs_of(args.out, args.count, sizeof(T), lanes);
-  const std::byte* const a = args.a + range.head * sizeof(T);
-  const std::byte* const b = second + range.head * sizeof(T);
+  const bool aligned = misalignment(args.out, sizeof(T)) + misalignment(args.in, sizeof(T)) == 0;
+  const Packs range = packs_of<T>(&args.in, 1, &args.out, 1, args.count);
+  const std::byte* const in = args.in + range.head * sizeof(T);
   std::byte* const out = args.out + range.head * sizeof(T);
-  std::byte* const out2 = other + range.head * sizeof(T);
   const auto take_packs = [&](std::size_t first, std::size_t stride) {
-    Pack<T, lanes> from_a[unrolled] = {};
-    Pack<T, lanes> from_b[unrolled] = {};
+    Pack<T, lanes> taken[unrolled] = {};
+    load_packs(taken, in, first, stride, range.packs);
     PITH_UNROLL
     for (unsigned u = 0; u < unrolled; ++u) {
       const std::size_t at = first + u * stride;
       if (at >= range.packs) continue;
-      from_a[u] = load_pack<T, lanes>(a + at * words_bytes);
-      if constexpr (kTwo) from_b[u] = load_pack<T, lanes>(b + at * words_bytes);
+      PITH_UNROLL
+      for (unsigned lane = 0; lane < lanes; ++lane) taken[u].lane[lane] = f(taken[u].lane[lane]);
+      store_pack(out + at * words_bytes, taken[u]);
+    }
+  };
+  const auto take_element = [&](std::size_t i) {
+    store_element(args.out, i, f(load_element<T>(args.in, i, aligned)), aligned);
+  };
+  walk(block, range, lanes, args.count, take_packs, take_element);
+}
+
+inline constexpr unsigned most_operands = 32;
+
+struct ReduceArgs {
+  std::size_t count;
+  std::uint32_t inputs;   // at least one
+  std::uint32_t outputs;  // at least one
+  float divisor;          // of a finished sum; 0: it is the result
+  const std::byte* in[most_operands];
+  std::byte* out[most_operands];  // each may be an input
+};
+
+// out[...][i] = op(op(in[0][i], in[1][i]), in[2][i])..., rounded to the type after every input.
+template <class T, Op kOp>
+struct Reduce {
+  using Args = ReduceArgs;
+  using Shared = NoShared;
+  static constexpr unsigned threads = dense_threads;
+  static constexpr unsigned lanes = words_bytes / sizeof(T);
+
+  template <class Block>
+  PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
+    const Packs range = packs_of<T>(args.in, args.inputs, args.out, args.outputs, args.count);
+    const auto take_packs = [&](std::size_t first, std::size_t stride) {
+      reduce_packs(args, range, first, stride);
+    };
+    const bool aligned = is_aligned(args);
+    const auto take_element = [&](std::size_t i) { reduce_element(args, i, aligned); };
+    walk(block, range, lanes, args.count, take_packs, take_element);
+  }
+
+ private:
+  // The next input is on its way while one is taken in.
+  PITH_DEVICE static void reduce_packs(const Args& args, Packs range, std::size_t first,
+                                       std::size_t stride) {
+    const std::size_t head = range.head * sizeof(T);
+    Pack<T, lanes> result[unrolled] = {};
+    Pack<T, lanes> next[unrolled] = {};
+    load_packs(result, args.in[0] + head, first, stride, range.packs);
+    if (args.inputs > 1) load_packs(next, args.in[1] + head, first, stride, range.packs);
+    for (unsigned k = 1; k < args.inputs; ++k) {
+      Pack<T, lanes> taken[unrolled];
+      PITH_UNROLL
+      for (unsigned u = 0; u < unrolled; ++u) taken[u] = next[u];
+      if (k + 1 < args.inputs) load_packs(next, args.in[k + 1] + head, first, stride, range.packs);
+      PITH_UNROLL
+      for (unsigned u = 0; u < unrolled; ++u) {
+        if (first + u * stride >= range.packs) continue;
+        PITH_UNROLL
+        for (unsigned lane = 0; lane < lanes; ++lane) {
+          result[u].lane[lane] = combine<kOp>(result[u].lane[lane], taken[u].lane[lane]);
+        }
+      }
     }
     PITH_UNROLL
     for (unsigned u = 0; u < unrolled; ++u) {
@@ -96,38 +190,52 @@ PITH_KERNEL void combine_arrays(const Block& block, const CombineArgs& args, Fun
       if (at >= range.packs) continue;
       PITH_UNROLL
       for (unsigned lane = 0; lane < lanes; ++lane) {
-        from_a[u].lane[lane] = f(from_a[u].lane[lane], from_b[u].lane[lane]);
+        result[u].lane[lane] = finish(result[u].lane[lane], args.divisor);
       }
-      store_pack(out + at * words_bytes, from_a[u]);
-      if (args.second_out) store_pack(out2 + at * words_bytes, from_a[u]);
+      for (unsigned o = 0; o < args.outputs; ++o) {
+        store_pack(args.out[o] + head + at * words_bytes, result[u]);
+      }
     }
-  };
-  const auto take_element = [&](std::size_t i) {
-    const T x = load_element<T>(args.a, i, aligned);
-    const T y = kTwo ? load_element<T>(second, i, aligned) : T{};
-    const T z = f(x, y);
-    store_element(args.out, i, z, aligned);
-    if (args.second_out) store_element(args.second_out, i, z, aligned);
-  };
-  walk(block, range, lanes, args.count, take_packs, take_element);
-}
+  }
 
-// out[i] = op(a[i], b[i]).
-template <class T, Op kOp>
-struct Reduce {
-  using Args = CombineArgs;
-  using Shared = NoShared;
-  static constexpr unsigned threads = dense_threads;
-  template <class Block>
-  PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
-    combine_arrays<T, true>(block, args, [](T a, T b) { return combine<kOp>(a, b); });
+  // Several inputs are on their way at once: a short vector is nothing but elements.
+  PITH_DEVICE static void reduce_element(const Args& args, std::size_t i, bool aligned) {
+    constexpr unsigned at_once = 8;
+    T result = load_element<T>(args.in[0], i, aligned);
+    for (unsigned first = 1; first < args.inputs; first += at_once) {
+      T taken[at_once] = {};
+      PITH_UNROLL
+      for (unsigned k = 0; k < at_once; ++k) {
+        if (first + k < args.inputs) taken[k] = load_element<T>(args.in[first + k], i, aligned);
+      }
+      PITH_UNROLL
+      for (unsigned k = 0; k < at_once; ++k) {
+        if (first + k < args.inputs) result = combine<kOp>(result, taken[k]);
+      }
+    }
+    result = finish(result, args.divisor);
+    for (unsigned o = 0; o < args.outputs; ++o) store_element(args.out[o], i, result, aligned);
+  }
+
+  PITH_DEVICE static T finish(T value, float divisor) {
+    if constexpr (kOp == Op::sum) {
+      if (divisor != 0) return divide(value, divisor);
+    }
+    return value;
+  }
+
+  PITH_DEVICE static bool is_aligned(const Args& args) {
+    std::size_t off = 0;
+    for (unsigned k = 0; k < args.inputs; ++k) off += misalignment(args.in[k], sizeof(T));
+    for (unsigned o = 0; o < args.outputs; ++o) off += misalignment(args.out[o], sizeof(T));
+    return off == 0;
   }
 };
 
-// out[i] = a[i] * factor.
+// out[i] = in[i] * factor.
 template <class T>
 struct Scale {
-  using Args = CombineArgs;
+  using Args = MapArgs;
   using Shared = NoShared;
   static constexpr unsigned threads = dense_threads;
   template <class Block>
@@ -138,30 +246,30 @@ struct Scale {
     } else {
       memcpy(&factor, &args.bits, sizeof factor);
     }
-    combine_arrays<T, false>(block, args, [&](T a, T) { return combine<Op::prod>(a, factor); });
+    map_array<T>(block, args, [&](T value) { return combine<Op::prod>(value, factor); });
   }
 };
 
-// out[i] = a[i] / divisor.
+// out[i] = in[i] / divisor.
 template <class T>
 struct Divide {
-  using Args = CombineArgs;
+  using Args = MapArgs;
   using Shared = NoShared;
   static constexpr unsigned threads = dense_threads;
   template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
-    combine_arrays<T, false>(block, args, [&](T a, T) { return divide(a, args.divisor); });
+    map_array<T>(block, args, [&](T value) { return divide(value, args.divisor); });
   }
 };
 
 struct Copy {
-  using Args = CombineArgs;  // `count` in bytes
+  using Args = MapArgs;  // `count` in bytes
   using Shared = NoShared;
   static constexpr unsigned threads = dense_threads;
   template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
     using Byte = std::uint8_t;
-    combine_arrays<Byte, false>(block, args, [](Byte a, Byte) { return a; });
+    map_array<Byte>(block, args, [](Byte value) { return value; });
   }
 };
 

@@ -95,6 +95,28 @@ PITH_DEVICE void store_pack(std::byte* to, const Pack<T, kLanes>& pack) {
   memcpy(to, &pack, sizeof pack);
 }
 
+// The 16 bytes that begin `shift` bytes into two words, 1 to 15.
+using FourWords = Pack<std::uint32_t, 4>;
+PITH_DEVICE FourWords join(const FourWords& low, const FourWords& high, unsigned shift) {
+  // Chosen by twos and by ones: an array indexed by a variable would lie in memory.
+  const std::uint32_t all[8] = {low.lane[0],  low.lane[1],  low.lane[2],  low.lane[3],
+                                high.lane[0], high.lane[1], high.lane[2], high.lane[3]};
+  std::uint32_t six[6];
+  std::uint32_t five[5];
+  PITH_UNROLL
+  for (unsigned i = 0; i < 6; ++i) six[i] = (shift & 8) != 0 ? all[i + 2] : all[i];
+  PITH_UNROLL
+  for (unsigned i = 0; i < 5; ++i) five[i] = (shift & 4) != 0 ? six[i + 1] : six[i];
+  const unsigned bits = 8 * (shift & 3);
+  FourWords joined;
+  PITH_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint64_t both = std::uint64_t{five[i + 1]} << 32 | five[i];
+    joined.lane[i] = static_cast<std::uint32_t>(both >> bits);
+  }
+  return joined;
+}
+
 // One element; `aligned` says that the array starts at a multiple of its elements' size.
 template <class T>
 PITH_DEVICE T load_element(const std::byte* from, std::size_t i, bool aligned) {

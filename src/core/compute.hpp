@@ -37,8 +37,9 @@ struct FenceWait {
 // `note(args)` is traced without.
 struct KernelNote {
   std::string_view name = "kernel";
-  std::array<ConstBytes, 2> writes;
-  std::array<ConstBytes, 2> reads;
+  static constexpr std::size_t most_operands = 32;
+  std::array<ConstBytes, most_operands> writes;
+  std::array<ConstBytes, most_operands> reads;
 };
 
 namespace detail {

@@ -2,6 +2,7 @@
 // which is what a cost model charges for.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,24 +29,31 @@ struct ReduceKernel {
   }
 };
 
-// Both outputs get op(a[i], b[i]): one read, two stores.
-struct ReduceToTwoKernel {
+// Every output gets op(op(in[0][i], in[1][i]), in[2][i])..., with the bits of a ReduceKernel for
+// each input but the first, and of FinishAvgKernel after a sum. An output may be an input.
+struct ReduceManyKernel {
+  static constexpr std::size_t most_operands = 32;
   struct Args {
-    std::byte* out1;
-    std::byte* out2;
-    const std::byte* a;
-    const std::byte* b;
     std::size_t count;
     DType type;
     Op op;
-    bool streaming = false;
+    float divisor = 0;          // 0: not divided
+    bool streaming = false;     // the result is not needed in cache
+    std::uint32_t inputs = 0;   // at least one; those behind are not looked at
+    std::uint32_t outputs = 0;  // at least one
+    std::array<const std::byte*, most_operands> in;
+    std::array<std::byte*, most_operands> out;
   };
-  static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
+  static std::size_t work_bytes(const Args& args) {
+    const std::size_t passes = args.inputs - 1 + (args.divisor != 0 ? 1 : 0);
+    return passes * args.count * size_of(args.type);
+  }
   static KernelNote note(const Args& args) {
-    const std::size_t bytes = work_bytes(args);
-    return {"reduce to two",
-            {{{args.out1, bytes}, {args.out2, bytes}}},
-            {{{args.a, bytes}, {args.b, bytes}}}};
+    const std::size_t bytes = args.count * size_of(args.type);
+    KernelNote note{"reduce", {}, {}};
+    for (std::size_t o = 0; o < args.outputs; ++o) note.writes.at(o) = {args.out[o], bytes};
+    for (std::size_t k = 0; k < args.inputs; ++k) note.reads.at(k) = {args.in[k], bytes};
+    return note;
   }
 };
 

@@ -105,7 +105,9 @@ std::uint64_t Recorder::begin(Step step, ConstBytes at, std::span<const ConstByt
   step.id = ++count_;
   step.begin_ns = now();
   step.place = place_of(at.data);
-  for (const ConstBytes& read : reads) wait_for_writers(step, read);
+  for (const ConstBytes& read : reads) {
+    if (read.size != 0) wait_for_writers(step, read);
+  }
   ring_[(step.id - 1) % ring_.size()] = step;
   return step.id;
 }

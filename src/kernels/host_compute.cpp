@@ -28,8 +28,16 @@ void run_reduce(const ReduceKernel::Args& a) {
   kernels::reduce(a.out, a.a, a.b, a.count, a.type, a.op, stores(a.streaming));
 }
 
-void run_reduce_to_two(const ReduceToTwoKernel::Args& a) {
-  kernels::reduce_to_two(a.out1, a.out2, a.a, a.b, a.count, a.type, a.op, stores(a.streaming));
+void run_reduce_many(const ReduceManyKernel::Args& a) {
+  if (a.inputs == 2 && a.outputs == 2 && a.divisor == 0) {
+    return kernels::reduce_to_two(a.out[0], a.out[1], a.in[0], a.in[1], a.count, a.type, a.op,
+                                  stores(a.streaming));
+  }
+  kernels::reduce_many(a.out[0], a.in.data(), static_cast<int>(a.inputs), a.count, a.type, a.op);
+  if (a.divisor != 0) kernels::finish_avg(a.out[0], a.count, a.type, a.divisor);
+  for (std::size_t o = 1; o < a.outputs; ++o) {
+    kernels::copy(a.out[o], a.out[0], a.count * size_of(a.type));
+  }
 }
 
 void run_finish_avg(const FinishAvgKernel::Args& a) {
@@ -68,7 +76,7 @@ void populate(std::byte* memory, std::size_t bytes) {
 
 HostCompute::HostCompute() {
   set<ReduceKernel, run_reduce>();
-  set<ReduceToTwoKernel, run_reduce_to_two>();
+  set<ReduceManyKernel, run_reduce_many>();
   set<FinishAvgKernel, run_finish_avg>();
   set<ScaleKernel, run_scale>();
   set<CopyKernel, run_copy>();

@@ -2,6 +2,8 @@
 // kernels: bit for bit.
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "kernels/cast.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/scalar.hpp"
@@ -11,7 +13,8 @@ using namespace pith;
 using namespace pith::kernels::test;
 using namespace pith::cuda::test;
 using cuda::CastArgs;
-using cuda::CombineArgs;
+using cuda::MapArgs;
+using cuda::ReduceArgs;
 using pith::DType;
 using pith::Op;
 namespace scalar = pith::kernels::scalar;
@@ -97,16 +100,124 @@ TEST_CASE("reduce kernels have the bits of the host's") {
           scalar::reduce(expected.data(), a.data(), b.data(), count, type, op);
           INFO(name << " of " << count << " on " << blocks << " blocks, at " << at_a << at_b
                     << at_out);
-          CombineArgs args{out.data, second.data, in_a.data, in_b.data, count, 0, nullptr, 0};
+          ReduceArgs args{count, 2, 2, 0, {in_a.data, in_b.data}, {out.data, second.data}};
           kernel(name)(&args, blocks);
           REQUIRE(first_difference(copy_of(out.data, count * size), expected) == -1);
           REQUIRE(first_difference(copy_of(second.data, count * size), expected) == -1);
           REQUIRE(first_difference(copy_of(out.data + count * size, 64), Bytes(64)) == -1);
-          args.out = in_a.data;  // in place
-          args.second_out = nullptr;
+          args.out[0] = in_a.data;  // in place
+          args.outputs = 1;
           kernel(name)(&args, blocks);
           REQUIRE(first_difference(copy_of(in_a.data, count * size), expected) == -1);
         }
+      }
+    }
+  }
+}
+
+namespace {
+
+// Vectors of ranks and what a left fold of them gives.
+struct Fold {
+  Fold(DType type, Op op, std::size_t inputs, std::size_t count, float divisor)
+      : expected(count * size_of(type)) {
+    std::vector<const std::byte*> in;
+    for (std::size_t k = 0; k < inputs; ++k) {
+      vectors.push_back(random_elements(type, count, 0, static_cast<unsigned>(k + 1)));
+    }
+    for (const Bytes& vector : vectors) in.push_back(vector.data());
+    scalar::reduce_many(expected.data(), in.data(), static_cast<int>(inputs), count, type, op);
+    if (divisor != 0) scalar::finish_avg(expected.data(), count, type, divisor);
+  }
+  std::vector<Bytes> vectors;
+  Bytes expected;
+};
+
+// Input k lies `apart * k` bytes off an address of the device's, the outputs at it, or over the
+// last inputs, or where packs of one are none of the other.
+enum class Where { beside, in_place, crooked };
+
+std::string reduce_many(const Fold& fold, Emulation kernel, std::size_t count, float divisor,
+                        std::size_t apart, Where where) {
+  const std::size_t inputs = fold.vectors.size();
+  constexpr std::size_t outputs = 2;
+  std::vector<std::unique_ptr<Buffer>> in;
+  for (std::size_t k = 0; k < inputs; ++k) {
+    const std::size_t offset = where == Where::beside ? k * apart % 64 : apart;
+    in.push_back(std::make_unique<Buffer>(fold.vectors[k], offset));
+  }
+  Buffer first(fold.expected, 0), second(fold.expected, where == Where::crooked ? 8 : 0);
+  std::byte* out[outputs] = {first.data, second.data};
+  for (std::byte* data : out) std::fill_n(data, fold.expected.size(), std::byte{1});
+  ReduceArgs args{count, static_cast<std::uint32_t>(inputs), outputs, divisor, {}, {}};
+  for (std::size_t k = 0; k < inputs; ++k) args.in[k] = in[k]->data;
+  for (std::size_t o = 0; o < outputs; ++o) {
+    if (where == Where::in_place) out[o] = in[inputs - 1 - o % inputs]->data;
+    args.out[o] = out[o];
+  }
+  kernel(&args, 2);
+  for (const std::byte* data : out) {
+    if (first_difference(copy_of(data, fold.expected.size()), fold.expected) != -1) return "bits";
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("reduce kernels fold many inputs from the left, into many outputs") {
+  for (const DType type : all_types) {
+    for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
+      const Emulation of = kernel(fmt::format("reduce_{}_{}", short_name(type), name_of(op)));
+      for (const std::size_t inputs : {1, 2, 3, 4, 9, 10, 32}) {
+        for (const std::size_t count : {1, 7, 200, 5000}) {
+          if (count > 200 && inputs > 4) continue;
+          const float divisor = op == Op::sum && count != 7 ? 3.0f : 0.0f;
+          const Fold fold(type, op, inputs, count, divisor);
+          INFO(short_name(type) << " " << name_of(op) << ", " << inputs << " of " << count);
+          for (const Where where : {Where::beside, Where::in_place, Where::crooked}) {
+            for (const std::size_t apart : {std::size_t{0}, size_of(type), std::size_t{1}}) {
+              INFO(apart << " apart, " << static_cast<int>(where));
+              REQUIRE(reduce_many(fold, of, count, divisor, apart, where) == "");
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("two words are joined at any byte") {
+  std::array<std::uint8_t, 32> bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(3 * i + 1);
+  cuda::FourWords low, high;
+  std::memcpy(&low, bytes.data(), sizeof low);
+  std::memcpy(&high, bytes.data() + 16, sizeof high);
+  for (unsigned shift = 1; shift < 16; ++shift) {
+    const cuda::FourWords joined = cuda::join(low, high, shift);
+    INFO("shift " << shift);
+    REQUIRE(std::memcmp(&joined, bytes.data() + shift, sizeof joined) == 0);
+  }
+}
+
+// Only addresses are looked at.
+TEST_CASE("words that packs are read from lie within their arrays") {
+  const auto at = [](std::size_t address) { return reinterpret_cast<std::byte*>(address); };
+  for (std::size_t from = 4096; from < 4112; ++from) {
+    for (std::size_t to = 8192; to < 8208; ++to) {
+      for (std::size_t bytes = 0; bytes < 130; ++bytes) {
+        const std::byte* const in = at(from);
+        std::byte* const out = at(to);
+        const cuda::Packs range = cuda::packs_of<std::uint8_t>(&in, 1, &out, 1, bytes);
+        const std::size_t end = range.head + 16 * range.packs;
+        REQUIRE(end <= bytes);
+        if (range.packs == 0) {
+          REQUIRE(bytes < 64);
+          continue;
+        }
+        REQUIRE((to + range.head) % 16 == 0);
+        REQUIRE((from + range.head) / 16 * 16 >= from);
+        REQUIRE((from + end + 15) / 16 * 16 <= from + bytes);
+        REQUIRE(range.head + bytes - end < 64);
       }
     }
   }
@@ -124,7 +235,7 @@ TEST_CASE("scale and divide kernels have the bits of the host's") {
       Buffer in(a, size);
       Buffer out(count * size);
       Buffer at(factor, 0);
-      CombineArgs args{out.data, nullptr, in.data, nullptr, count, 0, nullptr, 0};
+      MapArgs args{out.data, in.data, count, 0, nullptr, 0};
       std::memcpy(&args.bits, factor.data(), size);
       kernel("scale_" + short_name(type))(&args, 2);
       REQUIRE(first_difference(copy_of(out.data, count * size), expected) == -1);
@@ -136,7 +247,7 @@ TEST_CASE("scale and divide kernels have the bits of the host's") {
         Bytes quotient = a;
         scalar::finish_avg(quotient.data(), count, type, divisor);
         Buffer data(a, 0);
-        CombineArgs divide{data.data, nullptr, data.data, nullptr, count, 0, nullptr, divisor};
+        const MapArgs divide{data.data, data.data, count, 0, nullptr, divisor};
         kernel("divide_" + short_name(type))(&divide, 2);
         REQUIRE(first_difference(copy_of(data.data, count * size), quotient) == -1);
       }
@@ -166,16 +277,22 @@ TEST_CASE("cast kernels have the bits of the host's") {
   }
 }
 
-TEST_CASE("the copy kernel copies any bytes") {
-  for (const std::size_t bytes : {0, 1, 15, 17, 100000}) {
-    for (const std::size_t from : {0, 1, 8}) {
-      for (const std::size_t to : {0, 1, 9}) {
-        const Bytes data = random_elements(DType::u8, bytes, 0, 7);
-        Buffer in(data, from);
-        Buffer out(Bytes(bytes), to);
-        const CombineArgs args{out.data, nullptr, in.data, nullptr, bytes, 0, nullptr, 0};
-        kernel("copy")(&args, 2);
-        REQUIRE(first_difference(copy_of(out.data, bytes), data) == -1);
+TEST_CASE("the copy kernel copies between any two addresses") {
+  const Emulation copy = kernel("copy");
+  std::vector<std::size_t> lengths{20000};
+  for (std::size_t bytes = 0; bytes <= 100; ++bytes) lengths.push_back(bytes);
+  for (const std::size_t bytes : lengths) {
+    const Bytes data = random_elements(DType::u8, bytes, 0, 7);
+    for (std::size_t from = 0; from < 16; ++from) {
+      Buffer in(data, from);
+      for (std::size_t to = 0; to < 16; ++to) {
+        Buffer out(Bytes(bytes + 16), to);
+        const MapArgs args{out.data, in.data, bytes, 0, nullptr, 0};
+        copy(&args, 2);
+        INFO(bytes << " bytes from " << from << " to " << to);
+        REQUIRE(std::equal(data.begin(), data.end(), out.data));
+        REQUIRE(first_difference(copy_of(out.data + bytes, 16), Bytes(16)) == -1);
+        REQUIRE(std::all_of(out.data - to, out.data, [](std::byte b) { return b == std::byte{}; }));
       }
     }
   }

@@ -20,16 +20,44 @@ TEST_CASE("reductions of every type and operation on a device are the host's") {
         const std::size_t at = count == 1000 ? size_of(type) : 0;
         const ByteVector a = random_elements(type, count, 0, 1);
         const ByteVector b = random_elements(type, count, at, 2);
-        ByteVector expected(bytes), out(bytes), second(bytes);
+        ByteVector expected(bytes), out(bytes);
         scalar::reduce(expected.data(), a.data(), b.data() + at, count, type, op);
         INFO(name_of(type) << " " << name_of(op) << " of " << count);
         runner.run<ReduceKernel>({out.data(), a.data(), b.data() + at, count, type, op});
         REQUIRE(first_difference(out, expected) == -1);
-        std::fill(out.begin(), out.end(), std::byte{1});
-        runner.run<ReduceToTwoKernel>(
-            {out.data(), second.data(), a.data(), b.data() + at, count, type, op});
-        REQUIRE(first_difference(out, expected) == -1);
-        REQUIRE(first_difference(second, expected) == -1);
+      }
+    }
+  }
+}
+
+TEST_CASE("reductions of many vectors on a device are the host's") {
+  Runner runner;
+  for (const DType type : all_types) {
+    for (const Op op : all_ops) {
+      for (const std::size_t inputs : {1, 2, 3, 32}) {
+        for (const std::size_t count : {0, 3, 3000}) {
+          ReduceManyKernel::Args args{};
+          args.count = count;
+          args.type = type;
+          args.op = op;
+          args.divisor = op == Op::avg ? static_cast<float>(inputs) : 0;
+          args.inputs = static_cast<std::uint32_t>(inputs);
+          args.outputs = 2;
+          std::vector<ByteVector> in;
+          for (std::size_t k = 0; k < inputs; ++k) {
+            in.push_back(random_elements(type, count, 0, static_cast<unsigned>(k)));
+            args.in.at(k) = in.back().data();
+          }
+          ByteVector expected(count * size_of(type)), out(expected.size());
+          scalar::reduce_many(expected.data(), args.in.data(), static_cast<int>(inputs), count,
+                              type, op);
+          if (op == Op::avg) scalar::finish_avg(expected.data(), count, type, args.divisor);
+          args.out = {out.data(), in[inputs / 2].data()};
+          INFO(name_of(type) << " " << name_of(op) << ", " << inputs << " of " << count);
+          runner.run<ReduceManyKernel>(args);
+          REQUIRE(first_difference(out, expected) == -1);
+          REQUIRE(first_difference(in[inputs / 2], expected) == -1);
+        }
       }
     }
   }

@@ -18,15 +18,15 @@ CUfunction function_named(const char* name) {
   return function;
 }
 
-CUresult launch(CUfunction function, unsigned threads, CUstream stream, CombineArgs args) {
+CUresult launch(CUfunction function, unsigned threads, CUstream stream, ReduceArgs args) {
   void* params[] = {&args};
   return cu().launch_kernel(function, 1, 1, 1, threads, 1, 1, 0, stream, params, nullptr);
 }
 
 // Word 0 += word 1.
-CombineArgs add_words(const Words& words) {
+ReduceArgs add_words(const Words& words) {
   auto* const memory = static_cast<std::byte*>(words.memory);
-  return {memory, nullptr, memory, memory + 8, 1, 0, nullptr, 0};
+  return {1, 2, 1, 0, {memory, memory + 8}, {memory}};
 }
 
 }  // namespace
