@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "collectives/compressed_check.hpp"
-#include "collectives/premultiply.hpp"
-#include "comm/cuda_vectors.hpp"
 #include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/run_together.hpp"
@@ -16,63 +14,6 @@
 namespace pith {
 
 namespace {
-
-// The first call of up to so many bytes finds its scratch; where there are very many ranks, a part.
-constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
-constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
-
-// A captured call's number: captured_numbers | k << replay_bits | replay.
-constexpr unsigned replay_bits = 14;
-constexpr std::uint32_t most_captured = StreamCalls::captured_numbers >> replay_bits;
-
-// Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
-// short enough for one-shot algorithms.
-struct Need {
-  std::size_t device;
-  std::size_t pinned;
-};
-
-// Each message of a pair is staged piece by piece.
-Need need_of_messages(const CollectiveArgs& args) {
-  Need need{0, 0};
-  for (const Message& message : args.messages) {
-    need.pinned += 2 * std::min(message.data.size, args.tuning.chunk_bytes);
-  }
-  return need;
-}
-
-// Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
-Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
-  constexpr std::size_t pair_bytes = 12;
-  constexpr std::size_t least = std::size_t{1} << 20;
-  Need need{2 * least, 4 * least};
-  for (const CompressedTensor& tensor : args.tensors) {
-    const Spec& spec = tensor.compressor->spec();
-    const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
-    need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
-    need.pinned += pair_bytes * (4 + ranks) * k;
-    if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
-    if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
-  }
-  const std::size_t chunks = 32 * args.tuning.chunk_bytes;
-  return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
-}
-
-Need need_of(const CollectiveArgs& args, int ranks) {
-  if (args.collective == Collective::point_to_point) return need_of_messages(args);
-  if (!args.tensors.empty()) return need_of_tensors(args, static_cast<std::size_t>(ranks));
-  constexpr std::size_t short_bytes = std::size_t{1} << 20;
-  constexpr std::size_t strands = 16;
-  const auto p = static_cast<std::size_t>(ranks);
-  const std::size_t vector = std::max(args.send.size, args.recv.size);
-  const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
-  const std::size_t whole = std::min(vector, short_bytes);
-  const std::size_t collected = 4 * args.tuning.chunk_bytes;
-  const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
-  return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
-          2 * (strands * chunk + 4 * whole + 2 * work)};
-}
 
 // By rank: who runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
@@ -180,21 +121,6 @@ Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communi
       new StreamCalls(communicator, device, std::move(*compute), communicator.cuda_ipc_));
 }
 
-// One rank alone copies, most of the time.
-Error StreamCalls::prepare() {
-  if (communicator_.size() == 1) return {};
-  CollectiveArgs args;
-  args.count = prepared_bytes;
-  args.type = DType::u8;
-  communicator_.complete(args);
-  const Need need = need_of(args, communicator_.size());
-  const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
-    return pool.reserve(std::min(bytes, most_prepared_bytes));
-  };
-  if (Error error = reserve(compute_->scratch(), need.device)) return error;
-  return reserve(pinned_.scratch(), need.pinned);
-}
-
 // The communicator has left the progress thread: nothing polls the gate any more.
 StreamCalls::~StreamCalls() {
   compute_->on_error(nullptr, nullptr);
@@ -210,69 +136,6 @@ void StreamCalls::device_failed(const Error& error) {
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
-// Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
-Error StreamCalls::place_compressors(const CollectiveArgs& args) {
-  const bool on_device = uses_device(args);
-  if (on_device && !vectors_) {
-    const Expected<CudaVectors*> found = CudaVectors::of(device_);
-    if (!found) return found.error();
-    vectors_ = *found;
-  }
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
-  for (const CompressedTensor& tensor : args.tensors) {
-    Compressor& compressor = *tensor.compressor;
-    if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
-    compressor.shape(tensor.count, tensor.type);
-    const Spec& spec = compressor.spec();
-    const bool dense = !spec.sparse() || spec.by_host ||
-                       (spec.may_bypass &&
-                        is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
-    if (on_device && dense) compressor.make_room_for_whole();
-  }
-  return {};
-}
-
-Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
-  if (args.tensors.empty()) return {};
-  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
-  if (!info) return info.error();
-  if (!info->active) return {};
-  return {Code::invalid_usage,
-          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
-                      "is another step, which a replay would not be",
-                      static_cast<const void*>(stream))};
-}
-
-// Outside of any call, so that none asks the driver for memory while streams wait for it.
-Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
-  const void* const identity = cuda::identity_of(stream);
-  if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
-    streams_.push_back(identity);
-  }
-  const Need need = need_of(args, communicator_.size());
-  device_need_ = std::max(device_need_, need.device);
-  pinned_need_ = std::max(pinned_need_, need.pinned);
-  if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;
-  return pinned_.scratch().reserve(streams_.size() * pinned_need_);
-}
-
-// Precondition: the device's context is current.
-Error StreamCalls::check_context(const CollectiveArgs& args, cuda::CUstream stream) const {
-  bool ours = false;
-  if (cuda::is_default(stream)) {
-    const Expected<cuda::Device*> device = device_of(args, stream);
-    if (!device) return device.error();
-    ours = *device == &device_;
-  } else {
-    ours = device_.owns(stream);
-  }
-  if (ours) return {};
-  return {Code::invalid_usage,
-          fmt::format("stream {} belongs to another context than this communicator's first one",
-                      static_cast<const void*>(stream))};
-}
-
 StreamCalls::StreamCall& StreamCalls::take_call() {
   const std::lock_guard lock(mutex_);
   if (spare_.empty()) {
@@ -284,43 +147,6 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
-// What it takes if it is compressed, beside what it takes as it is.
-Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
-                                      cuda::CUstream stream) {
-  if (!choice.candidate()) return {};
-  CompressedTensor tensor = *choice.candidate();
-  if (uses_device(args)) tensor.device = compute_.get();
-  CollectiveArgs compressed;
-  compressed.tensors = std::span(&tensor, 1);
-  communicator_.complete(compressed);
-  if (Error error = check_compressed_call(context_, compressed.tensors)) return error;
-  if (choice.is_fresh()) {
-    if (Error error = without_throwing([&] { return place_compressors(compressed); })) return error;
-  }
-  return reserve(compressed, stream);
-}
-
-// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
-Error StreamCalls::check_reached(const CollectiveArgs& args) const {
-  if (!compute_->workers()) return {};
-  const auto check = [&](Bytes memory) -> Error {
-    if (!memory.data || memory.size == 0 || memory.kind != MemoryKind::cuda) return {};
-    const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory.data);
-    if (!where || *where != cuda::Where::device) return where.error();
-    const Expected<cuda::Device*> device = cuda::Device::of_memory(memory.data);
-    if (!device || *device == &device_) return device.error();
-    return {Code::invalid_usage,
-            fmt::format("memory {} is another device's than the stream, expected the same one's "
-                        "where workers run the steps of calls (PITH_CUDA_STEPS)",
-                        static_cast<const void*>(memory.data))};
-  };
-  for (const Message& message : args.messages) {
-    if (Error error = check(message.data)) return error;
-  }
-  if (Error error = check(args.send)) return error;
-  return check(args.recv);
-}
-
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
                            bool grouped, LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
@@ -329,6 +155,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
   if (Error error = check_not_captured(args, stream)) return error;
+  if (Error error = check_numbers_left(args, stream)) return error;
   if (Error error = place(args, device_.driver(), *compute_)) return error;
   if (!args.tensors.empty()) {
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
@@ -362,8 +189,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     reached.owner.reach(reached);
   };
   Error error = gate_.enqueue(stream, call);
-  if (!error) error = admit(call, stream);
-  if (error && !call.captured) {
+  if (!error) {
+    admit(call, stream);
+  } else if (!call.captured) {
     call.held.let_go();
     const std::lock_guard lock(mutex_);
     spare_.push_back(&call);
@@ -372,10 +200,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
 }
 
 // Numbered only now: a call that was refused must not put this rank out of step with the others.
-Error StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
+void StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
   Engine& engine = communicator_.engine();
   if (call.captured) {
-    if (Error error = admit_captured(call)) return error;
+    admit_captured(call);
   } else {
     call.number = communicator_.number(call.args);
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
@@ -384,27 +212,17 @@ Error StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
     order_.add(call, cuda::identity_of(stream));
   }
   gate_.publish(call);
-  return {};
 }
 
-Error StreamCalls::admit_captured(StreamCall& call) {
-  const auto full = [](std::uint32_t captured) {
-    return captured < most_captured
-               ? Error()
-               : Error(Code::invalid_usage,
-                       fmt::format("a communicator can have {} calls captured", most_captured));
-  };
-  if (Error error = full(captured_)) return error;
+void StreamCalls::admit_captured(StreamCall& call) {
   captured_pairs_.take(call.messages);
   for (Message& message : call.messages) {
-    if (Error error = full(message.number)) return error;
     message.number = captured_numbers | message.number << replay_bits;
   }
   call.number = captured_numbers | captured_ << replay_bits;
   call.replays = 0;
   // Replays may come at any time from now on.
   if (captured_++ == 0) communicator_.engine().background_begins();
-  return {};
 }
 
 void StreamCalls::reach(StreamCall& call) {

@@ -63,6 +63,9 @@ class StreamCalls {
 
   // Numbers from here on belong to captured calls.
   static constexpr std::uint32_t captured_numbers = 1u << 31;
+  // A captured call's number: captured_numbers | k << replay_bits | replay.
+  static constexpr unsigned replay_bits = 14;
+  static constexpr std::uint32_t most_captured = captured_numbers >> replay_bits;
 
  private:
   struct StreamCall;
@@ -110,11 +113,12 @@ class StreamCalls {
   Error place_compressors(const CollectiveArgs& args);
   Error check_reached(const CollectiveArgs& args) const;
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
+  Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   StreamCall& take_call();
-  Error admit(StreamCall& call, cuda::CUstream stream);
-  Error admit_captured(StreamCall& call);
+  void admit(StreamCall& call, cuda::CUstream stream);
+  void admit_captured(StreamCall& call);
   void reach(StreamCall& call);
   Error prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
                            cuda::CUstream stream);

@@ -1,0 +1,200 @@
+// What a call on a stream is checked for and needs before its stream hears of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collectives/compressed_check.hpp"
+#include "collectives/premultiply.hpp"
+#include "comm/cuda_vectors.hpp"
+#include "comm/stream_calls.hpp"
+#include "comm/stream_memory.hpp"
+#include "core/run_together.hpp"
+
+namespace pith {
+
+namespace {
+
+// The first call of up to so many bytes finds its scratch; where there are very many ranks, a part.
+constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
+
+// Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
+// short enough for one-shot algorithms.
+struct Need {
+  std::size_t device;
+  std::size_t pinned;
+};
+
+// Each message of a pair is staged piece by piece.
+Need need_of_messages(const CollectiveArgs& args) {
+  Need need{0, 0};
+  for (const Message& message : args.messages) {
+    need.pinned += 2 * std::min(message.data.size, args.tuning.chunk_bytes);
+  }
+  return need;
+}
+
+// Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
+Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
+  constexpr std::size_t pair_bytes = 12;
+  constexpr std::size_t least = std::size_t{1} << 20;
+  Need need{2 * least, 4 * least};
+  for (const CompressedTensor& tensor : args.tensors) {
+    const Spec& spec = tensor.compressor->spec();
+    const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
+    need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
+    need.pinned += pair_bytes * (4 + ranks) * k;
+    if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
+    if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+    if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
+  }
+  const std::size_t chunks = 32 * args.tuning.chunk_bytes;
+  return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
+}
+
+Need need_of(const CollectiveArgs& args, int ranks) {
+  if (args.collective == Collective::point_to_point) return need_of_messages(args);
+  if (!args.tensors.empty()) return need_of_tensors(args, static_cast<std::size_t>(ranks));
+  constexpr std::size_t short_bytes = std::size_t{1} << 20;
+  constexpr std::size_t strands = 16;
+  const auto p = static_cast<std::size_t>(ranks);
+  const std::size_t vector = std::max(args.send.size, args.recv.size);
+  const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
+  const std::size_t whole = std::min(vector, short_bytes);
+  const std::size_t collected = 4 * args.tuning.chunk_bytes;
+  const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
+  return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
+          2 * (strands * chunk + 4 * whole + 2 * work)};
+}
+
+}  // namespace
+
+// One rank alone copies, most of the time.
+Error StreamCalls::prepare() {
+  if (communicator_.size() == 1) return {};
+  CollectiveArgs args;
+  args.count = prepared_bytes;
+  args.type = DType::u8;
+  communicator_.complete(args);
+  const Need need = need_of(args, communicator_.size());
+  const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
+    return pool.reserve(std::min(bytes, most_prepared_bytes));
+  };
+  if (Error error = reserve(compute_->scratch(), need.device)) return error;
+  return reserve(pinned_.scratch(), need.pinned);
+}
+
+// Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
+Error StreamCalls::place_compressors(const CollectiveArgs& args) {
+  const bool on_device = uses_device(args);
+  if (on_device && !vectors_) {
+    const Expected<CudaVectors*> found = CudaVectors::of(device_);
+    if (!found) return found.error();
+    vectors_ = *found;
+  }
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  for (const CompressedTensor& tensor : args.tensors) {
+    Compressor& compressor = *tensor.compressor;
+    if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
+    compressor.shape(tensor.count, tensor.type);
+    const Spec& spec = compressor.spec();
+    const bool dense = !spec.sparse() || spec.by_host ||
+                       (spec.may_bypass &&
+                        is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
+    if (on_device && dense) compressor.make_room_for_whole();
+  }
+  return {};
+}
+
+Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
+  if (args.tensors.empty()) return {};
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
+  if (!info) return info.error();
+  if (!info->active) return {};
+  return {Code::invalid_usage,
+          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
+                      "is another step, which a replay would not be",
+                      static_cast<const void*>(stream))};
+}
+
+// Before anything is captured: a wait in a graph cannot be taken back.
+Error StreamCalls::check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const {
+  const std::size_t pairs = captured_pairs_.most() + args.messages.size();
+  if (captured_ < most_captured && pairs <= most_captured) return {};
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
+  if (!info) return info.error();
+  if (!info->active) return {};
+  return {Code::invalid_usage,
+          fmt::format("a communicator can have {} calls captured, {} have been: capture with a new "
+                      "communicator",
+                      most_captured, captured_)};
+}
+
+// Outside of any call, so that none asks the driver for memory while streams wait for it.
+Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
+  const void* const identity = cuda::identity_of(stream);
+  if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
+    streams_.push_back(identity);
+  }
+  const Need need = need_of(args, communicator_.size());
+  device_need_ = std::max(device_need_, need.device);
+  pinned_need_ = std::max(pinned_need_, need.pinned);
+  if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;
+  return pinned_.scratch().reserve(streams_.size() * pinned_need_);
+}
+
+// Precondition: the device's context is current.
+Error StreamCalls::check_context(const CollectiveArgs& args, cuda::CUstream stream) const {
+  bool ours = false;
+  if (cuda::is_default(stream)) {
+    const Expected<cuda::Device*> device = device_of(args, stream);
+    if (!device) return device.error();
+    ours = *device == &device_;
+  } else {
+    ours = device_.owns(stream);
+  }
+  if (ours) return {};
+  return {Code::invalid_usage,
+          fmt::format("stream {} belongs to another context than this communicator's first one",
+                      static_cast<const void*>(stream))};
+}
+
+// What it takes if it is compressed, beside what it takes as it is.
+Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+                                      cuda::CUstream stream) {
+  if (!choice.candidate()) return {};
+  CompressedTensor tensor = *choice.candidate();
+  if (uses_device(args)) tensor.device = compute_.get();
+  CollectiveArgs compressed;
+  compressed.tensors = std::span(&tensor, 1);
+  communicator_.complete(compressed);
+  if (Error error = check_compressed_call(context_, compressed.tensors)) return error;
+  if (choice.is_fresh()) {
+    if (Error error = without_throwing([&] { return place_compressors(compressed); })) return error;
+  }
+  return reserve(compressed, stream);
+}
+
+// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
+Error StreamCalls::check_reached(const CollectiveArgs& args) const {
+  if (!compute_->workers()) return {};
+  const auto check = [&](Bytes memory) -> Error {
+    if (!memory.data || memory.size == 0 || memory.kind != MemoryKind::cuda) return {};
+    const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory.data);
+    if (!where || *where != cuda::Where::device) return where.error();
+    const Expected<cuda::Device*> device = cuda::Device::of_memory(memory.data);
+    if (!device || *device == &device_) return device.error();
+    return {Code::invalid_usage,
+            fmt::format("memory {} is another device's than the stream, expected the same one's "
+                        "where workers run the steps of calls (PITH_CUDA_STEPS)",
+                        static_cast<const void*>(memory.data))};
+  };
+  for (const Message& message : args.messages) {
+    if (Error error = check(message.data)) return error;
+  }
+  if (Error error = check(args.send)) return error;
+  return check(args.recv);
+}
+
+}  // namespace pith
