@@ -14,9 +14,9 @@ namespace pith::cuda::test {
 #ifdef PITH_TEST_LAUNCHED
 
 // Launches the kernel and waits for it.
-class Launched {
+class RunnableKernel {
  public:
-  explicit Launched(const KernelFacts& facts) : facts_(facts) {
+  explicit RunnableKernel(const KernelFacts& facts) : facts_(facts) {
     static const Device device;
     CUlibrary library = nullptr;
     OK(cu().library_load(&library, "any image", nullptr, nullptr, 0, nullptr, nullptr, 0));
@@ -37,29 +37,29 @@ class Launched {
   CUfunction function_ = nullptr;
 };
 
-inline Launched kernel(const std::string& name) {
+inline RunnableKernel kernel(const std::string& name) {
   for (const KernelFacts& facts : kernel_facts) {
-    if ("pith_" + name == facts.symbol) return Launched(facts);
+    if ("pith_" + name == facts.symbol) return RunnableKernel(facts);
   }
   throw std::runtime_error("no kernel " + name);
 }
 
 #else
 
-using Emulation = void (*)(const void* args, unsigned blocks);
+using RunnableKernel = void (*)(const void* args, unsigned blocks);
 
 template <class Kernel>
 void run_alone(const void* args, unsigned blocks) {
   emulate<Kernel>(args, blocks);
 }
 
-inline constexpr Emulation emulations[] = {
+inline constexpr RunnableKernel emulations[] = {
 #define PITH_TEST_KERNEL(name, ...) run_alone<__VA_ARGS__>,
     PITH_CUDA_KERNELS(PITH_TEST_KERNEL)
 #undef PITH_TEST_KERNEL
 };
 
-inline Emulation kernel(const std::string& name) {
+inline RunnableKernel kernel(const std::string& name) {
   for (std::size_t i = 0; i < kernel_count; ++i) {
     if ("pith_" + name == kernel_facts[i].symbol) return emulations[i];
   }

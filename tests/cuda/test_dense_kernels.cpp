@@ -137,7 +137,7 @@ struct Fold {
 // last inputs, or where packs of one are none of the other.
 enum class Where { beside, in_place, crooked };
 
-std::string reduce_many(const Fold& fold, Emulation kernel, std::size_t count, float divisor,
+std::string reduce_many(const Fold& fold, RunnableKernel kernel, std::size_t count, float divisor,
                         std::size_t apart, Where where) {
   const std::size_t inputs = fold.vectors.size();
   constexpr std::size_t outputs = 2;
@@ -167,7 +167,7 @@ std::string reduce_many(const Fold& fold, Emulation kernel, std::size_t count, f
 TEST_CASE("reduce kernels fold many inputs from the left, into many outputs") {
   for (const DType type : all_types) {
     for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
-      const Emulation of = kernel(fmt::format("reduce_{}_{}", short_name(type), name_of(op)));
+      const RunnableKernel of = kernel(fmt::format("reduce_{}_{}", short_name(type), name_of(op)));
       for (const std::size_t inputs : {1, 2, 3, 4, 9, 10, 32}) {
         for (const std::size_t count : {1, 7, 200, 5000}) {
           if (count > 200 && inputs > 4) continue;
@@ -278,7 +278,7 @@ TEST_CASE("cast kernels have the bits of the host's") {
 }
 
 TEST_CASE("the copy kernel copies between any two addresses") {
-  const Emulation copy = kernel("copy");
+  const RunnableKernel copy = kernel("copy");
   std::vector<std::size_t> lengths{20000};
   for (std::size_t bytes = 0; bytes <= 100; ++bytes) lengths.push_back(bytes);
   for (const std::size_t bytes : lengths) {
