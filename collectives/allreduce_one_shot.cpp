@@ -27,20 +27,21 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
   Error error = co_await std::move(answers);
   if (error) co_return error;
   Loans loans;
-  const Scratch copies = offers.any_apart()
-                             ? Scratch(call.compute(), args.send.size * static_cast<std::size_t>(p))
-                             : Scratch();
+  const std::size_t bytes = args.send.size;
+  const Scratch fetched =
+      offers.any_apart() ? Scratch(call.host_compute(), bytes * static_cast<std::size_t>(p))
+                         : Scratch();
   std::array<const std::byte*, most_view_ranks> inputs;
   for (int r = 0; r < p; ++r) {
     const auto i = static_cast<std::size_t>(r);
     inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
     if (inputs[i] && offers[r].apart) {
-      const Bytes here = copies.bytes().part(i * args.send.size, args.send.size);
-      copy(call, here, {offers[r].send, args.send.size});
+      const Bytes here = fetched.bytes().part(i * bytes, bytes);
+      call.host_compute().run<CopyKernel>({here.data, inputs[i], bytes});
       inputs[i] = here.data;
     }
     if (inputs[i]) continue;
-    Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, args.send.size);
+    Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, bytes);
     if (!theirs) co_return theirs.error();
     inputs[i] = loans.add(std::move(*theirs));
   }

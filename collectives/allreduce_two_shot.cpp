@@ -69,6 +69,14 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   co_return Error();
 }
 
+// By the host, into memory that kernels do not reach.
+Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes result) {
+  const Offer& offer = shot.offers[to];
+  if (!offer.recv) return call.copy_to(to, shot.far(offer.far_recv, range), result);
+  call.host_compute().run<CopyKernel>({shot.at(offer.recv, range), result.data, result.size});
+  return {};
+}
+
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   Task<Error> answers = shot.offers.hear();
@@ -99,24 +107,20 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     }
     for (int d = 1; d < p; ++d) {
       const int to = wrap(call.rank() + d, p);
-      if (std::byte* theirs = shot.offers[to].recv) {
-        if (!shot.offers[to].apart) continue;  // has it
-        call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, reduced);
-        continue;
-      }
-      if (shot.offers[to].far_recv != 0) {
-        Bytes result = out;
-        if (shot.offers[to].apart) {
-          result =
-              fetched.bytes().part(static_cast<std::size_t>(to) * shot.chunk_bytes(), out.size);
-          reduced = copy(call, result, out);
-        }
-        co_await call.until(reduced);
-        Error error = call.copy_to(to, shot.far(shot.offers[to].far_recv, range), result);
+      const Offer& offer = shot.offers[to];
+      if (offer.recv && !offer.apart) continue;  // has it
+      if (!offer.recv && offer.far_recv == 0) {
+        Error error = co_await call.send(to, result_lane, k, out, reduced);
         if (error) co_return error;
         continue;
       }
-      Error error = co_await call.send(to, result_lane, k, out, reduced);
+      Bytes result = out;
+      if (offer.apart) {
+        result = fetched.bytes().part(static_cast<std::size_t>(to) * shot.chunk_bytes(), out.size);
+        reduced = copy(call, result, out);
+      }
+      co_await call.until(reduced);
+      Error error = put_result(call, shot, to, range, result);
       if (error) co_return error;
     }
     co_await call.until(reduced);

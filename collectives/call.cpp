@@ -37,10 +37,4 @@ Error wrong_length(const Call& call, const Receive& receive, std::size_t expecte
                          receive.peer));
 }
 
-void BorrowStage::stage(Borrowed& borrowed) const {
-  borrowed.staged = Scratch(call_.compute(), size_);
-  call_.compute().run<CopyKernel>({borrowed.staged.bytes().data, borrowed.data, size_});
-  borrowed.data = borrowed.staged.bytes().data;
-}
-
 }  // namespace pith

@@ -29,6 +29,7 @@ PeerMemory* Offers::find_peer_memory(Compute& compute) {
 }
 
 std::uint64_t Offers::describe(int rank, Bytes memory) {
+  if (!memory.data) return 0;  // or one side alone would have something to close
   const Ticket ticket = call_.expose(rank, memory);
   return ticket.reach == Ticket::Reach::copy && !copies_ ? 0 : pack(ticket);
 }

@@ -188,14 +188,19 @@ class RecvSomeAwaiter {
   RecvStage stage_;
 };
 
-// Receives without copying: the message is read where the transport has it.
+// Receives without copying: the message is read where the transport has it; kernels of a device,
+// which may not reach that, read it in pinned memory.
 class BorrowStage {
  public:
   BorrowStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, std::size_t size)
       : call_(call), size_(size) {
     call.prepare(receive_, from, lane, step);
     receive_.room = size;
-    receive_.borrow = true;
+    receive_.borrow = call.compute().kind() == MemoryKind::host;
+    if (receive_.borrow) [[likely]]
+      return;
+    staging_ = Scratch(call.host_compute(), size);
+    receive_.into = staging_.bytes().data;
   }
   BorrowStage(const BorrowStage&) = delete;
   BorrowStage& operator=(const BorrowStage&) = delete;
@@ -206,9 +211,13 @@ class BorrowStage {
     Expected<Borrowed> borrowed{check()};
     if (borrowed) [[likely]] {
       borrowed->size = size_;
+      if (!receive_.borrow) {
+        borrowed->data = staging_.bytes().data;
+        borrowed->staged = std::move(staging_);
+        return borrowed;
+      }
       borrowed->lease = std::move(receive_.lease);
       borrowed->data = borrowed->lease.data();
-      if (call_.compute().kind() != MemoryKind::host) stage(*borrowed);
     }
     return borrowed;
   }
@@ -220,11 +229,11 @@ class BorrowStage {
       return {};
     return wrong_length(call_, receive_, size_);
   }
-  void stage(Borrowed& borrowed) const;
 
   const Call& call_;
   std::size_t size_;
   Receive receive_;
+  Scratch staging_;
 };
 
 class BorrowAwaiter {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collectives/compressed_check.hpp"
+#include "collectives/offers.hpp"
 #include "collectives/premultiply.hpp"
 #include "comm/cuda_vectors.hpp"
 #include "comm/stream_calls.hpp"
@@ -63,8 +64,9 @@ Need need_of(const CollectiveArgs& args, int ranks) {
   const std::size_t whole = std::min(vector, short_bytes);
   const std::size_t collected = 4 * args.tuning.chunk_bytes;
   const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
+  const std::size_t lent = std::min<std::size_t>(p, most_view_ranks);  // by peers, at once
   return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
-          2 * (strands * chunk + 4 * whole + 2 * work)};
+          2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work)};
 }
 
 }  // namespace

@@ -13,6 +13,12 @@ namespace pith::cuda::test {
 
 inline constexpr std::size_t count = 3000;
 
+inline StubCounters counters() {
+  StubCounters now;
+  pithStubCounters(&now);
+  return now;
+}
+
 // Ranks of one thread, each with two streams and two pairs of buffers.
 struct Rank {
   pithComm_t comm = nullptr;
@@ -39,6 +45,7 @@ struct World {
   }
   ~World() {
     for (const auto& rank : ranks) pithCommDestroy(rank->comm);
+    CHECK(counters().pageable_copies == pageable_copies);  // none of its kernels could read that
   }
   // Waits without a call that synchronises: both streams of all ranks write a word.
   void finish(bool others = true) {
@@ -53,6 +60,7 @@ struct World {
     }
   }
   std::vector<std::unique_ptr<Rank>> ranks;
+  const std::uint64_t pageable_copies = counters().pageable_copies;
   Words passed;
   std::uint64_t passes = 0;
 };
@@ -91,11 +99,6 @@ inline pithResult_t allreduce(const Rank& rank, const DeviceMemory& send, const 
                               CUstream stream) {
   return pithAllReduce(send.as<void>(), recv.as<void>(), count, pithUint32, pithSum, rank.comm,
                        stream);
-}
-inline StubCounters counters() {
-  StubCounters now;
-  pithStubCounters(&now);
-  return now;
 }
 
 struct Graph {

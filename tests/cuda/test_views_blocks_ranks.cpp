@@ -203,6 +203,7 @@ TEST_CASE("blocks in device memory on some ranks, in host memory on others") {
           const Places on_host{plain.as<std::uint32_t>(), plain_all.as<std::uint32_t>(), count};
           const bool gathers = algorithm == both[0];
           warm_up(rank, gpu, comm, on_device, {gathers, 0});
+          const std::uint64_t before = counters().pageable_copies;
           for (unsigned round = 0; round < 24; ++round) {
             const bool device = (round >> rank.rank & 1) != 0;
             const Places& at = device ? on_device : on_host;
@@ -211,6 +212,7 @@ TEST_CASE("blocks in device memory on some ranks, in host memory on others") {
             gpu.wait();
             ensure(is_right(at, rank, {gathers, round}), "wrong blocks");
           }
+          ensure(counters().pageable_copies == before, "a device touched memory of a host's");
         }) == "");
 }
 
