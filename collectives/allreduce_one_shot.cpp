@@ -28,9 +28,9 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
   if (error) co_return error;
   Loans loans;
   const std::size_t bytes = args.send.size;
-  const Scratch fetched =
-      offers.any_apart() ? Scratch(call.host_compute(), bytes * static_cast<std::size_t>(p))
-                         : Scratch();
+  const Scratch fetched = offers.any_apart()
+                              ? Scratch(call.host_compute(), bytes * static_cast<std::size_t>(p))
+                              : Scratch();
   std::array<const std::byte*, most_view_ranks> inputs;
   for (int r = 0; r < p; ++r) {
     const auto i = static_cast<std::size_t>(r);
