@@ -27,17 +27,18 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
   Error error = co_await std::move(answers);
   if (error) co_return error;
   Loans loans;
-  const Scratch copies = offers.any_apart()
-                             ? Scratch(call.compute(), args.send.size * static_cast<std::size_t>(p))
-                             : Scratch();
+  // Of host memory that kernels of a device cannot read.
+  const Scratch copies = offers.any_apart() ? Scratch(call.host_compute(),
+                                                      args.send.size * static_cast<std::size_t>(p))
+                                            : Scratch();
   std::array<const std::byte*, most_view_ranks> inputs;
   for (int r = 0; r < p; ++r) {
     const auto i = static_cast<std::size_t>(r);
     inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
     if (inputs[i] && offers[r].apart) {
-      const Bytes here = copies.bytes().part(i * args.send.size, args.send.size);
-      copy(call, here, {offers[r].send, args.send.size});
-      inputs[i] = here.data;
+      std::byte* const here = copies.bytes().data + i * args.send.size;
+      call.host_compute().run<CopyKernel>({here, offers[r].send, args.send.size});
+      inputs[i] = here;
     }
     if (inputs[i]) continue;
     Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, args.send.size);
@@ -52,6 +53,14 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
   co_return Error();
 }
 
+Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+  std::array<Task<Error>, 2> strands;
+  std::size_t used = 0;
+  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
+  strands[used++] = reduce_all(call, args, offers, out);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
 }  // namespace
 
 Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
@@ -62,11 +71,6 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     Task<Error> by_messages = allreduce_direct(call, args);
     co_return co_await std::move(by_messages);
   }
-  Offers offers(call, args.send, {});
-  Task<Error> opening = offers.tell();
-  Error error = co_await std::move(opening);
-  if (error) co_return error;
-
   // Peers still read our vector while we reduce, so in place the result waits beside it.
   Scratch beside;
   Bytes out = args.recv;
@@ -74,17 +78,11 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     beside = Scratch(call.compute(), args.recv.size);
     out = beside.bytes();
   }
-  std::array<Task<Error>, 2> strands;
-  std::size_t used = 0;
-  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
-  strands[used++] = reduce_all(call, args, offers, out);
-  error = co_await when_all(std::span(strands).first(used));
+  Offers offers(call, args.send, {});
+  Task<Error> work = give_and_reduce(call, args, offers, out);
+  Task<Error> whole = offers.around(std::move(work));
+  Error error = co_await std::move(whole);
   if (error) co_return error;
-  if (offers.any()) {
-    Task<Error> closing = offers.close();
-    error = co_await std::move(closing);
-    if (error) co_return error;
-  }
   co_await call.until(copy(call, args.recv, out));
   co_return Error();
 }
