@@ -77,6 +77,14 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   co_return Error();
 }
 
+// By the host, to who is on it or can only be copied to.
+Error put_result(Call& call, const Shot& shot, int to, Range range, Bytes result) {
+  const Offer& offer = shot.offers[to];
+  if (!offer.recv) return call.copy_to(to, shot.far(offer.far_recv, range), result);
+  call.host_compute().run<CopyKernel>({shot.at(offer.recv, range), result.data, result.size});
+  return {};
+}
+
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   Task<Error> answers = shot.offers.hear();
@@ -114,19 +122,21 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     reduced = finish(call, args, out, reduced);
     for (int d = 1; d < p; ++d) {
       const int to = wrap(call.rank() + d, p);
-      if (std::byte* theirs = shot.offers[to].recv) {
-        call.run<CopyKernel>({shot.at(theirs, range), out.data, out.size}, reduced);
+      const Offer& offer = shot.offers[to];
+      std::byte* const theirs = offer.recv ? shot.at(offer.recv, range) : nullptr;
+      if (theirs && !offer.apart) {
+        call.run<CopyKernel>({theirs, out.data, out.size}, reduced);
         continue;
       }
-      if (shot.offers[to].far_recv != 0) {
+      if (theirs || offer.far_recv != 0) {
         Bytes result = out;
-        if (shot.offers[to].apart) {
+        if (offer.apart) {
           result =
               fetched.bytes().part(static_cast<std::size_t>(to) * shot.chunk_bytes(), out.size);
           reduced = copy(call, result, out);
         }
         co_await call.until(reduced);
-        Error error = call.copy_to(to, shot.far(shot.offers[to].far_recv, range), result);
+        Error error = put_result(call, shot, to, range, result);
         if (error) co_return error;
         continue;
       }

@@ -37,10 +37,15 @@ Error wrong_length(const Call& call, const Receive& receive, std::size_t expecte
                          receive.peer));
 }
 
+// By way of pinned memory: where a transport has a message kernels cannot follow.
 void BorrowStage::stage(Borrowed& borrowed) const {
+  Scratch pinned(call_.host_compute(), size_);
+  call_.host_compute().run<CopyKernel>({pinned.bytes().data, borrowed.data, size_});
   borrowed.staged = Scratch(call_.compute(), size_);
-  call_.compute().run<CopyKernel>({borrowed.staged.bytes().data, borrowed.data, size_});
   borrowed.data = borrowed.staged.bytes().data;
+  const Fence copied =
+      call_.compute().run<CopyKernel>({borrowed.staged.bytes().data, pinned.bytes().data, size_});
+  call_.compute().retire(Lease(), std::move(pinned), copied);
 }
 
 }  // namespace pith
