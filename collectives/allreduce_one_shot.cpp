@@ -52,6 +52,14 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
   co_return Error();
 }
 
+Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+  std::array<Task<Error>, 2> strands;
+  std::size_t used = 0;
+  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
+  strands[used++] = reduce_all(call, args, offers, out);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
 }  // namespace
 
 Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
@@ -62,11 +70,6 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     Task<Error> by_messages = allreduce_direct(call, args);
     co_return co_await std::move(by_messages);
   }
-  Offers offers(call, args.send, {});
-  Task<Error> opening = offers.tell();
-  Error error = co_await std::move(opening);
-  if (error) co_return error;
-
   // Peers still read our vector while we reduce, so in place the result waits beside it.
   Scratch beside;
   Bytes out = args.recv;
@@ -74,17 +77,11 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     beside = Scratch(call.compute(), args.recv.size);
     out = beside.bytes();
   }
-  std::array<Task<Error>, 2> strands;
-  std::size_t used = 0;
-  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
-  strands[used++] = reduce_all(call, args, offers, out);
-  error = co_await when_all(std::span(strands).first(used));
+  Offers offers(call, args.send, {});
+  Task<Error> work = give_and_reduce(call, args, offers, out);
+  Task<Error> whole = offers.around(std::move(work));
+  Error error = co_await std::move(whole);
   if (error) co_return error;
-  if (offers.any()) {
-    Task<Error> closing = offers.close();
-    error = co_await std::move(closing);
-    if (error) co_return error;
-  }
   co_await call.until(copy(call, args.recv, out));
   co_return Error();
 }

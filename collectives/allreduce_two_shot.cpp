@@ -128,25 +128,25 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   co_return Error();
 }
 
+Task<Error> run_strands(Call& call, const Shot& shot) {
+  std::array<Task<Error>, 3> strands;
+  std::size_t used = 0;
+  if (shot.offers.hides_send()) strands[used++] = give_inputs(call, shot);
+  strands[used++] = reduce_own_block(call, shot);
+  if (shot.offers.hides_recv()) strands[used++] = take_results(call, shot);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
 }  // namespace
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Offers offers(call, args.send, args.recv, true);
-  Task<Error> opening = offers.tell();
-  Error error = co_await std::move(opening);
-  if (error) co_return error;
   Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
   const Blocks blocks(args.count, call.size());
   for (int r = 0; r < call.size(); ++r) shot.blocks[static_cast<std::size_t>(r)] = blocks[r];
-  std::array<Task<Error>, 3> strands;
-  std::size_t used = 0;
-  if (offers.hides_send()) strands[used++] = give_inputs(call, shot);
-  strands[used++] = reduce_own_block(call, shot);
-  if (offers.hides_recv()) strands[used++] = take_results(call, shot);
-  error = co_await when_all(std::span(strands).first(used));
-  if (error || !offers.any()) co_return error;
-  Task<Error> closing = offers.close();
-  co_return co_await std::move(closing);
+  Task<Error> shots = run_strands(call, shot);
+  Task<Error> whole = offers.around(std::move(shots));
+  co_return co_await std::move(whole);
 }
 
 double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {

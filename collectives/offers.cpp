@@ -28,8 +28,10 @@ PeerMemory* Offers::find_peer_memory(Compute& compute) {
   return reached ? reached->peer_memory() : nullptr;
 }
 
+// A buffer that a rank does not have is no place at null: a peer would find nothing there, and not
+// close what we had opened.
 std::uint64_t Offers::describe(int rank, Bytes memory) {
-  if (!memory.data) return 0;  // or one side alone would have something to close
+  if (!memory.data) return 0;
   const Ticket ticket = call_.expose(rank, memory);
   return ticket.reach == Ticket::Reach::copy && !copies_ ? 0 : pack(ticket);
 }
@@ -47,6 +49,16 @@ std::uint64_t Offers::expose(int rank, std::uint64_t mine) {
   if (word == 0) return 0;
   call_.comm().exposed = true;
   return pack({word, Ticket::Reach::load_store});
+}
+
+Task<Error> Offers::around(Task<Error> work) {
+  Task<Error> opening = tell();
+  Error error = co_await std::move(opening);
+  if (error) co_return error;
+  error = co_await std::move(work);
+  if (error || !any()) co_return error;
+  Task<Error> closing = close();
+  co_return co_await std::move(closing);
 }
 
 Task<Error> Offers::tell() {

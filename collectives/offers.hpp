@@ -61,12 +61,16 @@ class Offers {
 
   const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
 
-  // The opening; nothing where no ranks share memory. Peers in the order rank+1, rank+2, ...
-  // After tell() is known which peers reach our buffers, so that they are sent to the others
-  // while the answers come; after hear() the rest.
+  // The work, which calls hear(), between an opening and a closing: when this returns, every peer
+  // that reached our memory has finished with it. After an error nothing is closed.
+  Task<Error> around(Task<Error> work);
+
+  // The opening, and its answers; nothing where no ranks share memory. Peers in the order rank+1,
+  // rank+2, ... tell() is for those who learn by other messages that everybody has finished.
   Task<Error> tell();
   Task<Error> hear();
-  // After tell(): whether a peer must be sent what it cannot read, or sends what it cannot store.
+  // Also before hear(), while the answers come: whether a peer must be sent what it cannot read, or
+  // sends what it cannot store.
   bool hides_send() const {
     return any_peer([](const Offer& offer) { return !offer.sees_send; });
   }
@@ -87,12 +91,6 @@ class Offers {
   bool any_apart() const {
     return on_device_ && any_peer([](const Offer& offer) { return offer.apart; });
   }
-  // After hear(): whether there is anything to close.
-  bool any() const {
-    return any_peer([](const Offer& offer) { return offer.any(); });
-  }
-  // Returns once every peer that reached our memory has finished with it.
-  Task<Error> close();
 
  private:
   struct Message {
@@ -107,6 +105,11 @@ class Offers {
     return false;
   }
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
+  // After hear(): whether there is anything to close.
+  bool any() const {
+    return any_peer([](const Offer& offer) { return offer.any(); });
+  }
+  Task<Error> close();
   // As its communicator counts it.
   int number_of(int rank) const { return call_.route(rank).peer; }
   static PeerMemory* find_peer_memory(Compute& compute);

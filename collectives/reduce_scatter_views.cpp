@@ -75,30 +75,30 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   co_return co_await when_all(std::span(strands).first(used));
 }
 
-}  // namespace
-
-Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
-  Offers offers(call, args.send, {}, true);
-  Task<Error> opening = offers.tell();
-  Error error = co_await std::move(opening);
-  if (error) co_return error;
-  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
-  for (int r = 0; r < call.size(); ++r) {
-    const auto at = static_cast<std::size_t>(call.rank_at(r));
-    shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
-  }
+Task<Error> run_strands(Call& call, const Shot& shot) {
   std::array<Task<Error>, most_lanes + 1> strands;
   std::size_t used = 0;
-  if (offers.hides_send()) {
+  if (shot.offers.hides_send()) {
     const auto peers = static_cast<std::size_t>(call.size() - 1);
     const std::size_t giving = strands_of(shot, shot.chunks(0) * peers);
     for (; used < giving; ++used) strands[used] = give_inputs(call, shot, used, giving);
   }
   strands[used++] = reduce_own_block(call, shot);
-  error = co_await when_all(std::span(strands).first(used));
-  if (error || !offers.any()) co_return error;
-  Task<Error> closing = offers.close();
-  co_return co_await std::move(closing);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
+}  // namespace
+
+Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
+  Offers offers(call, args.send, {}, true);
+  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
+  for (int r = 0; r < call.size(); ++r) {
+    const auto at = static_cast<std::size_t>(call.rank_at(r));
+    shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
+  }
+  Task<Error> work = run_strands(call, shot);
+  Task<Error> whole = offers.around(std::move(work));
+  co_return co_await std::move(whole);
 }
 
 double reduce_scatter_views_cost(const Shape& shape, const LinkCost& link) {

@@ -20,6 +20,7 @@ PITH_ALGORITHM(allreduce_rabenseifner)
 PITH_ALGORITHM(allreduce_double_tree)
 PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
+PITH_ALGORITHM(broadcast_views)
 PITH_ALGORITHM(allgather_ring)
 PITH_ALGORITHM(allgather_bruck)
 PITH_ALGORITHM(allgather_views)
@@ -29,6 +30,7 @@ PITH_ALGORITHM(reduce_scatter_ring)
 PITH_ALGORITHM(reduce_scatter_recursive_halving)
 PITH_ALGORITHM(reduce_scatter_views)
 PITH_ALGORITHM(alltoall_pairwise)
+PITH_ALGORITHM(alltoall_views)
 PITH_ALGORITHM(gather_binomial)
 PITH_ALGORITHM(scatter_binomial)
 #undef PITH_ALGORITHM
@@ -51,6 +53,8 @@ constexpr std::array table{
               allreduce_double_tree_cost},
     Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
+    Algorithm{"views", Collective::broadcast, broadcast_views, broadcast_views_cost,
+              most_view_ranks},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
     Algorithm{"views", Collective::allgather, allgather_views, allgather_views_cost,
@@ -64,6 +68,7 @@ constexpr std::array table{
     Algorithm{"views", Collective::reduce_scatter, reduce_scatter_views, reduce_scatter_views_cost,
               most_view_ranks},
     Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost},
+    Algorithm{"views", Collective::alltoall, alltoall_views, alltoall_views_cost, most_view_ranks},
     Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
     Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
 };
@@ -121,10 +126,21 @@ const Algorithm& default_allreduce(const Shape& shape) {
                                         : entry(Collective::allreduce, "recursive_doubling");
 }
 
+// Whether kernels read what their peers send, however short it is: else it would be staged.
+bool read_by_kernels(const Shape& shape) {
+  return shape.devices && shape.views && shape.ranks <= 8 && shape.bytes > 0;
+}
+
 // Whether blocks are copied out of the peers' memory: long enough for an opening and a closing.
 bool pays_by_views(const Shape& shape) {
   const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
-  return shape.views && shape.ranks <= 8 && all > 32 * kib;
+  return read_by_kernels(shape) || (shape.views && shape.ranks <= 8 && all > 32 * kib);
+}
+
+const Algorithm& default_broadcast(const Shape& shape) {
+  if (read_by_kernels(shape)) return entry(Collective::broadcast, "views");
+  return shape.bytes <= shape.tuning.chunk_bytes ? entry(Collective::broadcast, "binomial")
+                                                 : entry(Collective::broadcast, "chain");
 }
 
 const Algorithm& default_allgather(const Shape& shape) {
@@ -184,6 +200,8 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //              Where all ranks use CUDA devices and share memory, up to 8 of them: one-shot up to
 //              64 KiB, two-shot above, for whatever goes by messages is copied to the host and back
 //              (8 bytes of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured).
+//   broadcast, reduce-scatter, allgather, alltoall  over views where all ranks use CUDA devices and
+//              share memory, up to 8 of them, for the reason above (no GPU has measured). Else:
 //   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
 //              outgrow what a late receiver can park.
 //   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32
@@ -191,14 +209,14 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 //   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
 //   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
 //              32 KiB where ranks share cores; then ring.
-//   reduce, alltoall, gather, scatter, barrier  have one algorithm each.
+//   alltoall  pairwise.
+//   reduce, gather, scatter, barrier  have one algorithm each.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return default_allreduce(shape);
     case Collective::broadcast:
-      return shape.bytes <= shape.tuning.chunk_bytes ? entry(Collective::broadcast, "binomial")
-                                                     : entry(Collective::broadcast, "chain");
+      return default_broadcast(shape);
     case Collective::allgather:
       return default_allgather(shape);
     case Collective::barrier:
@@ -208,7 +226,8 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
     case Collective::reduce_scatter:
       return default_reduce_scatter(shape);
     case Collective::alltoall:
-      return entry(Collective::alltoall, "pairwise");
+      return read_by_kernels(shape) ? entry(Collective::alltoall, "views")
+                                    : entry(Collective::alltoall, "pairwise");
     case Collective::gather:
       return entry(Collective::gather, "binomial");
     case Collective::scatter:

@@ -227,8 +227,16 @@ std::vector<std::byte> DenseProgram::reduce_integers(const Inputs& inputs) const
   return result;
 }
 
+// `whole`: what integers come to.
+std::string DenseProgram::check_reduced(const Inputs& inputs, const std::vector<std::byte>& whole,
+                                        int rank) const {
+  const bool scattered = case_.algorithm->collective == Collective::reduce_scatter;
+  const std::size_t own = scattered ? block_of(rank) : 0;
+  if (is_float(case_.type)) return check_floats(inputs, rank, own);
+  return check_equal(rank, std::span(whole).subspan(own, recv_bytes()));
+}
+
 std::string DenseProgram::check_reduced() const {
-  const Collective collective = case_.algorithm->collective;
   Inputs inputs;
   for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
   std::vector<std::byte> whole;
@@ -236,16 +244,23 @@ std::string DenseProgram::check_reduced() const {
   std::string failure;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
     if (!buffer(rank).has_recv) continue;
-    const std::size_t own = collective == Collective::reduce_scatter ? block_of(rank) : 0;
-    if (!is_float(case_.type)) {
-      failure = check_equal(rank, std::span(whole).subspan(own, recv_bytes()));
-    } else if (rank > 0 && collective == Collective::allreduce) {
-      failure = check_equal(rank, {recv(0), recv_bytes()});
-    } else {
-      failure = check_floats(inputs, rank, own);
-    }
+    const bool repeated = rank > 0 && case_.algorithm->collective == Collective::allreduce;
+    failure = is_float(case_.type) && repeated ? check_equal(rank, {recv(0), recv_bytes()})
+                                               : check_reduced(inputs, whole, rank);
   }
   return failure;
+}
+
+std::string DenseProgram::check_result(int rank) const {
+  const Collective collective = case_.algorithm->collective;
+  if (collective == Collective::barrier || !buffer(rank).has_recv) return {};
+  Inputs inputs;
+  for (int from = 0; from < case_.ranks; ++from) {
+    inputs.push_back(reduces(collective) ? scaled_input(from) : input(from));
+  }
+  if (!reduces(collective)) return check_equal(rank, expected(inputs, rank));
+  return check_reduced(
+      inputs, is_float(case_.type) ? std::vector<std::byte>() : reduce_integers(inputs), rank);
 }
 
 // Of collectives that move.

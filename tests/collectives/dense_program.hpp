@@ -74,6 +74,8 @@ class DenseProgram final : public Program {
   // What is wrong after a successful call: results, inputs that changed, bytes beside the buffers.
   // Empty is good.
   std::string check() const;
+  // Of this rank's results alone: peers may have lost theirs.
+  std::string check_result(int rank) const override;
 
  private:
   std::size_t element() const { return size_of(case_.type); }
@@ -96,6 +98,8 @@ class DenseProgram final : public Program {
   std::string check_floats(const Inputs& inputs, int rank, std::size_t own) const;
   std::vector<std::byte> reduce_integers(const Inputs& inputs) const;
   std::string check_reduced() const;
+  std::string check_reduced(const Inputs& inputs, const std::vector<std::byte>& whole,
+                            int rank) const;
   std::vector<std::byte> expected(const Inputs& inputs, int rank) const;
 
   DenseCase case_;

@@ -89,11 +89,13 @@ TEST_CASE("an abort at any step of any algorithm", "[collectives][abort]") {
 }
 
 TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
-  constexpr std::array<std::pair<Collective, std::string_view>, 4> over_views{
+  constexpr std::array<std::pair<Collective, std::string_view>, 6> over_views{
       {{Collective::allreduce, "one_shot"},
        {Collective::allreduce, "two_shot"},
        {Collective::reduce_scatter, "views"},
-       {Collective::allgather, "views"}}};
+       {Collective::allgather, "views"},
+       {Collective::broadcast, "views"},
+       {Collective::alltoall, "views"}}};
   for (const auto& [collective, algorithm] : over_views) {
     std::uint64_t points = 0;
     for (int ranks = 2; ranks <= 5; ++ranks) {

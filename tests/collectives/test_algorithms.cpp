@@ -92,11 +92,13 @@ Ticket::Reach reach(int how, int owner, int peer) {
   return reaches[static_cast<std::size_t>(way) % reaches.size()];
 }
 
-constexpr std::array<std::pair<Collective, std::string_view>, 4> over_views{
+constexpr std::array<std::pair<Collective, std::string_view>, 6> over_views{
     {{Collective::allreduce, "one_shot"},
      {Collective::allreduce, "two_shot"},
      {Collective::reduce_scatter, "views"},
-     {Collective::allgather, "views"}}};
+     {Collective::allgather, "views"},
+     {Collective::broadcast, "views"},
+     {Collective::alltoall, "views"}}};
 
 std::string run_over_views(const DenseCase& c, int how, bool traced) {
   const std::string name =
@@ -273,6 +275,7 @@ struct Rule {
   bool crowded;
   std::string_view name;
   bool apart = false;
+  bool devices = false;
 };
 
 constexpr std::size_t kib = 1024;
@@ -334,17 +337,30 @@ constexpr Rule rules[] = {
     {Collective::allgather, 2, 16 * kib + 1, true, true, "views"},
     {Collective::allgather, 9, 1024 * kib, true, false, "ring"},
     {Collective::allgather, 3, 8, false, false, "ring"},
+    {Collective::alltoall, 4, 1024 * kib, true, false, "pairwise"},
+    {Collective::allgather, 8, 8, true, true, "views", false, true},
+    {Collective::allgather, 8, 8, false, false, "bruck", true, true},
+    {Collective::reduce_scatter, 2, 8, true, false, "views", false, true},
+    {Collective::broadcast, 8, 8, true, false, "views", false, true},
+    {Collective::broadcast, 2, 1024 * kib, true, false, "views", false, true},
+    {Collective::broadcast, 9, 8, true, false, "binomial", false, true},
+    {Collective::broadcast, 4, 8, false, false, "binomial", true, true},
+    {Collective::alltoall, 8, 8, true, false, "views", false, true},
+    {Collective::alltoall, 9, 8, true, false, "pairwise", false, true},
+    {Collective::alltoall, 4, 8, false, false, "pairwise", true, true},
 };
 
 }  // namespace
 
 TEST_CASE("the fixed rule is the documented one", "[collectives]") {
   for (const Rule& rule : rules) {
-    const Shape shape{rule.ranks, rule.bytes, {}, rule.views, rule.crowded, rule.apart};
+    const Shape shape{rule.ranks,   rule.bytes, {},          rule.views,
+                      rule.crowded, rule.apart, rule.devices};
     INFO(name_of(rule.collective) << ", " << rule.ranks << " ranks, " << rule.bytes << " bytes, "
                                   << (rule.views ? "views" : "no views")
                                   << (rule.crowded ? ", crowded" : "")
-                                  << (rule.apart ? ", apart" : ""));
+                                  << (rule.apart ? ", apart" : "")
+                                  << (rule.devices ? ", devices" : ""));
     CHECK(default_algorithm(shape, rule.collective).name == rule.name);
   }
 }

@@ -40,6 +40,13 @@ std::string run_next(World& world) {
   return failure;
 }
 
+Task<Error> run_checked(Call& call, Program& program, int rank, std::string& failure) {
+  Task<Error> whole = program.start(call, rank);
+  Error error = co_await std::move(whole);
+  if (!error) failure += program.check_result(rank);
+  co_return error;
+}
+
 struct Abort {
   std::uint64_t step = 0;
   int victim = 0;
@@ -52,9 +59,10 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
   if (options.traced) world.record(64);
   world.on_end = [&program](int rank) { take_back(program.memory(rank)); };
   world.new_calls();
+  std::string failure;
   std::vector<Task<Error>> tasks;
   for (int rank = 0; rank < world.size(); ++rank) {
-    tasks.push_back(program.start(world.call(rank), rank));
+    tasks.push_back(run_checked(world.call(rank), program, rank, failure));
   }
   world.start(std::move(tasks));
   std::uint64_t done = 0;
@@ -63,7 +71,6 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
 
   const int victim = abort.victim;
   world.revoke(victim, Error(Code::remote, fmt::format("rank {} has aborted", victim), victim));
-  std::string failure;
   for (const Error& error : world.finish()) {
     if (error.code() == Code::internal) failure += error.message();
   }

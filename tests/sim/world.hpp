@@ -22,6 +22,8 @@ class Program {
   // The user's buffers of a rank. They are the user's again when its coroutine has ended, so they
   // are overwritten then, and must stay as they are.
   virtual std::span<std::byte> memory(int rank) = 0;
+  // What is wrong with the results of a rank whose call has ended without an error; empty is good.
+  virtual std::string check_result(int) const { return {}; }
 };
 
 struct AbortOptions {
@@ -42,8 +44,9 @@ struct AbortReport {
 
 // Runs the program for each step of the simulation, each resumption and each event, and revokes the
 // communicator of a rank there. Every coroutine must end, nothing may be held, no buffer of the
-// user be touched after its rank's call has returned (reads are seen by the address sanitizer
-// only), and another communicator of the same ranks must work.
+// user be touched after its rank's call has returned (of reads the address sanitizer sees all, and
+// the results of ranks whose calls have succeeded some), and another communicator of the same ranks
+// must work.
 AbortReport inject_aborts(const SimConfig& config,
                           const std::function<std::unique_ptr<Program>()>& make,
                           AbortOptions options = {});
