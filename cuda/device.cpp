@@ -44,6 +44,12 @@ std::map<CUcontext, std::unique_ptr<Device>>& devices() {
   return known_devices;
 }
 
+// Of contexts that are no more, kept as above.
+std::vector<std::unique_ptr<Device>>& dead_devices() {
+  static auto& dead = *new std::vector<std::unique_ptr<Device>>;
+  return dead;
+}
+
 // Memory of pools, and what is mapped by hand, belongs to a device but to no context: then it is
 // the current one where that is the device's, else the one that its runtime uses.
 Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
@@ -90,20 +96,34 @@ Expected<const Driver*> driver() {
   return Error(Code::cuda, fmt::format("cuInit: {}", found->describe(result)));
 }
 
+unsigned long long id_of(const Driver& driver, CUcontext context) {
+  unsigned long long id = 0;
+  const bool told = driver.ctx_get_id && driver.ctx_get_id(context, &id) == kSuccess;
+  return told ? id : 0;
+}
+
 // Held once, however often it is asked for; again, where somebody has reset the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device) {
   static std::mutex mutex;
-  static auto& held = *new std::map<CUdevice, CUcontext>;
+  struct Held {
+    CUcontext context;
+    unsigned long long id;
+  };
+  static auto& held = *new std::map<CUdevice, Held>;
   const std::lock_guard lock(mutex);
   unsigned flags = 0;
   int active = 0;
   const auto found = held.find(device);
   const bool holds = found != held.end() &&
-                     driver.primary_ctx_state(device, &flags, &active) == kSuccess && active != 0;
-  if (holds) return found->second;
+                     driver.primary_ctx_state(device, &flags, &active) == kSuccess && active != 0 &&
+                     id_of(driver, found->second.context) == found->second.id;
+  if (holds) return found->second.context;
   CUcontext context = nullptr;
   const CUresult result = driver.primary_ctx_retain(&context, device);
-  if (result == kSuccess) return held[device] = context;
+  if (result == kSuccess) {
+    held[device] = {context, id_of(driver, context)};
+    return context;
+  }
   return Error(Code::cuda,
                fmt::format("the context of device {}: {}", device, driver.describe(result)));
 }
@@ -157,9 +177,11 @@ Expected<Device*> Device::of_context(CUcontext context) {
 }
 
 Device* Device::find(const Driver& driver, CUcontext context) {
+  const unsigned long long id = id_of(driver, context);
   const std::lock_guard lock(devices_mutex);
   std::unique_ptr<Device>& device = devices()[context];
-  if (!device) device.reset(new Device(driver, context));
+  if (device && device->id_ != id) dead_devices().push_back(std::move(device));
+  if (!device) device.reset(new Device(driver, context, id));
   return device.get();
 }
 
@@ -208,7 +230,8 @@ unsigned Device::grant_blocks(const Turn& until, unsigned wanted) {
 
 bool Device::owns(CUstream stream) const {
   CUcontext context = nullptr;
-  return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_;
+  return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_ &&
+         id_of(driver_, context) == id_;
 }
 
 std::byte* Device::take_block(MemoryKind kind, std::size_t bytes) {

@@ -3,6 +3,8 @@
 // Devices live as long as the process, and so does what they allocate: freeing device or pinned
 // memory waits for everything the context was given, also for a stream of the user's that waits for
 // the very thread that frees. Memory given back is used again by later communicators.
+// A context that was reset takes its own down with it: its Device is left alone, never freed, for a
+// stream or a communicator may still look at it. The next context may have the same address.
 // Threads: any.
 #pragma once
 
@@ -25,6 +27,9 @@ Expected<const Driver*> driver();
 // process loads no further libraries.
 const Driver* known_driver();
 void look_for_driver();
+
+// Tells a context from the one that was at its address before; 0: the driver does not say.
+unsigned long long id_of(const Driver& driver, CUcontext context);
 
 // A device's primary context, held from then on: the process uses the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
@@ -120,12 +125,14 @@ class Device {
   void give_slot(Turn turn);
 
  private:
-  Device(const Driver& driver, CUcontext context) : driver_(driver), context_(context) {}
+  Device(const Driver& driver, CUcontext context, unsigned long long id)
+      : driver_(driver), context_(context), id_(id) {}
   static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
 
   const Driver& driver_;
   const CUcontext context_;
+  const unsigned long long id_;
   std::mutex mutex_;
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size

@@ -232,9 +232,9 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** params,   \
      void** extra))
 
-// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), cuFuncLoad came
-// with 12.4, not every platform shares device memory between processes, and stub_launch, which runs
-// a host function, exists only in the stub.
+// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), cuCtxGetId came
+// with 12.0 and cuFuncLoad with 12.4, not every platform shares device memory between processes,
+// and stub_launch, which runs a host function, exists only in the stub.
 #define PITH_CUDA_OPTIONAL(X)                                                                  \
   X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
@@ -242,6 +242,7 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
   X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
      const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))     \
+  X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                       \
   X(function_load, cuFuncLoad, (CUfunction function))                                          \
   X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))         \
   X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                    \

@@ -244,9 +244,24 @@ bool Group::is_later(const Collected& call) const {
   return std::any_of(before, std::make_reverse_iterator(collectives_.data()), same);
 }
 
+// Each communicator's, where it has several: they begin the group and leave it together.
+void Group::join_streams() {
+  for (const Collected& one : collectives_) {
+    if (!one.stream || is_later(one)) continue;
+    streams_.clear();
+    for (const Collected& call : collectives_) {
+      if (!call.stream || call.communicator != one.communicator) continue;
+      const auto known = std::find(streams_.begin(), streams_.end(), call.stream);
+      if (known == streams_.end()) streams_.push_back(call.stream);
+    }
+    if (Error error = one.communicator->join_streams(streams_)) fail(error);
+  }
+}
+
 // In the order of the calls, which is that of all ranks. A stream that refuses its call is the
 // group's error; the calls behind it are issued all the same, for other ranks count on them.
 void Group::issue_all(pithRequest& request, bool driven) {
+  join_streams();
   auto call = request.calls.begin();
   for (const Collected& one : collectives_) {
     if (!one.stream) {
@@ -261,6 +276,7 @@ void Group::issue_all(pithRequest& request, bool driven) {
       if (error) fail(error);
     }
   }
+  join_streams();
 }
 
 // Before anything is issued: what cannot be driven must not begin.

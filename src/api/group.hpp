@@ -141,10 +141,12 @@ class Group {
   Request issue(bool driven);
   void prepare(pithRequest& request);
   bool is_later(const Collected& call) const;
+  void join_streams();
   void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;
   std::vector<Collected> collectives_;
+  std::vector<void*> streams_;  // of one communicator, while they are joined
   Refilled<MessageBatch> batches_;
   Refilled<CompressedBatch> compressed_;
   std::vector<Chain> setups_;

@@ -327,6 +327,17 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream, 
   return streams_->enqueue(args, stream, {}, grouped, &choice);
 }
 
+// Where there are none to be had, or no more calls, it is the calls that say so.
+Error Communicator::join_streams(std::span<void* const> streams) {
+  if (streams.size() < 2 || is_revoked()) return {};
+  const auto named = std::find_if(streams.begin(), streams.end(), [](void* stream) {
+    return !cuda::is_default(static_cast<cuda::CUstream>(stream));
+  });
+  void* const first = named == streams.end() ? streams.front() : *named;
+  if (open_streams(CollectiveArgs(), first)) return {};
+  return streams_->join(streams);
+}
+
 Error Communicator::open_streams(const CollectiveArgs& args, void* stream) {
   if (streams_ && streams_->used()) return {};
   const Expected<cuda::Device*> device = device_of(args, stream);

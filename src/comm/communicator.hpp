@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,9 @@ class Communicator final : private CommWatcher {
   // A sum that may turn out to be its candidate's.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
                           bool grouped);
+  // Before and behind the calls of a group, given their streams, all different: where there are
+  // several, all wait until the group's work begins, and for all of it to end.
+  Error join_streams(std::span<void* const> streams);
   // What calls on streams need is made now instead of at the first one, which may find its stream
   // waiting: kernels loaded, flags, scratch. `context`: a CUDA context; null: nothing is made. Of
   // another context's calls the first one makes it. So it does, and tells why, where this fails.

@@ -84,6 +84,7 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
       compute_(std::move(compute)),
       context_(communicator.context_),
       gate_(device, compute_->workers()),
+      join_(device),
       order_(communicator.state_, communicator.rank(), communicator.warn_s(),
              [](StreamOrder::Entry& held) {
                auto& call = static_cast<StreamCall&>(held);

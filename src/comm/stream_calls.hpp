@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "collectives/late_choice.hpp"
@@ -28,6 +29,7 @@
 #include "cuda/cuda_compute.hpp"
 #include "cuda/peer_views.hpp"
 #include "cuda/stream_gate.hpp"
+#include "cuda/stream_join.hpp"
 
 namespace pith {
 
@@ -47,6 +49,9 @@ class StreamCalls {
   // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
   Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
                 LateChoice* choice = nullptr);
+  // Calling thread, before and behind the calls of a group: its streams begin and end together.
+  // Those that belong to another context are left out; their calls are refused.
+  Error join(std::span<void* const> streams);
   // Driver of the engine: calls that have not begun end now. For revoked communicators.
   void abandon();
 
@@ -135,6 +140,8 @@ class StreamCalls {
   CallContext context_;
   std::optional<cuda::PeerViews> views_;  // none: not wanted, or no two ranks share memory
   cuda::StreamGate gate_;
+  cuda::StreamJoin join_;
+  std::vector<cuda::CUstream> joined_;  // while they are
   StreamOrder order_;
   Unsettled unsettled_;
   Undecided undecided_;

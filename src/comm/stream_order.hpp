@@ -4,8 +4,9 @@
 // an event.
 //
 // Calls of one group take one turn: all of them wait for what came before the group, none for
-// another one of it, and what comes behind the group waits for all of them. Calls on one stream are
-// not held back for each other: their stream has passed the ones before.
+// another one of it (their streams are joined before and behind: cuda/stream_join.hpp), and what
+// comes behind the group waits for all of them. Calls on one stream are not held back for each
+// other: their stream has passed the ones before.
 // No order holds once the communicator is revoked: every call is to end.
 #pragma once
 

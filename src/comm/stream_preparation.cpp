@@ -74,6 +74,7 @@ Need need_of(const CollectiveArgs& args, int ranks) {
 // One rank alone copies, most of the time.
 Error StreamCalls::prepare() {
   if (communicator_.size() == 1) return {};
+  if (Error error = join_.prepare()) return error;
   CollectiveArgs args;
   args.count = prepared_bytes;
   args.type = DType::u8;
@@ -84,6 +85,15 @@ Error StreamCalls::prepare() {
   };
   if (Error error = reserve(compute_->scratch(), need.device)) return error;
   return reserve(pinned_.scratch(), need.pinned);
+}
+
+Error StreamCalls::join(std::span<void* const> streams) {
+  joined_.clear();
+  for (void* const raw : streams) {
+    const auto stream = static_cast<cuda::CUstream>(raw);
+    if (cuda::is_default(stream) || device_.owns(stream)) joined_.push_back(stream);
+  }
+  return join_.join(joined_);
 }
 
 // Accumulators go to where the vectors are. Between calls, for all compressors are claimed.

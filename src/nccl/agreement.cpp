@@ -105,12 +105,24 @@ Error open(Poll& poll, bool here) {
   return {};
 }
 
+// Before and behind the calls: those of a group begin and end together.
+void join_streams(const Poll& poll, Outcome& outcome) {
+  std::vector<void*> streams;
+  for (const NcclCall* call : poll.calls) {
+    const bool known = std::find(streams.begin(), streams.end(), call->stream) != streams.end();
+    if (is_on_stream(call) && !known) streams.push_back(call->stream);
+  }
+  outcome.keep(poll.communicator().join_streams(streams));
+}
+
 // Whatever comes of one, the next is made: other ranks count on it.
 Error enqueue_all(const Poll& poll) {
   Outcome outcome;
+  join_streams(poll, outcome);
   for (std::size_t i = 0; i < poll.calls.size(); ++i) {
     outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, i > 0)));
   }
+  join_streams(poll, outcome);
   return outcome.error();
 }
 
@@ -178,6 +190,7 @@ void make(Poll& poll, Outcome& outcome) {
   if (Error error = outcome_of(poll.compression(), *poll.ballot, poll.communicator())) {
     return outcome.keep(error);
   }
+  join_streams(poll, outcome);
   Group calls;
   for (std::size_t i = 0; i < poll.calls.size(); ++i) {
     if (!is_on_stream(poll.calls[i])) {
@@ -190,6 +203,7 @@ void make(Poll& poll, Outcome& outcome) {
     outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, grouped)));
   }
   start(poll, calls, outcome);
+  join_streams(poll, outcome);
 }
 
 // Nothing else waits: this thread does all of it.

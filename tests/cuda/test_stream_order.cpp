@@ -105,11 +105,11 @@ TEST_CASE("streams reach their calls in another order on each rank") {
   }
 }
 
-TEST_CASE("calls of a group wait for those before it, and not for each other") {
+TEST_CASE("a group waits for the calls before it on all its streams") {
   const test::Device device;
   World world(2);
   const Words words(2);
-  const DeviceMemory last(count * 4);
+  const DeviceMemory last[2] = {DeviceMemory(count * 4), DeviceMemory(count * 4)};
   for (std::size_t r = 0; r < 2; ++r) {
     Rank& rank = *world.ranks[r];
     fill(rank.send, r, 1);
@@ -129,26 +129,137 @@ TEST_CASE("calls of a group wait for those before it, and not for each other") {
   REQUIRE(pithGroupEnd() == pithSuccess);
   sleep_ms(20);
   for (const auto& rank : world.ranks) CHECK(cu().stream_query(rank->other) == kErrorNotReady);
-  // Then its second call goes before the first, whose stream is held again.
+  // The stream of its first call is held again, and the other one with it.
   release(words, 0);
-  for (const auto& rank : world.ranks) {
-    REQUIRE(passes(rank->other));
-    CHECK(holds_multiple(rank->other_recv, 2, 1, 2));
-    CHECK(rank->recv.as<std::uint32_t>()[0] == 0);
-    // What comes behind the group waits for all of it.
-    REQUIRE(allreduce(*rank, rank->recv, rank->other_recv, rank->other) == pithSuccess);
+  for (std::size_t r = 0; r < 2; ++r) {
+    const Rank& rank = *world.ranks[r];
+    REQUIRE(allreduce(rank, rank.recv, last[r], rank.other) == pithSuccess);
   }
   sleep_ms(20);
   for (const auto& rank : world.ranks) {
     CHECK(cu().stream_query(rank->other) == kErrorNotReady);
-    CHECK(holds_multiple(rank->other_recv, 2, 1, 2));
+    CHECK(rank->recv.as<std::uint32_t>()[0] == 0);
+    CHECK(rank->other_recv.as<std::uint32_t>()[0] == 0);
   }
   release(words, 1);
   world.finish();
-  for (const auto& rank : world.ranks) {
-    CHECK(holds_sum(rank->recv, 2, 2));
-    CHECK(holds_multiple(rank->other_recv, 2, 2, 2));
+  for (std::size_t r = 0; r < 2; ++r) {
+    CHECK(holds_sum(world.ranks[r]->recv, 2, 2));
+    CHECK(holds_multiple(world.ranks[r]->other_recv, 2, 1, 2));
+    CHECK(holds_multiple(last[r], 2, 2, 2));
   }
+}
+
+namespace {
+
+// A message to the first rank on one stream, a sum of both on another one, which that rank groups.
+// Captured, they are replayed.
+struct Grouped {
+  explicit Grouped(bool captured) {
+    if (!captured) return;
+    group_graph = capture(first.stream, [this] {
+      const Event fork;
+      const Event join;
+      OK(cu().event_record(fork, first.stream));
+      OK(cu().stream_wait_event(first.other, fork, 0));
+      enqueue_group();
+      OK(cu().event_record(join, first.other));
+      OK(cu().stream_wait_event(first.stream, join, 0));
+    });
+    sum_graph = capture(second.stream, [this] { enqueue_sum(); });
+    send_graph = capture(second.other, [this] { enqueue_send(); });
+  }
+  template <class Calls>
+  static std::unique_ptr<Graph> capture(CUstream stream, const Calls& calls) {
+    CUgraph graph = nullptr;
+    OK(cu().capture_begin(stream, kCaptureRelaxed));
+    calls();
+    OK(cu().capture_end(stream, &graph));
+    auto exec = std::make_unique<Graph>(graph);
+    OK(cu().graph_destroy(graph));
+    return exec;
+  }
+  void enqueue_group() const {
+    hold(first.other, words, 0, 1);
+    REQUIRE(pithGroupStart() == pithSuccess);
+    REQUIRE(pithRecv(first.recv.as<void>(), count, pithUint32, 1, first.comm,
+                     first.stream.handle) == pithSuccess);
+    REQUIRE(allreduce(first, first.other_send, first.other_recv, first.other) == pithSuccess);
+    REQUIRE(pithGroupEnd() == pithSuccess);
+    OK(cu().write_value64(first.other, words.at(1), 1, 0));
+  }
+  void enqueue_sum() const {
+    REQUIRE(allreduce(second, second.other_send, second.other_recv, second.stream) == pithSuccess);
+  }
+  void enqueue_send() const {
+    REQUIRE(pithSend(second.send.as<void>(), count, pithUint32, 0, second.comm,
+                     second.other.handle) == pithSuccess);
+  }
+  static bool replay(const std::unique_ptr<Graph>& graph, CUstream stream) {
+    if (graph) OK(cu().graph_launch(graph->exec, stream));
+    return graph != nullptr;
+  }
+  void group() const {
+    if (!replay(group_graph, first.stream)) enqueue_group();
+  }
+  void sum() const {
+    if (!replay(sum_graph, second.stream)) enqueue_sum();
+  }
+  void send() const {
+    if (!replay(send_graph, second.other)) enqueue_send();
+  }
+  void begin(unsigned round) const {
+    fill(second.send, 1, round);
+    fill(first.other_send, 0, round);
+    fill(second.other_send, 1, round);
+    set(first.recv, 0);
+    set(first.other_recv, 0);
+    words[1].store(0);
+  }
+  bool is_received(unsigned round) const {
+    return first.recv.as<std::uint32_t>()[count - 1] == value(1, count - 1, round);
+  }
+  std::uint64_t behind() const { return words[1].load(std::memory_order_acquire); }
+
+  World world{2};
+  Rank& first = *world.ranks[0];
+  Rank& second = *world.ranks[1];
+  const Words words{2};  // what the group's second stream waits for, and writes when it goes on
+  std::unique_ptr<Graph> group_graph, sum_graph, send_graph;
+};
+
+}  // namespace
+
+TEST_CASE("the streams of a group begin it together, and leave it together") {
+  const test::Device device;
+  const bool captured = GENERATE(false, true);
+  INFO((captured ? "captured" : "eager"));
+  Grouped calls(captured);
+  // The message is there, but the stream of the sum has other things to do. Once it goes on, the
+  // sum needs the message to be received: calls of a group do not wait for each other.
+  calls.begin(1);
+  calls.group();
+  calls.send();
+  calls.sum();
+  sleep_ms(20);
+  CHECK(calls.first.recv.as<std::uint32_t>()[0] == 0);
+  release(calls.words, 0);
+  calls.world.finish();
+  CHECK(calls.is_received(1));
+  CHECK(holds_sum(calls.first.other_recv, 2, 1));
+  CHECK(calls.behind() == 1);
+  // The sum is there, but not the message.
+  calls.begin(2);
+  calls.group();
+  calls.sum();
+  REQUIRE(passes(calls.second.stream));
+  sleep_ms(20);
+  CHECK(holds_sum(calls.first.other_recv, 2, 2));
+  CHECK(calls.behind() == 0);
+  calls.send();
+  calls.world.finish();
+  CHECK(calls.is_received(2));
+  CHECK(calls.behind() == 1);
 }
 
 TEST_CASE("abort ends calls that are held back, here and by another rank") {

@@ -49,6 +49,7 @@ static_assert(
 
 #define CHECK_OPTIONAL(field, symbol) \
   static_assert(SameAbi<decltype(ours::Driver::field), decltype(&::symbol)>::value, #symbol)
+CHECK_OPTIONAL(ctx_get_id, cuCtxGetId);
 CHECK_OPTIONAL(ipc_get_handle, cuIpcGetMemHandle);
 CHECK_OPTIONAL(ipc_open_handle, cuIpcOpenMemHandle_v2);
 CHECK_OPTIONAL(ipc_close_handle, cuIpcCloseMemHandle);

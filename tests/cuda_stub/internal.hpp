@@ -33,6 +33,7 @@ __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
 __attribute__((visibility("default"))) void pithStubLocks(bool locks);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
+__attribute__((visibility("default"))) void pithStubRenewContext();
 __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
 __attribute__((visibility("default"))) void pithStubReset();
@@ -138,6 +139,7 @@ struct Capture {
 
 struct CUctx_st {
   CUdevice device = 0;
+  std::uint64_t id = 0;  // of the context that is at this address now
   int retained = 0;
   std::atomic<CUresult> fault{kSuccess};
   std::atomic<bool> paused{false};
@@ -197,7 +199,9 @@ struct State {
   std::mutex mutex;
   bool initialised = false;
   std::deque<CUctx_st> contexts;  // one per device, never moved
+  std::uint64_t contexts_made = 0;
   std::set<CUstream> streams;
+  std::vector<CUstream> dead_streams;  // of contexts that were reset
   std::vector<std::shared_ptr<Capture>> captures;
   std::map<std::uintptr_t, Range> ranges;
   std::uint64_t next_id = 1;

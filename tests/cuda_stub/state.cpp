@@ -179,7 +179,11 @@ CUresult cuInit(unsigned flags) {
   s.connections =
       static_cast<std::size_t>(number_from_environment("CUDA_DEVICE_MAX_CONNECTIONS", 0));
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
-  for (long i = 0; i < devices; ++i) s.contexts.emplace_back().device = static_cast<int>(i);
+  for (long i = 0; i < devices; ++i) {
+    CUctx_st& context = s.contexts.emplace_back();
+    context.device = static_cast<int>(i);
+    context.id = ++s.contexts_made;
+  }
   s.initialised = true;
   return kSuccess;
 }
@@ -322,6 +326,15 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return kSuccess;
 }
 
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context == nullptr) context = current_context();
+  if (context == nullptr) return kErrorInvalidContext;
+  std::lock_guard lock(state().mutex);
+  *id = context->id;
+  return kSuccess;
+}
+
 CUresult cuCtxGetDevice(CUdevice* device) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (current_context() == nullptr) return kErrorInvalidContext;
@@ -386,6 +399,25 @@ void pithStubReset() {
     context.paused = false;
     context.until_failure = -1;
   }
+}
+
+void pithStubRenewContext() {
+  State& s = state();
+  const CUcontext context = current_context();
+  std::lock_guard lock(s.mutex);
+  context->id = ++s.contexts_made;
+  context->retained = 0;
+  context->legacy = nullptr;
+  context->per_thread.clear();
+  for (auto stream = s.streams.begin(); stream != s.streams.end();) {
+    const bool dies = (*stream)->context == context;
+    if (dies) {
+      (*stream)->queue->close();
+      s.dead_streams.push_back(*stream);
+    }
+    stream = dies ? s.streams.erase(stream) : std::next(stream);
+  }
+  std::erase_if(s.ranges, [&](const auto& range) { return range.second.context == context; });
 }
 
 void pithStubFailAfter(std::int64_t operations) {

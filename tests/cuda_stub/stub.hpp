@@ -55,6 +55,9 @@ void pithStubLocks(bool locks);
 void pithStubNeedContext(bool needed);
 // The allocation that begins here belongs to no context from now on, as memory of a pool does.
 void pithStubDisown(CUdeviceptr address);
+// The current context dies with its streams and what it has allocated, as in a reset of its device;
+// the next one is at the same address. What is mapped stays readable. Nothing may run on it.
+void pithStubRenewContext();
 // Clears counters, sticky errors and what the functions above have set.
 void pithStubReset();
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms);
