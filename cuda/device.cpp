@@ -277,14 +277,19 @@ Expected<Slot*> Device::add_slots(std::size_t count) {
 
 Expected<Slot*> Device::take_fresh_slot() {
   const std::lock_guard lock(mutex_);
-  if (fresh_left_ == 0) {
+  if (fresh_slots_.empty()) {
     const Expected<Slot*> added = add_slots(slots_at_once);
     if (!added) return added.error();
-    fresh_ = *added;
-    fresh_left_ = slots_at_once;
+    for (std::size_t i = slots_at_once; i > 0; --i) fresh_slots_.push_back(*added + i - 1);
   }
-  --fresh_left_;
-  return fresh_++;
+  Slot* const slot = fresh_slots_.back();
+  fresh_slots_.pop_back();
+  return slot;
+}
+
+void Device::give_fresh_slot(Slot* slot) {
+  const std::lock_guard lock(mutex_);
+  fresh_slots_.push_back(slot);
 }
 
 Expected<Device::Turn> Device::take_slot() {

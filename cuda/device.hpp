@@ -119,8 +119,10 @@ class Device {
   // passes the value when the worker has ended.
   unsigned grant_blocks(const Turn& until, unsigned wanted);
   Expected<Turn> take_slot();
-  // One that nobody has used: its flags may be set back. Cannot be given back.
+  // One whose flags are zero, and may be set back; so it is when it is given back. Not to be mixed
+  // with the others: a stream may still be looking at a value that only grew.
   Expected<Slot*> take_fresh_slot();
+  void give_fresh_slot(Slot* slot);
   // A stream that has not got there yet may still write the flag: the slot rests until it has.
   void give_slot(Turn turn);
 
@@ -143,8 +145,7 @@ class Device {
   std::vector<Grant> grants_;
   std::vector<Turn> free_slots_;
   std::vector<Turn> resting_;
-  Slot* fresh_ = nullptr;
-  std::size_t fresh_left_ = 0;
+  std::vector<Slot*> fresh_slots_;
 };
 
 // Makes a context current on this thread for the length of a scope.

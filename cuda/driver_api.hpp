@@ -29,6 +29,7 @@ using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
+using CUuserObject = struct CUuserObject_st*;
 using CUgraphEdgeData = struct CUgraphEdgeData_st;  // never looked into
 using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
@@ -93,6 +94,8 @@ inline constexpr CUstreamCaptureMode kCaptureRelaxed = 2;
 inline constexpr CUstreamCaptureStatus kCaptureNone = 0;
 inline constexpr CUstreamCaptureStatus kCaptureActive = 1;
 inline constexpr CUstreamCaptureStatus kCaptureInvalidated = 2;
+inline constexpr unsigned kUserObjectNoDestructorSync = 1;
+inline constexpr unsigned kGraphUserObjectMove = 1;
 
 // Stream memory operations.
 inline constexpr unsigned kWaitValueGeq = 0;  // signed difference, so counters may wrap
@@ -232,25 +235,30 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** params,   \
      void** extra))
 
-// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), cuCtxGetId came
-// with 12.0 and cuFuncLoad with 12.4, not every platform shares device memory between processes,
-// and stub_launch, which runs a host function, exists only in the stub.
-#define PITH_CUDA_OPTIONAL(X)                                                                  \
-  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
-     const CUgraphNode** dependencies, std::size_t* count))                                    \
-  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,     \
-     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))     \
-  X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                       \
-  X(function_load, cuFuncLoad, (CUfunction function))                                          \
-  X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))         \
-  X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                    \
-    (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                            \
-  X(ipc_close_handle, cuIpcCloseMemHandle, (CUdeviceptr address))                              \
-  X(device_can_access_peer, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer)) \
-  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))           \
-  X(stub_launch, pithStubLaunch,                                                               \
+// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), user objects
+// came with 11.3, cuCtxGetId with 12.0, cuFuncLoad with 12.4, not every platform shares device
+// memory between processes, and stub_launch, which runs a host function, exists only in the stub.
+#define PITH_CUDA_OPTIONAL(X)                                                                   \
+  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                 \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
+     const CUgraphNode** dependencies, std::size_t* count))                                     \
+  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                 \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
+     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))      \
+  X(user_object_create, cuUserObjectCreate,                                                     \
+    (CUuserObject * object, void* data, CUhostFn destroy, unsigned references, unsigned flags)) \
+  X(user_object_release, cuUserObjectRelease, (CUuserObject object, unsigned count))            \
+  X(graph_retain_user_object, cuGraphRetainUserObject,                                          \
+    (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                       \
+  X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                        \
+  X(function_load, cuFuncLoad, (CUfunction function))                                           \
+  X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))          \
+  X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                     \
+    (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                             \
+  X(ipc_close_handle, cuIpcCloseMemHandle, (CUdeviceptr address))                               \
+  X(device_can_access_peer, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))  \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))            \
+  X(stub_launch, pithStubLaunch,                                                                \
     (CUstream stream, void (*function)(void*), const void* args, std::size_t bytes))
 
 struct Driver {

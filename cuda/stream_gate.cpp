@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.hpp"
 
@@ -21,9 +22,10 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
   CaptureInfo info;
   CUresult result = kErrorNotSupported;
   if (driver.capture_info_v3) {
-    result = driver.capture_info_v3(stream, &status, &info.id, nullptr, nullptr, nullptr, nullptr);
+    result =
+        driver.capture_info_v3(stream, &status, &info.id, &info.graph, nullptr, nullptr, nullptr);
   } else if (driver.capture_info_v2) {
-    result = driver.capture_info_v2(stream, &status, &info.id, nullptr, nullptr, nullptr);
+    result = driver.capture_info_v2(stream, &status, &info.id, &info.graph, nullptr, nullptr);
   }
   if (result == kErrorCaptureImplicit) {
     return Error(Code::cuda,
@@ -41,9 +43,13 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
   return info;
 }
 
-// Slots of captures are never used again: graphs of the application still write to them.
+// Slots of lines that are not gone are never used again: graphs of the application still write to
+// them.
 StreamGate::~StreamGate() {
   for (Passage* passage : waiting_) device_.give_slot({passage->slot, passage->value});
+  for (const Line& line : lines_) {
+    if (is_gone(line)) device_.give_fresh_slot(line.slot);
+  }
 }
 
 Error StreamGate::operations(CUstream stream, Passage& passage) const {
@@ -67,8 +73,7 @@ Error StreamGate::enqueue(CUstream stream, Passage& passage) {
   const Expected<CaptureInfo> info = capture_of(device_.driver(), stream);
   if (!info) return info.error();
   passage.captured = info->active;
-  return info->active ? enqueue_captured(stream, info->id, passage)
-                      : enqueue_eager(stream, passage);
+  return info->active ? enqueue_captured(stream, *info, passage) : enqueue_eager(stream, passage);
 }
 
 Error StreamGate::enqueue_eager(CUstream stream, Passage& passage) {
@@ -85,24 +90,61 @@ Error StreamGate::enqueue_eager(CUstream stream, Passage& passage) {
   return error;
 }
 
-Error StreamGate::enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage) {
-  const void* const identity = identity_of(stream);
-  const auto same = [&](const Line& line) {
-    return line.capture == capture && line.stream == identity;
-  };
-  auto line = std::find_if(capturing_.rbegin(), capturing_.rend(), same);
-  if (line == capturing_.rend()) {
-    // An eager slot would not do: a stream may still be looking at the value we set back.
-    const Expected<Slot*> slot = device_.take_fresh_slot();
-    if (!slot) return slot.error();
-    capturing_.push_back({capture, identity, *slot, {}, false});
-    line = capturing_.rbegin();
-  }
-  line->passages.push_back(&passage);
-  passage.slot = line->slot;
-  passage.value = line->passages.size();
-  passage.line = static_cast<int>(std::distance(line, capturing_.rend())) - 1;
+Error StreamGate::enqueue_captured(CUstream stream, const CaptureInfo& capture, Passage& passage) {
+  const Expected<std::size_t> index = line_of(stream, capture);
+  if (!index) return index.error();
+  Capturing& line = capturing_[*index];
+  passage.slot = line.slot;
+  passage.value = ++line.last;
+  passage.line = static_cast<int>(*index);
   return operations(stream, passage);
+}
+
+Expected<std::size_t> StreamGate::line_of(CUstream stream, const CaptureInfo& capture) {
+  const void* const identity = identity_of(stream);
+  const auto same = [&](const Capturing& line) {
+    return line.capture == capture.id && line.stream == identity;
+  };
+  const auto found = std::find_if(capturing_.rbegin(), capturing_.rend(), same);
+  if (found != capturing_.rend()) {
+    return static_cast<std::size_t>(std::distance(found, capturing_.rend())) - 1;
+  }
+  const Expected<Slot*> slot = device_.take_fresh_slot();
+  if (!slot) return slot.error();
+  Ended ended = watch(capture.graph);
+  const std::lock_guard lock(mutex_);
+  std::size_t index = capturing_.size();
+  if (spare_lines_.empty()) {
+    capturing_.emplace_back();
+  } else {
+    index = spare_lines_.back();
+    spare_lines_.pop_back();
+  }
+  capturing_[index] = {capture.id, identity, *slot, 0};
+  fresh_lines_.push_back({index, *slot, std::move(ended)});
+  fresh_.store(true, std::memory_order_release);
+  return index;
+}
+
+// Null: nobody will tell when the graph is gone.
+StreamGate::Ended StreamGate::watch(CUgraph graph) const {
+  const Driver& driver = device_.driver();
+  if (!driver.user_object_create || !driver.graph_retain_user_object) return nullptr;
+  auto ended = std::make_shared<std::atomic<bool>>(false);
+  const auto mark = [](void* data) {
+    const std::unique_ptr<Ended> held(static_cast<Ended*>(data));
+    (*held)->store(true, std::memory_order_release);
+  };
+  auto held = std::make_unique<Ended>(ended);
+  CUuserObject object = nullptr;
+  CUresult result =
+      driver.user_object_create(&object, held.get(), mark, 1, kUserObjectNoDestructorSync);
+  if (result != kSuccess) return nullptr;
+  [[maybe_unused]] Ended* const objects = held.release();
+  result = driver.graph_retain_user_object(graph, object, 1, kGraphUserObjectMove);
+  if (result == kSuccess) return ended;
+  if (driver.user_object_release) driver.user_object_release(object, 1);
+  return nullptr;
 }
 
 void StreamGate::publish(Passage& passage) {
@@ -115,19 +157,40 @@ void StreamGate::take_fresh() {
   if (!fresh_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   fresh_.store(false, std::memory_order_relaxed);
+  for (FreshLine& fresh : fresh_lines_) {
+    if (lines_.size() <= fresh.index) lines_.resize(fresh.index + 1);
+    lines_[fresh.index] = {fresh.slot, std::move(fresh.ended), {}, false};
+    ++live_lines_;
+  }
+  fresh_lines_.clear();
   for (Passage* passage : fresh_passages_) {
     if (!passage->captured) {
       waiting_.push_back(passage);
       continue;
     }
-    const auto index = static_cast<std::size_t>(passage->line);
-    if (lines_.size() <= index) lines_.resize(index + 1);
-    Line& line = lines_[index];
-    line.slot = passage->slot;
+    Line& line = lines_[static_cast<std::size_t>(passage->line)];
     if (line.passages.size() < passage->value) line.passages.resize(passage->value);
     line.passages[passage->value - 1] = passage;
   }
   fresh_passages_.clear();
+}
+
+// A call may not have ended here though its stream has gone on; where a device has failed, flags
+// are left behind that nobody takes back.
+bool StreamGate::is_gone(const Line& line) {
+  return line.slot && !line.running && line.ended && line.ended->load(std::memory_order_acquire) &&
+         line.slot->started() == 0 && load_word(line.slot->end) == 0;
+}
+
+void StreamGate::forget(std::size_t index) {
+  const Line gone = std::exchange(lines_[index], Line());
+  --live_lines_;
+  for (Passage* passage : gone.passages) {
+    if (passage) passage->gone(*passage);
+  }
+  device_.give_fresh_slot(gone.slot);
+  const std::lock_guard lock(mutex_);
+  spare_lines_.push_back(index);
 }
 
 void StreamGate::open(Passage& passage) { store_word(passage.slot->end, passage.value); }
@@ -148,11 +211,10 @@ void StreamGate::abandon(void (*end)(Passage& passage)) {
 }
 
 bool StreamGate::busy() const {
-  return !waiting_.empty() || !lines_.empty() || fresh_.load(std::memory_order_relaxed);
+  return !waiting_.empty() || live_lines_ > 0 || fresh_.load(std::memory_order_relaxed);
 }
 
-bool StreamGate::progress() {
-  take_fresh();
+bool StreamGate::start_waiting() {
   bool any = false;
   for (std::size_t i = 0; i < waiting_.size();) {
     Passage& passage = *waiting_[i];
@@ -164,7 +226,17 @@ bool StreamGate::progress() {
     passage.started(passage);
     any = true;
   }
-  for (Line& line : lines_) {
+  return any;
+}
+
+bool StreamGate::start_replayed() {
+  bool any = false;
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    if (is_gone(lines_[i])) {
+      forget(i);
+      continue;
+    }
+    Line& line = lines_[i];
     const std::uint64_t started = line.running || !line.slot ? 0 : line.slot->started();
     if (started == 0 || started > line.passages.size() || !line.passages[started - 1]) continue;
     line.running = true;
@@ -173,13 +245,20 @@ bool StreamGate::progress() {
     passage.started(passage);
     any = true;
   }
+  return any;
+}
+
+bool StreamGate::progress() {
+  take_fresh();
+  bool any = start_waiting();
+  any |= start_replayed();
   if (any) last_start_ns_ = monotonic_ns();
   return any;
 }
 
 // No descriptor tells that a device has written memory, and a nap would delay the stream.
 bool StreamGate::arm() {
-  const bool lively = !lines_.empty() && monotonic_ns() - last_start_ns_ < lively_ns;
+  const bool lively = live_lines_ > 0 && monotonic_ns() - last_start_ns_ < lively_ns;
   if (waiting_.empty() && !lively && !fresh_.load(std::memory_order_relaxed)) return true;
   sched_yield();
   return false;

@@ -6,10 +6,13 @@
 // 1,
 //           2, ... for its calls; every replay runs the same operations, and the host takes `start`
 //           back to zero when it has seen it.
-// Where a queue of workers is given, one kernel does all three.
-// No host function, no synchronising call, nothing that blocks the caller.
+// A line of captured calls is forgotten, and its slot used again, when graphs and executable graphs
+// that hold them are gone: a user object of the graph's marks that, and does nothing else. Where
+// the driver has none, lines stay as long as the gate. Where a queue of workers is given, one
+// kernel does all three. No host function, no synchronising call, nothing that blocks the caller.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,10 +22,11 @@
 
 namespace pith::cuda {
 
-// One call on one stream. The owner keeps it: an eager one until it is closed, a captured one as
-// long as the gate.
+// One call on one stream. The owner keeps it: an eager one until it is closed, a captured one until
+// it is gone, or as long as the gate.
 struct Passage {
   void (*started)(Passage& self) = nullptr;  // from progress(), when a stream has got there
+  void (*gone)(Passage& self) = nullptr;     // from progress(): no replay of it can come any more
   Slot* slot = nullptr;
   std::uint64_t value = 0;
   bool captured = false;
@@ -36,6 +40,7 @@ struct Passage {
 struct CaptureInfo {
   bool active = false;
   std::uint64_t id = 0;
+  CUgraph graph = nullptr;
 };
 Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream);
 
@@ -67,26 +72,47 @@ class StreamGate final : public Pollable {
   void disarm() override {}
 
  private:
+  // Set when all graphs that hold a line are gone, which may be after the gate. Any thread.
+  using Ended = std::shared_ptr<std::atomic<bool>>;
   // The captured calls of one stream in one capture, which run one after another in each replay.
   struct Line {
-    std::uint64_t capture = 0;
-    const void* stream = nullptr;
-    Slot* slot = nullptr;
+    Slot* slot = nullptr;  // null: gone
+    Ended ended;
     std::vector<Passage*> passages;
     bool running = false;
   };
+  struct Capturing {
+    std::uint64_t capture = 0;
+    const void* stream = nullptr;
+    Slot* slot = nullptr;
+    std::uint64_t last = 0;  // value
+  };
+  struct FreshLine {
+    std::size_t index;
+    Slot* slot;
+    Ended ended;
+  };
   Error enqueue_eager(CUstream stream, Passage& passage);
-  Error enqueue_captured(CUstream stream, std::uint64_t capture, Passage& passage);
+  Error enqueue_captured(CUstream stream, const CaptureInfo& capture, Passage& passage);
+  Expected<std::size_t> line_of(CUstream stream, const CaptureInfo& capture);
+  Ended watch(CUgraph graph) const;
   Error operations(CUstream stream, Passage& passage) const;
   void take_fresh();
+  static bool is_gone(const Line& line);
+  void forget(std::size_t index);
+  bool start_waiting();
+  bool start_replayed();
 
   Device& device_;
   WorkerQueue* const workers_;
-  std::mutex mutex_;  // guards fresh_passages_
+  std::mutex mutex_;  // guards the next three
   std::vector<Passage*> fresh_passages_;
+  std::vector<FreshLine> fresh_lines_;
+  std::vector<std::size_t> spare_lines_;  // indices
   std::atomic<bool> fresh_{false};
-  std::vector<Line> capturing_;  // calling thread's view of lines: capture, stream, slot, count
-  std::vector<Line> lines_;      // engine's view: index `Passage::line`
+  std::vector<Capturing> capturing_;  // calling thread's view of lines: index `Passage::line`
+  std::vector<Line> lines_;           // engine's view: the same index
+  std::size_t live_lines_ = 0;
   std::vector<Passage*> waiting_;
   std::uint64_t last_start_ns_ = 0;
 };

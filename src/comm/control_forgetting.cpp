@@ -77,6 +77,7 @@ void ControlPlane::note_over(CommKey comm, int from) {
   forget_results(comm);
   std::erase_if(collecting_, [&](const auto& entry) { return entry.first.comm == comm; });
   std::erase_if(inquiries_, [&](const auto& entry) { return entry.first.first == comm; });
+  standing_.erase(comm);
   spread(message(Kind::over).value(comm).take(), from);
 }
 
@@ -89,6 +90,7 @@ std::vector<CommKey> ControlPlane::remembered() const {
   for (const auto& [key, pending] : pending_) known.insert(key.comm);
   for (const auto& [key, collecting] : collecting_) known.insert(key.comm);
   for (const auto& [key, inquiry] : inquiries_) known.insert(key.first);
+  for (const auto& [comm, standing] : standing_) known.insert(comm);
   return {known.begin(), known.end()};
 }
 

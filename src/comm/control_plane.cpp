@@ -472,6 +472,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       std::erase_if(inquiries_, [&](const auto& entry) {
         return now_ns_ - entry.second.asked_ns > inquiry_kept_ns;
       });
+      forget_standing();
     }
     tell_watchers();
     calls.swap(ready_);

@@ -198,6 +198,11 @@ class ControlPlane final : public ControlEars {
     bool again = false;  // to be asked as soon as that is due
   };
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
+  // What a rank stands still in, as it said last.
+  struct Standing {
+    Stall stall;
+    std::uint64_t heard_ns = 0;
+  };
   // Who has let go of a communicator; nobody yet, perhaps, of one that is revoked.
   struct Gone {
     std::vector<int> members;
@@ -297,6 +302,10 @@ class ControlPlane final : public ControlEars {
   static bool disagree(const Noted& one, const Noted& other);
   static std::pair<const Noted*, const Noted*> find_dispute(const Inquiry& inquiry);
   void compare(const InquiryKey& key, Inquiry& inquiry);
+  void note_standing(CommKey comm, const std::vector<int>& members, int rank, const Stall& stall);
+  bool all_stand(const std::vector<int>& members, const std::map<int, Standing>& standing) const;
+  void forget_standing();
+  void compare_captures(CommKey comm, const std::vector<int>& members);
   Error blame(const InquiryKey& key, const Inquiry& inquiry, int reporter,
               const Stall& stall) const;
 
@@ -348,6 +357,7 @@ class ControlPlane final : public ControlEars {
   std::deque<GatherKey> dropped_order_;
   std::map<GatherKey, Collecting> collecting_;
   std::map<InquiryKey, Inquiry> inquiries_;
+  std::map<CommKey, std::map<int, Standing>> standing_;           // at the root, by rank of the job
   std::vector<std::pair<CommKey, std::function<void()>>> ready_;  // for this turn, unlocked
 };
 

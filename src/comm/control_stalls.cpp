@@ -258,6 +258,8 @@ void ControlPlane::hear_stall(Unpacker& in, const std::string& whole) {
   if (!is_root()) return pass_up(stall, whole);
   if (!in.whole() || revoked_.contains(comm) || over_.contains(comm)) return;
 
+  note_standing(comm, members, rank, stall);
+  if (revoked_.contains(comm)) return;
   const InquiryKey key{comm, stall.call.number};
   const auto [entry, fresh] = inquiries_.try_emplace(key);
   Inquiry& inquiry = entry->second;

@@ -127,7 +127,7 @@ StreamCalls::~StreamCalls() {
   compute_->on_error(nullptr, nullptr);
   compute_->watch_while(nullptr);
   unsettled_.open_all();
-  if (captured_ > 0) communicator_.engine_->background_ends();
+  for (int i = captured_alive_.load(); i > 0; --i) communicator_.engine_->background_ends();
 }
 
 // Messages that are made of what kernels should have written must not go out any more.
@@ -189,15 +189,27 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.reach(reached);
   };
+  call.gone = [](cuda::Passage& self) {
+    auto& gone = static_cast<StreamCall&>(self);
+    gone.owner.captured_alive_.fetch_sub(1, std::memory_order_relaxed);
+    gone.owner.give_back(gone);
+  };
   Error error = gate_.enqueue(stream, call);
   if (!error) {
     admit(call, stream);
-  } else if (!call.captured) {
-    call.held.let_go();
-    const std::lock_guard lock(mutex_);
-    spare_.push_back(&call);
+    return {};
   }
+  call.held.let_go();
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(&call);
   return error;
+}
+
+// What it was is not replayed any more, or has ended.
+void StreamCalls::give_back(StreamCall& call) {
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(&call);
+  communicator_.engine_->background_ends();
 }
 
 // Numbered only now: a call that was refused must not put this rank out of step with the others.
@@ -222,8 +234,10 @@ void StreamCalls::admit_captured(StreamCall& call) {
   }
   call.number = captured_numbers | captured_ << replay_bits;
   call.replays = 0;
+  ++captured_;
   // Replays may come at any time from now on.
-  if (captured_++ == 0) communicator_.engine().background_begins();
+  captured_alive_.fetch_add(1, std::memory_order_relaxed);
+  communicator_.engine().background_begins();
 }
 
 void StreamCalls::reach(StreamCall& call) {
@@ -320,10 +334,7 @@ void StreamCalls::end(StreamCall& call) {
 void StreamCalls::release(StreamCall& call) {
   call.unsettled = false;
   gate_.close(call);
-  if (call.captured) return;
-  const std::lock_guard lock(mutex_);
-  spare_.push_back(&call);
-  communicator_.engine_->background_ends();
+  if (!call.captured) give_back(call);
 }
 
 void StreamCalls::Unsettled::open_all() {
@@ -359,9 +370,7 @@ void StreamCalls::abandon() {
     cuda::StreamGate::open(call);
     owner.gate_.close(call);
     owner.order_.remove(call);
-    const std::lock_guard lock(owner.mutex_);
-    owner.spare_.push_back(&call);
-    owner.communicator_.engine_->background_ends();
+    owner.give_back(call);
     owner.not_begun_.fetch_sub(1, std::memory_order_relaxed);
     owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
   });

@@ -132,6 +132,7 @@ class StreamCalls {
   void start(StreamCall& call);
   void end(StreamCall& call);
   void release(StreamCall& call);
+  void give_back(StreamCall& call);
 
   Communicator& communicator_;
   cuda::Device& device_;
@@ -147,8 +148,9 @@ class StreamCalls {
   Undecided undecided_;
   std::atomic<int> not_begun_{0};
   bool used_ = false;
-  DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
-  std::uint32_t captured_ = 0;
+  DeviceVectors* vectors_ = nullptr;    // from the first compressed call on device memory on
+  std::uint32_t captured_ = 0;          // ever: no number is given twice
+  std::atomic<int> captured_alive_{0};  // whose graphs are not known to be gone
   PairNumbers captured_pairs_;
   std::vector<const void*> streams_;  // that have been used: how many calls may run at once
   std::size_t device_need_ = 0;

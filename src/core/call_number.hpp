@@ -17,6 +17,9 @@ constexpr std::uint32_t next_number(std::uint32_t number) {
   return number == call_numbers ? 1 : number + 1;
 }
 
+// Of graphs: they are numbered apart.
+constexpr bool is_captured(std::uint32_t number) { return number > call_numbers; }
+
 // Whether the call of one number came after that of another, as far as they are not half of all
 // numbers apart. Without a look at the top bit.
 constexpr bool is_later(std::uint32_t number, std::uint32_t than) {

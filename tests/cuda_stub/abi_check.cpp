@@ -50,6 +50,9 @@ static_assert(
 #define CHECK_OPTIONAL(field, symbol) \
   static_assert(SameAbi<decltype(ours::Driver::field), decltype(&::symbol)>::value, #symbol)
 CHECK_OPTIONAL(ctx_get_id, cuCtxGetId);
+CHECK_OPTIONAL(user_object_create, cuUserObjectCreate);
+CHECK_OPTIONAL(user_object_release, cuUserObjectRelease);
+CHECK_OPTIONAL(graph_retain_user_object, cuGraphRetainUserObject);
 CHECK_OPTIONAL(ipc_get_handle, cuIpcGetMemHandle);
 CHECK_OPTIONAL(ipc_open_handle, cuIpcOpenMemHandle_v2);
 CHECK_OPTIONAL(ipc_close_handle, cuIpcCloseMemHandle);
@@ -99,6 +102,8 @@ CHECK_VALUE(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
 CHECK_VALUE(kCaptureNone, CU_STREAM_CAPTURE_STATUS_NONE);
 CHECK_VALUE(kCaptureActive, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 CHECK_VALUE(kCaptureInvalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+CHECK_VALUE(kUserObjectNoDestructorSync, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+CHECK_VALUE(kGraphUserObjectMove, CU_GRAPH_USER_OBJECT_MOVE);
 CHECK_VALUE(kWaitValueGeq, CU_STREAM_WAIT_VALUE_GEQ);
 CHECK_VALUE(kWaitValueEq, CU_STREAM_WAIT_VALUE_EQ);
 CHECK_VALUE(kWaitValueAnd, CU_STREAM_WAIT_VALUE_AND);

@@ -56,6 +56,12 @@ void ExecBody::replay() {
   run->wait_for_all();
 }
 
+void release(CUuserObject object, unsigned count) {
+  if (object->references.fetch_sub(count) != count) return;
+  object->destroy(object->data);
+  delete object;
+}
+
 ExecBody::~ExecBody() {
   for (const auto& worker : workers) worker->close();
 }
@@ -91,6 +97,33 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) 
   const std::size_t copied = std::min(*count, all.size());
   for (std::size_t i = 0; i < *count; ++i) nodes[i] = i < copied ? all[i].get() : nullptr;
   *count = copied;
+  return kSuccess;
+}
+
+CUresult cuUserObjectCreate(CUuserObject* object, void* data, CUhostFn destroy, unsigned references,
+                            unsigned flags) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  const bool valid = object != nullptr && destroy != nullptr && references > 0 &&
+                     flags == kUserObjectNoDestructorSync;
+  if (!valid) return kErrorInvalidValue;
+  *object = new CUuserObject_st{data, destroy, references};
+  return kSuccess;
+}
+
+CUresult cuUserObjectRelease(CUuserObject object, unsigned count) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (object == nullptr || count == 0) return kErrorInvalidValue;
+  release(object, count);
+  return kSuccess;
+}
+
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count,
+                                 unsigned flags) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (graph == nullptr || object == nullptr || count == 0) return kErrorInvalidValue;
+  if ((flags & kGraphUserObjectMove) == 0) object->references += count;
+  std::lock_guard lock(state().mutex);
+  graph->body->retained.emplace_back(object, count);
   return kSuccess;
 }
 

@@ -104,8 +104,22 @@ struct CUgraphNode_st {
   Operation run;
 };
 
+struct CUuserObject_st {
+  void* data = nullptr;
+  CUhostFn destroy = nullptr;
+  std::atomic<unsigned> references{0};
+};
+void release(CUuserObject object, unsigned count);
+
+// Executable graphs and what is launched of them share it.
 struct GraphBody {
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of capture, hence topological
+  std::vector<std::pair<CUuserObject, unsigned>> retained;
+  GraphBody() = default;
+  GraphBody(const GraphBody&) = delete;
+  ~GraphBody() {
+    for (const auto& [object, count] : retained) release(object, count);
+  }
   std::size_t lanes = 1;
 };
 
