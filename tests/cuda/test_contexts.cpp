@@ -1,6 +1,7 @@
 // A device is reset, and its next context is where the last one was.
 #include "tests/cuda/stream_world.hpp"
 
+using namespace pith::cuda;
 using namespace pith::cuda::test;
 
 namespace {
@@ -18,20 +19,20 @@ void check_sums(unsigned round) {
 }  // namespace
 
 TEST_CASE("a context is not taken for the one that died at its address") {
-  pith::cuda::CUcontext context = nullptr;
+  CUcontext context = nullptr;
   pith::cuda::Device* before = nullptr;
   {
-    const Device device;
+    const test::Device device;
     context = device.context;
     before = *pith::cuda::Device::of_context(context);
-    REQUIRE(pith::cuda::primary_context(cu(), 0));
+    REQUIRE(primary_context(cu(), 0));
     check_sums(1);
     pithStubRenewContext();
   }
-  const Device device;
+  const test::Device device;
   REQUIRE(device.context == context);
   // Held anew: it stays when the program lets go of it.
-  REQUIRE(pith::cuda::primary_context(cu(), 0));
+  REQUIRE(primary_context(cu(), 0));
   OK(cu().primary_ctx_release(0));
   unsigned flags = 0;
   int active = 0;
