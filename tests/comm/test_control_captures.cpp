@@ -56,7 +56,7 @@ TEST_CASE("ranks that may yet go on do not disagree on captures") {
   Standstill stand(5);
   SECTION("one is in no call") { stand.watchers[2].stall.reset(); }
   SECTION("one has moved lately") { stand.watchers[2].stall->seconds = 9; }
-  SECTION("one is in another call") { stand.watchers[2].stall->call.digest = 56; }
+  SECTION("the captured one is another call") { stand.watchers[4].stall->call.digest = 56; }
   SECTION("one waits for messages of a pair") { stand.watchers[2].stall->call.number = 0; }
   SECTION("all are in captured ones") {
     for (RecordingWatcher& watcher : stand.watchers) watcher.stall->call.number = captured_call;
