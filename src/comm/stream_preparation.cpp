@@ -192,7 +192,7 @@ Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoi
 Error StreamCalls::check_reached(const CollectiveArgs& args) const {
   if (!compute_->workers()) return {};
   const auto check = [&](Bytes memory) -> Error {
-    if (!memory.data || memory.size == 0 || memory.kind != MemoryKind::cuda) return {};
+    if (!memory.data || memory.kind != MemoryKind::cuda) return {};  // sizes are not known yet
     const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory.data);
     if (!where || *where != cuda::Where::device) return where.error();
     const Expected<cuda::Device*> device = cuda::Device::of_memory(memory.data);

@@ -272,3 +272,63 @@ TEST_CASE("a message to oneself goes between pageable memory and a device's, who
   CHECK(back == from);
   CHECK(counters().pageable_copies == 0);
 }
+
+TEST_CASE("workers refuse memory of another device, wherever the call comes from") {
+  const ByWorkers by_workers;
+  std::unique_ptr<DeviceMemory> far;
+  {
+    const test::Device second(1);
+    far = std::make_unique<DeviceMemory>(count * 4);
+  }
+  const test::Device first;
+  World world(2);
+  const Rank& rank = *world.ranks[0];
+  const auto refused = [&](pithResult_t result) {
+    CHECK(result == pithInvalidUsage);
+    CHECK(says("is another device's than the stream"));
+    CHECK(says("PITH_CUDA_STEPS"));
+  };
+  refused(allreduce(rank, rank.send, *far, rank.stream));
+  refused(allreduce(rank, *far, rank.recv, rank.stream));
+  REQUIRE(pithGroupStart() == pithSuccess);
+  allreduce(rank, rank.send, *far, rank.stream);
+  refused(pithGroupEnd());
+  OK(cu().capture_begin(rank.stream, kCaptureThreadLocal));
+  refused(allreduce(rank, rank.send, *far, rank.stream));
+  CUgraph graph = nullptr;
+  OK(cu().capture_end(rank.stream, &graph));
+  cu().graph_destroy(graph);
+  const Words hold(1);
+  hold[0].store(1, std::memory_order_release);
+  issue_held(world, hold, 1);
+  await(world, 1);
+  for (const auto& one : world.ranks) CHECK(holds_sum(one->recv, 2, 1));
+}
+
+TEST_CASE("workers that run at once have a part of the device, later ones a block each") {
+  const test::Device context;
+  const Stream stream;
+  const Expected<pith::cuda::Device*> found = pith::cuda::Device::of_stream(stream);
+  REQUIRE(found);
+  pith::cuda::Device& device = **found;
+  const Expected<const KernelSet*> kernels = device.kernels();
+  REQUIRE(kernels);
+  const unsigned all = std::max((*kernels)->multiprocessors() / 4, 8u);
+  std::vector<pith::cuda::Device::Turn> turns;
+  for (int i = 0; i < 3; ++i) {
+    const auto turn = device.take_slot();
+    REQUIRE(turn);
+    turns.push_back(*turn);
+  }
+  const auto end = [](const pith::cuda::Device::Turn& turn) {
+    std::atomic_ref(turn.slot->start).store(turn.value, std::memory_order_release);
+  };
+  CHECK(device.grant_blocks(turns[0], all) == all);
+  CHECK(device.grant_blocks(turns[1], 2) == 1);
+  end(turns[0]);
+  CHECK(device.grant_blocks(turns[1], 2) == 2);
+  CHECK(device.grant_blocks(turns[2], all - 1) == 1);
+  CHECK(device.grant_blocks(turns[2], all - 2) == all - 2);
+  for (std::size_t i = 1; i < turns.size(); ++i) end(turns[i]);
+  for (const auto& turn : turns) device.give_slot(turn);
+}
