@@ -228,6 +228,13 @@ unsigned Device::grant_blocks(const Turn& until, unsigned wanted) {
   return wanted;
 }
 
+void Device::return_blocks(const Turn& until) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(grants_, [&](const Grant& grant) {
+    return grant.until.slot == until.slot && grant.until.value == until.value;
+  });
+}
+
 bool Device::owns(CUstream stream) const {
   CUcontext context = nullptr;
   return driver_.stream_get_ctx(stream, &context) == kSuccess && context == context_ &&

@@ -118,6 +118,8 @@ class Device {
   // other kernels most of the device, else one, which is enough to get on. `until`: its slot
   // passes the value when the worker has ended.
   unsigned grant_blocks(const Turn& until, unsigned wanted);
+  // Of a worker that was not launched after all.
+  void return_blocks(const Turn& until);
   Expected<Turn> take_slot();
   // One whose flags are zero, and may be set back; so it is when it is given back. Not to be mixed
   // with the others: a stream may still be looking at a value that only grew.

@@ -147,7 +147,10 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   const CUresult result =
       device_.driver().launch_kernel(kernels_.worker(), blocks, 1, 1, Worker::threads, 1, 1,
                                      worker_facts.shared_bytes, stream, params, nullptr);
-  if (result != kSuccess && taken) --taken->free.value;
+  if (result != kSuccess && taken) {
+    device_.return_blocks(taken->free);
+    --taken->free.value;
+  }
   return result;
 }
 

@@ -11,7 +11,7 @@ World::Rank::Rank(World& owner, int number, int ranks)
       rank(number),
       mailbox(owner.sim_.scheduler(), ranks),
       transport(owner.sim_, number, mailbox),
-      compute(owner.sim_, number, owner.kernels_) {
+      compute(owner.sim_, number, kernels) {
   comm.id = 1;
   for (int peer = 0; peer < ranks; ++peer) routes.push_back({&transport, peer});
   context.scheduler = &owner.sim_.scheduler();

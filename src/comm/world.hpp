@@ -100,6 +100,8 @@ class World {
     FrameArena arena;
     Mailbox mailbox;
     SimTransport transport;
+    // Its own: what an aborted rank gives back must not become memory of one that still reads it.
+    HostCompute kernels;
     SimCompute compute;
     CommState comm;
     std::vector<Route> routes;
@@ -121,7 +123,6 @@ class World {
   void tidy_up();
 
   SimWorld sim_;
-  HostCompute kernels_;
   RankOrder order_;
   Hosts hosts_;
   Trace trace_;
