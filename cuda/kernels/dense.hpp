@@ -1,5 +1,5 @@
 // Dense kernels: reduce, scale, divide, copy, cast. One launch a call: the grid walks in steps of
-// `unrolled` packs a thread, all loaded before the first is used; what lies before the first and
+// some packs a thread, all loaded before the first is used; what lies before the first and
 // behind the last whole pack of the output goes one element a thread. An input whose address
 // differs from the output's modulo 16 bytes is read by whole words too, two of which are joined to
 // a pack; outputs that differ so from each other go element by element, and so do casts.
@@ -12,10 +12,13 @@ namespace pith::cuda {
 
 inline constexpr unsigned dense_threads = 256;
 inline constexpr unsigned unrolled = 4;
+// With arithmetic on every byte of a pack two are as fast, in half the code.
+template <class T>
+inline constexpr unsigned unrolled_for = sizeof(T) == 1 ? unrolled / 2 : unrolled;
 
 struct NoShared {};
 
-// Packs of `bytes` that a block takes in one step; a launch needs no more blocks than steps.
+// What a block takes in one step, at most; a launch needs no more blocks than steps.
 inline constexpr std::size_t step_bytes = std::size_t{dense_threads} * unrolled * words_bytes;
 
 // The whole packs of an array between its edges.
@@ -33,10 +36,10 @@ PITH_DEVICE Packs packs_of(const void* memory, std::size_t count, std::size_t el
 }
 
 // `packs(first, stride)` for every thread's packs, step by step; `element(i)` for those outside.
-template <class Block, class TakePacks, class TakeElement>
+template <unsigned kUnrolled, class Block, class TakePacks, class TakeElement>
 PITH_KERNEL void walk(const Block& block, Packs range, std::size_t lanes, std::size_t count,
                       TakePacks take_packs, TakeElement take_element) {
-  const std::size_t step = std::size_t{Block::threads} * unrolled;
+  const std::size_t step = std::size_t{Block::threads} * kUnrolled;
   for (std::size_t at = block.index() * step; at < range.packs; at += block.count() * step) {
     block.each([&](unsigned thread) { take_packs(at + thread, std::size_t{Block::threads}); });
   }
@@ -75,20 +78,20 @@ PITH_DEVICE Packs packs_of(const std::byte* const* in, unsigned inputs, std::byt
 }
 
 // A thread's packs of one step, of those that begin at `from`, which need not be aligned.
-template <class T, unsigned kLanes>
-PITH_DEVICE void load_packs(Pack<T, kLanes> (&to)[unrolled], const std::byte* from, std::size_t at,
+template <class T, unsigned kLanes, unsigned kUnrolled>
+PITH_DEVICE void load_packs(Pack<T, kLanes> (&to)[kUnrolled], const std::byte* from, std::size_t at,
                             std::size_t stride, std::size_t packs) {
   const auto shift = static_cast<unsigned>(misalignment(from, words_bytes));
   if (shift == 0) {
     PITH_UNROLL
-    for (unsigned u = 0; u < unrolled; ++u, at += stride) {
+    for (unsigned u = 0; u < kUnrolled; ++u, at += stride) {
       if (at < packs) to[u] = load_pack<T, kLanes>(from + at * words_bytes);
     }
     return;
   }
   const std::byte* const words = from - shift;
   PITH_UNROLL
-  for (unsigned u = 0; u < unrolled; ++u, at += stride) {
+  for (unsigned u = 0; u < kUnrolled; ++u, at += stride) {
     if (at >= packs) continue;
     const auto low = load_pack<std::uint32_t, 4>(words + at * words_bytes);
     const auto high = load_pack<std::uint32_t, 4>(words + (at + 1) * words_bytes);
@@ -106,7 +109,7 @@ struct MapArgs {
 };
 
 // out[i] = f(in[i]).
-template <class T, class Block, class Function>
+template <class T, unsigned kUnrolled = unrolled_for<T>, class Block, class Function>
 PITH_KERNEL void map_array(const Block& block, const MapArgs& args, Function f) {
   constexpr unsigned lanes = words_bytes / sizeof(T);
   const bool aligned = misalignment(args.out, sizeof(T)) + misalignment(args.in, sizeof(T)) == 0;
@@ -114,10 +117,10 @@ PITH_KERNEL void map_array(const Block& block, const MapArgs& args, Function f) 
   const std::byte* const in = args.in + range.head * sizeof(T);
   std::byte* const out = args.out + range.head * sizeof(T);
   const auto take_packs = [&](std::size_t first, std::size_t stride) {
-    Pack<T, lanes> taken[unrolled] = {};
+    Pack<T, lanes> taken[kUnrolled] = {};
     load_packs(taken, in, first, stride, range.packs);
     PITH_UNROLL
-    for (unsigned u = 0; u < unrolled; ++u) {
+    for (unsigned u = 0; u < kUnrolled; ++u) {
       const std::size_t at = first + u * stride;
       if (at >= range.packs) continue;
       PITH_UNROLL
@@ -128,7 +131,7 @@ PITH_KERNEL void map_array(const Block& block, const MapArgs& args, Function f) 
   const auto take_element = [&](std::size_t i) {
     store_element(args.out, i, f(load_element<T>(args.in, i, aligned)), aligned);
   };
-  walk(block, range, lanes, args.count, take_packs, take_element);
+  walk<kUnrolled>(block, range, lanes, args.count, take_packs, take_element);
 }
 
 inline constexpr unsigned most_operands = 32;
@@ -149,6 +152,7 @@ struct Reduce {
   using Shared = NoShared;
   static constexpr unsigned threads = dense_threads;
   static constexpr unsigned lanes = words_bytes / sizeof(T);
+  static constexpr unsigned steps = unrolled_for<T>;
 
   template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
@@ -157,8 +161,10 @@ struct Reduce {
       reduce_packs(args, range, first, stride);
     };
     const bool aligned = is_aligned(args);
-    const auto take_element = [&](std::size_t i) { reduce_element(args, i, aligned); };
-    walk(block, range, lanes, args.count, take_packs, take_element);
+    const auto take_element = [&](std::size_t i) {
+      aligned ? reduce_element<8>(args, i, true) : reduce_element<1>(args, i, false);
+    };
+    walk<steps>(block, range, lanes, args.count, take_packs, take_element);
   }
 
  private:
@@ -166,17 +172,21 @@ struct Reduce {
   PITH_DEVICE static void reduce_packs(const Args& args, Packs range, std::size_t first,
                                        std::size_t stride) {
     const std::size_t head = range.head * sizeof(T);
-    Pack<T, lanes> result[unrolled] = {};
-    Pack<T, lanes> next[unrolled] = {};
-    load_packs(result, args.in[0] + head, first, stride, range.packs);
-    if (args.inputs > 1) load_packs(next, args.in[1] + head, first, stride, range.packs);
-    for (unsigned k = 1; k < args.inputs; ++k) {
-      Pack<T, lanes> taken[unrolled];
+    Pack<T, lanes> result[steps] = {};
+    Pack<T, lanes> next[steps] = {};
+    load_packs(next, args.in[0] + head, first, stride, range.packs);
+    for (unsigned k = 0; k < args.inputs; ++k) {
+      Pack<T, lanes> taken[steps];
       PITH_UNROLL
-      for (unsigned u = 0; u < unrolled; ++u) taken[u] = next[u];
+      for (unsigned u = 0; u < steps; ++u) taken[u] = next[u];
       if (k + 1 < args.inputs) load_packs(next, args.in[k + 1] + head, first, stride, range.packs);
+      if (k == 0) {
+        PITH_UNROLL
+        for (unsigned u = 0; u < steps; ++u) result[u] = taken[u];
+        continue;
+      }
       PITH_UNROLL
-      for (unsigned u = 0; u < unrolled; ++u) {
+      for (unsigned u = 0; u < steps; ++u) {
         if (first + u * stride >= range.packs) continue;
         PITH_UNROLL
         for (unsigned lane = 0; lane < lanes; ++lane) {
@@ -184,14 +194,13 @@ struct Reduce {
         }
       }
     }
+    if constexpr (kOp == Op::sum) {
+      if (args.divisor != 0) divide_all(result, args.divisor);
+    }
     PITH_UNROLL
-    for (unsigned u = 0; u < unrolled; ++u) {
+    for (unsigned u = 0; u < steps; ++u) {
       const std::size_t at = first + u * stride;
       if (at >= range.packs) continue;
-      PITH_UNROLL
-      for (unsigned lane = 0; lane < lanes; ++lane) {
-        result[u].lane[lane] = finish(result[u].lane[lane], args.divisor);
-      }
       for (unsigned o = 0; o < args.outputs; ++o) {
         store_pack(args.out[o] + head + at * words_bytes, result[u]);
       }
@@ -199,29 +208,30 @@ struct Reduce {
   }
 
   // Several inputs are on their way at once: a short vector is nothing but elements.
+  template <unsigned kAtOnce>
   PITH_DEVICE static void reduce_element(const Args& args, std::size_t i, bool aligned) {
-    constexpr unsigned at_once = 8;
     T result = load_element<T>(args.in[0], i, aligned);
-    for (unsigned first = 1; first < args.inputs; first += at_once) {
-      T taken[at_once] = {};
+    for (unsigned first = 1; first < args.inputs; first += kAtOnce) {
+      T taken[kAtOnce] = {};
       PITH_UNROLL
-      for (unsigned k = 0; k < at_once; ++k) {
+      for (unsigned k = 0; k < kAtOnce; ++k) {
         if (first + k < args.inputs) taken[k] = load_element<T>(args.in[first + k], i, aligned);
       }
       PITH_UNROLL
-      for (unsigned k = 0; k < at_once; ++k) {
+      for (unsigned k = 0; k < kAtOnce; ++k) {
         if (first + k < args.inputs) result = combine<kOp>(result, taken[k]);
       }
     }
-    result = finish(result, args.divisor);
+    if (kOp == Op::sum && args.divisor != 0) result = divide(result, args.divisor);
     for (unsigned o = 0; o < args.outputs; ++o) store_element(args.out[o], i, result, aligned);
   }
 
-  PITH_DEVICE static T finish(T value, float divisor) {
-    if constexpr (kOp == Op::sum) {
-      if (divisor != 0) return divide(value, divisor);
+  PITH_DEVICE static void divide_all(Pack<T, lanes> (&packs)[steps], float divisor) {
+    PITH_UNROLL
+    for (Pack<T, lanes>& pack : packs) {
+      PITH_UNROLL
+      for (T& value : pack.lane) value = divide(value, divisor);
     }
-    return value;
   }
 
   PITH_DEVICE static bool is_aligned(const Args& args) {
@@ -269,7 +279,7 @@ struct Copy {
   template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
     using Byte = std::uint8_t;
-    map_array<Byte>(block, args, [](Byte value) { return value; });
+    map_array<Byte, unrolled>(block, args, [](Byte value) { return value; });
   }
 };
 
@@ -297,7 +307,7 @@ struct Fill {
       }
     };
     const auto take_element = [&](std::size_t i) { store_element(args.out, i, args.value, true); };
-    walk(block, range, lanes, args.bytes, take_packs, take_element);
+    walk<unrolled>(block, range, lanes, args.bytes, take_packs, take_element);
   }
 };
 
@@ -350,7 +360,7 @@ struct Cast {
       store_element(args.out, i, convert<To>(load_element<From>(args.in, i, in_aligned)),
                     out_aligned);
     };
-    walk(block, range, lanes, args.count, take_packs, take_element);
+    walk<unrolled>(block, range, lanes, args.count, take_packs, take_element);
   }
 };
 

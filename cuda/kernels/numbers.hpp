@@ -1,9 +1,15 @@
 // Arithmetic on one element of every type, with the bits of src/kernels/scalar.cpp: one NaN per
-// type, rounded once to nearest even, narrow floats computed in float32. Integer operations do all
-// conversions, so that host and device cannot differ.
+// type, rounded once to nearest even, narrow floats computed in float32. Conversions are the
+// device's own where it has some, else integer operations, whose bits they have.
 #pragma once
 
 #include <type_traits>
+
+#if defined(__CUDACC__) && !defined(PITH_SIMT)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#endif
 
 #include "core/dtype.hpp"
 #include "cuda/kernels/platform.hpp"
@@ -43,10 +49,50 @@ template <class T>
 inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat> ||
                                   std::is_same_v<T, F8e4m3> || std::is_same_v<T, F8e5m2>;
 
+// Whether the device that this is compiled for converts the format to float32 and back.
+template <class Format>
+inline constexpr bool is_native = false;
+#if defined(__CUDA_ARCH__) && !defined(PITH_SIMT)
+template <>
+inline constexpr bool is_native<Half> = true;
+template <>
+inline constexpr bool is_native<Bfloat> = true;
+template <>
+inline constexpr bool is_native<F8e4m3> = __CUDA_ARCH__ >= 890;
+template <>
+inline constexpr bool is_native<F8e5m2> = __CUDA_ARCH__ >= 890;
+
+template <class Format>
+PITH_KERNEL float decode_natively(Format code) {
+  if constexpr (std::is_same_v<Format, Half>) {
+    return __half2float(__ushort_as_half(code.bits));
+  } else if constexpr (std::is_same_v<Format, Bfloat>) {
+    return __bfloat162float(__ushort_as_bfloat16(code.bits));
+  } else {
+    constexpr auto format = std::is_same_v<Format, F8e4m3> ? __NV_E4M3 : __NV_E5M2;
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(code.bits, format)));
+  }
+}
+
+// Of 8 bits neither NaN nor an infinity: they have other codes here.
+template <class Format>
+PITH_KERNEL Format encode_natively(float value) {
+  if constexpr (std::is_same_v<Format, Half>) {
+    return {__half_as_ushort(__float2half_rn(value))};
+  } else if constexpr (std::is_same_v<Format, Bfloat>) {
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
+  } else {
+    constexpr auto format = std::is_same_v<Format, F8e4m3> ? __NV_E4M3 : __NV_E5M2;
+    return {__nv_cvt_float_to_fp8(value, __NV_SATFINITE, format)};
+  }
+}
+#endif
+
 // Exact. The code's fields are those of a float32 that is too small by a power of two; a product
 // with that power also normalises what is subnormal.
 template <class Format>
 PITH_DEVICE float decode(Format code) {
+  if constexpr (is_native<Format>) return canonical(decode_natively(code));
   const auto bits = static_cast<std::uint32_t>(code.bits);
   const std::uint32_t magnitude = bits & (Format::sign - 1);
   const std::uint32_t sign = (bits & Format::sign) != 0 ? 0x80000000u : 0u;
@@ -62,6 +108,8 @@ PITH_DEVICE float decode(Format code) {
 // From a float32 or, so that float64 is rounded once, a float64.
 template <class Format, class Real>
 PITH_DEVICE Format encode(Real value) {
+  constexpr bool native = is_native<Format> && sizeof(Real) == 4;
+  if constexpr (native && sizeof(Format) == 2) return encode_natively<Format>(value);
   using Word = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
   using Bits = typename Format::Bits;
   constexpr int fraction = sizeof(Real) == 4 ? 23 : 52;
@@ -73,6 +121,7 @@ PITH_DEVICE Format encode(Real value) {
   const std::uint32_t sign = (all >> top) != 0 ? Format::sign : 0;
   if (magnitude > infinity) return {static_cast<Bits>(Format::nan)};
   if (magnitude == infinity) return {static_cast<Bits>(sign | Format::infinity)};
+  if constexpr (native) return encode_natively<Format>(value);
 
   constexpr int lowest = 1 - Format::bias;  // exponent of subnormals and of the smallest normal
   const int field = static_cast<int>(magnitude >> fraction);
