@@ -110,7 +110,7 @@ void CudaCompute::enter(Passage& passage) {
 }
 
 Fence CudaCompute::open_after_all(Passage& passage) {
-  if (workers_ && workers_->has_entered(passage)) {
+  if (passage.stay == Stay::entered) {
     const std::uint64_t ticket = ++last_ticket_;
     if (!workers_->push_leave(passage) || !workers_->publish(ticket)) {
       fail("the CUDA device has failed", kErrorLaunchFailed);
@@ -128,8 +128,8 @@ Fence CudaCompute::open_after_all(Passage& passage) {
 }
 
 Fence CudaCompute::open(Passage& passage) {
-  if (workers_ && workers_->has_entered(passage)) return open_after_all(passage);
-  if (passage.worker == 0 || !passage.left) StreamGate::open(passage);
+  if (passage.stay == Stay::entered) return open_after_all(passage);
+  if (passage.stay == Stay::waits) StreamGate::open(passage);
   return {};
 }
 

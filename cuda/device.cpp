@@ -219,8 +219,7 @@ unsigned Device::grant_blocks(const Turn& until, unsigned wanted) {
   const std::lock_guard lock(mutex_);
   const unsigned budget =
       kernels_ ? std::max(kernels_->multiprocessors() / 4, least_budget) : least_budget;
-  std::erase_if(
-      grants_, [](const Grant& grant) { return grant.until.slot->started() >= grant.until.value; });
+  std::erase_if(grants_, [](const Grant& grant) { return has_passed(grant.until); });
   unsigned granted = 0;
   for (const Grant& grant : grants_) granted += grant.blocks;
   if (granted + wanted > budget) return 1;
@@ -241,16 +240,28 @@ bool Device::owns(CUstream stream) const {
          id_of(driver_, context) == id_;
 }
 
-std::byte* Device::take_block(MemoryKind kind, std::size_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    auto& spare = spare_[static_cast<int>(kind)][bytes];
-    if (!spare.empty()) {
-      std::byte* block = spare.back();
-      spare.pop_back();
-      return block;
+void Device::gather_late() {
+  std::erase_if(late_, [this](const Late& late) {
+    if (!late.over()) return false;
+    for (const Block& block : late.blocks) {
+      spare_[static_cast<int>(block.kind)][block.bytes].push_back(block.data);
     }
-  }
+    return true;
+  });
+}
+
+std::byte* Device::take_spare(MemoryKind kind, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto& spare = spare_[static_cast<int>(kind)][bytes];
+  if (spare.empty()) gather_late();
+  if (spare.empty()) return nullptr;
+  std::byte* const block = spare.back();
+  spare.pop_back();
+  return block;
+}
+
+std::byte* Device::take_block(MemoryKind kind, std::size_t bytes) {
+  if (std::byte* const spare = take_spare(kind, bytes)) return spare;
   const Current current(*this);
   const RelaxedCapture relaxed(driver_);
   if (kind == MemoryKind::cuda) {
@@ -267,6 +278,11 @@ std::byte* Device::take_block(MemoryKind kind, std::size_t bytes) {
 void Device::give_block(MemoryKind kind, std::byte* block, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   spare_[static_cast<int>(kind)][bytes].push_back(block);
+}
+
+void Device::give_later(std::vector<Block> blocks, std::function<bool()> over) {
+  const std::lock_guard lock(mutex_);
+  late_.push_back({std::move(blocks), std::move(over)});
 }
 
 // Pinned memory has one address on host and device wherever addressing is unified.
@@ -302,9 +318,7 @@ void Device::give_fresh_slot(Slot* slot) {
 Expected<Device::Turn> Device::take_slot() {
   const std::lock_guard lock(mutex_);
   if (free_slots_.empty()) {
-    const auto passed = std::partition(resting_.begin(), resting_.end(), [](const Turn& turn) {
-      return turn.slot->started() < turn.value;
-    });
+    const auto passed = std::partition(resting_.begin(), resting_.end(), std::not_fn(has_passed));
     free_slots_.assign(passed, resting_.end());
     resting_.erase(passed, resting_.end());
   }
@@ -321,7 +335,7 @@ Expected<Device::Turn> Device::take_slot() {
 
 void Device::give_slot(Turn turn) {
   const std::lock_guard lock(mutex_);
-  (turn.slot->started() < turn.value ? resting_ : free_slots_).push_back(turn);
+  (has_passed(turn) ? free_slots_ : resting_).push_back(turn);
 }
 
 }  // namespace pith::cuda

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -109,11 +110,20 @@ class Device {
   // Null where there is no memory left. `bytes` is a power of two.
   std::byte* take_block(MemoryKind kind, std::size_t bytes);
   void give_block(MemoryKind kind, std::byte* block, std::size_t bytes);
+  struct Block {
+    MemoryKind kind;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  // Somebody on the device may still use them: until `over` says otherwise, which is asked whenever
+  // spare memory runs out, and calls nothing of this class.
+  void give_later(std::vector<Block> blocks, std::function<bool()> over);
 
   struct Turn {
     Slot* slot = nullptr;
     std::uint64_t value = 0;  // greater than any value the slot has held
   };
+  static bool has_passed(const Turn& turn) { return turn.slot->started() >= turn.value; }
   // How many blocks a worker gets of those it wants: all while workers with all of theirs leave
   // other kernels most of the device, else one, which is enough to get on. `until`: its slot
   // passes the value when the worker has ended.
@@ -133,6 +143,8 @@ class Device {
       : driver_(driver), context_(context), id_(id) {}
   static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
+  std::byte* take_spare(MemoryKind kind, std::size_t bytes);
+  void gather_late();
 
   const Driver& driver_;
   const CUcontext context_;
@@ -140,6 +152,11 @@ class Device {
   std::mutex mutex_;
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
+  struct Late {
+    std::vector<Block> blocks;
+    std::function<bool()> over;
+  };
+  std::vector<Late> late_;
   struct Grant {
     Turn until;
     unsigned blocks;

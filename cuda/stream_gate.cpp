@@ -96,6 +96,7 @@ Error StreamGate::enqueue_captured(CUstream stream, const CaptureInfo& capture, 
   Capturing& line = capturing_[*index];
   passage.slot = line.slot;
   passage.value = ++line.last;
+  passage.gone_graphs = line.ended;
   passage.line = static_cast<int>(*index);
   return operations(stream, passage);
 }
@@ -120,7 +121,7 @@ Expected<std::size_t> StreamGate::line_of(CUstream stream, const CaptureInfo& ca
     index = spare_lines_.back();
     spare_lines_.pop_back();
   }
-  capturing_[index] = {capture.id, identity, *slot, 0};
+  capturing_[index] = {capture.id, identity, *slot, ended, 0};
   fresh_lines_.push_back({index, *slot, std::move(ended)});
   fresh_.store(true, std::memory_order_release);
   return index;

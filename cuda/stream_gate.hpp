@@ -31,8 +31,9 @@ struct Passage {
   std::uint64_t value = 0;
   bool captured = false;
   int line = -1;
+  GraphsGone gone_graphs;    // where it is captured
   std::uint64_t worker = 0;  // that runs on the stream instead of a wait; 0: none
-  bool left = false;         // that has been told to let the stream go on
+  Stay stay = Stay::waits;   // of that worker
   bool enters = true;        // the call is going to submit steps
 };
 
@@ -72,8 +73,7 @@ class StreamGate final : public Pollable {
   void disarm() override {}
 
  private:
-  // Set when all graphs that hold a line are gone, which may be after the gate. Any thread.
-  using Ended = std::shared_ptr<std::atomic<bool>>;
+  using Ended = GraphsGone;  // which may be after the gate
   // The captured calls of one stream in one capture, which run one after another in each replay.
   struct Line {
     Slot* slot = nullptr;  // null: gone
@@ -85,6 +85,7 @@ class StreamGate final : public Pollable {
     std::uint64_t capture = 0;
     const void* stream = nullptr;
     Slot* slot = nullptr;
+    Ended ended;
     std::uint64_t last = 0;  // value
   };
   struct FreshLine {

@@ -3,19 +3,18 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 
-#include "core/clock.hpp"
 #include "cuda/stream_gate.hpp"
 
 namespace pith::cuda {
 
 namespace {
 
-constexpr std::size_t boards_bytes = std::size_t{1} << 20;
-constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
+bool are_gone(const GraphsGone& graphs) {
+  return graphs && graphs->load(std::memory_order_acquire);
+}
 
 }  // namespace
 
@@ -35,27 +34,27 @@ Error WorkerQueue::open() {
   return add_boards();
 }
 
-// A worker that was told to leave does so at once. A stream that has not got to an abandoned call
-// yet will still use its board: then the memory is nobody's any more.
 WorkerQueue::~WorkerQueue() {
-  constexpr std::uint64_t leaves_within_ns = 20'000'000;
-  const auto is_free = [](const Board& board) {
-    return board.free.slot->started() >= board.free.value;
-  };
-  const std::uint64_t limit = monotonic_ns() + leaves_within_ns;
-  bool all_free = false;
-  while (!(all_free = std::all_of(boards_.begin(), boards_.end(), is_free))) {
-    if (monotonic_ns() >= limit) break;
-    sched_yield();
+  std::vector<Device::Turn> workers;
+  for (const Board& board : boards_) {
+    workers.push_back(board.free);
+    device_.give_slot(board.free);
   }
-  for (const Board& board : boards_) device_.give_slot(board.free);
-  if (!all_free || !lines_.empty()) return;
-  for (std::byte* memory : blocks_of_boards_) {
-    device_.give_block(MemoryKind::cuda, memory, boards_bytes);
+  std::vector<GraphsGone> graphs;
+  for (const Line& line : lines_) {
+    if (line.memory) graphs.push_back(line.gone);
+  }
+  std::vector<Device::Block> memory;
+  for (std::byte* const boards : blocks_of_boards_) {
+    memory.push_back({MemoryKind::cuda, boards, boards_bytes});
   }
   if (ring_) {
-    device_.give_block(MemoryKind::host, reinterpret_cast<std::byte*>(ring_), ring_bytes);
+    memory.push_back({MemoryKind::host, reinterpret_cast<std::byte*>(ring_), ring_bytes});
   }
+  device_.give_later(std::move(memory), [workers = std::move(workers), graphs = std::move(graphs)] {
+    return std::all_of(workers.begin(), workers.end(), Device::has_passed) &&
+           std::all_of(graphs.begin(), graphs.end(), are_gone);
+  });
 }
 
 Error WorkerQueue::add_boards() {
@@ -86,7 +85,7 @@ Expected<WorkerBoard*> WorkerQueue::take_memory() {
 
 Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
   const auto found = std::find_if(boards_.begin(), boards_.end(), [](const Board& board) {
-    return board.free.slot->started() >= board.free.value;
+    return Device::has_passed(board.free);
   });
   if (found != boards_.end()) {
     ++found->free.value;
@@ -105,15 +104,17 @@ Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
 }
 
 // Calls captured on one stream run one after another.
-Expected<WorkerBoard*> WorkerQueue::board_of_line(int line) {
-  const auto index = static_cast<std::size_t>(line);
+Expected<WorkerBoard*> WorkerQueue::board_of(const Passage& captured) {
+  const auto index = static_cast<std::size_t>(captured.line);
   if (lines_.size() <= index) lines_.resize(index + 1);
-  if (!lines_[index]) {
+  Line& line = lines_[index];
+  if (!line.memory) {
     const Expected<WorkerBoard*> memory = take_memory();
     if (!memory) return memory.error();
-    lines_[index] = *memory;
+    line.memory = *memory;
   }
-  return lines_[index];
+  line.gone = captured.gone_graphs;
+  return line.memory;
 }
 
 CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
@@ -127,7 +128,7 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   args.captured = passage.captured;
   Board* taken = nullptr;
   if (passage.captured) {
-    const Expected<WorkerBoard*> board = board_of_line(passage.line);
+    const Expected<WorkerBoard*> board = board_of(passage);
     if (!board) return kErrorOutOfMemory;
     args.board = *board;
   } else {
@@ -139,7 +140,7 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
     args.free_value = taken->free.value;
   }
   passage.worker = args.id;
-  passage.left = false;
+  passage.stay = Stay::waits;
   // One that never serves only waits. How many replays will run at once nobody knows.
   unsigned blocks = passage.enters ? blocks_ : 1;
   if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, blocks);
@@ -155,18 +156,14 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
 }
 
 void WorkerQueue::enter(Passage& passage, std::uint64_t submitted) {
-  passage.left = false;
+  assert(passage.stay != Stay::entered);
+  passage.stay = Stay::entered;
   entered_.push_back(&passage);
-  if (server_) return;
-  server_ = &passage;
+  if (entered_.size() > 1) return;
   namings_.push_back({last_ticket_, passage.worker});
   const WaitArgs wait{&tickets_.start, submitted};
   if (tickets_.started() < submitted) push(step_wait, 1, &wait, sizeof wait);
   progress();
-}
-
-bool WorkerQueue::has_entered(const Passage& passage) const {
-  return std::find(entered_.begin(), entered_.end(), &passage) != entered_.end();
 }
 
 void WorkerQueue::progress() {
@@ -201,15 +198,15 @@ bool WorkerQueue::push(std::uint32_t kernel, std::size_t blocks, const void* arg
 }
 
 bool WorkerQueue::push_leave(Passage& passage) {
-  passage.left = true;
-  entered_.erase(std::find(entered_.begin(), entered_.end(), &passage));
-  Passage* const next = server_ != &passage ? server_
-                        : entered_.empty()  ? nullptr
-                                            : entered_.front();
-  const LeaveArgs leave{next ? next->worker : 0, &passage.slot->end, passage.value};
-  const bool pushed = push(step_leave, 1, &leave, sizeof leave);
-  server_ = next;
-  return pushed;
+  assert(passage.stay == Stay::entered);
+  const auto next = std::find_if(entered_.begin(), entered_.end(),
+                                 [&](const Passage* other) { return other != &passage; });
+  const std::uint64_t server = next == entered_.end() ? 0 : (*next)->worker;
+  const LeaveArgs leave{server, &passage.slot->end, passage.value};
+  const bool told = push(step_leave, 1, &leave, sizeof leave);
+  std::erase(entered_, &passage);
+  passage.stay = told ? Stay::left : Stay::waits;
+  return told;
 }
 
 bool WorkerQueue::publish(std::uint64_t ticket) {

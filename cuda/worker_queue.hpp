@@ -6,6 +6,7 @@
 // Threads: launch() by calling threads, which take turns; all else by the engine's driver.
 #pragma once
 
+#include <bit>
 #include <memory>
 #include <vector>
 
@@ -16,12 +17,25 @@ namespace pith::cuda {
 
 struct Passage;
 
+// Set when all graphs that hold the calls of a captured stream are gone; null: nobody can tell. Any
+// thread.
+using GraphsGone = std::shared_ptr<std::atomic<bool>>;
+
+// What the worker on a passage's stream does: it looks at nothing but the passage's flag; it is one
+// of those that run steps; it has been told to go, and the host has nothing to open.
+enum class Stay : std::uint8_t { waits, entered, left };
+
 class WorkerQueue {
  public:
+  // What it takes from the device: for boards, as often as they do not suffice; for the ring.
+  static constexpr std::size_t boards_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
+
   // `tickets` are those of the compute queue; its `stream` is used here only to clear memory.
   static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, const KernelSet& kernels,
                                                        Slot& tickets, CUstream stream,
                                                        unsigned blocks);
+  // Waits for nobody: a stream may not have got to an abandoned call yet, a graph may be replayed.
   ~WorkerQueue();
   WorkerQueue(const WorkerQueue&) = delete;
   WorkerQueue& operator=(const WorkerQueue&) = delete;
@@ -31,11 +45,11 @@ class WorkerQueue {
 
   // Its worker runs. `submitted`: the last ticket of what the compute queue was given otherwise.
   void enter(Passage& passage, std::uint64_t submitted);
-  bool serves() const { return server_ != nullptr; }
-  bool has_entered(const Passage& passage) const;
+  bool serves() const { return !entered_.empty(); }
 
   // Precondition of these: serves(). False: the device has failed.
   bool push(std::uint32_t kernel, std::size_t blocks, const void* args, std::size_t bytes);
+  // The passage has entered. False also: its worker is not told, and the passage waits again.
   bool push_leave(Passage& passage);
   // What was pushed runs from now on, and then the ticket is written.
   bool publish(std::uint64_t ticket);
@@ -56,7 +70,7 @@ class WorkerQueue {
   Error open();
   Error add_boards();
   Expected<Board*> take_board();
-  Expected<WorkerBoard*> board_of_line(int line);
+  Expected<WorkerBoard*> board_of(const Passage& captured);
   Expected<WorkerBoard*> take_memory();
   bool make_room();
 
@@ -69,7 +83,11 @@ class WorkerQueue {
   std::vector<std::byte*> blocks_of_boards_;
   std::vector<Board> boards_;         // of eager calls, free or not
   std::vector<WorkerBoard*> unused_;  // that nobody has had
-  std::vector<WorkerBoard*> lines_;   // of captured streams, by Passage::line
+  struct Line {
+    WorkerBoard* memory = nullptr;
+    GraphsGone gone;
+  };
+  std::vector<Line> lines_;  // of captured streams, by Passage::line
   std::uint64_t last_id_ = 0;
 
   // To be the server once the ring has run what went before.
@@ -77,8 +95,7 @@ class WorkerQueue {
     std::uint64_t after;  // ticket
     std::uint64_t id;
   };
-  std::vector<Passage*> entered_;
-  Passage* server_ = nullptr;  // of what is pushed now
+  std::vector<Passage*> entered_;  // the first one's worker is to run what is pushed now
   std::vector<Naming> namings_;
   std::uint64_t pushed_ = 0;
   std::uint64_t published_ = 0;

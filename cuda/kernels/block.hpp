@@ -14,7 +14,6 @@
 #ifndef __CUDACC__
 #include <chrono>
 #include <thread>
-#include <vector>
 #endif
 
 #include "cuda/kernels/platform.hpp"
@@ -322,16 +321,6 @@ template <class Kernel>
 void emulate(const void* args, unsigned blocks, const Watch& watch = {}) {
   for (unsigned index = 0; index < blocks; ++index) {
     emulate_block<Kernel>(args, HostBlock<Kernel::threads>(index, blocks, watch));
-  }
-}
-
-// Runs it on a thread a block, for kernels whose blocks wait for each other.
-template <class Kernel>
-void emulate_together(const void* args, unsigned blocks, const Watch& watch = {}) {
-  std::vector<std::jthread> threads;
-  for (unsigned index = 0; index < blocks; ++index) {
-    threads.emplace_back(
-        [=] { emulate_block<Kernel>(args, HostBlock<Kernel::threads>(index, blocks, watch)); });
   }
 }
 

@@ -49,7 +49,7 @@ struct StepRing {
 
 // In device memory, zero before the worker begins and again when its last block has left.
 struct WorkerBoard {
-  std::uint64_t shares;  // step number << 48 | blocks << 24 | next block
+  std::uint64_t shares;  // number of the step, and its blocks that nobody has taken
   std::uint64_t done;    // blocks of the step that have run
   std::uint64_t left;    // blocks of the worker that have left
   WorkerStep step;
@@ -116,8 +116,11 @@ struct Worker {
   static constexpr std::uint64_t no_share = ~std::uint64_t{0};
   static constexpr unsigned share_bits = 24;
   static constexpr std::uint64_t share_mask = (std::uint64_t{1} << share_bits) - 1;
-  // Of a kernel: each block of a worker asks once more than there are, and the mask says: leave.
-  static constexpr std::uint64_t most_blocks = share_mask - 2048;
+  // Each block of a worker asks once more than there are blocks of a step.
+  static constexpr std::uint64_t asked_in_vain = 2048;
+  static constexpr std::uint64_t most_blocks = share_mask - asked_in_vain;  // of a kernel
+  // Only steps that were on the board are counted, and none of them has this number: leave.
+  static constexpr std::uint64_t last_number = ~std::uint64_t{0} >> share_bits;
   struct Shared {
     alignas(words_bytes) std::byte room[largest_shared()];
     WorkerStep step;
@@ -137,13 +140,14 @@ struct Worker {
 
  private:
   PITH_DEVICE static std::uint64_t pack(std::uint64_t number, std::uint64_t blocks) {
-    return number << (2 * share_bits) | blocks << share_bits;
+    return number << share_bits | (asked_in_vain + blocks);
   }
   PITH_DEVICE static std::uint64_t number_of(std::uint64_t shares) {
-    return shares >> (2 * share_bits);
+    return shares >> share_bits;
   }
-  PITH_DEVICE static std::uint64_t blocks_of(std::uint64_t shares) {
-    return shares >> share_bits & share_mask;
+  PITH_DEVICE static std::uint64_t untaken_of(std::uint64_t shares) {
+    const std::uint64_t left = shares & share_mask;
+    return left > asked_in_vain ? left - asked_in_vain : 0;
   }
 
   // One value, found by the first thread, for all of them.
@@ -203,7 +207,6 @@ struct Worker {
     std::uint64_t number = 0;
     while ((taken = await_step(block, args, shared, taken)) != no_share) {
       copy_step(block, shared.step, args.ring->steps[taken % ring_steps]);
-      number = (number + 1) & 0xffff;
       if (!run_step(block, args, shared, number)) break;
       ++taken;
       const bool leaves = is_leave_of(shared.step, args);
@@ -216,15 +219,15 @@ struct Worker {
     }
     block.each([&](unsigned thread) {
       if (thread != 0) return;
-      store_fresh(&args.board->shares, pack(number + 1, share_mask));
+      store_fresh(&args.board->shares, pack(last_number, 0));
       if (args.captured) store_system(args.end, 0);
     });
   }
 
-  // False: whoever it waits for will not come any more.
+  // False: whoever it waits for will not come any more. `number`: of the last one on the board.
   template <class Block>
   PITH_KERNEL static bool run_step(const Block& block, const Args& args, Shared& shared,
-                                   std::uint64_t number) {
+                                   std::uint64_t& number) {
     if (shared.step.kernel == step_wait) {
       const auto& wait = *reinterpret_cast<const WaitArgs*>(shared.step.args);
       return tell(block, shared, [&]() -> std::uint64_t {
@@ -241,6 +244,7 @@ struct Worker {
       return true;
     }
     copy_step(block, args.board->step, shared.step);
+    ++number;
     block.each([&](unsigned thread) {
       if (thread != 0) return;
       shared.number = number;
@@ -281,16 +285,15 @@ struct Worker {
     block.each([&](unsigned thread) {
       if (thread == 0) shared.number = no_share;
     });
-    for (;;) {
-      const std::uint64_t shares = tell(block, shared, [&]() -> std::uint64_t {
+    while (seen != last_number) {
+      const std::uint64_t number = tell(block, shared, [&]() -> std::uint64_t {
         for (unsigned looks = 0;; ++looks) {
-          const std::uint64_t now = load_fresh(&args.board->shares);
-          if (blocks_of(now) == share_mask || number_of(now) != seen) return now;
-          if (!block.rest(looks)) return share_mask << share_bits;
+          const std::uint64_t now = number_of(load_fresh(&args.board->shares));
+          if (now != seen) return now;
+          if (!block.rest(looks)) return last_number;
         }
       });
-      if (blocks_of(shares) == share_mask) return;
-      seen = help(block, args, shared);
+      seen = number == last_number ? number : help(block, args, shared);
     }
   }
 
@@ -300,26 +303,19 @@ struct Worker {
   PITH_KERNEL static std::uint64_t help(const Block& block, const Args& args, Shared& shared) {
     for (;;) {
       const std::uint64_t taken = tell(block, shared, [&]() -> std::uint64_t {
-        const std::uint64_t old = add_global(&args.board->shares, 1);
+        const std::uint64_t old = add_global(&args.board->shares, ~std::uint64_t{0});
         fence_global();
         return old;
       });
-      const std::uint64_t blocks = blocks_of(taken);
-      const std::uint64_t index = taken & share_mask;
-      if (blocks == share_mask || index >= blocks) {
-        // Numbers come again: what lies in shared memory must not pass for another step.
-        block.each([&](unsigned thread) {
-          if (thread == 0) shared.number = no_share;
-        });
-        return number_of(taken);
-      }
+      const std::uint64_t untaken = untaken_of(taken);
+      if (untaken == 0) return number_of(taken);
       if (shared.number != number_of(taken)) {
         copy_step(block, shared.step, args.board->step);
         block.each([&](unsigned thread) {
           if (thread == 0) shared.number = number_of(taken);
         });
       }
-      run_body(block, shared, static_cast<unsigned>(index));
+      run_body(block, shared, static_cast<unsigned>(shared.step.blocks - untaken));
       block.sync();
       block.each([&](unsigned thread) {
         if (thread != 0) return;

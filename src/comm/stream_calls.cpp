@@ -158,11 +158,13 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   if (Error error = check_not_captured(args, stream)) return error;
   if (Error error = check_numbers_left(args, stream)) return error;
   if (Error error = place(args, device_.driver(), *compute_)) return error;
+  if (!communicator_.is_alone(args)) {
+    if (Error error = check_reached(args)) return error;
+  }
   if (!args.tensors.empty()) {
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
   }
   if (Error error = without_throwing([&] { return place_compressors(args); })) return error;
-  if (Error error = check_reached(args)) return error;
   communicator_.complete(args);
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};

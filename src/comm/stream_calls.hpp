@@ -117,6 +117,8 @@ class StreamCalls {
   void device_failed(const Error& error);
   Error place_compressors(const CollectiveArgs& args);
   Error check_reached(const CollectiveArgs& args) const;
+  Error check_reached(const CompressedTensor& tensor) const;
+  Error check_reached(const char* argument, const void* memory) const;
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;

@@ -191,22 +191,42 @@ Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoi
 // Copies of the driver's go anywhere; a worker's are loads and stores of this device.
 Error StreamCalls::check_reached(const CollectiveArgs& args) const {
   if (!compute_->workers()) return {};
-  const auto check = [&](Bytes memory) -> Error {
-    if (!memory.data || memory.kind != MemoryKind::cuda) return {};  // sizes are not known yet
-    const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory.data);
-    if (!where || *where != cuda::Where::device) return where.error();
-    const Expected<cuda::Device*> device = cuda::Device::of_memory(memory.data);
-    if (!device || *device == &device_) return device.error();
-    return {Code::invalid_usage,
-            fmt::format("memory {} is another device's than the stream, expected the same one's "
-                        "where workers run the steps of calls (PITH_CUDA_STEPS)",
-                        static_cast<const void*>(memory.data))};
-  };
   for (const Message& message : args.messages) {
-    if (Error error = check(message.data)) return error;
+    if (message.data.size == 0) continue;
+    if (Error error = check_reached(message.sends ? "send" : "recv", message.data.data)) {
+      return error;
+    }
   }
-  if (Error error = check(args.send)) return error;
-  return check(args.recv);
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (Error error = check_reached(tensor)) return error;
+  }
+  if (args.count == 0) return {};
+  if (Error error = check_reached("send", args.send.data)) return error;
+  if (Error error = check_reached("recv", args.recv.data)) return error;
+  return check_reached("the scalar of op", args.factor.where);
+}
+
+Error StreamCalls::check_reached(const CompressedTensor& tensor) const {
+  const SparseOutput& pairs = tensor.sparse;
+  if (Error error = check_reached("n", pairs.count)) return error;
+  if (tensor.count == 0) return {};
+  if (Error error = check_reached("send", tensor.send)) return error;
+  if (Error error = check_reached("recv", tensor.recv)) return error;
+  if (pairs.capacity == 0) return {};
+  if (Error error = check_reached("indices", pairs.indices)) return error;
+  return check_reached("values", pairs.values);
+}
+
+Error StreamCalls::check_reached(const char* argument, const void* memory) const {
+  if (!memory) return {};
+  const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory);
+  if (!where || *where != cuda::Where::device) return where.error();
+  const Expected<cuda::Device*> device = cuda::Device::of_memory(memory);
+  if (!device || *device == &device_) return device.error();
+  return {Code::invalid_usage,
+          fmt::format("{} is {}, another device's memory than the stream's, expected the same "
+                      "one's where workers run the steps of calls (PITH_CUDA_STEPS)",
+                      argument, memory)};
 }
 
 }  // namespace pith

@@ -1,10 +1,11 @@
 // Workers: kernels that run the steps of calls on the caller's stream.
+#include <array>
+#include <cstdio>
 #include <optional>
 #include <random>
+#include <string_view>
 
-#include "core/kernel_args.hpp"
-#include "cuda/stream_gate.hpp"
-#include "tests/cuda/stream_world.hpp"
+#include "tests/cuda/worker_calls.hpp"
 
 using namespace pith::cuda;
 using namespace pith::cuda::test;
@@ -14,76 +15,6 @@ using pith::Fence;
 using pith::Op;
 
 namespace {
-
-// Calls by hand: a queue with workers, and streams that get to passages.
-struct Queue {
-  explicit Queue(unsigned blocks) {
-    const auto found = pith::cuda::Device::of_stream(streams[0]);
-    REQUIRE(found);
-    Expected<std::unique_ptr<CudaCompute>> made = CudaCompute::create(**found, blocks);
-    INFO(made.error().message());
-    REQUIRE(made);
-    compute = std::move(*made);
-    gate = std::make_unique<StreamGate>(**found, compute->workers());
-  }
-  void wait(Fence fence) {
-    while (!compute->reached(fence)) {
-      compute->progress();
-      std::this_thread::yield();
-    }
-  }
-  Fence add(const DeviceMemory& to, const DeviceMemory& what, std::size_t count) {
-    return compute->run<pith::ReduceKernel>({to.as<std::byte>(), to.as<std::byte>(),
-                                             what.as<std::byte>(), count, DType::u32, Op::sum,
-                                             false});
-  }
-  Stream streams[3];
-  std::unique_ptr<CudaCompute> compute;
-  std::unique_ptr<StreamGate> gate;
-};
-
-struct Call : Passage {
-  explicit Call(Queue& q, std::size_t stream) : queue(q) {
-    started = [](Passage& self) { static_cast<Call&>(self).has_started = true; };
-    REQUIRE_FALSE(queue.gate->enqueue(queue.streams[stream], *this));
-    queue.gate->publish(*this);
-    while (!has_started) {
-      queue.gate->progress();
-      queue.compute->progress();
-      std::this_thread::yield();
-    }
-    queue.compute->enter(*this);
-  }
-  // Its stream goes on.
-  Fence end() {
-    const Fence last = queue.compute->open_after_all(*this);
-    queue.gate->close(*this);
-    return last;
-  }
-  Queue& queue;
-  bool has_started = false;
-};
-
-void ones(const DeviceMemory& memory, std::size_t count) {
-  std::fill_n(memory.as<std::uint32_t>(), count, 1u);
-}
-
-bool all_are(const DeviceMemory& memory, std::size_t count, std::uint32_t value) {
-  const auto* const words = memory.as<std::uint32_t>();
-  return std::all_of(words, words + count, [&](std::uint32_t word) { return word == value; });
-}
-
-class ByWorkers {
- public:
-  ByWorkers() {
-    setenv("PITH_CUDA_STEPS", "worker", 1);
-    setenv("PITH_CUDA_BLOCKS", "2", 1);
-  }
-  ~ByWorkers() {
-    unsetenv("PITH_CUDA_STEPS");
-    unsetenv("PITH_CUDA_BLOCKS");
-  }
-};
 
 // A call of both ranks, for which the stream of the second waits for a word.
 void issue_held(World& world, const Words& hold, unsigned round) {
@@ -102,6 +33,24 @@ void await(const World& world, unsigned round) {
   }
 }
 
+// With one of its arguments in memory that is far.
+pithResult_t sparse_allreduce(const Rank& rank, const DeviceMemory& far,
+                              std::string_view argument) {
+  pithCompressor_t compressor = nullptr;
+  REQUIRE(pithCompressorCreate(&compressor, "topk:density=0.05,bypass=never") == pithSuccess);
+  const DeviceMemory near(count * 8);
+  const DeviceMemory n(8);
+  const auto at = [&](std::string_view name, const DeviceMemory& memory) -> void* {
+    return (name == argument ? far : memory).as<void>();
+  };
+  const pithResult_t result = pithAllReduceCompressedSparse(
+      at("send", rank.send), static_cast<std::uint64_t*>(at("indices", near)),
+      at("values", rank.recv), count, static_cast<std::size_t*>(at("n", n)), count, pithFloat32,
+      pithSum, compressor, rank.comm, rank.stream);
+  pithCompressorDestroy(compressor);
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("a worker runs more steps than its ring holds, in order, with any number of blocks") {
@@ -114,7 +63,7 @@ TEST_CASE("a worker runs more steps than its ring holds, in order, with any numb
   const DeviceMemory copy(length * 4);
   std::memset(sum.as<void>(), 0, length * 4);
   ones(one, length);
-  Call call(queue, 0);
+  GatedCall call(queue, 0);
   const unsigned steps = length > 1000 ? 50 : 500;
   for (unsigned step = 0; step < steps; ++step) {
     queue.add(sum, one, length);
@@ -143,11 +92,11 @@ TEST_CASE("workers hand over to each other, and launches come before and after t
   const DeviceMemory one(length * 4);
   std::memset(sum.as<void>(), 0, length * 4);
   ones(one, length);
-  std::array<std::optional<Call>, 3> calls;
+  std::array<std::optional<GatedCall>, 3> calls;
   std::uint32_t expected = 0;
   Fence last;
   for (int round = 0; round < 600; ++round) {
-    std::optional<Call>& call = calls.at(random() % calls.size());
+    std::optional<GatedCall>& call = calls.at(random() % calls.size());
     const auto stream = static_cast<std::size_t>(&call - calls.data());
     if (random() % 4 != 0) {
       last = queue.add(sum, one, length);
@@ -163,7 +112,7 @@ TEST_CASE("workers hand over to each other, and launches come before and after t
       REQUIRE(all_are(sum, length, expected));
     }
   }
-  for (std::optional<Call>& call : calls) {
+  for (std::optional<GatedCall>& call : calls) {
     if (call) last = call->end();
   }
   queue.wait(last);
@@ -175,7 +124,7 @@ TEST_CASE("a worker ends with its device") {
   const test::Device device;
   Queue queue(2);
   const DeviceMemory memory(64);
-  Call call(queue, 0);
+  GatedCall call(queue, 0);
   const auto copy = [&] {
     return queue.compute->run<pith::CopyKernel>(
         {memory.as<std::byte>(), memory.as<std::byte>() + 32, 32});
@@ -283,18 +232,36 @@ TEST_CASE("workers refuse memory of another device, wherever the call comes from
   const test::Device first;
   World world(2);
   const Rank& rank = *world.ranks[0];
-  const auto refused = [&](pithResult_t result) {
+  const auto refused = [&](const char* argument, pithResult_t result) {
     CHECK(result == pithInvalidUsage);
-    CHECK(says("is another device's than the stream"));
-    CHECK(says("PITH_CUDA_STEPS"));
+    std::array<char, 64> text;
+    std::snprintf(text.data(), text.size(), "%s is %p, another device's", argument,
+                  far->as<void>());
+    CHECK(says(text.data()));
+    CHECK(says("expected the same one's where workers run the steps of calls (PITH_CUDA_STEPS)"));
   };
-  refused(allreduce(rank, rank.send, *far, rank.stream));
-  refused(allreduce(rank, *far, rank.recv, rank.stream));
+  refused("recv", allreduce(rank, rank.send, *far, rank.stream));
+  refused("send", allreduce(rank, *far, rank.recv, rank.stream));
   REQUIRE(pithGroupStart() == pithSuccess);
   allreduce(rank, rank.send, *far, rank.stream);
-  refused(pithGroupEnd());
+  refused("recv", pithGroupEnd());
+  refused("send", pithSend(far->as<void>(), count, pithUint32, 1, rank.comm, rank.stream));
+  refused("recv", pithRecv(far->as<void>(), count, pithUint32, 1, rank.comm, rank.stream));
+  pithRedOp_t scaled = pithSum;
+  REQUIRE(pithRedOpCreatePreMulSum(&scaled, far->as<void>(), pithUint32, pithScalarDevice,
+                                   rank.comm) == pithSuccess);
+  refused("the scalar of op", pithAllReduce(rank.send.as<void>(), rank.recv.as<void>(), count,
+                                            pithUint32, scaled, rank.comm, rank.stream));
+  CHECK(pithRedOpDestroy(scaled, rank.comm) == pithSuccess);
+  for (const char* argument : {"send", "indices", "values", "n"}) {
+    refused(argument, sparse_allreduce(rank, *far, argument));
+  }
+  for (const auto& one : world.ranks) {  // of nothing there is nothing to reach
+    CHECK(pithAllReduce(far->as<void>(), far->as<void>(), 0, pithUint32, pithSum, one->comm,
+                        one->stream) == pithSuccess);
+  }
   OK(cu().capture_begin(rank.stream, kCaptureThreadLocal));
-  refused(allreduce(rank, rank.send, *far, rank.stream));
+  refused("recv", allreduce(rank, rank.send, *far, rank.stream));
   CUgraph graph = nullptr;
   OK(cu().capture_end(rank.stream, &graph));
   cu().graph_destroy(graph);
@@ -306,10 +273,7 @@ TEST_CASE("workers refuse memory of another device, wherever the call comes from
 }
 
 TEST_CASE("workers that run at once have a part of the device, later ones a block each") {
-  {
-    const test::Device used;
-    pithStubRenewContext();  // streams of a device that has failed keep what they were granted
-  }
+  renew_device();
   const test::Device context;
   const Stream stream;
   const Expected<pith::cuda::Device*> found = pith::cuda::Device::of_stream(stream);

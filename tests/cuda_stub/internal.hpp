@@ -31,6 +31,7 @@ __attribute__((visibility("default"))) void pithStubFailAfter(std::int64_t opera
 __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t operations);
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
+__attribute__((visibility("default"))) void pithStubRoomForBlocks(unsigned most);
 __attribute__((visibility("default"))) void pithStubLocks(bool locks);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
 __attribute__((visibility("default"))) void pithStubRenewContext();
@@ -151,12 +152,16 @@ struct Capture {
   bool invalid = false;
 };
 
+inline constexpr unsigned all_blocks = ~0u;
+
 struct CUctx_st {
   CUdevice device = 0;
   std::uint64_t id = 0;  // of the context that is at this address now
   int retained = 0;
   std::atomic<CUresult> fault{kSuccess};
   std::atomic<bool> paused{false};
+  std::atomic<unsigned> room_for_blocks{all_blocks};
+  std::atomic<unsigned> blocks_together{0};  // that run
   std::int64_t until_failure = -1;  // operations that are submitted before the one that fails
   bool refuses = false;             // that one
   std::map<int, std::vector<std::shared_ptr<HardwareQueue>>> hardware;  // by priority
@@ -206,7 +211,7 @@ struct Range {
 struct AtomicCounters {
   std::atomic<std::uint64_t> allocs, frees, syncs, queries, launches, graph_launches,
       pageable_copies, host_functions, from_host_functions, blocked, host_copies, ipc_opens,
-      ipc_closes;
+      ipc_closes, blocks_together;
 };
 
 struct State {

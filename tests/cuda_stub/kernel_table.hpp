@@ -8,9 +8,13 @@
 
 namespace pith::cuda {
 
-// Whether kernels that wait go on; it may hold them in that call.
 struct Holder {
+  // Whether kernels that wait go on; it may hold them in that call.
   bool (*goes_on)(void* of);
+  // Of kernels whose blocks wait for each other; not asked by fibers. Whether a block ever begins;
+  // it may hold it in that call, as a device without room for it. And who has begun has ended.
+  bool (*begins)(void* of, unsigned block);
+  void (*ends)(void* of);
   void* of;
 };
 

@@ -34,9 +34,25 @@ bool goes_on(void* raw) {
   return context->fault == kSuccess;
 }
 
+bool begins(void* raw, unsigned block) {
+  auto* const context = static_cast<CUcontext>(raw);
+  while (block >= context->room_for_blocks) {
+    if (context->fault != kSuccess) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const unsigned now = ++context->blocks_together;
+  AtomicCounters& counters = state().counters;
+  std::uint64_t most = counters.blocks_together;
+  while (now > most && !counters.blocks_together.compare_exchange_weak(most, now)) {
+  }
+  return true;
+}
+
+void ends(void* raw) { --static_cast<CUcontext>(raw)->blocks_together; }
+
 void run(void* raw) {
   const auto& launch = *static_cast<const Run*>(raw);
-  const Holder holder{goes_on, launch.context};
+  const Holder holder{goes_on, begins, ends, launch.context};
   if (launch.kernel->run(*launch.kernel, launch.args, launch.blocks, holder)) return;
   launch.context->fault = kErrorLaunchFailed;
 }

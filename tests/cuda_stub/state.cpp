@@ -376,7 +376,7 @@ void pithStubCounters(StubCounters* out) {
                       c.queries,         c.launches,       c.graph_launches,
                       c.pageable_copies, c.host_functions, c.from_host_functions,
                       c.blocked,         c.host_copies,    c.ipc_opens,
-                      c.ipc_closes};
+                      c.ipc_closes,      c.blocks_together};
   std::lock_guard lock(s.mutex);
   const auto limit = std::chrono::milliseconds(s.host_limit_ms);
   for (const auto& [thread, start] : s.running_host_functions) {
@@ -389,7 +389,7 @@ void pithStubReset() {
   AtomicCounters& c = s.counters;
   for (auto* counter : {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
                         &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked,
-                        &c.host_copies, &c.ipc_opens, &c.ipc_closes})
+                        &c.host_copies, &c.ipc_opens, &c.ipc_closes, &c.blocks_together})
     *counter = 0;
   s.attributes_need_context = false;
   s.locks = false;
@@ -397,6 +397,7 @@ void pithStubReset() {
   for (CUctx_st& context : s.contexts) {
     context.fault = kSuccess;
     context.paused = false;
+    context.room_for_blocks = all_blocks;
     context.until_failure = -1;
   }
 }
@@ -440,6 +441,10 @@ bool pithStubIsArmed() {
 void pithStubNeedContext(bool needed) { state().attributes_need_context = needed; }
 
 void pithStubPause(bool paused) { current_context()->paused = paused; }
+
+void pithStubRoomForBlocks(unsigned most) {
+  current_context()->room_for_blocks = most > 0 ? most : all_blocks;
+}
 
 void pithStubLocks(bool locks) { state().locks = locks; }
 

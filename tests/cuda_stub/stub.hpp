@@ -23,6 +23,7 @@ struct StubCounters {
   std::uint64_t host_copies = 0;                // between a device and pinned or pageable memory
   std::uint64_t ipc_opens = 0;                  // memory of other processes
   std::uint64_t ipc_closes = 0;
+  std::uint64_t blocks_together = 0;  // the most at once of kernels that wait
 };
 
 enum class Strict : int {
@@ -48,6 +49,9 @@ void pithStubRefuseAfter(std::int64_t operations);
 bool pithStubIsArmed();
 // Of the current context: nothing that has not begun yet runs until this is called with false.
 void pithStubPause(bool paused);
+// Of the current context: of a kernel whose blocks wait for each other only the first `most` blocks
+// find room, and no other one begins until this is called with more; 0: all do.
+void pithStubRoomForBlocks(unsigned most);
 // While somebody frees memory, which waits for its context, no other thread gets past the start of
 // a launch, a copy or an allocation.
 void pithStubLocks(bool locks);
