@@ -142,9 +142,7 @@ struct Worker {
   PITH_DEVICE static std::uint64_t pack(std::uint64_t number, std::uint64_t blocks) {
     return number << share_bits | (asked_in_vain + blocks);
   }
-  PITH_DEVICE static std::uint64_t number_of(std::uint64_t shares) {
-    return shares >> share_bits;
-  }
+  PITH_DEVICE static std::uint64_t number_of(std::uint64_t shares) { return shares >> share_bits; }
   PITH_DEVICE static std::uint64_t untaken_of(std::uint64_t shares) {
     const std::uint64_t left = shares & share_mask;
     return left > asked_in_vain ? left - asked_in_vain : 0;
