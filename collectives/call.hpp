@@ -7,8 +7,9 @@
 // Ranks are counted here in the communicator's order (rank_order.hpp), but for the blocks of the
 // caller's buffers, which rank_at() finds.
 //
-// Memory kinds end here: device memory is staged through host scratch, and fences order kernels
-// and messages, so an algorithm never asks where a buffer lies.
+// Memory kinds end here: device memory is staged through scratch, the host's or what the network
+// reaches of the device's, and fences order kernels and messages, so an algorithm never asks where
+// a buffer lies.
 #pragma once
 
 #include <cstdint>
@@ -149,6 +150,12 @@ class Call {
   }
   std::byte* map(int peer, Ticket ticket) const {
     return route(peer).transport->map(route(peer).peer, ticket);
+  }
+  // Whether the network reads and writes the compute's memory for messages of this size.
+  bool is_direct(int peer, std::size_t bytes) const {
+    return compute().kind() != MemoryKind::host &&
+           bytes >= route(peer).transport->direct_bytes(compute().kind()) &&
+           compute().reached_by_network();
   }
   // Copies from and to what a peer exposed for that. An error has failed the call.
   Error copy_from(int peer, std::uint64_t where, Bytes into) const;

@@ -1,6 +1,8 @@
 // The awaiters behind Call's verbs. All of them live in the frame of the awaiting coroutine.
 #pragma once
 
+#include <optional>
+
 #include "collectives/call.hpp"
 
 namespace pith {
@@ -40,14 +42,16 @@ class TurnAwaiter {
   Scheduler& scheduler_;
 };
 
-// Sends once its fence is reached; device memory goes through a host buffer.
+// Sends once its fence is reached; device memory goes through a buffer that the transport reads.
 class SendStage {
  public:
   SendStage(const Call& call, int to, std::uint16_t lane, std::uint32_t step, Bytes data,
             Fence after)
       : call_(call), after_(after), device_(data.kind != MemoryKind::host) {
     if (device_) {
-      staging_ = Scratch(call.host_compute(), data.size);
+      const bool direct = call.is_direct(to, data.size);
+      staging_ = Scratch(direct ? call.compute() : call.host_compute(), data.size);
+      if (direct) send_.direct = &staging_;
       after_ = call.compute().run<CopyKernel>({staging_.bytes().data, data.data, data.size}, after);
       data = staging_.bytes();
     }
@@ -97,19 +101,42 @@ class SendStage {
   Transport* transport_ = nullptr;
 };
 
-// Receives; device memory is filled from a host buffer by a copy on the compute queue, which later
-// kernels follow in order.
+// Where messages for a device lie until it reads them: in pinned memory, unless the network put
+// them into the device's.
+class Landing {
+ public:
+  Landing() = default;
+  Landing(const Call& call, Receive& receive, int from, std::size_t size)
+      : staging_(call.host_compute(), size) {
+    receive.into = staging_.bytes().data;
+    if (!call.is_direct(from, size)) return;
+    direct_ = Scratch(call.compute(), size);
+    receive.direct = &direct_;
+  }
+  Landing(const Landing&) = delete;
+  Landing& operator=(const Landing&) = delete;
+  // The message, for kernels from now on.
+  Scratch take(const Call& call, const Receive& receive) {
+    if (!receive.landed) return std::move(staging_);
+    call.compute().see_network_writes();
+    return std::move(direct_);
+  }
+
+ private:
+  Scratch staging_;
+  Scratch direct_;
+};
+
+// Receives; device memory is filled by a copy on the compute queue, which later kernels follow in
+// order.
 class RecvStage {
  public:
   RecvStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
       : call_(call), into_(into) {
-    if (into.kind != MemoryKind::host) {
-      staging_ = Scratch(call.host_compute(), into.size);
-      into = staging_.bytes();
-    }
     call.prepare(receive_, from, lane, step);
     receive_.into = into.data;
     receive_.room = into.size;
+    if (into.kind != MemoryKind::host) landing_.emplace(call, receive_, from, into.size);
   }
   RecvStage(const RecvStage&) = delete;
   RecvStage& operator=(const RecvStage&) = delete;
@@ -119,9 +146,10 @@ class RecvStage {
   Error result() {
     if (receive_.error) return call_.fail(receive_.error);
     if (into_.kind == MemoryKind::host) return {};
+    Scratch message = landing_->take(call_, receive_);
     const Fence copied =
-        call_.compute().run<CopyKernel>({into_.data, staging_.bytes().data, receive_.length});
-    call_.compute().retire(Lease(), std::move(staging_), copied);
+        call_.compute().run<CopyKernel>({into_.data, message.bytes().data, receive_.length});
+    call_.compute().retire(Lease(), std::move(message), copied);
     return {};
   }
   // result(), and the message must have filled the buffer.
@@ -136,7 +164,7 @@ class RecvStage {
   const Call& call_;
   Bytes into_;
   Receive receive_;
-  Scratch staging_;
+  std::optional<Landing> landing_;
 };
 
 class SendAwaiter {
@@ -189,7 +217,7 @@ class RecvSomeAwaiter {
 };
 
 // Receives without copying: the message is read where the transport has it; kernels of a device,
-// which may not reach that, read it in pinned memory.
+// which may not reach that, read it where it landed.
 class BorrowStage {
  public:
   BorrowStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, std::size_t size)
@@ -199,8 +227,7 @@ class BorrowStage {
     receive_.borrow = call.compute().kind() == MemoryKind::host;
     if (receive_.borrow) [[likely]]
       return;
-    staging_ = Scratch(call.host_compute(), size);
-    receive_.into = staging_.bytes().data;
+    landing_.emplace(call, receive_, from, size);
   }
   BorrowStage(const BorrowStage&) = delete;
   BorrowStage& operator=(const BorrowStage&) = delete;
@@ -212,8 +239,8 @@ class BorrowStage {
     if (borrowed) [[likely]] {
       borrowed->size = size_;
       if (!receive_.borrow) {
-        borrowed->data = staging_.bytes().data;
-        borrowed->staged = std::move(staging_);
+        borrowed->staged = landing_->take(call_, receive_);
+        borrowed->data = borrowed->staged.bytes().data;
         return borrowed;
       }
       borrowed->lease = std::move(receive_.lease);
@@ -233,7 +260,7 @@ class BorrowStage {
   const Call& call_;
   std::size_t size_;
   Receive receive_;
-  Scratch staging_;
+  std::optional<Landing> landing_;
 };
 
 class BorrowAwaiter {

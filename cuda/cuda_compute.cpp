@@ -53,6 +53,7 @@ Error CudaCompute::open(unsigned worker_blocks) {
   CUresult result = driver_.ctx_priority_range(&least, &greatest);
   if (result == kSuccess) result = driver_.stream_create(&stream_, kStreamNonBlocking, greatest);
   if (result != kSuccess) return device_.error("cuStreamCreateWithPriority", result);
+  ask_about_network();
   const Expected<const KernelSet*> kernels = device_.kernels();
   if (!kernels) return kernels.error();
   const Expected<Device::Turn> turn = device_.take_slot();
@@ -67,6 +68,30 @@ Error CudaCompute::open(unsigned worker_blocks) {
   }
   queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_, workers_.get());
   return {};
+}
+
+// By GPUDirect RDMA. Precondition: the context is current.
+void CudaCompute::ask_about_network() {
+  CUdevice device = 0;
+  int reached = 0;
+  int order = 0;
+  int flushes = 0;
+  const bool asked =
+      driver_.ctx_get_device(&device) == kSuccess &&
+      driver_.device_attribute(&reached, kDeviceReachedByNetwork, device) == kSuccess &&
+      driver_.device_attribute(&order, kDeviceNetworkOrder, device) == kSuccess &&
+      driver_.device_attribute(&flushes, kDeviceNetworkFlushes, device) == kSuccess;
+  must_flush_ = order < kNetworkWritesToOwner;
+  const bool can_flush = driver_.flush_network_writes && (flushes & kNetworkFlushByHost) != 0;
+  reached_by_network_ = asked && reached != 0 && (!must_flush_ || can_flush);
+}
+
+void CudaCompute::see_network_writes() {
+  if (!must_flush_) return;
+  const Current current(device_);
+  const CUresult flushed =
+      driver_.flush_network_writes(kNetworkWritesOfContext, kNetworkWritesToOwner);
+  if (flushed != kSuccess) fail("cuFlushGPUDirectRDMAWrites", flushed);
 }
 
 CudaCompute::~CudaCompute() {

@@ -30,6 +30,12 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
   void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
 
+  bool reached_by_network() const override { return reached_by_network_; }
+  void see_network_writes() override;
+  std::shared_ptr<void> withhold_scratch(std::byte*, std::size_t) override {
+    return scratch_.withhold();
+  }
+
   // Where somebody waits for more than fences: for a stream of the caller's, so many calls.
   void watch_while(const std::atomic<int>* calls) { calls_ = calls; }
   bool busy() const override {
@@ -72,6 +78,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
  private:
   explicit CudaCompute(Device& device);
   Error open(unsigned worker_blocks);
+  void ask_about_network();
   Fence add_ticket(CUresult launched);
   bool by_worker() const { return workers_ && workers_->serves(); }
   CUresult write_ticket(std::uint64_t ticket);
@@ -82,6 +89,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   Device& device_;
   const Driver& driver_;
+  bool reached_by_network_ = false;
+  bool must_flush_ = false;  // the device does not see in order what the network writes
   PeerMemory* peers_ = nullptr;
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed

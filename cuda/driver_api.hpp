@@ -137,8 +137,15 @@ inline constexpr CUdevice_attribute kDeviceComputeMajor = 75;
 inline constexpr CUdevice_attribute kDeviceComputeMinor = 76;
 inline constexpr CUdevice_attribute kDeviceHostPointerForRegistered = 91;
 inline constexpr CUdevice_attribute kDeviceFlushRemoteWrites = 98;
+// GPUDirect RDMA: that it is there, how writes can be flushed, and who sees them in order without.
+inline constexpr CUdevice_attribute kDeviceReachedByNetwork = 116;
+inline constexpr CUdevice_attribute kDeviceNetworkFlushes = 117;
+inline constexpr CUdevice_attribute kDeviceNetworkOrder = 118;
 inline constexpr CUdevice_attribute kDevice64BitStreamMemOps = 122;
 inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
+inline constexpr int kNetworkFlushByHost = 1;
+inline constexpr int kNetworkWritesOfContext = 0;
+inline constexpr int kNetworkWritesToOwner = 100;
 
 // X(field, symbol, arguments): every function returns CUresult. Missing any of these is an error.
 #define PITH_CUDA_REQUIRED(X)                                                                     \
@@ -236,8 +243,9 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
      void** extra))
 
 // May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), user objects
-// came with 11.3, cuCtxGetId with 12.0, cuFuncLoad with 12.4, not every platform shares device
-// memory between processes, and stub_launch, which runs a host function, exists only in the stub.
+// and flushes with 11.3, cuCtxGetId with 12.0, cuFuncLoad with 12.4, not every platform shares
+// device memory between processes, and stub_launch, which runs a host function, exists only in the
+// stub.
 #define PITH_CUDA_OPTIONAL(X)                                                                   \
   X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                 \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
@@ -252,6 +260,7 @@ inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
     (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                       \
   X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                        \
   X(function_load, cuFuncLoad, (CUfunction function))                                           \
+  X(flush_network_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))                  \
   X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))          \
   X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                     \
     (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                             \

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include "core/log.hpp"
 
@@ -61,7 +62,14 @@ void Buddy::update_above(std::size_t node, unsigned order) {
 }
 
 ScratchPool::~ScratchPool() {
-  for (const Block& block : blocks_) device_.give_block(kind_, block.base, block.bytes);
+  const std::weak_ptr<void> withheld = std::exchange(withheld_, nullptr);
+  if (withheld.expired()) {
+    for (const Block& block : blocks_) device_.give_block(kind_, block.base, block.bytes);
+    return;
+  }
+  std::vector<Device::Block> blocks;
+  for (const Block& block : blocks_) blocks.push_back({kind_, block.base, block.bytes});
+  device_.give_later(std::move(blocks), [withheld] { return withheld.expired(); });
 }
 
 bool ScratchPool::add_block(std::size_t bytes) {

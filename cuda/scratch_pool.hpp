@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -39,6 +40,9 @@ class ScratchPool {
   // Never null. Asks the driver where the reserve was too small, and counts that.
   std::byte* take(std::size_t bytes);
   void give(std::byte* scratch, std::size_t bytes);
+  // Of scratch that will not be given back: while it lives nobody is given what lies in the blocks,
+  // not even when the pool is gone.
+  std::shared_ptr<void> withhold() const { return withheld_; }
 
   std::uint64_t late_blocks() const { return late_blocks_; }
 
@@ -56,6 +60,7 @@ class ScratchPool {
   std::vector<Block> blocks_;
   std::size_t capacity_ = 0;
   std::atomic<std::uint64_t> late_blocks_{0};
+  std::shared_ptr<void> withheld_ = std::make_shared<char>();
 };
 
 }  // namespace pith::cuda

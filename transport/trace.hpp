@@ -58,6 +58,7 @@ class TracedTransport final : public Transport {
     return complete;
   }
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
+  std::size_t direct_bytes(MemoryKind kind) const override { return inner_.direct_bytes(kind); }
   Ticket expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
   std::byte* map(int peer, Ticket ticket) override { return inner_.map(peer, ticket); }
   Error copy_from(int peer, std::uint64_t where, Bytes into) override {
@@ -95,6 +96,11 @@ class TracedCompute final : public Compute {
   std::byte* take_scratch(std::size_t bytes) override;
   void give_scratch(std::byte* scratch, std::size_t bytes) override {
     inner_.give_scratch(scratch, bytes);
+  }
+  bool reached_by_network() const override { return inner_.reached_by_network(); }
+  void see_network_writes() override { inner_.see_network_writes(); }
+  std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t bytes) override {
+    return inner_.withhold_scratch(scratch, bytes);
   }
 
  protected:

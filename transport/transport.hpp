@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string_view>
 
 #include "core/memory.hpp"
@@ -30,6 +31,8 @@ struct Ticket {
   Reach reach = Reach::none;
 };
 
+inline constexpr std::size_t no_bytes = std::numeric_limits<std::size_t>::max();
+
 class Transport : public Pollable {
  public:
   virtual std::string_view name() const = 0;
@@ -41,6 +44,10 @@ class Transport : public Pollable {
 
   // Messages up to this size are delivered without being cut, so they can be borrowed in place.
   virtual std::size_t slot_bytes() const = 0;
+
+  // From this size on, messages can be sent straight from memory of this kind (Send::direct), and
+  // put straight into it (Receive::direct). no_bytes: of no size.
+  virtual std::size_t direct_bytes(MemoryKind) const { return no_bytes; }
 
   // Load/store access. `expose` describes memory of ours to `peer`; it stays reachable until the
   // algorithm's own messages say that the peer has finished. Both ends know from the ticket alone

@@ -53,6 +53,8 @@ UcxRanks::UcxRanks(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
   wire_.window_bytes = std::max<std::uint64_t>(options.window_bytes, 4 * ucx_cost(ucx_piece_max));
   wire_.rendezvous_bytes = rdma ? rdma_rendezvous_bytes : ucx_piece_max + 1;
   if (options.rendezvous_bytes != 0) wire_.rendezvous_bytes = options.rendezvous_bytes;
+  direct_ = options.direct == UcxOptions::Direct::always ||
+            (options.direct == UcxOptions::Direct::where_known && worker_->reaches_devices());
   worker_->on_message(&UcxRanks::message_came, this);
 }
 
@@ -82,6 +84,12 @@ bool UcxRanks::start(Send& send) {
     return true;
   }
   return peer->outbox.start(send);
+}
+
+// Shorter ones are faster through the host: they come with their head.
+std::size_t UcxRanks::direct_bytes(MemoryKind kind) const {
+  if (!direct_ || kind == MemoryKind::host) return no_bytes;
+  return std::min(wire_.rendezvous_bytes, rdma_rendezvous_bytes);
 }
 
 // Null for whoever does not prove that it is a rank of this job.
@@ -147,6 +155,7 @@ void UcxRanks::heed(Peer& peer, UcxKind kind) {
       peer.said_farewell = true;
       return;
     case UcxKind::piece:
+    case UcxKind::direct:
     case UcxKind::credit:
       return;
   }
@@ -180,8 +189,33 @@ bool UcxRanks::fetch(Peer& peer) {
   return moved;
 }
 
+void UcxRanks::direct_done(void* request, ucs_status_t status, std::size_t, void* arg) {
+  ucx_library().request_free(request);
+  UcxInbox::landed(*static_cast<UcxInbox::Held*>(arg), status == UCS_OK);
+}
+
+// To where its receiver wants it, which may be a device's memory or the mailbox's.
+bool UcxRanks::fetch_wanted(Peer& peer) {
+  bool moved = false;
+  void* message = nullptr;
+  while (UcxInbox::Held* held = peer.inbox.next_wanted(message)) {
+    const Mailbox::Incoming& incoming = *held->announced;
+    const ucs_status_ptr_t request =
+        incoming.on_device()
+            ? worker_->fetch_direct(message, incoming.data, held->bytes, &direct_done, held)
+            : worker_->fetch(message, incoming.data, held->bytes, &direct_done, held);
+    moved = true;
+    if (!UCS_PTR_IS_PTR(request)) UcxInbox::landed(*held, request == nullptr);
+  }
+  return moved;
+}
+
 bool UcxRanks::pump(Peer& peer) {
-  bool moved = peer.inbox.wants_fetch() && fetch(peer);
+  bool moved = false;
+  if (peer.inbox.wants_fetch()) {
+    moved |= fetch(peer);
+    moved |= fetch_wanted(peer);
+  }
   const char* fault = nullptr;
   if (peer.inbox.can_pump()) moved |= peer.inbox.pump(fault);
   if (fault) {
@@ -270,7 +304,10 @@ bool UcxRanks::busy() const {
 bool UcxRanks::arm() {
   if (!unreported_.empty()) return false;
   for (const Peer* peer : peers_) {
-    if (peer->live && (peer->inbox.can_pump() || peer->outbox.can_post())) return false;
+    if (peer->live &&
+        (peer->inbox.can_pump() || peer->inbox.wants_fetch() || peer->outbox.can_post())) {
+      return false;
+    }
     if (!peer->live && !peer->error && mailbox_.awaited(peer->rank)) return false;
   }
   return worker_->arm();

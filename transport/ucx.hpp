@@ -1,8 +1,10 @@
 // Ranks connected by UCX: active messages over whatever UCX finds (InfiniBand, RoCE, sockets; not
 // its shared memory). Header and payload of a message are ours to read before a receive is posted.
 //
-// UCX sees no memory but our own pooled buffers: nothing of the user's is registered, so nothing
-// has to watch the user's munmap, and an abort leaves no bytes of the user's with the hardware.
+// UCX sees no memory but our own, pooled buffers and scratch of devices: nothing of the user's is
+// registered, so nothing has to watch the user's munmap, and an abort leaves no bytes of the user's
+// with the hardware. A message that lies in a device's scratch stays there until its receiver wants
+// it, and is fetched from there in one go, into a device's scratch where that is where it goes.
 // Flow control is ours too (see UcxOutbox), for UCX takes whatever comes.
 //
 // Order of use: listen, exchange addresses over an authenticated channel, connect, then the seam's
@@ -31,6 +33,9 @@ struct UcxOptions {
   bool rdma_only = false;  // an error where UCX finds no RDMA
   // Pieces of this size and more go by rendezvous; 0: where there is RDMA, from 32 KiB on.
   std::size_t rendezvous_bytes = 0;
+  // Whether the network reads and writes scratch of CUDA devices; may differ between ranks.
+  enum class Direct : std::uint8_t { where_known, never, always };
+  Direct direct = Direct::where_known;
 };
 
 // What UCX could do for this process.

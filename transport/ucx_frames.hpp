@@ -27,6 +27,8 @@ enum class UcxKind : std::uint8_t {
   hello = 4,     // at start-up
   ready = 5,     // at start-up, once UCX has connected the sender's side
   farewell = 6,  // answers a goodbye
+  direct = 7,    // a whole message in the order of `sequence`, which stays with its sender until
+                 // the receiver fetches it
 };
 
 struct UcxHead {
@@ -43,7 +45,7 @@ struct UcxHead {
 static_assert(sizeof(UcxHead) == 64);
 
 inline bool is_sequenced(UcxKind kind) {
-  return kind == UcxKind::piece || kind == UcxKind::goodbye;
+  return kind == UcxKind::piece || kind == UcxKind::goodbye || kind == UcxKind::direct;
 }
 
 inline constexpr std::size_t ucx_piece_max = std::size_t{64} << 10;
@@ -55,17 +57,22 @@ inline std::uint64_t ucx_cost(std::size_t bytes) { return bytes + 256; }
 inline const char* fault_of(const UcxHead& head, std::size_t bytes) {
   if (head.version != wire_version) return "a message of another wire version";
   if (head.zero != 0) return "a message that makes no sense";
-  if (head.kind == UcxKind::piece) {
-    const Header& header = head.header;
+  const Header& header = head.header;
+  if (head.kind == UcxKind::piece || head.kind == UcxKind::direct) {
     if (header.version != wire_version) return "a message of another wire version";
     if (header.length > message_bytes_max) return "a message that is too long";
+  }
+  if (head.kind == UcxKind::direct) {
+    return bytes == header.length && bytes != 0 ? nullptr : "a part of what is fetched whole";
+  }
+  if (head.kind == UcxKind::piece) {
     if (bytes > ucx_piece_max) return "a piece that is too long";
     if (head.offset > header.length || bytes > header.length - head.offset) {
       return "a piece outside its message";
     }
     return bytes != 0 || header.length == 0 ? nullptr : "an empty piece";
   }
-  if (head.kind > UcxKind::farewell || head.kind < UcxKind::piece) {
+  if (head.kind > UcxKind::direct || head.kind < UcxKind::piece) {
     return "a message of unknown kind";
   }
   return bytes == 0 ? nullptr : "payload where none belongs";

@@ -3,6 +3,12 @@
 #include "core/copy.hpp"
 
 namespace pith {
+namespace {
+
+std::uint64_t name_of(UcxInbox::Held& held) { return reinterpret_cast<std::uint64_t>(&held); }
+UcxInbox::Held& held_of(std::uint64_t name) { return *reinterpret_cast<UcxInbox::Held*>(name); }
+
+}  // namespace
 
 UcxInbox::Held& UcxInbox::hold(const UcxArrival& arrival) {
   if (spare_.empty()) {
@@ -17,7 +23,7 @@ UcxInbox::Held& UcxInbox::hold(const UcxArrival& arrival) {
   held.head = arrival.head;
   held.bytes = arrival.bytes;
   held.data = arrival.data;
-  held.ready = !arrival.rendezvous;
+  held.ready = !arrival.rendezvous || arrival.head.kind == UcxKind::direct;
   if (arrival.rendezvous || (arrival.may_keep && arrival.bytes >= keep_bytes)) {
     held.message = arrival.message;
   } else {
@@ -46,6 +52,8 @@ void UcxInbox::let_go(Held& held) {
 
 UcxInbox::Outcome UcxInbox::arrive(const UcxArrival& arrival) {
   if (arrival.head.sequence - next_ >= ahead_max || left_) return {"a message out of order"};
+  const bool direct = arrival.head.kind == UcxKind::direct;
+  if (direct && !arrival.rendezvous) return {"contents that were to be fetched"};
   const bool in_turn = arrival.head.sequence == next_ && !held_ && accepts();
   const bool short_enough = !arrival.may_keep || arrival.bytes < keep_bytes;
   if (in_turn && !arrival.rendezvous && (short_enough || incoming_)) {
@@ -70,7 +78,7 @@ UcxInbox::Outcome UcxInbox::arrive(const UcxArrival& arrival) {
     return {fault, lent};
   }
   const bool kept = held.message != nullptr;
-  if (arrival.rendezvous) ++unfetched_;
+  if (!held.ready) ++unfetched_;
   insert(held);
   return {nullptr, kept};
 }
@@ -95,11 +103,17 @@ const char* UcxInbox::take(Held& held, bool& lent) {
     left_ = true;
     return nullptr;
   }
+  if (held.head.kind == UcxKind::direct) {
+    if (incoming_) return "a message inside another";
+    cost_ += ucx_cost(0);
+    lent = announce(held);
+    return nullptr;
+  }
   const bool whole = held.head.offset == 0 && held.bytes == held.head.header.length;
   if (!whole || incoming_) return take_piece(held.head, held.data, held.bytes);
   cost_ += ucx_cost(held.bytes);
-  lent = mailbox_.deliver(peer_, held.head.header, held.data, this,
-                          reinterpret_cast<std::uint64_t>(&held)) == Mailbox::Taken::kept;
+  lent = mailbox_.deliver(peer_, held.head.header, held.data, this, name_of(held)) ==
+         Mailbox::Taken::kept;
   return nullptr;
 }
 
@@ -147,7 +161,57 @@ void UcxInbox::fetched(Held& held, bool good) {
   if (held.dropped) held.inbox->let_go(held);
 }
 
+// False: nobody ever will want it.
+bool UcxInbox::announce(Held& held) {
+  announced_.push_back(&held);
+  held.announced = mailbox_.announce(peer_, held.head.header, *this, name_of(held));
+  if (!held.announced) announced_.pop_back();
+  return held.announced != nullptr;
+}
+
+void UcxInbox::fetch(Mailbox::Incoming& incoming) { wanted_.push_back(&held_of(incoming.message)); }
+
+void UcxInbox::drop(std::uint64_t name) {
+  Held& held = held_of(name);
+  std::erase(announced_, &held);
+  let_go(held);
+}
+
+UcxInbox::Held* UcxInbox::next_wanted(void*& message) {
+  if (wanted_.empty()) return nullptr;
+  Held* held = wanted_.front();
+  wanted_.erase(wanted_.begin());
+  held->fetching = true;
+  message = std::exchange(held->message, nullptr);
+  return held;
+}
+
+void UcxInbox::landed(Held& held, bool good) {
+  UcxInbox& inbox = *held.inbox;
+  held.fetching = false;
+  // A fetch fails with its endpoint, and what the peer has died of is not known yet.
+  if (!good && !held.dropped) return;
+  std::erase(inbox.announced_, &held);
+  if (good) {
+    inbox.mailbox_.finish(*held.announced);
+  } else {
+    inbox.mailbox_.abandon(*held.announced, inbox.why_);
+  }
+  inbox.let_go(held);
+}
+
 void UcxInbox::abandon(const Error& error) {
+  why_ = error;
+  wanted_.clear();
+  for (Held* held : std::exchange(announced_, {})) {
+    held->dropped = true;
+    if (held->fetching) {
+      announced_.push_back(held);  // UCX still writes where the mailbox said
+      continue;
+    }
+    mailbox_.abandon(*held->announced, error);
+    let_go(*held);
+  }
   if (incoming_) mailbox_.abandon(*std::exchange(incoming_, nullptr), error);
   while (held_) {
     Held& held = *std::exchange(held_, held_->next);
@@ -157,6 +221,6 @@ void UcxInbox::abandon(const Error& error) {
   unfetched_ = 0;
 }
 
-void UcxInbox::release_slot(int, std::uint64_t slot) { let_go(*reinterpret_cast<Held*>(slot)); }
+void UcxInbox::release_slot(int, std::uint64_t slot) { let_go(held_of(slot)); }
 
 }  // namespace pith

@@ -33,7 +33,7 @@ struct UcxArrival {
   void* message = nullptr;  // UCX's name for it
 };
 
-class UcxInbox final : public SlotOwner {
+class UcxInbox final : public SlotOwner, public MessageSource {
  public:
   UcxInbox(Mailbox& mailbox, UcxSlots& slots, UcxData& data, int peer)
       : mailbox_(mailbox), slots_(slots), data_(data), peer_(peer) {}
@@ -51,6 +51,7 @@ class UcxInbox final : public SlotOwner {
     bool ready = false;
     bool fetching = false;
     bool dropped = false;
+    Mailbox::Incoming* announced = nullptr;  // as the mailbox knows it
     Held* next = nullptr;
   };
 
@@ -65,10 +66,14 @@ class UcxInbox final : public SlotOwner {
   // The first piece whose contents are to be fetched into its slot; `message` names them.
   Held* next_fetch(void*& message);
   static void fetched(Held& held, bool good);
+  // The next that the mailbox wants of what was announced, to be fetched to announced->data. Null:
+  // none.
+  Held* next_wanted(void*& message);
+  static void landed(Held& held, bool good);
 
   bool can_pump() const { return held_ && is_next(*held_) && held_->ready && accepts(); }
-  bool wants_fetch() const { return unfetched_ != 0; }
-  bool empty() const { return !held_ && !incoming_; }
+  bool wants_fetch() const { return unfetched_ != 0 || !wanted_.empty(); }
+  bool empty() const { return !held_ && !incoming_ && announced_.empty(); }
   // The peer's goodbye has been reached.
   bool left() const { return left_; }
   // Cost of what was taken since the last call.
@@ -78,6 +83,8 @@ class UcxInbox final : public SlotOwner {
   // worker goes, for UCX's buffers go back to it.
   void abandon(const Error& error);
   void release_slot(int peer, std::uint64_t held) override;
+  void fetch(Mailbox::Incoming& incoming) override;
+  void drop(std::uint64_t held) override;
 
  private:
   bool accepts() const { return mailbox_.accepts(peer_); }
@@ -86,6 +93,7 @@ class UcxInbox final : public SlotOwner {
   void insert(Held& held);
   void let_go(Held& held);
   const char* take(Held& held, bool& lent);
+  bool announce(Held& held);
   const char* take_piece(const UcxHead& head, const std::byte* data, std::size_t bytes);
 
   // More than a window can hold is garbage.
@@ -105,6 +113,9 @@ class UcxInbox final : public SlotOwner {
   Held* held_ = nullptr;  // by sequence
   std::vector<std::unique_ptr<Held>> all_;
   std::vector<Held*> spare_;
+  std::vector<Held*> announced_;  // which the mailbox has not got yet
+  std::vector<Held*> wanted_;     // of these
+  Error why_;                     // nothing more will be taken
 };
 
 }  // namespace pith

@@ -106,6 +106,9 @@ UcxLibrary load() {
   loader.find(ucp, ucx.init_version, "ucp_init_version");
   loader.find(ucp, ucx.cleanup, "ucp_cleanup");
   loader.find(ucp, ucx.context_print_info, "ucp_context_print_info");
+  loader.find(ucp, ucx.context_query, "ucp_context_query");
+  loader.find(ucp, ucx.mem_map, "ucp_mem_map");
+  loader.find(ucp, ucx.mem_unmap, "ucp_mem_unmap");
   find_worker_functions(ucx, loader, ucp);
   if (ucx.why_not) return ucx;
   unsigned major = 0;

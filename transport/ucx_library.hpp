@@ -23,6 +23,9 @@ struct UcxLibrary {
   decltype(&::ucp_init_version) init_version = nullptr;
   decltype(&::ucp_cleanup) cleanup = nullptr;
   decltype(&::ucp_context_print_info) context_print_info = nullptr;
+  decltype(&::ucp_context_query) context_query = nullptr;
+  decltype(&::ucp_mem_map) mem_map = nullptr;
+  decltype(&::ucp_mem_unmap) mem_unmap = nullptr;
   decltype(&::ucp_worker_create) worker_create = nullptr;
   decltype(&::ucp_worker_destroy) worker_destroy = nullptr;
   decltype(&::ucp_worker_query) worker_query = nullptr;

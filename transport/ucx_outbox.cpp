@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/compute.hpp"
 #include "core/copy.hpp"
 
 namespace pith {
@@ -27,6 +28,7 @@ UcxOutgoing& UcxOutbox::take_outgoing(Send& send) {
   outgoing.posted = 0;
   outgoing.begun = false;
   outgoing.pending = 0;
+  outgoing.direct = send.direct != nullptr;
   return outgoing;
 }
 
@@ -40,7 +42,9 @@ UcxHead UcxOutbox::head_of(UcxKind kind) {
   return head;
 }
 
+// Of the window: what is fetched takes no room at the peer.
 std::size_t UcxOutbox::next_bytes(const UcxOutgoing& outgoing) const {
+  if (outgoing.direct) return 0;
   return std::min<std::size_t>(outgoing.header.length - outgoing.posted, ucx_piece_max);
 }
 
@@ -62,7 +66,7 @@ bool UcxOutbox::pump() {
   bool moved = false;
   while (!queue_.empty() && has_room(*queue_.front())) {
     UcxOutgoing& outgoing = *queue_.front();
-    post_piece(outgoing);
+    post_next(outgoing);
     moved = true;
     if (!outgoing.all_posted()) continue;
     queue_.erase(queue_.begin());
@@ -72,28 +76,42 @@ bool UcxOutbox::pump() {
   return moved;
 }
 
-void UcxOutbox::post_piece(UcxOutgoing& outgoing) {
+void UcxOutbox::post_next(UcxOutgoing& outgoing) {
   const std::size_t bytes = next_bytes(outgoing);
+  spent_ += ucx_cost(bytes);
+  outgoing.begun = true;
+  ++outgoing.pending;
+  outgoing.direct ? post_direct(outgoing) : post_piece(outgoing, bytes);
+}
+
+void UcxOutbox::post_direct(UcxOutgoing& outgoing) {
+  UcxSlot& slot = wire_.slots->take(0);
+  slot.head = head_of(UcxKind::direct);
+  slot.head.header = outgoing.header;
+  slot.outgoing = &outgoing;
+  outgoing.posted = outgoing.header.length;
+  const std::span<const std::byte> data(outgoing.data, outgoing.header.length);
+  if (post(slot, data, UcxWorker::Way::direct)) --outgoing.pending;
+}
+
+void UcxOutbox::post_piece(UcxOutgoing& outgoing, std::size_t bytes) {
   UcxSlot& slot = wire_.slots->take(bytes);
   slot.head = head_of(UcxKind::piece);
   slot.head.header = outgoing.header;
   slot.head.offset = static_cast<std::uint32_t>(outgoing.posted);
   copy_bytes(slot.data.get(), outgoing.data + outgoing.posted, bytes);
   slot.outgoing = &outgoing;
-  outgoing.begun = true;
   outgoing.posted += bytes;
-  ++outgoing.pending;
-  spent_ += ucx_cost(bytes);
   const bool large = bytes >= wire_.rendezvous_bytes;
-  if (post(slot, large ? UcxWorker::Way::rendezvous : UcxWorker::Way::eager)) --outgoing.pending;
+  const UcxWorker::Way way = large ? UcxWorker::Way::rendezvous : UcxWorker::Way::eager;
+  if (post(slot, {slot.data.get(), bytes}, way)) --outgoing.pending;
 }
 
 // True when UCX has no more use for the slot. An error is no use either: the endpoint is broken,
 // and its error handler says so to all.
-bool UcxOutbox::post(UcxSlot& slot, UcxWorker::Way way) {
+bool UcxOutbox::post(UcxSlot& slot, std::span<const std::byte> data, UcxWorker::Way way) {
   slot.outbox = this;
   const std::span<const std::byte> head = std::as_bytes(std::span(&slot.head, 1));
-  const std::span<const std::byte> data(slot.data.get(), slot.bytes);
   const ucs_status_ptr_t request =
       wire_.worker->send(endpoint_, head, data, way, &UcxOutbox::slot_sent, &slot);
   if (UCS_PTR_IS_PTR(request)) return false;
@@ -121,6 +139,7 @@ void UcxOutbox::piece_done(UcxOutgoing& outgoing) {
 void UcxOutbox::finish(UcxOutgoing& outgoing) {
   std::erase(posted_, &outgoing);
   outgoing.copy.reset();
+  outgoing.withheld.reset();
   spare_.push_back(&outgoing);
   Send* send = std::exchange(outgoing.send, nullptr);
   if (!send) return;
@@ -147,7 +166,7 @@ void UcxOutbox::say(UcxKind kind) {
   slot.head = head_of(kind);
   slot.outgoing = nullptr;
   ++saying_;
-  if (post(slot, UcxWorker::Way::eager)) --saying_;
+  if (post(slot, {slot.data.get(), 0}, UcxWorker::Way::eager)) --saying_;
 }
 
 bool UcxOutbox::awaited() const {
@@ -156,16 +175,19 @@ bool UcxOutbox::awaited() const {
          std::any_of(posted_.begin(), posted_.end(), is_awaited);
 }
 
+void UcxOutbox::end(UcxOutgoing& outgoing, const Error& error) {
+  if (!outgoing.send) return;
+  if (outgoing.direct && outgoing.begun) outgoing.withheld = outgoing.send->direct->withhold();
+  outgoing.send->error = error;
+  wire_.scheduler->complete(*std::exchange(outgoing.send, nullptr));
+}
+
 void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
-  const auto end = [&](UcxOutgoing& outgoing) {
-    outgoing.send->error = error;
-    wire_.scheduler->complete(*std::exchange(outgoing.send, nullptr));
-  };
   const auto meant = [&](const UcxOutgoing& outgoing) {
     return outgoing.send && outgoing.send->comm == &comm;
   };
   for (UcxOutgoing* outgoing : posted_) {
-    if (meant(*outgoing)) end(*outgoing);
+    if (meant(*outgoing)) end(*outgoing, error);
   }
   std::erase_if(queue_, [&](UcxOutgoing* outgoing) {
     if (!meant(*outgoing)) return false;
@@ -174,10 +196,10 @@ void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
       outgoing->copy = std::make_unique_for_overwrite<std::byte[]>(outgoing->header.length);
       std::memcpy(outgoing->copy.get() + outgoing->posted, outgoing->data + outgoing->posted, rest);
       outgoing->data = outgoing->copy.get();
-      end(*outgoing);
+      end(*outgoing, error);
       return false;
     }
-    end(*outgoing);
+    end(*outgoing, error);
     spare_.push_back(outgoing);
     return true;
   });
@@ -193,20 +215,15 @@ void UcxOutbox::for_each_sending(const std::function<void(const Send&)>& see) co
 
 void UcxOutbox::peer_left() {
   for (UcxOutgoing* outgoing : posted_) {
-    if (outgoing->send) wire_.scheduler->complete(*std::exchange(outgoing->send, nullptr));
+    end(*outgoing, Error());
   }
 }
 
 void UcxOutbox::fail(const Error& error) {
   endpoint_ = nullptr;
-  const auto end = [&](UcxOutgoing& outgoing) {
-    if (!outgoing.send) return;
-    outgoing.send->error = error;
-    wire_.scheduler->complete(*std::exchange(outgoing.send, nullptr));
-  };
-  for (UcxOutgoing* outgoing : posted_) end(*outgoing);
+  for (UcxOutgoing* outgoing : posted_) end(*outgoing, error);
   for (UcxOutgoing* outgoing : queue_) {
-    end(*outgoing);
+    end(*outgoing, error);
     outgoing->copy.reset();
     // What UCX still has of it ends with the endpoint.
     outgoing->begun = true;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/scheduler.hpp"
@@ -39,6 +40,8 @@ struct UcxOutgoing {
   bool begun = false;
   int pending = 0;  // pieces that UCX has not finished
   std::unique_ptr<std::byte[]> copy;
+  bool direct = false;             // sent whole, from where it lies
+  std::shared_ptr<void> withheld;  // what it is sent from, once `send` has ended
 
   bool all_posted() const { return begun && posted == header.length; }
 };
@@ -83,8 +86,11 @@ class UcxOutbox {
 
   bool has_room(const UcxOutgoing& outgoing) const;
   std::size_t next_bytes(const UcxOutgoing& outgoing) const;
-  void post_piece(UcxOutgoing& outgoing);
-  bool post(UcxSlot& slot, UcxWorker::Way way);
+  void post_next(UcxOutgoing& outgoing);
+  void post_piece(UcxOutgoing& outgoing, std::size_t bytes);
+  void post_direct(UcxOutgoing& outgoing);
+  bool post(UcxSlot& slot, std::span<const std::byte> data, UcxWorker::Way way);
+  void end(UcxOutgoing& outgoing, const Error& error);
   void piece_done(UcxOutgoing& outgoing);
   void finish(UcxOutgoing& outgoing);
   UcxHead head_of(UcxKind kind);

@@ -25,6 +25,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
 
   std::string_view name() const override { return "ucx"; }
   bool start(Send& send) override;
+  std::size_t direct_bytes(MemoryKind kind) const override;
   std::size_t slot_bytes() const override { return ucx_piece_max; }
   Ticket expose(int, Bytes) override { return {}; }
   std::byte* map(int, Ticket) override { return nullptr; }
@@ -64,6 +65,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
                                    std::size_t bytes, const ucp_am_recv_param_t* param);
   static void endpoint_broke(void* peer, ucp_ep_h endpoint, ucs_status_t status);
   static void fetch_done(void* request, ucs_status_t status, std::size_t bytes, void* held);
+  static void direct_done(void* request, ucs_status_t status, std::size_t bytes, void* held);
   void release_data(void* message) override { worker_->release(message); }
 
   Peer* sender_of(const UcxHead& head);
@@ -71,6 +73,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   void heed(Peer& peer, UcxKind kind);
   bool pump(Peer& peer);
   bool fetch(Peer& peer);
+  bool fetch_wanted(Peer& peer);
   bool check_peer(Peer& peer);
   void leave_in_order(Peer& peer);
   void lose(Peer& peer, std::string_view how);
@@ -92,6 +95,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   const Secret secret_;
   UcxSlots slots_;
   UcxWire wire_;
+  bool direct_ = false;  // the network reaches devices' memory
   UcxNonce nonce_{};
   std::vector<std::unique_ptr<Peer>> by_rank_;
   std::vector<Peer*> peers_;  // connected or once connected

@@ -46,6 +46,15 @@ bool is_rdma(std::string_view device) {
   });
 }
 
+ucp_request_param_t fetch_param(ucp_am_recv_data_nbx_callback_t done, void* arg) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv_am = done;
+  param.user_data = arg;
+  return param;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
@@ -110,7 +119,30 @@ Error UcxWorker::make_worker() {
   }
   status = ucx_.worker_get_efd(worker_, &descriptor_);
   if (status != UCS_OK) return ucx_error(ucx_, "a descriptor to sleep on", status);
+  // Where UCX does not know devices, what is called their memory is the host's: in tests.
+  regions_ = std::make_unique<UcxRegions>(
+      ucx_, context_, knows_devices() ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST);
   return {};
+}
+
+bool UcxWorker::knows_devices() const {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucx_.context_query(context_, &attributes) == UCS_OK &&
+         (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
+// A kernel module pins a device's memory for the hardware, or dma-buf does, which UCX 1.14 learned.
+bool UcxWorker::reaches_devices() const {
+  if (!rdma() || !knows_devices()) return false;
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucx_.get_version(&major, &minor, &release);
+  if (UCP_VERSION(major, minor) >= UCP_VERSION(1, 14)) return true;
+  std::error_code none;
+  return std::filesystem::exists("/sys/module/nvidia_peermem", none) ||
+         std::filesystem::exists("/sys/module/nv_peer_mem", none);
 }
 
 // UCX 1.13 tells what it found only as text: "#  resource 0 : md 0 dev 0 flags -- tcp/eth0".
@@ -141,6 +173,7 @@ UcxWorker::~UcxWorker() {
   for (reap_closing(); !closing_.empty() && monotonic_ns() < deadline; reap_closing()) progress();
   const std::lock_guard lock(init_mutex());
   if (worker_) ucx_.worker_destroy(worker_);
+  regions_.reset();
   if (context_) ucx_.cleanup(context_);
 }
 
@@ -206,6 +239,7 @@ ucs_status_ptr_t UcxWorker::send(ucp_ep_h endpoint, std::span<const std::byte> h
   param.flags = way == Way::eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   param.cb.send = done;
   param.user_data = arg;
+  if (way == Way::direct) name_region(param, data.data(), data.size());
   return ucx_.am_send_nbx(endpoint, 0, head.data(), head.size(), data.data(), data.size(), &param);
 }
 
@@ -220,12 +254,23 @@ ucs_status_ptr_t UcxWorker::flush(ucp_ep_h endpoint, ucp_send_nbx_callback_t don
 
 ucs_status_ptr_t UcxWorker::fetch(void* message, std::byte* into, std::size_t bytes,
                                   ucp_am_recv_data_nbx_callback_t done, void* arg) const {
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-  param.cb.recv_am = done;
-  param.user_data = arg;
+  const ucp_request_param_t param = fetch_param(done, arg);
   return ucx_.am_recv_data_nbx(worker_, message, into, bytes, &param);
+}
+
+ucs_status_ptr_t UcxWorker::fetch_direct(void* message, std::byte* into, std::size_t bytes,
+                                         ucp_am_recv_data_nbx_callback_t done, void* arg) const {
+  ucp_request_param_t param = fetch_param(done, arg);
+  name_region(param, into, bytes);
+  return ucx_.am_recv_data_nbx(worker_, message, into, bytes, &param);
+}
+
+void UcxWorker::name_region(ucp_request_param_t& param, const std::byte* data,
+                            std::size_t bytes) const {
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = regions_->type();
+  param.memh = regions_->of(data, bytes);
+  if (param.memh) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
 }
 
 UcxSupport ucx_support(const std::string& host) {

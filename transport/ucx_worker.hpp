@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/ucx_library.hpp"
+#include "transport/ucx_regions.hpp"
 
 namespace pith {
 
@@ -26,6 +26,8 @@ class UcxWorker {
   // "transport/device" each.
   const std::vector<std::string>& devices() const { return devices_; }
   bool rdma() const;
+  // Hardware can be given memory of CUDA devices, as far as UCX and the host's drivers tell.
+  bool reaches_devices() const;
 
   Expected<std::string> address() const;
   void on_message(ucp_am_recv_callback_t handler, void* arg);
@@ -39,13 +41,17 @@ class UcxWorker {
   bool arm() const { return ucx_.worker_arm(worker_) == UCS_OK; }
 
   // Null: done. Else `done` will be called with `arg`, unless it is an error (UCS_PTR_IS_ERR).
-  enum class Way { eager, rendezvous };
+  // direct: the data is a device's, and does not move until it has been fetched; by rendezvous.
+  enum class Way { eager, rendezvous, direct };
   ucs_status_ptr_t send(ucp_ep_h endpoint, std::span<const std::byte> head,
                         std::span<const std::byte> data, Way way, ucp_send_nbx_callback_t done,
                         void* arg) const;
   ucs_status_ptr_t flush(ucp_ep_h endpoint, ucp_send_nbx_callback_t done, void* arg) const;
   ucs_status_ptr_t fetch(void* message, std::byte* into, std::size_t bytes,
                          ucp_am_recv_data_nbx_callback_t done, void* arg) const;
+  // The same, into memory of a device.
+  ucs_status_ptr_t fetch_direct(void* message, std::byte* into, std::size_t bytes,
+                                ucp_am_recv_data_nbx_callback_t done, void* arg) const;
   void release(void* message) const { ucx_.am_data_release(worker_, message); }
 
  private:
@@ -55,6 +61,8 @@ class UcxWorker {
   Error make_worker();
   void prefer(ucp_config_t* config, const char* name, const char* value) const;
   Error read_devices();
+  bool knows_devices() const;
+  void name_region(ucp_request_param_t& param, const std::byte* data, std::size_t bytes) const;
   void reap_closing();
 
   const UcxLibrary& ucx_;
@@ -63,6 +71,7 @@ class UcxWorker {
   int descriptor_ = -1;
   std::vector<std::string> devices_;
   std::vector<void*> closing_;
+  std::unique_ptr<UcxRegions> regions_;
 };
 
 }  // namespace pith

@@ -93,6 +93,8 @@ Error Meeting::offer_ucx() {
   UcxOptions options;
   options.host = seat_.host();
   options.rdma_only = !named;
+  if (settings_.gpudirect == "0") options.direct = UcxOptions::Direct::never;
+  if (settings_.gpudirect == "1") options.direct = UcxOptions::Direct::always;
   Expected<std::unique_ptr<UcxTransport>> made =
       UcxTransport::create(engine_.scheduler(), engine_.mailbox(), rank_, static_cast<int>(ranks_),
                            seat_.secret(), options);

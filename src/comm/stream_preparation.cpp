@@ -69,6 +69,20 @@ Need need_of(const CollectiveArgs& args, int ranks) {
           2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work)};
 }
 
+// Messages that the network reads and writes by itself lie in scratch of the device.
+bool has_direct_routes(const CallContext& context) {
+  if (!context.compute->reached_by_network()) return false;
+  return std::any_of(context.routes.begin(), context.routes.end(), [](const Route& route) {
+    return route.transport && route.transport->direct_bytes(MemoryKind::cuda) != no_bytes;
+  });
+}
+
+Need need_of(const CollectiveArgs& args, const CallContext& context) {
+  Need need = need_of(args, context.size);
+  if (has_direct_routes(context)) need.device += need.pinned;
+  return need;
+}
+
 }  // namespace
 
 // One rank alone copies, most of the time.
@@ -79,7 +93,7 @@ Error StreamCalls::prepare() {
   args.count = prepared_bytes;
   args.type = DType::u8;
   communicator_.complete(args);
-  const Need need = need_of(args, communicator_.size());
+  const Need need = need_of(args, context_);
   const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
     return pool.reserve(std::min(bytes, most_prepared_bytes));
   };
@@ -149,7 +163,7 @@ Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
   if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
     streams_.push_back(identity);
   }
-  const Need need = need_of(args, communicator_.size());
+  const Need need = need_of(args, context_);
   device_need_ = std::max(device_need_, need.device);
   pinned_need_ = std::max(pinned_need_, need.pinned);
   if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;

@@ -20,6 +20,8 @@ KernelNote Compute::note_of(Implementation implementation, const void* args) con
   return {};
 }
 
+std::shared_ptr<void> Compute::withhold_scratch(std::byte*, std::size_t) { return nullptr; }
+
 void Compute::retire(Lease lease, Scratch scratch, Fence fence) {
   if (reached(fence)) return;  // the arguments' destructors let go
   if (spare_retired_.empty()) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/call_number.hpp"
+#include "core/compute.hpp"
 #include "core/copy.hpp"
 #include "core/message_heap.hpp"
 #include "core/pair_message.hpp"
@@ -267,12 +268,19 @@ bool Mailbox::start_unobserved(Receive& receive) {
     return true;
   }
   // Still arriving: it is this receive's now, and completes with its last byte.
-  stored->incoming->receive_ = &receive;
-  stored->incoming->stored_ = nullptr;
+  Incoming& incoming = *stored->incoming;
+  incoming.stored_ = nullptr;
+  free_stored(stored);
+  give_to(receive, incoming);
+  if (incoming.source_) fetch(incoming);
+  return false;
+}
+
+// Counted as waiting until the last byte is there, so that its transport keeps reading.
+void Mailbox::give_to(Receive& receive, Incoming& incoming) {
+  incoming.receive_ = &receive;
   ++state(receive.peer).waiting;
   ++waiting_total_;
-  free_stored(stored);
-  return false;
 }
 
 Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte* data,
@@ -315,7 +323,7 @@ Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte*
   return Taken::copied;
 }
 
-Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
+Mailbox::Incoming& Mailbox::take_incoming(int peer, const Header& header) {
   if (spare_incoming_.empty()) {
     all_incoming_.push_back(std::make_unique<Incoming>());
     spare_incoming_.push_back(all_incoming_.back().get());
@@ -326,30 +334,70 @@ Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
   incoming.header = header;
   incoming.peer = peer;
   incoming.arrived = 0;
+  incoming.data = nullptr;
+  incoming.receive_ = nullptr;
   incoming.stored_ = nullptr;
   incoming.owned_ = nullptr;
-  incoming.receive_ = take_waiting(peer, header);
-  if (incoming.receive_) {
-    // Counted as waiting until the last byte is there, so that its transport keeps reading.
-    ++state(peer).waiting;
-    ++waiting_total_;
-    const bool direct = !incoming.receive_->borrow && header.length <= incoming.receive_->room &&
-                        incoming.receive_->digest == header.digest;
-    incoming.data = direct ? incoming.receive_->into : nullptr;
-  } else {
-    incoming.data = nullptr;
-    if (!closed_.contains(header.comm)) {
-      incoming.stored_ = new_stored(peer, header);
-      incoming.stored_->incoming = &incoming;
-    }
+  incoming.source_ = nullptr;
+  return incoming;
+}
+
+void Mailbox::free_incoming(Incoming& incoming) {
+  std::erase(active_incoming_, &incoming);
+  incoming.withheld_.reset();
+  spare_incoming_.push_back(&incoming);
+}
+
+bool Mailbox::fits(const Receive& receive, const Header& header) {
+  return header.length <= receive.room && receive.digest == header.digest;
+}
+
+Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
+  Incoming& incoming = take_incoming(peer, header);
+  if (Receive* receive = take_waiting(peer, header)) {
+    give_to(*receive, incoming);
+    if (!receive->borrow && fits(*receive, header)) incoming.data = receive->into;
+  } else if (!closed_.contains(header.comm)) {
+    store(incoming);
   }
   if (!incoming.data) incoming.data = incoming.owned_ = heap_slots_->take(header.length);
   return incoming;
 }
 
+void Mailbox::store(Incoming& incoming) {
+  incoming.stored_ = new_stored(incoming.peer, incoming.header);
+  incoming.stored_->incoming = &incoming;
+}
+
+Mailbox::Incoming* Mailbox::announce(int peer, const Header& header, MessageSource& source,
+                                     std::uint64_t message) {
+  Receive* receive = take_waiting(peer, header);
+  if (!receive && closed_.contains(header.comm)) return nullptr;
+  Incoming& incoming = take_incoming(peer, header);
+  incoming.source_ = &source;
+  incoming.message = message;
+  if (receive) {
+    give_to(*receive, incoming);
+    fetch(incoming);
+  } else {
+    store(incoming);
+  }
+  return &incoming;
+}
+
+// What the network may be told to write to must be there until it has: a caller's own need not be.
+void Mailbox::fetch(Incoming& incoming) {
+  const Receive& receive = *incoming.receive_;
+  if (receive.direct && fits(receive, incoming.header)) {
+    incoming.data = receive.direct->bytes().data;
+  } else {
+    incoming.data = incoming.owned_ = heap_slots_->take(incoming.header.length);
+  }
+  incoming.source_->fetch(incoming);
+}
+
 void Mailbox::finish(Incoming& incoming) {
-  std::erase(active_incoming_, &incoming);
-  spare_incoming_.push_back(&incoming);
+  free_incoming(incoming);
   if (Receive* receive = incoming.receive_) {
     --state(incoming.peer).waiting;
     --waiting_total_;
@@ -357,6 +405,7 @@ void Mailbox::finish(Incoming& incoming) {
       hand_over_owned(*receive, incoming.header, incoming.owned_);
     } else {
       receive->length = incoming.header.length;
+      receive->landed = incoming.source_ != nullptr;
     }
     return scheduler_.complete(*receive);
   }
@@ -367,12 +416,11 @@ void Mailbox::finish(Incoming& incoming) {
     incoming.stored_->slot = slot_of(incoming.owned_);
     return;
   }
-  heap_slots_->give(incoming.owned_);
+  if (incoming.owned_) heap_slots_->give(incoming.owned_);
 }
 
 void Mailbox::abandon(Incoming& incoming, const Error& error) {
-  std::erase(active_incoming_, &incoming);
-  spare_incoming_.push_back(&incoming);
+  free_incoming(incoming);
   if (Stored* stored = incoming.stored_) {
     const std::size_t b = bucket_of(incoming.peer, incoming.header.tag());
     unlink(stored_[b], stored_tail_[b], [&](Stored& other) { return &other == stored; });
@@ -461,7 +509,9 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
   for (Incoming* incoming : active_incoming_) {
     if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
     // The rest of the message must go somewhere that is ours.
-    if (!incoming->owned_) {
+    if (!incoming->owned_ && incoming->source_) {
+      incoming->withheld_ = incoming->receive_->direct->withhold();
+    } else if (!incoming->owned_) {
       incoming->owned_ = heap_slots_->take(incoming->header.length);
       incoming->data = incoming->owned_;
     }
@@ -469,6 +519,14 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
     --waiting_total_;
     fail(*std::exchange(incoming->receive_, nullptr), error);
   }
+  // Who announced a message waits until it is fetched or dropped.
+  forget(comm.id);
+}
+
+void Mailbox::drop(Incoming& announced) {
+  MessageSource& source = *announced.source_;
+  free_incoming(announced);
+  source.drop(announced.message);
 }
 
 void Mailbox::forget(std::uint32_t comm) {
@@ -476,8 +534,9 @@ void Mailbox::forget(std::uint32_t comm) {
   for (std::size_t b = 0; b < buckets; ++b) {
     auto of_comm = [&](Stored& stored) { return stored.header.comm == comm; };
     while (Stored* found = unlink(stored_[b], stored_tail_[b], of_comm)) {
-      if (found->incoming) {
-        found->incoming->stored_ = nullptr;
+      if (Incoming* incoming = found->incoming) {
+        incoming->stored_ = nullptr;
+        if (incoming->source_) drop(*incoming);
       } else if (found->owner) {
         found->owner->release_slot(found->peer, found->slot);
       }

@@ -22,6 +22,8 @@
 
 namespace pith {
 
+class MessageSource;
+
 class Mailbox {
  public:
   // `peers`: how many peers transports may name; their state is created when first used.
@@ -62,17 +64,27 @@ class Mailbox {
     std::byte* data = nullptr;
     std::size_t arrived = 0;  // for the transport's use
     int peer = -1;
+    std::uint64_t message = 0;  // the source's name for it
+
+    // `data` is Receive::direct.
+    bool on_device() const { return source_ && !owned_; }
 
    private:
     friend class Mailbox;
-    Receive* receive_ = nullptr;  // null: stored, or its receive was aborted
-    Stored* stored_ = nullptr;    // where it will be found by a later receive
-    std::byte* owned_ = nullptr;  // null: straight into the receiver's buffer
+    Receive* receive_ = nullptr;       // null: stored, or its receive was aborted
+    Stored* stored_ = nullptr;         // where it will be found by a later receive
+    std::byte* owned_ = nullptr;       // null: straight into the receiver's buffer
+    MessageSource* source_ = nullptr;  // of an announced one
+    std::shared_ptr<void> withheld_;   // a receiver's buffer that is still written to
   };
   Incoming& begin(int peer, const Header& header);
   void finish(Incoming& incoming);
   // The rest will never come: a receive that waits for it ends with `error`.
   void abandon(Incoming& incoming, const Error& error);
+
+  // A message that stays with its sender until somebody here wants it: then `source` is asked to
+  // fetch it. Null: nobody ever will.
+  Incoming* announce(int peer, const Header& header, MessageSource& source, std::uint64_t message);
 
   bool accepts(int peer) const;
   bool awaited(int peer) const { return state(peer).waiting != 0; }
@@ -97,7 +109,8 @@ class Mailbox {
   bool dispute_mismatched();
 
   // Every receive of this communicator that waits ends with `error`; nothing of it is touched
-  // afterwards. The communicator's `revoked` must have been set.
+  // afterwards, but scratch that is withheld. The communicator's `revoked` must have been set. What
+  // is stored for it is dropped, as by forget().
   void quiesce(const CommState& comm, const Error& error);
   // Drops what is stored for the communicator, now and in future. Ids are never used twice.
   void forget(std::uint32_t comm);
@@ -133,6 +146,13 @@ class Mailbox {
     mix += static_cast<std::uint64_t>(peer) * 0x27D4EB2Fu + tag.lane * 0x165667B1u;
     return (mix ^ (mix >> 15) ^ (mix >> 7)) & (buckets - 1);
   }
+  Incoming& take_incoming(int peer, const Header& header);
+  void free_incoming(Incoming& incoming);
+  void give_to(Receive& receive, Incoming& incoming);
+  void store(Incoming& incoming);
+  void fetch(Incoming& incoming);
+  void drop(Incoming& incoming);
+  static bool fits(const Receive& receive, const Header& header);
   void add_to_backlog(int peer, const Header& header);
   void take_from_backlog(int peer, const Header& header);
   bool start_observed(Receive& receive);
@@ -166,6 +186,19 @@ class Mailbox {
   std::vector<Incoming*> active_incoming_;
   class HeapSlots;
   std::unique_ptr<HeapSlots> heap_slots_;
+};
+
+// Who can fetch messages that were announced.
+class MessageSource {
+ public:
+  // All of it, to `incoming.data`, which does not move any more. Mailbox::finish or abandon follow,
+  // but not before this returns.
+  virtual void fetch(Mailbox::Incoming& incoming) = 0;
+  // Nobody wants it: the mailbox has forgotten it.
+  virtual void drop(std::uint64_t message) = 0;
+
+ protected:
+  ~MessageSource() = default;
 };
 
 }  // namespace pith

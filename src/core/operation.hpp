@@ -60,9 +60,12 @@ struct Operation {
   Error error;
 };
 
+class Scratch;
+
 struct Send : Operation {
   Header header;
   const std::byte* data = nullptr;
+  Scratch* direct = nullptr;  // set where `data` lies there, in memory that only the network reads
 };
 
 // Where a borrowed message lies until it is given back.
@@ -118,7 +121,9 @@ struct Receive : Operation {
   std::size_t room = 0;       // a longer message is an error, never a truncation
   std::size_t length = 0;     // out: what came
   bool borrow = false;
-  Lease lease;  // out, when borrowing
+  Lease lease;                // out, when borrowing
+  Scratch* direct = nullptr;  // where the network may put the message instead, if it was sent so
+  bool landed = false;        // out: it lies there
 };
 
 // Sees operations begin and end; see transport/trace.hpp.

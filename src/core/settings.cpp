@@ -190,6 +190,17 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_flag("CUDA_IPC", text, s.cuda_ipc);
                 }},
+    SettingInfo{"GPUDIRECT", Scope::local,
+                "whether ucx reads and writes device memory without the host: 0: never; 1: always; "
+                "auto: where UCX, an RDMA device and a kernel module are there that can",
+                [](const Settings& s) { return s.gpudirect; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "auto" && text != "0" && text != "1") {
+                    return bad_value("GPUDIRECT", text, "auto, 0 or 1");
+                  }
+                  s.gpudirect = text;
+                  return Error();
+                }},
     SettingInfo{"CUDA_STEPS", Scope::local,
                 "launch: each step of a call on device memory is a kernel or copy of its own; "
                 "worker: one kernel on the caller's stream runs them all; auto: worker where "

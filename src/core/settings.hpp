@@ -22,6 +22,7 @@ struct Settings {
   int streams = 4;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
+  std::string gpudirect = "auto";   // "0", "1"
   std::string cuda_steps = "auto";  // "launch", "worker"
   unsigned cuda_blocks = 32;
   bool one_cuda_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS is 1

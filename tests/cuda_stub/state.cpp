@@ -242,12 +242,23 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case kDeviceFlushRemoteWrites:
     case kDevice64BitStreamMemOps:
     case kDeviceWaitValueNor:
+    case kDeviceReachedByNetwork:
+    case kDeviceNetworkFlushes:  // which it needs, for it says nothing of order
       *value = 1;
       break;
     default:
       *value = 0;
       break;
   }
+  return kSuccess;
+}
+
+CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (current_context() == nullptr) return kErrorInvalidContext;
+  if (target != kNetworkWritesOfContext || scope != kNetworkWritesToOwner)
+    return kErrorInvalidValue;
+  ++state().counters.network_flushes;
   return kSuccess;
 }
 
@@ -372,11 +383,11 @@ CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 void pithStubCounters(StubCounters* out) {
   State& s = state();
   const AtomicCounters& c = s.counters;
-  *out = StubCounters{c.allocs,          c.frees,          c.syncs,
-                      c.queries,         c.launches,       c.graph_launches,
-                      c.pageable_copies, c.host_functions, c.from_host_functions,
-                      c.blocked,         c.host_copies,    c.ipc_opens,
-                      c.ipc_closes,      c.blocks_together};
+  *out = StubCounters{c.allocs,          c.frees,           c.syncs,
+                      c.queries,         c.launches,        c.graph_launches,
+                      c.pageable_copies, c.host_functions,  c.from_host_functions,
+                      c.blocked,         c.host_copies,     c.ipc_opens,
+                      c.ipc_closes,      c.network_flushes, c.blocks_together};
   std::lock_guard lock(s.mutex);
   const auto limit = std::chrono::milliseconds(s.host_limit_ms);
   for (const auto& [thread, start] : s.running_host_functions) {
@@ -387,9 +398,10 @@ void pithStubCounters(StubCounters* out) {
 void pithStubReset() {
   State& s = state();
   AtomicCounters& c = s.counters;
-  for (auto* counter : {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
-                        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked,
-                        &c.host_copies, &c.ipc_opens, &c.ipc_closes, &c.blocks_together})
+  for (auto* counter :
+       {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
+        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked, &c.host_copies,
+        &c.ipc_opens, &c.ipc_closes, &c.network_flushes, &c.blocks_together})
     *counter = 0;
   s.attributes_need_context = false;
   s.locks = false;

@@ -23,6 +23,7 @@ struct StubCounters {
   std::uint64_t host_copies = 0;                // between a device and pinned or pageable memory
   std::uint64_t ipc_opens = 0;                  // memory of other processes
   std::uint64_t ipc_closes = 0;
+  std::uint64_t network_flushes = 0;
   std::uint64_t blocks_together = 0;  // the most at once of kernels that wait
 };
 

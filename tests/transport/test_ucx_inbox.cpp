@@ -134,6 +134,57 @@ TEST_CASE("ucx inbox: what the mailbox does not accept waits, and is dropped wit
   CHECK(self.slots.out() == 0);
 }
 
+TEST_CASE("ucx inbox: what is announced is fetched when it is wanted, in whatever order", "[ucx]") {
+  Inbound self;
+  std::vector<std::vector<std::byte>> all;
+  for (std::uint32_t i = 0; i < 6; ++i) all.push_back(pattern(100000 + i, i));
+  const auto announce = [&](std::uint32_t i) {
+    UcxHead head = head_of(i, i, all[i].size());
+    head.kind = UcxKind::direct;
+    REQUIRE(pith::fault_of(head, all[i].size()) == nullptr);
+    REQUIRE(self.arrive(head, all[i], false, true) == nullptr);
+  };
+  const auto fetch = [&](bool good) {
+    void* message = nullptr;
+    UcxInbox::Held* held = self.inbox.next_wanted(message);
+    REQUIRE(held);
+    self.data.kept.erase(message);
+    std::memcpy(held->announced->data, message, held->bytes);
+    UcxInbox::landed(*held, good);
+  };
+  ReceiveOp& first = self.receive(1, 0, all[0].size());
+  for (const std::uint32_t i : {1u, 0u, 2u, 3u, 4u, 5u}) announce(i);
+  const char* fault = nullptr;
+  self.inbox.pump(fault);
+  REQUIRE(fault == nullptr);
+  CHECK(self.inbox.take_cost() == 6 * pith::ucx_cost(0));
+  ReceiveOp& third = self.receive(1, 2, all[2].size());
+  ReceiveOp& second = self.receive(1, 1, all[1].size());
+  for (int i = 0; i < 3; ++i) fetch(true);
+  void* none = nullptr;
+  CHECK(self.inbox.next_wanted(none) == nullptr);
+  CHECK((first.data == all[0] && second.data == all[1] && third.data == all[2]));
+
+  ReceiveOp& failed = self.receive(1, 3, all[3].size());
+  ReceiveOp& late = self.receive(1, 4, all[4].size());
+  fetch(false);
+  void* message = nullptr;
+  UcxInbox::Held* on_its_way = self.inbox.next_wanted(message);
+  REQUIRE(on_its_way);
+  self.data.kept.erase(message);
+  CHECK_FALSE(self.inbox.empty());
+  self.inbox.abandon(Error(Code::remote, "gone", 1));
+  CHECK(failed.remaining == 0);
+  CHECK(late.remaining == 1);
+  UcxInbox::landed(*on_its_way, false);
+  CHECK(late.remaining == 0);
+  CHECK(late.receive.error.rank() == 1);
+  CHECK(self.inbox.empty());
+  CHECK(self.data.kept.empty());
+  CHECK(self.slots.out() == 0);
+  CHECK(self.mailbox.buffers_out() == 0);
+}
+
 TEST_CASE("ucx inbox: garbage is refused", "[ucx]") {
   std::mt19937 engine(5);
   const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
@@ -148,7 +199,7 @@ TEST_CASE("ucx inbox: garbage is refused", "[ucx]") {
       if (random() % 5 == 0) head.kind = static_cast<UcxKind>(random() % 9);
       if (random() % 20 == 0) head.version = static_cast<std::uint8_t>(random());
       if (pith::fault_of(head, all[i].size()) || !pith::is_sequenced(head.kind)) continue;
-      fault = self.arrive(head, all[i], random() % 2 == 0);
+      fault = self.arrive(head, all[i], random() % 2 == 0, random() % 8 == 0);
       if (!fault) self.inbox.pump(fault);
     }
     self.inbox.abandon(Error(Code::remote, "the test has ended"));
