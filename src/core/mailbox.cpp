@@ -519,7 +519,8 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
     --waiting_total_;
     fail(*std::exchange(incoming->receive_, nullptr), error);
   }
-  // Who announced a message waits until it is fetched or dropped.
+  // What nobody takes any more would hold back the peers' messages in other communicators, and is
+  // what those who announced it still wait for.
   forget(comm.id);
 }
 

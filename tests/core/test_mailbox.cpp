@@ -370,6 +370,21 @@ TEST_CASE_METHOD(Fixture, "after revoking, a message that was arriving goes nowh
   CHECK(mailbox.waiting() == 0);
 }
 
+// Or what nobody takes any more would hold back the survivors' next communicator.
+TEST_CASE_METHOD(Fixture, "what a revoked communicator left makes room for others", "[mailbox]") {
+  const Data data = message(500);
+  mailbox.backlog_limit = 1;
+  mailbox.deliver(peer, header(1, 500), data.data(), &slots, 1);
+  mailbox.deliver(peer, header(2, 500), data.data(), nullptr, 0);
+  CHECK_FALSE(mailbox.accepts(peer));
+  revoke();
+  CHECK(mailbox.accepts(peer));
+  CHECK(slots.released == std::vector<std::uint64_t>{1});
+  CHECK(mailbox.deliver(peer, header(3, 500), data.data(), &slots, 3) == Mailbox::Taken::copied);
+  CHECK(mailbox.accepts(peer));
+  CHECK(mailbox.buffers_out() == 0);
+}
+
 TEST_CASE_METHOD(Fixture, "an abandoned message fails its receive", "[mailbox]") {
   Data into(1000);
   Receive operation = receive(1, into);
