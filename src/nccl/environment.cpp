@@ -255,9 +255,6 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
   defaults["UCX_IB_SL"] = value_of(variables, "NCCL_IB_SL");
   defaults["UCX_RC_TIMEOUT"] = ib_timeout_of(variables);
   defaults["UCX_IB_PCI_RELAXED_ORDERING"] = relaxed_ordering_of(variables);
-  if (is_never(value_of(variables, "NCCL_NET_GDR_LEVEL"))) {
-    defaults["UCX_IB_GPU_DIRECT_RDMA"] = "no";
-  }
 }
 
 // What is not to be used.
@@ -332,6 +329,7 @@ Expected<Environment> read_environment() {
   if (no_p2p || is_never(value_of(variables, "NCCL_P2P_LEVEL"))) {
     defaults.emplace("CUDA_IPC", "0");
   }
+  if (is_never(value_of(variables, "NCCL_NET_GDR_LEVEL"))) defaults.emplace("GPUDIRECT", "0");
   defaults["HOST_ID"] = value_of(variables, "NCCL_HOSTID");
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (!debug.empty()) {

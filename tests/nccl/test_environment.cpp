@@ -163,18 +163,18 @@ TEST_CASE("how long InfiniBand waits, and what it may do", "[nccl]") {
   CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "0") == Variables{{"IB_PCI_RELAXED_ORDERING", "off"}});
   CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "1") == Variables{{"IB_PCI_RELAXED_ORDERING", "on"}});
   CHECK(ucx("NCCL_IB_PCI_RELAXED_ORDERING", "2").empty());
-  CHECK(ucx("NCCL_NET_GDR_LEVEL", "LOC") == Variables{{"IB_GPU_DIRECT_RDMA", "no"}});
-  CHECK(ucx("NCCL_NET_GDR_LEVEL", "PHB").empty());
 }
 
 TEST_CASE("levels of distance count where they allow nothing", "[nccl]") {
   for (const char* never : {"LOC", "0"}) {
     const Environment variables({{"NCCL_P2P_LEVEL", never}, {"NCCL_NET_GDR_LEVEL", never}});
     CHECK_FALSE(settings_now().cuda_ipc);
+    CHECK(settings_now().gpudirect == "0");
     CHECK(nccl::variables_without_effect().empty());
   }
   const Environment variables({{"NCCL_P2P_LEVEL", "NVL"}, {"NCCL_NET_GDR_LEVEL", "SYS"}});
   CHECK(settings_now().cuda_ipc);
+  CHECK(settings_now().gpudirect == "auto");
   CHECK(nccl::variables_without_effect().size() == 2);
 }
 
