@@ -155,7 +155,7 @@ class Call {
   bool is_direct(int peer, std::size_t bytes) const {
     return compute().kind() != MemoryKind::host &&
            bytes >= route(peer).transport->direct_bytes(compute().kind()) &&
-           compute().reached_by_network();
+           compute().network_memory() != 0;
   }
   // Copies from and to what a peer exposed for that. An error has failed the call.
   Error copy_from(int peer, std::uint64_t where, Bytes into) const;

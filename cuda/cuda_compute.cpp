@@ -83,7 +83,8 @@ void CudaCompute::ask_about_network() {
       driver_.device_attribute(&flushes, kDeviceNetworkFlushes, device) == kSuccess;
   must_flush_ = order < kNetworkWritesToOwner;
   const bool can_flush = driver_.flush_network_writes && (flushes & kNetworkFlushByHost) != 0;
-  reached_by_network_ = asked && reached != 0 && (!must_flush_ || can_flush);
+  if (!asked || reached == 0 || (must_flush_ && !can_flush)) return;
+  network_memory_ = id_of(driver_, device_.context());
 }
 
 void CudaCompute::see_network_writes() {

@@ -30,7 +30,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
   void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
 
-  bool reached_by_network() const override { return reached_by_network_; }
+  std::uint64_t network_memory() const override { return network_memory_; }
   void see_network_writes() override;
   std::shared_ptr<void> withhold_scratch(std::byte*, std::size_t) override {
     return scratch_.withhold();
@@ -89,7 +89,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   Device& device_;
   const Driver& driver_;
-  bool reached_by_network_ = false;
+  std::uint64_t network_memory_ = 0;
   bool must_flush_ = false;  // the device does not see in order what the network writes
   PeerMemory* peers_ = nullptr;
   CUstream stream_ = nullptr;

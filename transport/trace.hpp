@@ -97,7 +97,7 @@ class TracedCompute final : public Compute {
   void give_scratch(std::byte* scratch, std::size_t bytes) override {
     inner_.give_scratch(scratch, bytes);
   }
-  bool reached_by_network() const override { return inner_.reached_by_network(); }
+  std::uint64_t network_memory() const override { return inner_.network_memory(); }
   void see_network_writes() override { inner_.see_network_writes(); }
   std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t bytes) override {
     return inner_.withhold_scratch(scratch, bytes);

@@ -201,8 +201,9 @@ bool UcxRanks::fetch_wanted(Peer& peer) {
   while (UcxInbox::Held* held = peer.inbox.next_wanted(message)) {
     const Mailbox::Incoming& incoming = *held->announced;
     const ucs_status_ptr_t request =
-        incoming.on_device()
-            ? worker_->fetch_direct(message, incoming.data, held->bytes, &direct_done, held)
+        incoming.memory != 0
+            ? worker_->fetch_direct(message, {incoming.data, held->bytes}, incoming.memory,
+                                    &direct_done, held)
             : worker_->fetch(message, incoming.data, held->bytes, &direct_done, held);
     moved = true;
     if (!UCS_PTR_IS_PTR(request)) UcxInbox::landed(*held, request == nullptr);

@@ -81,7 +81,8 @@ void UcxOutbox::post_next(UcxOutgoing& outgoing) {
   spent_ += ucx_cost(bytes);
   outgoing.begun = true;
   ++outgoing.pending;
-  outgoing.direct ? post_direct(outgoing) : post_piece(outgoing, bytes);
+  if (outgoing.direct) return post_direct(outgoing);
+  post_piece(outgoing, bytes);
 }
 
 void UcxOutbox::post_direct(UcxOutgoing& outgoing) {
@@ -90,8 +91,11 @@ void UcxOutbox::post_direct(UcxOutgoing& outgoing) {
   slot.head.header = outgoing.header;
   slot.outgoing = &outgoing;
   outgoing.posted = outgoing.header.length;
-  const std::span<const std::byte> data(outgoing.data, outgoing.header.length);
-  if (post(slot, data, UcxWorker::Way::direct)) --outgoing.pending;
+  slot.outbox = this;
+  const ucs_status_ptr_t request = wire_.worker->send_direct(
+      endpoint_, std::as_bytes(std::span(&slot.head, 1)), {outgoing.data, outgoing.header.length},
+      outgoing.send->direct->network_memory(), &UcxOutbox::slot_sent, &slot);
+  if (is_done(slot, request)) --outgoing.pending;
 }
 
 void UcxOutbox::post_piece(UcxOutgoing& outgoing, std::size_t bytes) {
@@ -104,16 +108,20 @@ void UcxOutbox::post_piece(UcxOutgoing& outgoing, std::size_t bytes) {
   outgoing.posted += bytes;
   const bool large = bytes >= wire_.rendezvous_bytes;
   const UcxWorker::Way way = large ? UcxWorker::Way::rendezvous : UcxWorker::Way::eager;
-  if (post(slot, {slot.data.get(), bytes}, way)) --outgoing.pending;
+  if (post(slot, way)) --outgoing.pending;
 }
 
-// True when UCX has no more use for the slot. An error is no use either: the endpoint is broken,
-// and its error handler says so to all.
-bool UcxOutbox::post(UcxSlot& slot, std::span<const std::byte> data, UcxWorker::Way way) {
+// True when UCX has no more use for the slot.
+bool UcxOutbox::post(UcxSlot& slot, UcxWorker::Way way) {
   slot.outbox = this;
   const std::span<const std::byte> head = std::as_bytes(std::span(&slot.head, 1));
-  const ucs_status_ptr_t request =
-      wire_.worker->send(endpoint_, head, data, way, &UcxOutbox::slot_sent, &slot);
+  const std::span<const std::byte> data(slot.data.get(), slot.bytes);
+  return is_done(slot,
+                 wire_.worker->send(endpoint_, head, data, way, &UcxOutbox::slot_sent, &slot));
+}
+
+// An error is no use either: the endpoint is broken, and its error handler says so to all.
+bool UcxOutbox::is_done(UcxSlot& slot, ucs_status_ptr_t request) {
   if (UCS_PTR_IS_PTR(request)) return false;
   wire_.slots->give(slot);
   return true;
@@ -166,7 +174,7 @@ void UcxOutbox::say(UcxKind kind) {
   slot.head = head_of(kind);
   slot.outgoing = nullptr;
   ++saying_;
-  if (post(slot, {slot.data.get(), 0}, UcxWorker::Way::eager)) --saying_;
+  if (post(slot, UcxWorker::Way::eager)) --saying_;
 }
 
 bool UcxOutbox::awaited() const {

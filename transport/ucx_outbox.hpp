@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "core/scheduler.hpp"
@@ -89,7 +88,8 @@ class UcxOutbox {
   void post_next(UcxOutgoing& outgoing);
   void post_piece(UcxOutgoing& outgoing, std::size_t bytes);
   void post_direct(UcxOutgoing& outgoing);
-  bool post(UcxSlot& slot, std::span<const std::byte> data, UcxWorker::Way way);
+  bool post(UcxSlot& slot, UcxWorker::Way way);
+  bool is_done(UcxSlot& slot, ucs_status_ptr_t request);
   void end(UcxOutgoing& outgoing, const Error& error);
   void piece_done(UcxOutgoing& outgoing);
   void finish(UcxOutgoing& outgoing);

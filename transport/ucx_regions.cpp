@@ -6,14 +6,14 @@ UcxRegions::~UcxRegions() {
   for (const ucp_mem_h handle : handles_) ucx_.mem_unmap(context_, handle);
 }
 
-ucp_mem_h UcxRegions::of(const std::byte* data, std::size_t bytes) {
-  auto next = regions_.upper_bound(data);
+ucp_mem_h UcxRegions::of(std::uint64_t memory, const std::byte* data, std::size_t bytes) {
+  const auto next = regions_.upper_bound({memory, data});
   if (next != regions_.begin()) {
     const auto& [start, region] = *std::prev(next);
-    if (data + bytes <= start + region.bytes) return region.handle;
+    if (start.first == memory && data + bytes <= start.second + region.bytes) return region.handle;
   }
   const ucp_mem_h handle = add(data, bytes);
-  regions_[data] = {bytes, handle};
+  regions_[{memory, data}] = {bytes, handle};
   return handle;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "transport/ucx_library.hpp"
@@ -19,9 +21,8 @@ class UcxRegions {
   UcxRegions& operator=(const UcxRegions&) = delete;
 
   ucs_memory_type_t type() const { return type_; }
-  // Of memory that is never unmapped. Costs as much as copying a megabyte the first time. Null: UCX
-  // refused, and has to see for itself at each message.
-  ucp_mem_h of(const std::byte* data, std::size_t bytes);
+  // `memory`: as Compute::network_memory(). Null: UCX refused, and sees for itself at each message.
+  ucp_mem_h of(std::uint64_t memory, const std::byte* data, std::size_t bytes);
 
  private:
   struct Region {
@@ -33,7 +34,8 @@ class UcxRegions {
   const UcxLibrary& ucx_;
   const ucp_context_h context_;
   const ucs_memory_type_t type_;
-  std::map<const std::byte*, Region> regions_;  // the longest from each address on
+  using Place = std::pair<std::uint64_t, const std::byte*>;
+  std::map<Place, Region> regions_;  // the last from each address on
   std::vector<ucp_mem_h> handles_;
 };
 

@@ -46,6 +46,15 @@ bool is_rdma(std::string_view device) {
   });
 }
 
+ucp_request_param_t send_param(ucp_send_nbx_callback_t done, void* arg) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = done;
+  param.user_data = arg;
+  return param;
+}
+
 ucp_request_param_t fetch_param(ucp_am_recv_data_nbx_callback_t done, void* arg) {
   ucp_request_param_t param{};
   param.op_attr_mask =
@@ -233,13 +242,17 @@ void UcxWorker::reap_closing() {
 ucs_status_ptr_t UcxWorker::send(ucp_ep_h endpoint, std::span<const std::byte> head,
                                  std::span<const std::byte> data, Way way,
                                  ucp_send_nbx_callback_t done, void* arg) const {
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  ucp_request_param_t param = send_param(done, arg);
   param.flags = way == Way::eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
-  param.cb.send = done;
-  param.user_data = arg;
-  if (way == Way::direct) name_region(param, data.data(), data.size());
+  return ucx_.am_send_nbx(endpoint, 0, head.data(), head.size(), data.data(), data.size(), &param);
+}
+
+ucs_status_ptr_t UcxWorker::send_direct(ucp_ep_h endpoint, std::span<const std::byte> head,
+                                        std::span<const std::byte> data, std::uint64_t memory,
+                                        ucp_send_nbx_callback_t done, void* arg) const {
+  ucp_request_param_t param = send_param(done, arg);
+  param.flags = UCP_AM_SEND_FLAG_RNDV;
+  name_region(param, data, memory);
   return ucx_.am_send_nbx(endpoint, 0, head.data(), head.size(), data.data(), data.size(), &param);
 }
 
@@ -258,18 +271,19 @@ ucs_status_ptr_t UcxWorker::fetch(void* message, std::byte* into, std::size_t by
   return ucx_.am_recv_data_nbx(worker_, message, into, bytes, &param);
 }
 
-ucs_status_ptr_t UcxWorker::fetch_direct(void* message, std::byte* into, std::size_t bytes,
-                                         ucp_am_recv_data_nbx_callback_t done, void* arg) const {
+ucs_status_ptr_t UcxWorker::fetch_direct(void* message, std::span<std::byte> into,
+                                         std::uint64_t memory, ucp_am_recv_data_nbx_callback_t done,
+                                         void* arg) const {
   ucp_request_param_t param = fetch_param(done, arg);
-  name_region(param, into, bytes);
-  return ucx_.am_recv_data_nbx(worker_, message, into, bytes, &param);
+  name_region(param, into, memory);
+  return ucx_.am_recv_data_nbx(worker_, message, into.data(), into.size(), &param);
 }
 
-void UcxWorker::name_region(ucp_request_param_t& param, const std::byte* data,
-                            std::size_t bytes) const {
+void UcxWorker::name_region(ucp_request_param_t& param, std::span<const std::byte> data,
+                            std::uint64_t memory) const {
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   param.memory_type = regions_->type();
-  param.memh = regions_->of(data, bytes);
+  param.memh = regions_->of(memory, data.data(), data.size());
   if (param.memh) param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
 }
 

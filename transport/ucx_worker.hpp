@@ -41,16 +41,19 @@ class UcxWorker {
   bool arm() const { return ucx_.worker_arm(worker_) == UCS_OK; }
 
   // Null: done. Else `done` will be called with `arg`, unless it is an error (UCS_PTR_IS_ERR).
-  // direct: the data is a device's, and does not move until it has been fetched; by rendezvous.
-  enum class Way { eager, rendezvous, direct };
+  enum class Way { eager, rendezvous };
   ucs_status_ptr_t send(ucp_ep_h endpoint, std::span<const std::byte> head,
                         std::span<const std::byte> data, Way way, ucp_send_nbx_callback_t done,
                         void* arg) const;
+  // By rendezvous, from device memory as of Compute::network_memory().
+  ucs_status_ptr_t send_direct(ucp_ep_h endpoint, std::span<const std::byte> head,
+                               std::span<const std::byte> data, std::uint64_t memory,
+                               ucp_send_nbx_callback_t done, void* arg) const;
   ucs_status_ptr_t flush(ucp_ep_h endpoint, ucp_send_nbx_callback_t done, void* arg) const;
   ucs_status_ptr_t fetch(void* message, std::byte* into, std::size_t bytes,
                          ucp_am_recv_data_nbx_callback_t done, void* arg) const;
-  // The same, into memory of a device.
-  ucs_status_ptr_t fetch_direct(void* message, std::byte* into, std::size_t bytes,
+  // The same, into such memory.
+  ucs_status_ptr_t fetch_direct(void* message, std::span<std::byte> into, std::uint64_t memory,
                                 ucp_am_recv_data_nbx_callback_t done, void* arg) const;
   void release(void* message) const { ucx_.am_data_release(worker_, message); }
 
@@ -62,7 +65,8 @@ class UcxWorker {
   void prefer(ucp_config_t* config, const char* name, const char* value) const;
   Error read_devices();
   bool knows_devices() const;
-  void name_region(ucp_request_param_t& param, const std::byte* data, std::size_t bytes) const;
+  void name_region(ucp_request_param_t& param, std::span<const std::byte> data,
+                   std::uint64_t memory) const;
   void reap_closing();
 
   const UcxLibrary& ucx_;

@@ -71,7 +71,7 @@ Need need_of(const CollectiveArgs& args, int ranks) {
 
 // Messages that the network reads and writes by itself lie in scratch of the device.
 bool has_direct_routes(const CallContext& context) {
-  if (!context.compute->reached_by_network()) return false;
+  if (context.compute->network_memory() == 0) return false;
   return std::any_of(context.routes.begin(), context.routes.end(), [](const Route& route) {
     return route.transport && route.transport->direct_bytes(MemoryKind::cuda) != no_bytes;
   });

@@ -94,12 +94,13 @@ class Compute {
   virtual std::byte* take_scratch(std::size_t bytes) = 0;
   virtual void give_scratch(std::byte* scratch, std::size_t bytes) = 0;
 
-  // Network hardware reads and writes this memory by itself, for kernels of this Compute.
-  virtual bool reached_by_network() const { return false; }
+  // Where network hardware reads and writes this memory by itself: a name of it all, under which no
+  // address ever stands for other memory. 0: it does not.
+  virtual std::uint64_t network_memory() const { return 0; }
   // What the network has written until now is what the next kernels read.
   virtual void see_network_writes() {}
   // Scratch that the network may still use, though its call has ended: it serves nobody else until
-  // what is returned is gone, which may outlive this Compute. Where reached_by_network().
+  // what is returned is gone, which may outlive this Compute. Where there is network_memory().
   virtual std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t bytes);
 
  protected:
@@ -152,6 +153,7 @@ class Scratch {
     if (compute_) compute_->give_scratch(data_, size_);
   }
   Bytes bytes() const { return {data_, size_, compute_ ? compute_->kind() : MemoryKind::host}; }
+  std::uint64_t network_memory() const { return compute_->network_memory(); }
   // Leaves it to whoever keeps what is returned. See Compute::withhold_scratch.
   std::shared_ptr<void> withhold() {
     return std::exchange(compute_, nullptr)->withhold_scratch(data_, size_);

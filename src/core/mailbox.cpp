@@ -334,6 +334,7 @@ Mailbox::Incoming& Mailbox::take_incoming(int peer, const Header& header) {
   incoming.header = header;
   incoming.peer = peer;
   incoming.arrived = 0;
+  incoming.memory = 0;
   incoming.data = nullptr;
   incoming.receive_ = nullptr;
   incoming.stored_ = nullptr;
@@ -390,6 +391,7 @@ void Mailbox::fetch(Incoming& incoming) {
   const Receive& receive = *incoming.receive_;
   if (receive.direct && fits(receive, incoming.header)) {
     incoming.data = receive.direct->bytes().data;
+    incoming.memory = receive.direct->network_memory();
   } else {
     incoming.data = incoming.owned_ = heap_slots_->take(incoming.header.length);
   }

@@ -65,9 +65,7 @@ class Mailbox {
     std::size_t arrived = 0;  // for the transport's use
     int peer = -1;
     std::uint64_t message = 0;  // the source's name for it
-
-    // `data` is Receive::direct.
-    bool on_device() const { return source_ && !owned_; }
+    std::uint64_t memory = 0;   // where `data` lies, as Compute::network_memory(); 0: the host's
 
    private:
     friend class Mailbox;

@@ -447,7 +447,7 @@ TEST_CASE_METHOD(Fixture, "an announced message is fetched to where it is wanted
   CHECK_FALSE(task.done());
   Mailbox::Incoming& incoming = *source.wanted[0];
   CHECK(incoming.message == 5);
-  CHECK(incoming.on_device() == (way == 0));
+  CHECK(incoming.memory == (way == 0 ? 7 : 0));
   CHECK((incoming.data == scratch.bytes().data) == (way == 0));
   arrive(incoming, data, 0, 900);
   mailbox.finish(incoming);
@@ -483,7 +483,7 @@ TEST_CASE_METHOD(Fixture, "an announced message that is none of the receiver's d
   }
   REQUIRE(mailbox.announce(peer, head, source, 5));
   REQUIRE(source.wanted.size() == 1);
-  CHECK_FALSE(source.wanted[0]->on_device());
+  CHECK(source.wanted[0]->memory == 0);
   mailbox.finish(*source.wanted[0]);
   strand.run();
   REQUIRE(task.done());
