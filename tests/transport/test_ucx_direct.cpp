@@ -146,6 +146,7 @@ TEST_CASE("ucx: what is not wanted stays with its sender, and is given up with i
           if (rank == 0) self.revoke();
           for (SendOp& op : self.sends) must(op.remaining == 0, "a send goes on");
           must(self.device.out == 0, "scratch is out");
+          must(self.device.withheld == static_cast<int>(self.sends.size()), "scratch is free");
           if (rank == 1) self.revoke();
           self.until([&] { return self.device.withheld == 0; }, "scratch");
           self.comm.revoked = Error();
