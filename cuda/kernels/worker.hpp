@@ -268,12 +268,16 @@ struct Worker {
   PITH_DEVICE static void finish_step(const Args& args, const WorkerStep& step,
                                       std::uint64_t taken) {
     store_system(&args.ring->taken, taken);
-    if (step.kernel == step_leave) {
-      const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
-      store_system(&args.ring->server, leave.next);
-      store_system(leave.end, leave.value);
-    }
-    // Last: the host names another server when it has seen the ticket.
+    if (step.kernel != step_leave) return write_ticket(args, step);
+    const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
+    store_system(leave.end, leave.value);
+    // Who is named writes the next ticket, and may end another call whose flag this was: nothing
+    // comes after that. But the host names a server when it has seen that there is none.
+    if (leave.next != 0) write_ticket(args, step);
+    store_system(&args.ring->server, leave.next);
+    if (leave.next == 0) write_ticket(args, step);
+  }
+  PITH_DEVICE static void write_ticket(const Args& args, const WorkerStep& step) {
     if (step.ticket != 0) store_system(args.tickets, step.ticket);
   }
 

@@ -62,6 +62,14 @@ void use_pinned_heap(const Driver& driver) {
 
 void* operator new(std::size_t bytes) { return take(bytes); }
 
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return take(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void operator delete(void* memory) noexcept {
   auto* const at = static_cast<std::byte*>(memory);
   if (!arena || at < arena || at >= arena + arena_bytes) std::free(memory);

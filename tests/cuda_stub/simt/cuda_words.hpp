@@ -123,6 +123,7 @@ inline std::uint64_t load_acquire_system(const std::uint64_t* word) {
 }
 inline void store_release_system(std::uint64_t* word, std::uint64_t value) {
   simt::may_switch();
+  simt::may_be_late();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 

@@ -135,6 +135,7 @@ class Grid {
   bool pass_barrier(Thread& thread, bool is_or, bool value);
   WarpRound& meet(Thread& thread, WarpOp op, unsigned mask, std::uint64_t value);
   void may_switch(Thread& thread);
+  void may_be_late();
   void rest(Thread& thread);
 
   const Launch& launch() const { return launch_; }
@@ -372,6 +373,10 @@ void Grid::may_switch(Thread& thread) {
   thread.fiber.suspend();
 }
 
+void Grid::may_be_late() {
+  if (random_.below(8) == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+}
+
 void Grid::rest(Thread& thread) {
   ++rests_;
   wake(thread);
@@ -421,6 +426,7 @@ void may_switch() {
   Thread& thread = self();
   thread.grid->may_switch(thread);
 }
+void may_be_late() { self().grid->may_be_late(); }
 void rest() {
   Thread& thread = self();
   thread.grid->rest(thread);

@@ -45,6 +45,8 @@ void sync_warp(unsigned mask);
 
 // Another thread may run now.
 void may_switch();
+// Now and then the launch stands still for a moment: the host and other launches go on.
+void may_be_late();
 // The thread has nothing to do but to look again.
 void rest();
 void fence();
