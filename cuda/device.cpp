@@ -298,16 +298,24 @@ Expected<Slot*> Device::add_slots(std::size_t count) {
   return slots;
 }
 
-Expected<Slot*> Device::take_fresh_slot() {
+Slot* Device::find_fresh_slot() {
   const std::lock_guard lock(mutex_);
-  if (fresh_slots_.empty()) {
-    const Expected<Slot*> added = add_slots(slots_at_once);
-    if (!added) return added.error();
-    for (std::size_t i = slots_at_once; i > 0; --i) fresh_slots_.push_back(*added + i - 1);
-  }
+  if (fresh_slots_.empty()) return nullptr;
   Slot* const slot = fresh_slots_.back();
   fresh_slots_.pop_back();
   return slot;
+}
+
+// The driver is asked without the lock: it may wait for streams that wait for whoever gives a slot
+// back meanwhile.
+Expected<Slot*> Device::take_fresh_slot() {
+  while (true) {
+    if (Slot* const slot = find_fresh_slot()) return slot;
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = slots_at_once; i > 0; --i) fresh_slots_.push_back(*added + i - 1);
+  }
 }
 
 void Device::give_fresh_slot(Slot* slot) {
@@ -315,22 +323,29 @@ void Device::give_fresh_slot(Slot* slot) {
   fresh_slots_.push_back(slot);
 }
 
-Expected<Device::Turn> Device::take_slot() {
+std::optional<Device::Turn> Device::find_slot() {
   const std::lock_guard lock(mutex_);
   if (free_slots_.empty()) {
     const auto passed = std::partition(resting_.begin(), resting_.end(), std::not_fn(has_passed));
     free_slots_.assign(passed, resting_.end());
     resting_.erase(passed, resting_.end());
   }
-  if (free_slots_.empty()) {
-    const Expected<Slot*> added = add_slots(slots_at_once);
-    if (!added) return added.error();
-    for (std::size_t i = 0; i < slots_at_once; ++i) free_slots_.push_back({*added + i, 0});
-  }
+  if (free_slots_.empty()) return std::nullopt;
   Turn turn = free_slots_.back();
   free_slots_.pop_back();
   ++turn.value;
   return turn;
+}
+
+// As take_fresh_slot().
+Expected<Device::Turn> Device::take_slot() {
+  while (true) {
+    if (const std::optional<Turn> turn = find_slot()) return *turn;
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < slots_at_once; ++i) free_slots_.push_back({*added + i, 0});
+  }
 }
 
 void Device::give_slot(Turn turn) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/error.hpp"
@@ -143,6 +144,8 @@ class Device {
       : driver_(driver), context_(context), id_(id) {}
   static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
+  Slot* find_fresh_slot();  // null: none is spare
+  std::optional<Turn> find_slot();
   std::byte* take_spare(MemoryKind kind, std::size_t bytes);
   void gather_late();
 
