@@ -1,4 +1,5 @@
 // Which memory an address is in: only what the driver does not know is the host's.
+#include "cuda/peer_views.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith;
@@ -62,4 +63,19 @@ TEST_CASE("a thread without a context makes calls, whatever the driver wants for
   for (const pithResult_t result : results) CHECK(result == pithSuccess);
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 1));
   CHECK(plain[0] == std::vector<std::uint32_t>{11, 22, 33});
+}
+
+TEST_CASE("peers are offered memory by a thread without a context, too") {
+  const test::Device device;
+  const Stream stream;
+  const DeviceMemory memory(64);
+  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  const Bytes whole{memory.as<std::byte>(), 64, MemoryKind::cuda};
+  const std::uint64_t word = views.identify(whole);
+  REQUIRE(word != 0);
+  pithStubNeedContext(true);
+  std::uint64_t word_elsewhere = 0;
+  std::thread([&] { word_elsewhere = views.identify(whole); }).join();
+  pithStubNeedContext(false);
+  CHECK(word_elsewhere == word);
 }
