@@ -69,6 +69,17 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
                                        driver.describe(result)));
 }
 
+// Host memory that the application has registered, or allocated as write-combined, may have another
+// address on devices, or none. Asked of the current context: without one it counts as the same.
+bool is_mapped_elsewhere(const Driver& driver, const void* memory) {
+  CUcontext context = nullptr;
+  if (driver.ctx_get_current(&context) != kSuccess || !context) return false;
+  CUdeviceptr mapped = 0;
+  const CUresult result =
+      driver.pointer_attribute(&mapped, kPointerDevicePointer, address_of(memory));
+  return result == kErrorInvalidValue || (result == kSuccess && mapped != address_of(memory));
+}
+
 }  // namespace
 
 const Driver* known_driver() { return known.load(std::memory_order_acquire); }
@@ -140,7 +151,10 @@ Expected<Where> where_is(const Driver& driver, const void* memory) {
       result = ask();
     }
   }
-  if (result == kSuccess) return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  if (result == kSuccess && type == kMemoryTypeDevice) return Where::device;
+  if (result == kSuccess) {
+    return is_mapped_elsewhere(driver, memory) ? Where::pageable : Where::pinned;
+  }
   // A driver that nobody has started here, or that has ended, has no memory.
   const bool has_none = result == kErrorNotInitialized || result == kErrorDeinitialized;
   if (result == kErrorInvalidValue || has_none) return Where::pageable;

@@ -36,6 +36,7 @@ unsigned long long id_of(const Driver& driver, CUcontext context);
 // A device's primary context, held from then on: the process uses the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
+// Pageable: a kernel cannot use the host's address, for whatever reason.
 enum class Where { pageable, pinned, device };
 // Error: the driver does not say, so it may be any.
 Expected<Where> where_is(const Driver& driver, const void* memory);

@@ -14,6 +14,17 @@ CUresult answer_of(void* value, CUpointer_attribute, CUdeviceptr) {
   return answer;
 }
 
+// Of host memory: its address on devices, or why there is none.
+CUdeviceptr address_on_device = 0;
+CUresult answer_of_host(void* value, CUpointer_attribute attribute, CUdeviceptr) {
+  if (attribute == kPointerMemoryType) {
+    *static_cast<unsigned*>(value) = kMemoryTypeHost;
+    return kSuccess;
+  }
+  if (answer == kSuccess) *static_cast<CUdeviceptr*>(value) = address_on_device;
+  return answer;
+}
+
 Expected<Where> where_if(CUresult result) {
   Driver driver = cu();
   driver.pointer_attribute = answer_of;
@@ -35,6 +46,21 @@ TEST_CASE("an address that the driver says nothing about is no host memory") {
     CHECK(where.error().code() == Code::cuda);
     CHECK(std::string(where.error().message()).find("cuPointerGetAttribute") != std::string::npos);
   }
+}
+
+TEST_CASE("host memory that kernels cannot reach at its own address counts as pageable") {
+  const test::Device device;
+  Driver driver = cu();
+  driver.pointer_attribute = answer_of_host;
+  answer = kSuccess;
+  address_on_device = address_of(&answer);
+  CHECK(*where_is(driver, &answer) == Where::pinned);
+  address_on_device += 4096;
+  CHECK(*where_is(driver, &answer) == Where::pageable);
+  answer = kErrorInvalidValue;
+  CHECK(*where_is(driver, &answer) == Where::pageable);
+  answer = kErrorInvalidContext;
+  CHECK(*where_is(driver, &answer) == Where::pinned);
 }
 
 TEST_CASE("a thread without a context makes calls, whatever the driver wants for an answer") {
