@@ -209,15 +209,28 @@ Error Device::error(const char* what, CUresult result) const {
 }
 
 Expected<const KernelSet*> Device::kernels() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard loading(loading_);
   if (!kernels_) {
     const Current current(*this);
     const RelaxedCapture relaxed(driver_);
     Expected<std::unique_ptr<KernelSet>> loaded = KernelSet::load(driver_);
     if (!loaded) return loaded.error();
+    const std::lock_guard lock(mutex_);
     kernels_ = std::move(*loaded);
   }
   return kernels_.get();
+}
+
+Expected<CUfunction> Device::worker() {
+  const std::lock_guard loading(loading_);
+  if (!worker_) {
+    const Current current(*this);
+    const RelaxedCapture relaxed(driver_);
+    const Expected<CUfunction> loaded = KernelSet::load_worker(driver_);
+    if (!loaded) return loaded.error();
+    worker_ = *loaded;
+  }
+  return worker_;
 }
 
 CUresult Device::failure(CUstream stream) const {

@@ -102,6 +102,7 @@ class Device {
 
   // Loaded at the first call.
   Expected<const KernelSet*> kernels();
+  Expected<CUfunction> worker();
 
   // What has become of the device, by one of our streams; success where it is well.
   CUresult failure(CUstream stream) const;
@@ -153,7 +154,9 @@ class Device {
   const Driver& driver_;
   const CUcontext context_;
   const unsigned long long id_;
-  std::mutex mutex_;
+  std::mutex loading_;  // held while the driver loads
+  CUfunction worker_ = nullptr;
+  std::mutex mutex_;  // guards what follows; taken by calls that run
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
   struct Late {
