@@ -62,7 +62,7 @@ Error CudaCompute::open(unsigned worker_blocks) {
   written_ = last_ticket_ = last_of_workers_ = tickets_->started();
   if (worker_blocks > 0) {
     Expected<std::unique_ptr<WorkerQueue>> workers =
-        WorkerQueue::create(device_, **kernels, *tickets_, stream_, worker_blocks);
+        WorkerQueue::create(device_, *tickets_, stream_, worker_blocks);
     if (!workers) return workers.error();
     workers_ = std::move(*workers);
   }

@@ -69,6 +69,17 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
                                        driver.describe(result)));
 }
 
+// Host memory that the application has registered, or allocated as write-combined, may have another
+// address on devices, or none. Asked of the current context: without one it counts as the same.
+bool is_mapped_elsewhere(const Driver& driver, const void* memory) {
+  CUcontext context = nullptr;
+  if (driver.ctx_get_current(&context) != kSuccess || !context) return false;
+  CUdeviceptr mapped = 0;
+  const CUresult result =
+      driver.pointer_attribute(&mapped, kPointerDevicePointer, address_of(memory));
+  return result == kErrorInvalidValue || (result == kSuccess && mapped != address_of(memory));
+}
+
 }  // namespace
 
 const Driver* known_driver() { return known.load(std::memory_order_acquire); }
@@ -140,7 +151,10 @@ Expected<Where> where_is(const Driver& driver, const void* memory) {
       result = ask();
     }
   }
-  if (result == kSuccess) return type == kMemoryTypeDevice ? Where::device : Where::pinned;
+  if (result == kSuccess && type == kMemoryTypeDevice) return Where::device;
+  if (result == kSuccess) {
+    return is_mapped_elsewhere(driver, memory) ? Where::pageable : Where::pinned;
+  }
   // A driver that nobody has started here, or that has ended, has no memory.
   const bool has_none = result == kErrorNotInitialized || result == kErrorDeinitialized;
   if (result == kErrorInvalidValue || has_none) return Where::pageable;
@@ -195,15 +209,28 @@ Error Device::error(const char* what, CUresult result) const {
 }
 
 Expected<const KernelSet*> Device::kernels() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard loading(loading_);
   if (!kernels_) {
     const Current current(*this);
     const RelaxedCapture relaxed(driver_);
     Expected<std::unique_ptr<KernelSet>> loaded = KernelSet::load(driver_);
     if (!loaded) return loaded.error();
+    const std::lock_guard lock(mutex_);
     kernels_ = std::move(*loaded);
   }
   return kernels_.get();
+}
+
+Expected<CUfunction> Device::worker() {
+  const std::lock_guard loading(loading_);
+  if (!worker_) {
+    const Current current(*this);
+    const RelaxedCapture relaxed(driver_);
+    const Expected<CUfunction> loaded = KernelSet::load_worker(driver_);
+    if (!loaded) return loaded.error();
+    worker_ = *loaded;
+  }
+  return worker_;
 }
 
 CUresult Device::failure(CUstream stream) const {
@@ -298,16 +325,24 @@ Expected<Slot*> Device::add_slots(std::size_t count) {
   return slots;
 }
 
-Expected<Slot*> Device::take_fresh_slot() {
+Slot* Device::find_fresh_slot() {
   const std::lock_guard lock(mutex_);
-  if (fresh_slots_.empty()) {
-    const Expected<Slot*> added = add_slots(slots_at_once);
-    if (!added) return added.error();
-    for (std::size_t i = slots_at_once; i > 0; --i) fresh_slots_.push_back(*added + i - 1);
-  }
+  if (fresh_slots_.empty()) return nullptr;
   Slot* const slot = fresh_slots_.back();
   fresh_slots_.pop_back();
   return slot;
+}
+
+// The driver is asked without the lock: it may wait for streams that wait for whoever gives a slot
+// back meanwhile.
+Expected<Slot*> Device::take_fresh_slot() {
+  while (true) {
+    if (Slot* const slot = find_fresh_slot()) return slot;
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = slots_at_once; i > 0; --i) fresh_slots_.push_back(*added + i - 1);
+  }
 }
 
 void Device::give_fresh_slot(Slot* slot) {
@@ -315,22 +350,29 @@ void Device::give_fresh_slot(Slot* slot) {
   fresh_slots_.push_back(slot);
 }
 
-Expected<Device::Turn> Device::take_slot() {
+std::optional<Device::Turn> Device::find_slot() {
   const std::lock_guard lock(mutex_);
   if (free_slots_.empty()) {
     const auto passed = std::partition(resting_.begin(), resting_.end(), std::not_fn(has_passed));
     free_slots_.assign(passed, resting_.end());
     resting_.erase(passed, resting_.end());
   }
-  if (free_slots_.empty()) {
-    const Expected<Slot*> added = add_slots(slots_at_once);
-    if (!added) return added.error();
-    for (std::size_t i = 0; i < slots_at_once; ++i) free_slots_.push_back({*added + i, 0});
-  }
+  if (free_slots_.empty()) return std::nullopt;
   Turn turn = free_slots_.back();
   free_slots_.pop_back();
   ++turn.value;
   return turn;
+}
+
+// As take_fresh_slot().
+Expected<Device::Turn> Device::take_slot() {
+  while (true) {
+    if (const std::optional<Turn> turn = find_slot()) return *turn;
+    const Expected<Slot*> added = add_slots(slots_at_once);
+    if (!added) return added.error();
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < slots_at_once; ++i) free_slots_.push_back({*added + i, 0});
+  }
 }
 
 void Device::give_slot(Turn turn) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/error.hpp"
@@ -35,6 +36,7 @@ unsigned long long id_of(const Driver& driver, CUcontext context);
 // A device's primary context, held from then on: the process uses the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
+// Pageable: a kernel cannot use the host's address, for whatever reason.
 enum class Where { pageable, pinned, device };
 // Error: the driver does not say, so it may be any.
 Expected<Where> where_is(const Driver& driver, const void* memory);
@@ -100,6 +102,7 @@ class Device {
 
   // Loaded at the first call.
   Expected<const KernelSet*> kernels();
+  Expected<CUfunction> worker();
 
   // What has become of the device, by one of our streams; success where it is well.
   CUresult failure(CUstream stream) const;
@@ -143,13 +146,17 @@ class Device {
       : driver_(driver), context_(context), id_(id) {}
   static Device* find(const Driver& driver, CUcontext context);
   Expected<Slot*> add_slots(std::size_t count);
+  Slot* find_fresh_slot();  // null: none is spare
+  std::optional<Turn> find_slot();
   std::byte* take_spare(MemoryKind kind, std::size_t bytes);
   void gather_late();
 
   const Driver& driver_;
   const CUcontext context_;
   const unsigned long long id_;
-  std::mutex mutex_;
+  std::mutex loading_;  // held while the driver loads
+  CUfunction worker_ = nullptr;
+  std::mutex mutex_;  // guards what follows; taken by calls that run
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
   struct Late {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 namespace pith::cuda {
 
 struct KernelImage {
-  const void* data;  // a fatbin
+  const void* data;       // a fatbin
+  std::string_view name;  // of its source
 };
 
 // Empty where the library was built without nvcc.

@@ -33,12 +33,13 @@ Expected<CUfunction> resolve(const Driver& driver, const std::vector<CUlibrary>&
   return function;
 }
 
-}  // namespace
-
-Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
+// Those with the worker's kernel, or those with all others.
+Expected<std::vector<CUlibrary>> load_images(const Driver& driver, bool worker) {
   std::vector<KernelImage> images(kernel_images().begin(), kernel_images().end());
+  std::erase_if(images,
+                [&](const KernelImage& image) { return (image.name == "worker") != worker; });
   // The stub has the kernels itself and looks into no image.
-  if (driver.stub_launch) images.assign(1, {"stub"});
+  if (driver.stub_launch) images.assign(1, {"stub", "stub"});
   if (images.empty()) {
     return Error(Code::cuda, "no CUDA kernels in this build: it was made without nvcc");
   }
@@ -50,19 +51,32 @@ Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
     if (result != kSuccess) return error(driver, "loading CUDA kernels", result);
     libraries.push_back(library);
   }
-  auto set = std::make_unique<KernelSet>();
-  for (std::size_t kernel = 0; kernel < kernel_count; ++kernel) {
-    const Expected<CUfunction> found = resolve(driver, libraries, kernel_facts[kernel].symbol);
-    if (!found) return found.error();
-    set->functions_[kernel] = *found;
-  }
-  const Expected<CUfunction> worker = resolve(driver, libraries, worker_facts.symbol);
+  return libraries;
+}
+
+}  // namespace
+
+Expected<CUfunction> KernelSet::load_worker(const Driver& driver) {
+  const Expected<std::vector<CUlibrary>> libraries = load_images(driver, true);
+  if (!libraries) return libraries.error();
+  const Expected<CUfunction> worker = resolve(driver, *libraries, worker_facts.symbol);
   if (!worker) return worker.error();
-  set->worker_ = *worker;
   // More than a kernel gets unasked.
   const CUresult allowed = driver.function_set_attribute(
       *worker, kFunctionMostDynamicShared, static_cast<int>(worker_facts.shared_bytes));
   if (allowed != kSuccess) return error(driver, "shared memory of CUDA workers", allowed);
+  return *worker;
+}
+
+Expected<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver) {
+  const Expected<std::vector<CUlibrary>> libraries = load_images(driver, false);
+  if (!libraries) return libraries.error();
+  auto set = std::make_unique<KernelSet>();
+  for (std::size_t kernel = 0; kernel < kernel_count; ++kernel) {
+    const Expected<CUfunction> found = resolve(driver, *libraries, kernel_facts[kernel].symbol);
+    if (!found) return found.error();
+    set->functions_[kernel] = *found;
+  }
   CUdevice device = 0;
   int multiprocessors = 1;
   CUresult result = driver.ctx_get_device(&device);

@@ -16,16 +16,16 @@ class KernelSet {
  public:
   // The context is current. Never unloaded.
   static Expected<std::unique_ptr<KernelSet>> load(const Driver& driver);
+  // The kernel of workers, which is apart: where a driver has to compile it that takes minutes.
+  static Expected<CUfunction> load_worker(const Driver& driver);
 
   CUfunction function(KernelName name) const { return functions_[static_cast<std::size_t>(name)]; }
-  CUfunction worker() const { return worker_; }
   unsigned multiprocessors() const { return multiprocessors_; }
   // Blocks beyond these would only wait for others to end.
   unsigned most_blocks() const { return most_blocks_; }
 
  private:
   std::array<CUfunction, kernel_count> functions_{};
-  CUfunction worker_ = nullptr;
   unsigned multiprocessors_ = 1;
   unsigned most_blocks_ = 1;
 };

@@ -77,6 +77,8 @@ std::uint64_t PeerViews::identify(Bytes memory) {
                                  kPointerRangeStart, kPointerRangeSize};
   void* values[] = {&type, &context, &id, &base, &bytes};
   const CUdeviceptr address = address_of(memory.data);
+  // Who drives the engine may have no context, and then the driver need not answer.
+  const Current current(device_);
   if (device_.driver().pointer_attributes(5, names, values, address) != kSuccess) return 0;
   if (type != kMemoryTypeDevice || context != device_.context() || id == 0) return 0;
   const std::uint64_t offset = address - base;

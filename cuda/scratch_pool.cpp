@@ -72,34 +72,48 @@ ScratchPool::~ScratchPool() {
   device_.give_later(std::move(blocks), [withheld] { return withheld.expired(); });
 }
 
-bool ScratchPool::add_block(std::size_t bytes) {
+// Without the lock: the driver may wait for streams that wait for whoever takes or gives meanwhile.
+std::size_t ScratchPool::add_block(std::size_t bytes) {
   bytes = std::bit_ceil(std::max(bytes, smallest_block));
   std::byte* base = device_.take_block(kind_, bytes);
-  if (!base) return false;
-  blocks_.push_back({base, bytes, Buddy(order_of(bytes))});
+  if (!base) return 0;
+  Block block{base, bytes, Buddy(order_of(bytes))};
+  const std::lock_guard lock(mutex_);
+  blocks_.push_back(std::move(block));
   capacity_ += bytes;
-  return true;
+  return bytes;
+}
+
+std::size_t ScratchPool::missing(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return bytes - std::min(bytes, capacity_);
 }
 
 Error ScratchPool::reserve(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  if (capacity_ >= bytes || add_block(bytes - capacity_)) return {};
+  const std::size_t wanted = missing(bytes);
+  if (wanted == 0 || add_block(wanted) != 0) return {};
   return {Code::cuda, fmt::format("no {} memory for {} bytes of scratch",
                                   kind_ == MemoryKind::cuda ? "device" : "pinned", bytes)};
 }
 
+std::byte* ScratchPool::take_spare(unsigned order) {
+  const std::lock_guard lock(mutex_);
+  for (Block& block : blocks_) {
+    const std::size_t leaf = block.buddy.take(order);
+    if (leaf != Buddy::none) return block.base + (leaf << leaf_order);
+  }
+  return nullptr;
+}
+
 std::byte* ScratchPool::take(std::size_t bytes) {
   const unsigned order = order_of(bytes);
-  const std::lock_guard lock(mutex_);
-  for (bool grown = false;; grown = true) {
-    for (Block& block : blocks_) {
-      const std::size_t leaf = block.buddy.take(order);
-      if (leaf != Buddy::none) return block.base + (leaf << leaf_order);
-    }
-    if (grown || !add_block(bytes)) throw std::bad_alloc();
+  while (true) {
+    if (std::byte* const spare = take_spare(order)) return spare;
+    const std::size_t added = add_block(bytes);
+    if (added == 0) throw std::bad_alloc();
     ++late_blocks_;
     log(LogLevel::info,
-        fmt::format("scratch for CUDA calls grew during a call, by {} bytes", blocks_.back().bytes),
+        fmt::format("scratch for CUDA calls grew during a call, by {} bytes", added),
         LogTopic::alloc);
   }
 }

@@ -52,7 +52,10 @@ class ScratchPool {
     std::size_t bytes;
     Buddy buddy;
   };
-  bool add_block(std::size_t bytes);
+  // How many it has; 0: there is no memory left.
+  std::size_t add_block(std::size_t bytes);
+  std::size_t missing(std::size_t bytes);
+  std::byte* take_spare(unsigned order);  // null: none is
 
   Device& device_;
   const MemoryKind kind_;

@@ -18,15 +18,17 @@ bool are_gone(const GraphsGone& graphs) {
 
 }  // namespace
 
-Expected<std::unique_ptr<WorkerQueue>> WorkerQueue::create(Device& device, const KernelSet& kernels,
-                                                           Slot& tickets, CUstream stream,
-                                                           unsigned blocks) {
-  std::unique_ptr<WorkerQueue> made(new WorkerQueue(device, kernels, tickets, stream, blocks));
+Expected<std::unique_ptr<WorkerQueue>> WorkerQueue::create(Device& device, Slot& tickets,
+                                                           CUstream stream, unsigned blocks) {
+  std::unique_ptr<WorkerQueue> made(new WorkerQueue(device, tickets, stream, blocks));
   if (Error error = made->open()) return error;
   return made;
 }
 
 Error WorkerQueue::open() {
+  const Expected<CUfunction> kernel = device_.worker();
+  if (!kernel) return kernel.error();
+  kernel_ = *kernel;
   std::byte* const memory = device_.take_block(MemoryKind::host, ring_bytes);
   if (!memory) return {Code::cuda, "no pinned memory for the steps of a CUDA worker"};
   ring_ = new (memory) StepRing;
@@ -146,7 +148,7 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, blocks);
   void* params[] = {&args};
   const CUresult result =
-      device_.driver().launch_kernel(kernels_.worker(), blocks, 1, 1, Worker::threads, 1, 1,
+      device_.driver().launch_kernel(kernel_, blocks, 1, 1, Worker::threads, 1, 1,
                                      worker_facts.shared_bytes, stream, params, nullptr);
   if (result != kSuccess && taken) {
     device_.return_blocks(taken->free);

@@ -32,9 +32,8 @@ class WorkerQueue {
   static constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
 
   // `tickets` are those of the compute queue; its `stream` is used here only to clear memory.
-  static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, const KernelSet& kernels,
-                                                       Slot& tickets, CUstream stream,
-                                                       unsigned blocks);
+  static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, Slot& tickets,
+                                                       CUstream stream, unsigned blocks);
   // Waits for nobody: a stream may not have got to an abandoned call yet, a graph may be replayed.
   ~WorkerQueue();
   WorkerQueue(const WorkerQueue&) = delete;
@@ -64,9 +63,8 @@ class WorkerQueue {
     WorkerBoard* memory = nullptr;
     Device::Turn free;  // its slot's `start` is the worker's board_free
   };
-  WorkerQueue(Device& device, const KernelSet& kernels, Slot& tickets, CUstream stream,
-              unsigned blocks)
-      : device_(device), kernels_(kernels), tickets_(tickets), stream_(stream), blocks_(blocks) {}
+  WorkerQueue(Device& device, Slot& tickets, CUstream stream, unsigned blocks)
+      : device_(device), tickets_(tickets), stream_(stream), blocks_(blocks) {}
   Error open();
   Error add_boards();
   Expected<Board*> take_board();
@@ -75,7 +73,7 @@ class WorkerQueue {
   bool make_room();
 
   Device& device_;
-  const KernelSet& kernels_;
+  CUfunction kernel_ = nullptr;
   Slot& tickets_;
   const CUstream stream_;
   const unsigned blocks_;

@@ -202,10 +202,10 @@ struct Scatter {
     const std::size_t length = smaller(slice_elements, args.span - offset);
     block.each([&](unsigned thread) {
       for (std::size_t i = thread; i < slice_elements; i += threads) shared.slice[i] = T{};
-      if (thread == 0) {
-        shared.begin = place_of_index(args.indices, args.count, args.first + offset);
-        shared.end = place_of_index(args.indices, args.count, args.first + offset + length);
-      }
+      // Each is a chain of loads: two warps wait for them at once.
+      const std::uint64_t from = args.first + offset;
+      if (thread == 0) shared.begin = place_of_index(args.indices, args.count, from);
+      if (thread == 32) shared.end = place_of_index(args.indices, args.count, from + length);
     });
     block.sync();
     const auto first = static_cast<std::uint32_t>(args.first + offset);

@@ -1,4 +1,5 @@
 // Which memory an address is in: only what the driver does not know is the host's.
+#include "cuda/peer_views.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith;
@@ -10,6 +11,17 @@ namespace {
 CUresult answer = kSuccess;
 CUresult answer_of(void* value, CUpointer_attribute, CUdeviceptr) {
   if (answer == kSuccess) *static_cast<unsigned*>(value) = kMemoryTypeDevice;
+  return answer;
+}
+
+// Of host memory: its address on devices, or why there is none.
+CUdeviceptr address_on_device = 0;
+CUresult answer_of_host(void* value, CUpointer_attribute attribute, CUdeviceptr) {
+  if (attribute == kPointerMemoryType) {
+    *static_cast<unsigned*>(value) = kMemoryTypeHost;
+    return kSuccess;
+  }
+  if (answer == kSuccess) *static_cast<CUdeviceptr*>(value) = address_on_device;
   return answer;
 }
 
@@ -34,6 +46,21 @@ TEST_CASE("an address that the driver says nothing about is no host memory") {
     CHECK(where.error().code() == Code::cuda);
     CHECK(std::string(where.error().message()).find("cuPointerGetAttribute") != std::string::npos);
   }
+}
+
+TEST_CASE("host memory that kernels cannot reach at its own address counts as pageable") {
+  const test::Device device;
+  Driver driver = cu();
+  driver.pointer_attribute = answer_of_host;
+  answer = kSuccess;
+  address_on_device = address_of(&answer);
+  CHECK(*where_is(driver, &answer) == Where::pinned);
+  address_on_device += 4096;
+  CHECK(*where_is(driver, &answer) == Where::pageable);
+  answer = kErrorInvalidValue;
+  CHECK(*where_is(driver, &answer) == Where::pageable);
+  answer = kErrorInvalidContext;
+  CHECK(*where_is(driver, &answer) == Where::pinned);
 }
 
 TEST_CASE("a thread without a context makes calls, whatever the driver wants for an answer") {
@@ -62,4 +89,19 @@ TEST_CASE("a thread without a context makes calls, whatever the driver wants for
   for (const pithResult_t result : results) CHECK(result == pithSuccess);
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 1));
   CHECK(plain[0] == std::vector<std::uint32_t>{11, 22, 33});
+}
+
+TEST_CASE("peers are offered memory by a thread without a context, too") {
+  const test::Device device;
+  const Stream stream;
+  const DeviceMemory memory(64);
+  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  const Bytes whole{memory.as<std::byte>(), 64, MemoryKind::cuda};
+  const std::uint64_t word = views.identify(whole);
+  REQUIRE(word != 0);
+  pithStubNeedContext(true);
+  std::uint64_t word_elsewhere = 0;
+  std::thread([&] { word_elsewhere = views.identify(whole); }).join();
+  pithStubNeedContext(false);
+  CHECK(word_elsewhere == word);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/kernel_image.hpp"
 #include "tests/cuda/worker_calls.hpp"
 
 using namespace pith::cuda;
@@ -63,6 +64,23 @@ struct Abandoned : Passage {
 
 void sleep_until(const std::function<bool()>& done) {
   for (int ms = 0; ms < 10'000 && !done(); ++ms) sleep_ms(1);
+}
+
+std::vector<const void*> loaded;
+CUresult note_library(CUlibrary* library, const void* code, CUjit_option* jit, void** jit_values,
+                      unsigned jit_count, CUlibraryOption* options, void** values,
+                      unsigned values_count) {
+  loaded.push_back(code);
+  return cu().library_load(library, code, jit, jit_values, jit_count, options, values,
+                           values_count);
+}
+
+std::size_t times_loaded(std::string_view name) {
+  for (const KernelImage& image : kernel_images()) {
+    if (image.name != name) continue;
+    return static_cast<std::size_t>(std::count(loaded.begin(), loaded.end(), image.data));
+  }
+  return 0;
 }
 
 }  // namespace
@@ -247,4 +265,19 @@ TEST_CASE("a device that fails while workers run ends all calls of all streams")
     rank->comm = nullptr;
   }
   pithStubReset();
+}
+
+TEST_CASE("the image of workers is loaded where there are workers, and nowhere else") {
+  if (kernel_images().empty()) return;  // built without nvcc
+  const test::Device context;
+  Driver driver = cu();
+  driver.library_load = note_library;
+  driver.stub_launch = nullptr;  // as a real one has none: its images are looked at
+  loaded.clear();
+  REQUIRE(KernelSet::load(driver));
+  CHECK(times_loaded("worker") == 0);
+  CHECK(loaded.size() == kernel_images().size() - 1);
+  REQUIRE(KernelSet::load_worker(driver));
+  CHECK(times_loaded("worker") == 1);
+  CHECK(loaded.size() == kernel_images().size());
 }

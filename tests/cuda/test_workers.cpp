@@ -1,9 +1,11 @@
 // Workers: kernels that run the steps of calls on the caller's stream.
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string_view>
+#include <thread>
 
 #include "tests/cuda/worker_calls.hpp"
 
@@ -193,6 +195,52 @@ TEST_CASE("a worker's call ends while a thread that frees memory has the driver"
   frees.join();
   pithStubLocks(false);
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
+}
+
+TEST_CASE("a call gets scratch and ends while another thread waits for the driver's memory") {
+  const test::Device device;
+  Queue queue(2);
+  pith::cuda::Device& shared = **pith::cuda::Device::of_stream(queue.streams[0]);
+  GatedCall call(queue, 0);
+  CUdeviceptr memory = 0;
+  OK(cu().mem_alloc(&memory, 64));
+  REQUIRE_FALSE(queue.compute->scratch().reserve(1));
+  pithStubLocks(true);
+  const auto with_context = [&](const std::function<void()>& work) {
+    return std::thread([&, work] {
+      CHECK(cu().ctx_set_current(device.context) == kSuccess);
+      work();
+      cu().ctx_set_current(nullptr);
+    });
+  };
+  std::vector<std::thread> waiting;
+  waiting.push_back(with_context([&] { CHECK(cu().mem_free(memory) == kSuccess); }));
+  sleep_ms(20);  // it has the driver, and waits for the streams
+  waiting.push_back(
+      with_context([&] { CHECK_FALSE(queue.compute->scratch().reserve(std::size_t{64} << 20)); }));
+  std::vector<pith::cuda::Device::Turn> turns;
+  waiting.push_back(with_context([&] {
+    for (int i = 0; i < 300; ++i) turns.push_back(*shared.take_slot());
+  }));
+  std::vector<Slot*> slots;
+  waiting.push_back(with_context([&] {
+    for (int i = 0; i < 300; ++i) slots.push_back(*shared.take_fresh_slot());
+  }));
+  sleep_ms(20);  // they have got to the driver
+  std::atomic<bool> ended{false};
+  std::thread engine([&] {
+    std::byte* const scratch = queue.compute->take_scratch(1000);
+    queue.compute->give_scratch(scratch, 1000);
+    call.end();
+    ended = true;
+  });
+  for (int ms = 0; ms < 5000 && !ended; ++ms) sleep_ms(1);
+  CHECK(ended);
+  pithStubLocks(false);
+  engine.join();
+  for (std::thread& thread : waiting) thread.join();
+  for (pith::cuda::Device::Turn turn : turns) shared.give_slot({turn.slot, turn.value - 1});
+  for (Slot* const slot : slots) shared.give_fresh_slot(slot);
 }
 
 TEST_CASE("a message to oneself goes between pageable memory and a device's, whoever copies") {

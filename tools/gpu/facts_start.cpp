@@ -114,6 +114,10 @@ void probe_start() {
   say("loading Pith's kernels", "%.0f us%s%s", us_since(begin), kernels ? "" : ", ",
       kernels ? "" : kernels.error().message());
   begin = now_ns();
+  const Expected<CUfunction> worker = KernelSet::load_worker(cu());
+  say("loading its workers' kernel", "%.0f us%s%s", us_since(begin), worker ? "" : ", ",
+      worker ? "" : worker.error().message());
+  begin = now_ns();
   const CUstream stream = new_stream();
   say("a stream", "%.0f us", us_since(begin));
   for (const std::size_t mib : {1, 64, 256}) {
