@@ -48,12 +48,11 @@ Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device, unsig
 Error CudaCompute::open(unsigned worker_blocks) {
   const Current current(device_);
   const RelaxedCapture relaxed(driver_);
+  if (Error error = ask_about_device()) return error;
   int least = 0;
-  int greatest = 0;
-  CUresult result = driver_.ctx_priority_range(&least, &greatest);
-  if (result == kSuccess) result = driver_.stream_create(&stream_, kStreamNonBlocking, greatest);
+  CUresult result = driver_.ctx_priority_range(&least, &priority_);
+  if (result == kSuccess) result = driver_.stream_create(&stream_, kStreamNonBlocking, priority_);
   if (result != kSuccess) return device_.error("cuStreamCreateWithPriority", result);
-  ask_about_network();
   const Expected<const KernelSet*> kernels = device_.kernels();
   if (!kernels) return kernels.error();
   const Expected<Device::Turn> turn = device_.take_slot();
@@ -70,14 +69,28 @@ Error CudaCompute::open(unsigned worker_blocks) {
   return {};
 }
 
-// By GPUDirect RDMA. Precondition: the context is current.
-void CudaCompute::ask_about_network() {
+// Precondition: the context is current.
+Error CudaCompute::ask_about_device() {
   CUdevice device = 0;
+  int words = 0;
+  CUresult result = driver_.ctx_get_device(&device);
+  if (result == kSuccess) {
+    result = driver_.device_attribute(&words, kDevice64BitStreamMemOps, device);
+  }
+  if (result != kSuccess) return device_.error("cuDeviceGetAttribute", result);
+  if (words == 0) {
+    return {Code::cuda, "the CUDA device's streams neither write nor await words of 64 bits"};
+  }
+  ask_about_network(device);
+  return {};
+}
+
+// By GPUDirect RDMA.
+void CudaCompute::ask_about_network(CUdevice device) {
   int reached = 0;
   int order = 0;
   int flushes = 0;
   const bool asked =
-      driver_.ctx_get_device(&device) == kSuccess &&
       driver_.device_attribute(&reached, kDeviceReachedByNetwork, device) == kSuccess &&
       driver_.device_attribute(&order, kDeviceNetworkOrder, device) == kSuccess &&
       driver_.device_attribute(&flushes, kDeviceNetworkFlushes, device) == kSuccess;

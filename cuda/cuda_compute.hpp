@@ -47,6 +47,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   // Blocks until the fence is reached. Not while others drive progress().
   void wait(Fence fence);
+  // Of its stream.
+  int priority() const { return priority_; }
   // For gates; null: none.
   WorkerQueue* workers() { return workers_.get(); }
   // A stream has got to the passage of a call that is going to submit.
@@ -78,7 +80,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
  private:
   explicit CudaCompute(Device& device);
   Error open(unsigned worker_blocks);
-  void ask_about_network();
+  Error ask_about_device();
+  void ask_about_network(CUdevice device);
   Fence add_ticket(CUresult launched);
   bool by_worker() const { return workers_ && workers_->serves(); }
   CUresult write_ticket(std::uint64_t ticket);
@@ -89,6 +92,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   Device& device_;
   const Driver& driver_;
+  int priority_ = 0;
   std::uint64_t network_memory_ = 0;
   bool must_flush_ = false;  // the device does not see in order what the network writes
   PeerMemory* peers_ = nullptr;

@@ -5,7 +5,8 @@
 // it has mapped it; from then on A's offers name (slot 5, offset). A note may be lost where B's
 // call is on host memory: then A describes it anew, and B says so anew. An allocation is known by
 // the driver's id, since its address may be another one's tomorrow; peers are told to unmap what is
-// freed. They have nothing of it in use: who frees memory has no call on it.
+// freed. They have nothing of it in use: who frees memory has no call on it. But CUDA would have it
+// unmapped first, and defines nothing for the time between: it may come back to the device late.
 // Threads: any.
 #pragma once
 

@@ -123,6 +123,7 @@ class StreamCalls {
   Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
+  void warn_of_priority(cuda::CUstream stream) const;
   StreamCall& take_call();
   void admit(StreamCall& call, cuda::CUstream stream);
   void admit_captured(StreamCall& call);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "collectives/compressed_check.hpp"
 #include "collectives/offers.hpp"
@@ -9,6 +10,7 @@
 #include "comm/cuda_vectors.hpp"
 #include "comm/stream_calls.hpp"
 #include "comm/stream_memory.hpp"
+#include "core/log.hpp"
 #include "core/run_together.hpp"
 
 namespace pith {
@@ -162,12 +164,30 @@ Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
   const void* const identity = cuda::identity_of(stream);
   if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
     streams_.push_back(identity);
+    warn_of_priority(stream);
   }
   const Need need = need_of(args, context_);
   device_need_ = std::max(device_need_, need.device);
   pinned_need_ = std::max(pinned_need_, need.pinned);
   if (Error error = compute_->scratch().reserve(streams_.size() * device_need_)) return error;
   return pinned_.scratch().reserve(streams_.size() * pinned_need_);
+}
+
+// Streams of one priority share hardware queues, where one that waits for a call of ours holds up
+// the stream of ours that is to end it.
+void StreamCalls::warn_of_priority(cuda::CUstream stream) const {
+  static std::once_flag told;
+  int priority = 0;
+  if (compute_->workers()) return;
+  const cuda::CUresult asked = device_.driver().stream_get_priority(stream, &priority);
+  if (asked != cuda::kSuccess || priority != compute_->priority()) return;
+  std::call_once(told, [&] {
+    log(LogLevel::warn,
+        fmt::format("stream {} has priority {}, as Pith's own streams have: with more of them than "
+                    "hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8) calls may hang; lower it, or "
+                    "set PITH_CUDA_STEPS=worker",
+                    static_cast<const void*>(stream), priority));
+  });
 }
 
 // Precondition: the device's context is current.

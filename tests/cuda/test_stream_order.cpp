@@ -1,12 +1,10 @@
 // The order of a communicator's calls on several streams, without events between them.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <random>
 
 #include "comm/stream_order.hpp"
+#include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
@@ -337,15 +335,9 @@ TEST_CASE("a call that is held back for long is told of, and whom it waits for")
   }
   CHECK_FALSE(order.reach(calls[1]));
   sleep_ms(2);
-  const int file = memfd_create("stderr", 0);
-  const int before = dup(STDERR_FILENO);
-  dup2(file, STDERR_FILENO);
-  for (int i = 0; i < 2000; ++i) order.progress();
-  dup2(before, STDERR_FILENO);
-  std::string text(static_cast<std::size_t>(lseek(file, 0, SEEK_END)), '\0');
-  CHECK(pread(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()));
-  close(file);
-  close(before);
+  const std::string text = said_during([&] {
+    for (int i = 0; i < 2000; ++i) order.progress();
+  });
   INFO(text);
   CHECK(text.find("rank 3 has held back call 11 (allreduce of 71") != std::string::npos);
   CHECK(text.find("behind call 10 (allreduce of 70") != std::string::npos);
