@@ -86,11 +86,13 @@ TEST_CASE("a stream of the priority of ours is warned of, where steps are launch
   CUstream high = nullptr;
   OK(cu().stream_create(&high, kStreamNonBlocking, greatest));
   const std::string said = said_during([&] {
-    World world(1);
-    const Rank& rank = *world.ranks[0];
-    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+    const World world(2);
+    REQUIRE(issue(world, 1));
     for (int call = 0; call < 2; ++call) {
-      REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, high) == pithSuccess);
+      for (const auto& rank : world.ranks) {
+        CUstream stream = rank == world.ranks[0] ? high : static_cast<CUstream>(rank->other);
+        REQUIRE(allreduce(*rank, rank->other_send, rank->other_recv, stream) == pithSuccess);
+      }
     }
     OK(cu().stream_synchronize(high));
   });
