@@ -136,10 +136,9 @@ part_perf() {
 find_other_nccl() {
   [[ -z ${OTHER_NCCL:-} ]] || { printf '%s\n' "$OTHER_NCCL" && return; }
   python3 - <<'END' 2>/dev/null
-import glob, os, sysconfig
-found = glob.glob(os.path.join(sysconfig.get_paths()["purelib"], "nvidia", "nccl", "lib",
-                               "libnccl.so.2"))
-print(found[0])
+import os, sys
+paths = (os.path.join(path, "nvidia", "nccl", "lib", "libnccl.so.2") for path in sys.path)
+print(next(filter(os.path.exists, paths)))
 END
 }
 

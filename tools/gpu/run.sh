@@ -94,7 +94,10 @@ find_nvcc() {
   command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && printf '/usr/local/cuda/bin/nvcc'; }
 }
 
-has_module() { python3 -c "import $1" 2>/dev/null; }
+# Not imported: that takes seconds, and may hang where the GPU does.
+has_module() {
+  python3 -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))' "$1"
+}
 
 # By the exit status of what `timeout` ran.
 fate_of() {
