@@ -189,9 +189,11 @@ class Script(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             variables = self.programs(folder, {"gpu_calls": "sleep 100", "test_cuda_gpu": ""})
             begin = time.monotonic()
-            subprocess.run(["bash", SCRIPT, "--one", "calls", "10"], check=False, timeout=60,
-                           env=dict(os.environ, **variables), capture_output=True)
+            done = subprocess.run(["bash", SCRIPT, "--one", "calls", "10"], check=False, timeout=60,
+                                  env=dict(os.environ, **variables), capture_output=True, text=True)
             self.assertLess(time.monotonic() - begin, 10)
+            self.assertIn("calls: processes by launch, 2 ranks: HANGS\n", done.stdout)
+            self.assertIn("calls: threads by worker, 4 ranks: not reached\n", done.stdout)
 
     def clients(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@
 limited() { # SECONDS COMMAND...
   local most=$1 left=$((part_end - SECONDS - 6))
   shift
-  ((left > 2)) || { say "no time is left for $*" && return 124; }
+  ((left > 2)) || return "$not_reached"
   timeout -k 5 "$((left < most ? left : most))" "$@"
 }
 

@@ -99,9 +99,12 @@ has_module() {
   python3 -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))' "$1"
 }
 
+readonly not_reached=123 # an exit status that is nobody's else
+
 # By the exit status of what `timeout` ran.
 fate_of() {
   case $1 in
+    "$not_reached") printf 'not reached' ;;
     0) printf ok ;;
     124 | 137) printf HANGS ;;
     *) printf 'FAILED (%d)' "$1" ;;
