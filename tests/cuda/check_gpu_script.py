@@ -128,13 +128,72 @@ class Script(unittest.TestCase):
             self.assertIn("gpu: failed: calls", done.stdout)
             self.assertIn("results.tar.gz\ntable.txt", done.stdout)
 
+    def test_a_part_that_hangs_is_told_and_the_next_runs(self):
+        calls = 'echo "$1 $2" >>"$3.begun"; [[ $1 != threads ]] || sleep 100'
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": 'echo "a b: 1"', "gpu_calls": calls,
+                                               "test_cuda_gpu": ""})
+            os.makedirs(variables["OUT"])
+            # Every limit of a command in a part becomes two seconds.
+            path = os.path.join(folder, "path")
+            os.makedirs(path)
+            with open(os.path.join(path, "timeout"), "w", encoding="utf-8") as file:
+                file.write("#!/usr/bin/env bash\n[[ $4 != */gpu_calls ]] || set -- -k 5 2 "
+                           '"${@:4}"\nexec %s "$@"\n' % shutil.which("timeout"))
+            os.chmod(file.name, 0o755)
+            done = run("calls", "facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
+            self.assertEqual(done.returncode, 1)
+            with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
+                table = file.read()
+            self.assertIn("part calls: threads by worker, 4 ranks: HANGS\n", table)
+            self.assertNotIn("processes", table)
+            self.assertRegex(table, r"part calls: FAILED \(1\), \d+ of 245 s\n")
+            self.assertRegex(table, r"part facts: ok, \d+ of 150 s\n")
+
+    def test_a_part_ended_at_its_limit_is_told(self):
+        # Where no limit of its own ends what hangs.
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": 'echo "a b: 1"',
+                                               "test_cuda_gpu": ""})
+            os.makedirs(variables["OUT"])
+            path = os.path.join(folder, "path")
+            os.makedirs(path)
+            for name, body in (("tee", "sleep 100"),
+                               ("timeout", '[[ $4 != bash ]] || set -- -k 1 3 "${@:4}"\n'
+                                           'exec %s "$@"' % shutil.which("timeout"))):
+                with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+                    file.write("#!/usr/bin/env bash\n" + body + "\n")
+                os.chmod(file.name, 0o755)
+            done = run("facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
+            self.assertEqual(done.returncode, 1)
+            with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
+                self.assertRegex(file.read(), r"part facts: HANGS, \d+ of 150 s\n")
+
+    def test_earlier_results_are_no_failure(self):
+        """Where cp says by its status that it has kept what is newer."""
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": 'echo "a b: 1"',
+                                               "test_cuda_gpu": ""})
+            os.makedirs(os.path.join(folder, "pack", "results"))
+            path = os.path.join(folder, "path")
+            os.makedirs(path)
+            with open(os.path.join(path, "cp"), "w", encoding="utf-8") as file:
+                file.write("#!/usr/bin/env bash\n%s \"$@\"\n[[ $1 != -rn ]]\n" %
+                           shutil.which("cp"))
+            os.chmod(file.name, 0o755)
+            done = run("facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("part facts: ok", done.stdout)
+
     def test_no_command_outlives_its_part(self):
         with tempfile.TemporaryDirectory() as folder:
             variables = self.programs(folder, {"gpu_calls": "sleep 100", "test_cuda_gpu": ""})
             begin = time.monotonic()
-            subprocess.run(["bash", SCRIPT, "--one", "calls", "10"], check=False, timeout=60,
-                           env=dict(os.environ, **variables), capture_output=True)
+            done = subprocess.run(["bash", SCRIPT, "--one", "calls", "10"], check=False, timeout=60,
+                                  env=dict(os.environ, **variables), capture_output=True, text=True)
             self.assertLess(time.monotonic() - begin, 10)
+            self.assertIn("calls: processes by launch, 2 ranks: HANGS\n", done.stdout)
+            self.assertIn("calls: threads by worker, 4 ranks: not reached\n", done.stdout)
 
     def clients(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +241,7 @@ class Script(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = run("nccltests", **self.nccl_tests(folder, "exit 1"))
             self.assertEqual(done.returncode, 1)
-            self.assertIn("all_reduce -b 8 -e 64M -f 8: failed", done.stdout)
+            self.assertIn("all_reduce -b 8 -e 64M -f 8: FAILED (1)", done.stdout)
 
     def test_peers_say_that_links_are_unshaped(self):
         calls = 'printf \'{"way": "%s", "ranks": %d, "bytes": 8, "us": 1.0}\\n\' "$5" "$2" >>"$3"'

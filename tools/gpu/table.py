@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """One table and one JSON file of what the parts of run.sh have left: table.py FOLDER."""
+import glob
 import json
 import os
 import re
@@ -72,6 +73,14 @@ def failed_cases(text):
     return list(dict.fromkeys(found))
 
 
+def notes_of(folder):
+    """What the parts have said of themselves, each part's last how it ended."""
+    notes = {}
+    for path in sorted(glob.glob(os.path.join(folder, "notes-*.txt"))):
+        notes[os.path.basename(path)[len("notes-"):-len(".txt")]] = read_text(path).splitlines()
+    return notes
+
+
 def nccl_tests_of(text):
     """A line for each run, which begins with one of ours."""
     found = []
@@ -85,6 +94,9 @@ def nccl_tests_of(text):
 
 def collect(folder):
     result = {}
+    notes = notes_of(folder)
+    if notes:
+        result["parts"] = notes
     facts = read_text(os.path.join(folder, "facts.txt"))
     if facts:
         result["facts"] = facts.splitlines()
@@ -179,7 +191,9 @@ def lines_of_perf(perf):
 def lines_of(result):
     if not result:
         return ["nothing measured"]
-    lines = list(lines_of_facts(result["facts"])) if "facts" in result else []
+    lines = [f"part {note}" for notes in result.get("parts", {}).values() for note in notes]
+    if "facts" in result:
+        lines.extend(lines_of_facts(result["facts"]))
     for part in TESTS:
         if part in result:
             lines.append(f"{part}: {result[part]}")
