@@ -69,6 +69,6 @@ use_debs() {
 
 # What a part needs to go on: its programs and a GPU.
 ready() {
-  find_programs || { say "$1: no program that runs here: skipped" && return 1; }
+  find_programs || { say "$1: no program runs here, run.sh build makes them: skipped" && return 1; }
   has_gpu || { say "$1: no GPU: skipped" && return 1; }
 }
