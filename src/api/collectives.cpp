@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api/check.hpp"
+#include "api/completion.hpp"
 #include "api/last_error.hpp"
 #include "api/submit.hpp"
 #include "comm/stream_memory.hpp"
@@ -90,6 +91,21 @@ Error broadcast(const char* function, const void* send, void* recv, size_t count
   return submit_move(
       function, comm,
       make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root), stream);
+}
+
+Error check_alltoall(const char* function, const void* send, const void* recv, size_t count,
+                     pithDataType_t type, pithComm_t comm) {
+  Error error = check_call(function, comm, type);
+  if (!error) error = check_extent(function, "count", count, type, Collective::alltoall, comm);
+  if (!error) error = check_memory(function, "send", send, count);
+  if (!error) error = check_memory(function, "recv", recv, count);
+  return error;
+}
+
+Error alltoall(const char* function, const void* send, void* recv, size_t count,
+               pithDataType_t type, pithComm_t comm, pithStream_t stream) {
+  return submit_move(function, comm, make_args(Collective::alltoall, send, recv, count, type),
+                     stream);
 }
 
 Error pass_message(const char* function, const char* argument, const void* memory, bool sends,
@@ -193,17 +209,21 @@ pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataTy
                           pithComm_t comm, pithStream_t stream) {
   return concluded(comm, [&]() -> Error {
     constexpr const char* function = "pithAlltoAll";
-    constexpr Collective collective = Collective::alltoall;
-    Error error = check_call(function, comm, type);
-    if (!error) error = check_extent(function, "count", count, type, collective, comm);
-    if (!error) error = check_memory(function, "send", send, count);
-    if (!error) error = check_memory(function, "recv", recv, count);
+    Error error = check_alltoall(function, send, recv, count, type, comm);
     if (!error && send == recv && count > 0 && comm->communicator->size() > 1) {
       error = Error(Code::invalid_argument,
                     fmt::format("{}: recv is send ({}), expected another buffer", function, send));
     }
-    if (error) return error;
-    return submit_move(function, comm, make_args(collective, send, recv, count, type), stream);
+    return error ? error : alltoall(function, send, recv, count, type, comm, stream);
+  });
+}
+
+pithResult_t api::alltoall_anywhere(const void* send, void* recv, size_t count, pithDataType_t type,
+                                    pithComm_t comm, pithStream_t stream) {
+  return concluded(comm, [&]() -> Error {
+    constexpr const char* function = "pithAlltoAll";
+    const Error error = check_alltoall(function, send, recv, count, type, comm);
+    return error ? error : alltoall(function, send, recv, count, type, comm, stream);
   });
 }
 

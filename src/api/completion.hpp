@@ -1,4 +1,5 @@
-// What layers on top of pith.h need of communicators that come to be, beyond its functions.
+// What layers on top of pith.h need beyond its functions: of communicators that come to be, above
+// all.
 #pragma once
 
 #include <functional>
@@ -20,5 +21,9 @@ void complete_communicators_by(Completion (*begin)());
 // but shrink: by way of one. Collective over the ranks that live.
 Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                       const pithConfig_t* config);
+
+// pithAlltoAll, but that recv may be send: nobody may count on what is there afterwards.
+pithResult_t alltoall_anywhere(const void* send, void* recv, size_t count, pithDataType_t type,
+                               pithComm_t comm, pithStream_t stream);
 
 }  // namespace pith::api
