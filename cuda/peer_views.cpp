@@ -66,45 +66,90 @@ bool PeerViews::same_process(const Peer& peer) const {
 }
 
 // Memory of another kind, or of another context, has no slot.
-std::uint64_t PeerViews::identify(Bytes memory) {
-  if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
+std::optional<PeerViews::Allocation> PeerViews::ask(Bytes memory) const {
   unsigned type = 0;
   CUcontext context = nullptr;
-  std::uint64_t id = 0;
-  CUdeviceptr base = 0;
-  std::size_t bytes = 0;
+  Allocation found;
   CUpointer_attribute names[] = {kPointerMemoryType, kPointerContext, kPointerBufferId,
                                  kPointerRangeStart, kPointerRangeSize};
-  void* values[] = {&type, &context, &id, &base, &bytes};
+  void* values[] = {&type, &context, &found.id, &found.base, &found.bytes};
   const CUdeviceptr address = address_of(memory.data);
   // Who drives the engine may have no context, and then the driver need not answer.
   const Current current(device_);
-  if (device_.driver().pointer_attributes(5, names, values, address) != kSuccess) return 0;
-  if (type != kMemoryTypeDevice || context != device_.context() || id == 0) return 0;
-  const std::uint64_t offset = address - base;
-  if (address < base || offset > bytes || memory.size > bytes - offset || bytes > offset_mask) {
-    return 0;
+  if (device_.driver().pointer_attributes(5, names, values, address) != kSuccess) return {};
+  if (type != kMemoryTypeDevice || context != device_.context() || found.id == 0) return {};
+  const std::uint64_t offset = address - found.base;
+  if (address < found.base || offset > found.bytes || memory.size > found.bytes - offset ||
+      found.bytes > offset_mask) {
+    return {};
   }
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t slot = slot_of(id, base, bytes);
-  return slot == 0 ? 0 : std::uint64_t{slot} << offset_bits | offset;
+  return found;
 }
 
-std::uint32_t PeerViews::slot_of(std::uint64_t id, CUdeviceptr base, std::size_t bytes) {
-  const auto known = by_base_.find(base);
-  if (known != by_base_.end()) {
-    const std::uint32_t slot = known->second;
-    if (allocations_[slot].id == id) return slot;
-    forget(slot);
+// No lock is held while the driver answers: it may wait for a call that wants the lock.
+void PeerViews::look_at(Bytes memory) {
+  if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return;
+  std::optional<Allocation> found = ask(memory);
+  std::uint32_t slot = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!found) return forget_within(address_of(memory.data), memory.size);
+    slot = slot_of(*found);
+    const bool mapped = std::any_of(peers_.begin(), peers_.end(), [this](const Peer& peer) {
+      return peer.near && !same_process(peer);
+    });
+    if (slot == 0 || !mapped || allocations_[slot].handled != Reach::pending) return;
   }
+  make_handle(*found);
+  const std::lock_guard lock(mutex_);
+  const auto known = allocations_.find(slot);
+  if (known != allocations_.end()) known->second = *found;
+}
+
+std::uint64_t PeerViews::identify(Bytes memory) {
+  if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t word = word_of(address_of(memory.data), memory.size);
+    if (word != 0) return word;
+  }
+  look_at(memory);
+  const std::lock_guard lock(mutex_);
+  return word_of(address_of(memory.data), memory.size);
+}
+
+std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {
+  auto next = by_base_.upper_bound(address);
+  if (next == by_base_.begin()) return 0;
+  const auto& [base, slot] = *--next;
+  const std::uint64_t offset = address - base;
+  const std::size_t whole = allocations_.at(slot).bytes;
+  if (offset > whole || bytes > whole - offset) return 0;
+  return std::uint64_t{slot} << offset_bits | offset;
+}
+
+// 0: there are no more.
+std::uint32_t PeerViews::slot_of(const Allocation& allocation) {
+  const auto known = by_base_.find(allocation.base);
+  if (known != by_base_.end() && allocations_[known->second].id == allocation.id) {
+    return known->second;
+  }
+  forget_within(allocation.base, allocation.bytes);
   if (last_slot_ == most_slots) return 0;
   const std::uint32_t slot = ++last_slot_;
-  Allocation& allocation = allocations_[slot];
-  allocation.id = id;
-  allocation.base = base;
-  allocation.bytes = bytes;
-  by_base_[base] = slot;
+  allocations_[slot] = allocation;
+  by_base_[allocation.base] = slot;
   return slot;
+}
+
+// What has been there before.
+void PeerViews::forget_within(CUdeviceptr address, std::size_t bytes) {
+  auto next = by_base_.upper_bound(address);
+  if (next != by_base_.begin()) {
+    const auto& [base, slot] = *std::prev(next);
+    if (base + allocations_[slot].bytes > address) --next;
+  }
+  while (next != by_base_.end() && next->first < address + bytes) forget((next++)->second);
 }
 
 void PeerViews::forget(std::uint32_t slot) {
@@ -118,15 +163,23 @@ void PeerViews::forget(std::uint32_t slot) {
 }
 
 void PeerViews::look_for_freed() {
-  const std::lock_guard lock(mutex_);
-  if (allocations_.empty()) return;
-  auto next = allocations_.upper_bound(looked_at_);
-  if (next == allocations_.end()) next = allocations_.begin();
-  looked_at_ = next->first;
+  std::uint32_t slot = 0;
+  CUdeviceptr base = 0;
+  std::uint64_t known = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (allocations_.empty()) return;
+    auto next = allocations_.upper_bound(looked_at_);
+    if (next == allocations_.end()) next = allocations_.begin();
+    slot = looked_at_ = next->first;
+    base = next->second.base;
+    known = next->second.id;
+  }
   std::uint64_t id = 0;
-  const CUresult result =
-      device_.driver().pointer_attribute(&id, kPointerBufferId, next->second.base);
-  if (result != kSuccess || id != next->second.id) forget(next->first);
+  const CUresult result = device_.driver().pointer_attribute(&id, kPointerBufferId, base);
+  if (result == kSuccess && id == known) return;
+  const std::lock_guard lock(mutex_);
+  if (allocations_.contains(slot)) forget(slot);
 }
 
 std::uint64_t PeerViews::expose(int rank, std::uint64_t mine) {
@@ -152,16 +205,13 @@ std::byte* PeerViews::map(int rank, std::uint64_t word) {
   return found == peer.theirs.end() ? nullptr : found->second.at(word & offset_mask);
 }
 
-bool PeerViews::make_handle(Allocation& allocation) {
-  if (allocation.handled == Reach::pending) {
-    const Driver& driver = device_.driver();
-    const Current current(device_);
-    const RelaxedCapture relaxed(driver);
-    const bool given = driver.ipc_get_handle && driver.ipc_open_handle && driver.ipc_close_handle &&
-                       driver.ipc_get_handle(&allocation.handle, allocation.base) == kSuccess;
-    allocation.handled = given ? Reach::open : Reach::refused;
-  }
-  return allocation.handled == Reach::open;
+void PeerViews::make_handle(Allocation& allocation) const {
+  const Driver& driver = device_.driver();
+  const Current current(device_);
+  const RelaxedCapture relaxed(driver);
+  const bool given = driver.ipc_get_handle && driver.ipc_open_handle && driver.ipc_close_handle &&
+                     driver.ipc_get_handle(&allocation.handle, allocation.base) == kSuccess;
+  allocation.handled = given ? Reach::open : Reach::refused;
 }
 
 // What of this call's memory the peer has not mapped yet.
@@ -171,7 +221,7 @@ bool PeerViews::describe(Peer& peer, std::span<const std::uint64_t> mine, Conten
     const bool again = content.described == 1 && content.memory[0].slot == slot;
     if (slot == 0 || again || peer.mapped.contains(slot) || peer.refused.contains(slot)) continue;
     const auto found = allocations_.find(slot);
-    if (found == allocations_.end() || !make_handle(found->second)) continue;
+    if (found == allocations_.end() || found->second.handled != Reach::open) continue;
     peer.described.insert(slot);
     content.memory[content.described++] = {found->second.bytes, slot, found->second.handle};
   }

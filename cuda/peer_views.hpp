@@ -12,6 +12,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -28,6 +29,9 @@ class PeerViews final : public PeerMemory {
   PeerViews(const PeerViews&) = delete;
   PeerViews& operator=(const PeerViews&) = delete;
 
+  // Asks the driver whose memory this is, before a call on it begins: identify() then need not.
+  void look_at(Bytes memory);
+  // Asks the driver only for what nobody has looked at.
   std::uint64_t identify(Bytes memory) override;
   std::uint64_t expose(int peer, std::uint64_t mine) override;
   std::byte* map(int peer, std::uint64_t word) override;
@@ -64,9 +68,12 @@ class PeerViews final : public PeerMemory {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   bool same_process(const Peer& peer) const;
-  std::uint32_t slot_of(std::uint64_t id, CUdeviceptr base, std::size_t bytes);
+  std::optional<Allocation> ask(Bytes memory) const;
+  std::uint64_t word_of(CUdeviceptr address, std::size_t bytes) const;
+  std::uint32_t slot_of(const Allocation& allocation);
+  void forget_within(CUdeviceptr address, std::size_t bytes);
   void forget(std::uint32_t slot);
-  bool make_handle(Allocation& allocation);
+  void make_handle(Allocation& allocation) const;
   bool describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content);
   static bool answer(Peer& peer, Content& content);
   static bool tell_freed(Peer& peer, Content& content);

@@ -176,7 +176,10 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   if (choice) {
     if (Error error = prepare_compressed(args, *choice, stream)) return error;
   }
-  if (views_) views_->look_for_freed();
+  if (views_) {
+    views_->look_for_freed();
+    look_at(args);
+  }
   StreamCall& call = take_call();
   call.args = args;
   call.messages.assign(args.messages.begin(), args.messages.end());
@@ -205,6 +208,11 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   const std::lock_guard lock(mutex_);
   spare_.push_back(&call);
   return error;
+}
+
+void StreamCalls::look_at(const CollectiveArgs& args) {
+  views_->look_at(args.send);
+  views_->look_at(args.recv);
 }
 
 // What it was is not replayed any more, or has ended.
@@ -293,6 +301,7 @@ void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
   if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
+    if (views_) look_at(call.args);  // a graph knows addresses, which may be others' memory today
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
     const std::uint32_t replay = call.replays++ & replay_mask;

@@ -45,6 +45,7 @@ class StreamCalls {
   // Whether calls of this device come here; once one has, no other's do.
   bool serves(const cuda::Device& device) const { return &device == &device_; }
   bool used() const { return used_; }
+  void* context() const { return device_.context(); }
 
   // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
   Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
@@ -62,6 +63,9 @@ class StreamCalls {
 
   // Whether streams still wait for peers to let go of their memory.
   bool unsettled() const { return unsettled_.busy(); }
+
+  // Whether graphs hold captured calls.
+  bool may_be_replayed() const { return captured_alive_.load(std::memory_order_relaxed) > 0; }
 
   // Calls that have not begun: they touch nothing, and nobody's memory.
   int not_begun() const { return not_begun_.load(std::memory_order_relaxed); }
@@ -123,6 +127,7 @@ class StreamCalls {
   Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
+  void look_at(const CollectiveArgs& args);
   void warn_of_priority(cuda::CUstream stream) const;
   StreamCall& take_call();
   void admit(StreamCall& call, cuda::CUstream stream);

@@ -148,6 +148,17 @@ void* current_context() {
   return known ? context : nullptr;
 }
 
+CurrentContext::CurrentContext(void* context) {
+  if (!context) return;
+  const auto given = static_cast<cuda::CUcontext>(context);
+  pushed_ = cuda::known_driver()->ctx_push(given) == cuda::kSuccess;
+}
+
+CurrentContext::~CurrentContext() {
+  cuda::CUcontext popped = nullptr;
+  if (pushed_) cuda::known_driver()->ctx_pop(&popped);
+}
+
 bool uses_devices() {
   if (current_context()) return true;
   const cuda::Driver* driver = cuda::known_driver();

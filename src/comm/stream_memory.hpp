@@ -25,6 +25,17 @@ void look_for_device_memory();
 bool uses_devices();
 // This thread's CUDA context; null: none, or the process does not use CUDA. Loads nothing.
 void* current_context();
+// Makes a CUDA context current on this thread for the length of a scope; null: leaves it alone.
+class CurrentContext {
+ public:
+  explicit CurrentContext(void* context);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
 Expected<bool> is_device_memory(const void* memory);
 // What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
 // is not. Precondition, here and below: streams can be used.

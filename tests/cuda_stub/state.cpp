@@ -151,8 +151,7 @@ CUresult enter(Call call) {
   }
   count(call);
   if (!in_callback()) {
-    const bool needs_driver = call != Call::other && call != Call::query && call != Call::sync;
-    if (needs_driver) wait_for_the_lock();
+    if (call != Call::sync) wait_for_the_lock();
     return kSuccess;
   }
   ++state().counters.from_host_functions;

@@ -53,8 +53,8 @@ void pithStubPause(bool paused);
 // Of the current context: of a kernel whose blocks wait for each other only the first `most` blocks
 // find room, and no other one begins until this is called with more; 0: all do.
 void pithStubRoomForBlocks(unsigned most);
-// While somebody frees memory, which waits for its context, no other thread gets past the start of
-// a launch, a copy or an allocation.
+// While somebody frees memory, which waits for its context, no other thread gets into the driver,
+// but to wait as well.
 void pithStubLocks(bool locks);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
