@@ -25,9 +25,9 @@ std::vector<float> random_floats(std::size_t count, std::mt19937_64& random) {
 
 Samples random_samples(std::size_t count, std::mt19937_64& random) {
   Samples samples;
-  samples.images = random_floats(count * pith::demo::kPixels, random);
+  samples.images = random_floats(count * pith::demo::image_pixels, random);
   for (std::size_t i = 0; i < count; ++i) {
-    samples.labels.push_back(static_cast<std::uint8_t>(random() % pith::demo::kClasses));
+    samples.labels.push_back(static_cast<std::uint8_t>(random() % pith::demo::class_count));
   }
   return samples;
 }
@@ -74,7 +74,7 @@ TEST_CASE("the demo's matrix product equals a plain one") {
 
 TEST_CASE("the demo's gradient agrees with finite differences") {
   std::mt19937_64 random(11);
-  Model model({pith::demo::kPixels, 24, 20, pith::demo::kClasses});
+  Model model({pith::demo::image_pixels, 24, 20, pith::demo::class_count});
   std::vector<float> parameters = model.initial_parameters(3);
   const Samples samples = random_samples(9, random);
   std::vector<float> gradient(model.parameter_count());
@@ -104,7 +104,7 @@ TEST_CASE("the demo's gradient agrees with finite differences") {
 
 TEST_CASE("the demo's gradient is announced once per element, last layer first") {
   std::mt19937_64 random(13);
-  Model model({pith::demo::kPixels, 40, pith::demo::kClasses}, 1000);  // at most 250 floats
+  Model model({pith::demo::image_pixels, 40, pith::demo::class_count}, 1000);  // at most 250 floats
   const std::vector<float> parameters = model.initial_parameters(3);
   const Samples samples = random_samples(5, random);
   std::vector<float> gradient(model.parameter_count());
@@ -121,5 +121,5 @@ TEST_CASE("the demo's gradient is announced once per element, last layer first")
   REQUIRE(announced == std::vector<int>(model.parameter_count(), 1));
   REQUIRE(first_seen == gradient);
   REQUIRE(begins.size() > 2);
-  REQUIRE(begins.front() >= pith::demo::kPixels * 40);
+  REQUIRE(begins.front() >= pith::demo::image_pixels * 40);
 }

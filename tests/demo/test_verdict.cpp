@@ -158,7 +158,7 @@ Verdict verdict_with(const Fault& with) {
 }
 
 bool is_near(const Verdict& verdict, std::size_t checkpoint) {
-  return verdict.errors[checkpoint] <= kCheckpoints[checkpoint].error_max;
+  return verdict.errors[checkpoint] <= checkpoints[checkpoint].error_max;
 }
 
 Verdict good_verdict() {
@@ -196,7 +196,7 @@ TEST_CASE("one fault in one bucket of one step is seen at the next checkpoint") 
                        verdict.errors[0], verdict.errors[1]));
       CHECK_FALSE(verdict.equal());
       CHECK(verdict.identical);  // all ranks were told the same wrong thing
-      CHECK(is_near(verdict, 0) == (step >= kCheckpoints[0].steps));
+      CHECK(is_near(verdict, 0) == (step >= checkpoints[0].steps));
       CHECK_FALSE(is_near(verdict, 1));
     }
   }
@@ -213,9 +213,9 @@ TEST_CASE("a rank that holds other bits is seen, however near they are") {
 TEST_CASE("what a verdict takes to be equal, and to be passed") {
   REQUIRE(good_verdict().equal());
   REQUIRE(good_verdict().passed());
-  for (std::size_t i = 0; i < kCheckpoints.size(); ++i) {
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     Verdict far = good_verdict();
-    far.errors[i] = kCheckpoints[i].error_max;
+    far.errors[i] = checkpoints[i].error_max;
     REQUIRE(far.equal());
     far.errors[i] *= 1.01;
     REQUIRE_FALSE(far.equal());
@@ -224,14 +224,14 @@ TEST_CASE("what a verdict takes to be equal, and to be passed") {
   }
   for (const double sign : {-1.0, 1.0}) {
     Verdict apart = good_verdict();
-    apart.single_accuracy += sign * 0.9 * kAccuracyGapMax;
+    apart.single_accuracy += sign * 0.9 * accuracy_gap_max;
     REQUIRE(apart.equal());
-    apart.single_accuracy += sign * 0.2 * kAccuracyGapMax;
+    apart.single_accuracy += sign * 0.2 * accuracy_gap_max;
     REQUIRE_FALSE(apart.equal());
     REQUIRE_FALSE(apart.passed());
   }
   Verdict poor = good_verdict();
-  poor.accuracy = poor.single_accuracy = kAccuracyMin;
+  poor.accuracy = poor.single_accuracy = accuracy_min;
   REQUIRE(poor.equal());
   REQUIRE_FALSE(poor.passed());
 }

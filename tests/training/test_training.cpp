@@ -114,7 +114,7 @@ const std::vector<std::string> schemes = {"topk:", "ar-topk:election=staleness,"
 }  // namespace
 
 TEST_CASE("a small network learns from one gradient element in a hundred", "[training]") {
-  Trainings trainings({{pith::demo::kPixels, 128, pith::demo::kClasses}, 500, {1, 2}});
+  Trainings trainings({{pith::demo::image_pixels, 128, pith::demo::class_count}, 500, {1, 2}});
   const Mean dense = trainings.of("dense");
   REQUIRE(dense.accuracy > 95);
   std::vector<std::string> all = schemes;
@@ -130,7 +130,8 @@ TEST_CASE("a small network learns from one gradient element in a hundred", "[tra
 }
 
 TEST_CASE("the demo's network learns from few elements as from all", "[training][long]") {
-  Trainings trainings({{pith::demo::kPixels, 1024, 1024, pith::demo::kClasses}, 500, {1, 2, 3}});
+  Trainings trainings(
+      {{pith::demo::image_pixels, 1024, 1024, pith::demo::class_count}, 500, {1, 2, 3}});
   const Mean dense = trainings.of("dense");
   for (const std::string& scheme : schemes) {
     for (const auto& [density, points] : {std::pair{"0.01", 0.3}, {"0.001", 0.7}}) {

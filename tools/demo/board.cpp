@@ -36,7 +36,7 @@ Board::~Board() {
 }
 
 std::size_t Board::bytes() const {
-  return ranks_ * sizeof(RankReport) + (kCheckpoints.size() + 1) * parameters_ * sizeof(float);
+  return ranks_ * sizeof(RankReport) + (checkpoints.size() + 1) * parameters_ * sizeof(float);
 }
 
 std::span<RankReport> Board::reports() const { return {static_cast<RankReport*>(memory_), ranks_}; }

@@ -11,7 +11,7 @@
 
 namespace pith::demo {
 
-inline constexpr std::size_t kCurvePoints = 128;
+inline constexpr std::size_t curve_points = 128;
 
 // Written by one rank; read by the launcher after that rank has ended.
 struct RankReport {
@@ -27,7 +27,7 @@ struct RankReport {
   double density;
   double stepped_at_s;   // steady clock; atomic, for the launcher looks while the rank runs
   std::uint32_t points;  // of the curve
-  std::array<CurvePoint, kCurvePoints> curve;
+  std::array<CurvePoint, curve_points> curve;
 };
 
 // An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of
@@ -44,7 +44,7 @@ class Board {
   int fd() const { return fd_; }
   std::span<RankReport> reports() const;
   std::span<float> snapshot(std::size_t checkpoint) const;
-  std::span<float> final_parameters() const { return snapshot(kCheckpoints.size()); }
+  std::span<float> final_parameters() const { return snapshot(checkpoints.size()); }
 
  private:
   Board(int fd, int ranks, std::size_t parameters);

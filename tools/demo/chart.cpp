@@ -11,51 +11,53 @@
 namespace pith::demo {
 namespace {
 
-constexpr int kWidth = 960;
-constexpr int kHeight = 600;
-constexpr int kLeft = 90;
-constexpr int kRight = 40;
-constexpr int kTop = 60;
-constexpr int kBottom = 70;
-constexpr int kScale = 2;  // of the text
-constexpr double kAccuracyLeast = 0.6;
+constexpr int chart_width = 960;
+constexpr int chart_height = 600;
+constexpr int margin_left = 90;
+constexpr int margin_right = 40;
+constexpr int margin_top = 60;
+constexpr int margin_bottom = 70;
+constexpr int text_scale = 2;  // of the text
+constexpr double accuracy_least = 0.6;
 
-constexpr std::uint8_t kInk = 1;
-constexpr std::uint8_t kGrid = 2;
-constexpr std::uint8_t kFirstLine = 3;
-constexpr std::size_t kLineColours = 7;
+constexpr std::uint8_t ink_colour = 1;
+constexpr std::uint8_t grid_colour = 2;
+constexpr std::uint8_t first_line = 3;
+constexpr std::size_t line_colours = 7;
 
 // White, ink, grid; then the lines, told apart by most colour-blind eyes too (Okabe and Ito).
-const std::vector<Colour> kPalette = {
+const std::vector<Colour> chart_palette = {
     {255, 255, 255}, {40, 40, 40},  {220, 220, 220}, {0, 0, 0},    {86, 180, 233},
     {230, 159, 0},   {0, 158, 115}, {204, 121, 167}, {213, 94, 0}, {0, 114, 178}};
 
 std::uint8_t colour_of(std::size_t line) {
-  return static_cast<std::uint8_t>(kFirstLine + line % kLineColours);
+  return static_cast<std::uint8_t>(first_line + line % line_colours);
 }
 
 class Chart {
  public:
   Chart(double first_s, double last_s)
-      : picture_(kWidth, kHeight, kPalette),
+      : picture_(chart_width, chart_height, chart_palette),
         log_first_(std::log10(first_s)),
         log_last_(std::max(std::log10(last_s), log_first_ + 0.1)) {}
 
   double x_of(double seconds) const {
     const double share = (std::log10(seconds) - log_first_) / (log_last_ - log_first_);
-    return kLeft + std::clamp(share, 0.0, 1.0) * (kWidth - kLeft - kRight);
+    return margin_left + std::clamp(share, 0.0, 1.0) * (chart_width - margin_left - margin_right);
   }
   static double y_of(double accuracy) {
-    const double share = (accuracy - kAccuracyLeast) / (1.0 - kAccuracyLeast);
-    return kHeight - kBottom - std::clamp(share, 0.0, 1.0) * (kHeight - kTop - kBottom);
+    const double share = (accuracy - accuracy_least) / (1.0 - accuracy_least);
+    return chart_height - margin_bottom -
+           std::clamp(share, 0.0, 1.0) * (chart_height - margin_top - margin_bottom);
   }
 
   void axes(const std::string& title) {
-    picture_.text(kLeft, 20, title, kScale, kInk);
+    picture_.text(margin_left, 20, title, text_scale, ink_colour);
     for (int percent = 60; percent <= 100; percent += 5) {
       const double y = y_of(percent / 100.0);
-      picture_.line(kLeft, y, kWidth - kRight, y, 1, kGrid);
-      picture_.text(20, static_cast<int>(y) - 7, fmt::format("{:3} %", percent), kScale, kInk);
+      picture_.line(margin_left, y, chart_width - margin_right, y, 1, grid_colour);
+      picture_.text(20, static_cast<int>(y) - 7, fmt::format("{:3} %", percent), text_scale,
+                    ink_colour);
     }
     for (int decade = -2; decade <= 4; ++decade) {
       for (const int digit : {1, 2, 5}) {
@@ -63,16 +65,18 @@ class Chart {
         const double log = std::log10(seconds);
         if (log < log_first_ || log > log_last_) continue;
         const double x = x_of(seconds);
-        picture_.line(x, kTop, x, kHeight - kBottom, 1, kGrid);
+        picture_.line(x, margin_top, x, chart_height - margin_bottom, 1, grid_colour);
         const std::string label = fmt::format("{:g}", seconds);
         picture_.text(static_cast<int>(x) - static_cast<int>(label.size()) * 6,
-                      kHeight - kBottom + 12, label, kScale, kInk);
+                      chart_height - margin_bottom + 12, label, text_scale, ink_colour);
       }
     }
-    picture_.line(kLeft, kTop, kLeft, kHeight - kBottom, 2, kInk);
-    picture_.line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, 2, kInk);
-    picture_.text(kLeft, kHeight - 30, "seconds of training; accuracy on digits not trained on",
-                  kScale, kInk);
+    picture_.line(margin_left, margin_top, margin_left, chart_height - margin_bottom, 2,
+                  ink_colour);
+    picture_.line(margin_left, chart_height - margin_bottom, chart_width - margin_right,
+                  chart_height - margin_bottom, 2, ink_colour);
+    picture_.text(margin_left, chart_height - 30,
+                  "seconds of training; accuracy on digits not trained on", text_scale, ink_colour);
   }
 
   void add(const ChartLine& line, std::size_t number) {
@@ -83,11 +87,11 @@ class Chart {
       picture_.line(x_of(a.seconds), y_of(a.accuracy), x_of(b.seconds), y_of(b.accuracy), 3,
                     colour);
     }
-    const int y = kHeight - kBottom - 150 + static_cast<int>(number) * 22;
-    constexpr int legend_x = kWidth - kRight - 260;
+    const int y = chart_height - margin_bottom - 150 + static_cast<int>(number) * 22;
+    constexpr int legend_x = chart_width - margin_right - 260;
     picture_.box(legend_x - 8, y - 4, 260, 22, 0);
     picture_.box(legend_x, y + 5, 30, 4, colour);
-    picture_.text(legend_x + 40, y, line.name, kScale, kInk);
+    picture_.text(legend_x + 40, y, line.name, text_scale, ink_colour);
   }
 
   const Picture& picture() const { return picture_; }

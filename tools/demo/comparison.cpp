@@ -22,13 +22,13 @@
 namespace pith::demo {
 namespace {
 
-constexpr double kTarget = 0.97;
+constexpr double target_accuracy = 0.97;
 // On a busy machine no scheme begins with less time than this beyond what its bytes take.
-constexpr double kSpareMin_s = 10.0;
+constexpr double spare_min_s = 10.0;
 // What each leaves to every later one: that, and what stopping takes.
-constexpr double kReserve_s = 12.0;
+constexpr double reserve_s = 12.0;
 // One that the end of the time finds without a step for so long is stuck, however busy the machine.
-constexpr double kSilenceMax_s = 20.0;
+constexpr double silence_max_s = 20.0;
 
 struct Scheme {
   const char* name;
@@ -36,7 +36,7 @@ struct Scheme {
   double bytes_per_element;  // at least
 };
 
-constexpr std::array<Scheme, 6> kSchemes = {{
+constexpr std::array<Scheme, 6> known_schemes = {{
     {"dense float32", "dense", 4.0},
     {"top-k", "topk:density=0.01,bypass=never", 0.0},
     {"AR-Topk STAR", "ar-topk:density=0.01,election=staleness,bypass=never", 0.0},
@@ -86,7 +86,7 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   const RankReport& report = reports[0];
   std::string reached = "not reached";
   for (const CurvePoint& point : curve_of(report)) {
-    if (point.accuracy < kTarget) continue;
+    if (point.accuracy < target_accuracy) continue;
     reached = fmt::format("{:.1f}", point.seconds);
     break;
   }
@@ -113,7 +113,7 @@ ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts,
   } catch (const TimeOver& over) {
     const double step_s = std::atomic_ref(board.reports()[0].stepped_at_s).load();
     const double silence_s = now_s() - std::max(step_s, start_s);
-    if (silence_s < kSilenceMax_s) throw;
+    if (silence_s < silence_max_s) throw;
     throw Stuck(fmt::format("{}; no step in the last {:.0f} s", over.what(), silence_s));
   }
   print_scheme(scheme, board.reports());
@@ -137,10 +137,10 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
   print_heading(options);
   std::vector<ChartLine> lines;
   bool good = true;
-  std::size_t later = kSchemes.size();
-  for (const Scheme& scheme : kSchemes) {
-    const Deadline own(deadline.left_s() - kReserve_s * static_cast<double>(--later));
-    const bool late = own.left_s() < link_time_s(scheme, options) + kSpareMin_s;
+  std::size_t later = known_schemes.size();
+  for (const Scheme& scheme : known_schemes) {
+    const Deadline own(deadline.left_s() - reserve_s * static_cast<double>(--later));
+    const bool late = own.left_s() < link_time_s(scheme, options) + spare_min_s;
     const std::string why = late ? "too little of the demo's time is left" : refused(scheme);
     if (!why.empty()) {
       fmt::print("{:<15} skipped: {}\n", scheme.name, why);
@@ -170,7 +170,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   plan.steps = options.scheme_steps;
   plan.batch = options.batch;
   plan.seed = options.seed;
-  plan.evaluate_every = (plan.steps + kCurvePoints - 2) / (kCurvePoints - 1);
+  plan.evaluate_every = (plan.steps + curve_points - 2) / (curve_points - 1);
   plan.evaluate_every = std::max<std::size_t>(plan.evaluate_every, 5);
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
@@ -182,7 +182,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   report.total_s = run.seconds;
   report.accuracy = run.accuracy;
   report.density = run.density;
-  report.points = static_cast<std::uint32_t>(std::min(run.curve.size(), kCurvePoints));
+  report.points = static_cast<std::uint32_t>(std::min(run.curve.size(), curve_points));
   std::copy_n(run.curve.begin(), report.points, report.curve.begin());
   session.close();
 }

@@ -13,13 +13,13 @@
 namespace pith::demo {
 namespace {
 
-constexpr unsigned kPixelMax = 16;
+constexpr unsigned pixel_max = 16;
 
-// One line: kPixels numbers and the label, separated by commas.
+// One line: image_pixels numbers and the label, separated by commas.
 bool parse_line(std::string_view line, Samples& samples) {
   const char* at = line.data();
   const char* const end = at + line.size();
-  for (std::size_t field = 0; field <= kPixels; ++field) {
+  for (std::size_t field = 0; field <= image_pixels; ++field) {
     if (field > 0) {
       if (at == end || *at != ',') return false;
       ++at;
@@ -28,9 +28,9 @@ bool parse_line(std::string_view line, Samples& samples) {
     const auto [next, error] = std::from_chars(at, end, value);
     if (error != std::errc{}) return false;
     at = next;
-    if (value > (field < kPixels ? kPixelMax : kClasses - 1)) return false;
-    if (field < kPixels) {
-      samples.images.push_back(static_cast<float>(value) / static_cast<float>(kPixelMax));
+    if (value > (field < image_pixels ? pixel_max : class_count - 1)) return false;
+    if (field < image_pixels) {
+      samples.images.push_back(static_cast<float>(value) / static_cast<float>(pixel_max));
     } else {
       samples.labels.push_back(static_cast<std::uint8_t>(value));
     }
@@ -41,8 +41,8 @@ bool parse_line(std::string_view line, Samples& samples) {
 }  // namespace
 
 void Samples::append(const Samples& from, std::size_t index) {
-  const auto first = from.images.begin() + static_cast<std::ptrdiff_t>(index * kPixels);
-  images.insert(images.end(), first, first + static_cast<std::ptrdiff_t>(kPixels));
+  const auto first = from.images.begin() + static_cast<std::ptrdiff_t>(index * image_pixels);
+  images.insert(images.end(), first, first + static_cast<std::ptrdiff_t>(image_pixels));
   labels.push_back(from.labels[index]);
 }
 
@@ -54,7 +54,7 @@ Samples read_digits(const std::string& path) {
   for (std::size_t number = 1; std::getline(file, line); ++number) {
     if (!parse_line(line, samples)) {
       throw std::runtime_error(fmt::format("{}:{}: expected {} pixels of 0 to {} and a digit", path,
-                                           number, kPixels, kPixelMax));
+                                           number, image_pixels, pixel_max));
     }
   }
   if (samples.size() == 0) throw std::runtime_error(fmt::format("{} holds no samples", path));
@@ -74,7 +74,7 @@ std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed) {
 
 Samples gather(const Samples& from, std::span<const std::size_t> indices) {
   Samples picked;
-  picked.images.reserve(indices.size() * kPixels);
+  picked.images.reserve(indices.size() * image_pixels);
   picked.labels.reserve(indices.size());
   for (const std::size_t index : indices) picked.append(from, index);
   return picked;

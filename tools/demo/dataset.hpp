@@ -9,10 +9,10 @@
 
 namespace pith::demo {
 
-inline constexpr std::size_t kPixels = 64;
-inline constexpr std::size_t kClasses = 10;
+inline constexpr std::size_t image_pixels = 64;
+inline constexpr std::size_t class_count = 10;
 
-// `images` is row major, kPixels numbers in [0, 1] per sample.
+// `images` is row major, image_pixels numbers in [0, 1] per sample.
 struct Samples {
   std::vector<float> images;
   std::vector<std::uint8_t> labels;

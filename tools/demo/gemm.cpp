@@ -1,6 +1,6 @@
 // After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): both
 // operands are copied into panels that the innermost loop reads in order, and a tile of results,
-// four rows of two vectors, stays in registers for kInnerBlock steps.
+// four rows of two vectors, stays in registers for inner_block steps.
 #include "tools/demo/gemm.hpp"
 
 #include <algorithm>
@@ -20,34 +20,34 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Every vector has as many lanes as the tag says; where the hardware may decide, that is four.
 using Floats = hn::CappedTag<float, HWY_HAVE_SCALABLE ? 4 : 16>;
 
-constexpr std::size_t kTileRows = 4;
-constexpr std::size_t kInnerBlock = 256;
-constexpr std::size_t kTileColumns = 2 * hn::MaxLanes(Floats());
+constexpr std::size_t tile_rows = 4;
+constexpr std::size_t inner_block = 256;
+constexpr std::size_t tile_columns = 2 * hn::MaxLanes(Floats());
 
-// out[k][i] = from(i, k) for `inner` steps k and kWidth values each; missing values are zero.
-template <std::size_t kWidth>
+// out[k][i] = from(i, k) for `inner` steps k and chart_width values each; missing values are zero.
+template <std::size_t chart_width>
 void pack(const float* from, std::size_t stride_i, std::size_t stride_k, std::size_t count,
           std::size_t inner, float* out) {
-  if (stride_i == 1 && count == kWidth) {
+  if (stride_i == 1 && count == chart_width) {
     for (std::size_t k = 0; k < inner; ++k) {
-      std::memcpy(out + k * kWidth, from + k * stride_k, kWidth * sizeof(float));
+      std::memcpy(out + k * chart_width, from + k * stride_k, chart_width * sizeof(float));
     }
     return;
   }
-  for (std::size_t i = 0; i < kWidth; ++i) {
+  for (std::size_t i = 0; i < chart_width; ++i) {
     for (std::size_t k = 0; k < inner; ++k) {
-      out[k * kWidth + i] = i < count ? from[i * stride_i + k * stride_k] : 0.0F;
+      out[k * chart_width + i] = i < count ? from[i * stride_i + k * stride_k] : 0.0F;
     }
   }
 }
 
-// tile[kTileRows][kTileColumns] = the product of two packed panels.
+// tile[tile_rows][tile_columns] = the product of two packed panels.
 HWY_INLINE void multiply_panels(const float* a, const float* b, std::size_t inner, float* tile) {
   const Floats d;
-  constexpr std::size_t lanes = kTileColumns / 2;
+  constexpr std::size_t lanes = tile_columns / 2;
   auto left0 = hn::Zero(d), left1 = hn::Zero(d), left2 = hn::Zero(d), left3 = hn::Zero(d);
   auto right0 = hn::Zero(d), right1 = hn::Zero(d), right2 = hn::Zero(d), right3 = hn::Zero(d);
-  for (std::size_t k = 0; k < inner; ++k, a += kTileRows, b += 2 * lanes) {
+  for (std::size_t k = 0; k < inner; ++k, a += tile_rows, b += 2 * lanes) {
     const auto left = hn::LoadU(d, b);
     const auto right = hn::LoadU(d, b + lanes);
     const auto factor0 = hn::Set(d, a[0]);
@@ -77,7 +77,7 @@ HWY_INLINE void multiply_panels(const float* a, const float* b, std::size_t inne
 HWY_INLINE void add_tile(const float* tile, std::size_t rows, std::size_t columns,
                          std::size_t stride, float* result) {
   for (std::size_t i = 0; i < rows; ++i) {
-    const float* const line = tile + i * kTileColumns;
+    const float* const line = tile + i * tile_columns;
     float* const out = result + i * stride;
     for (std::size_t j = 0; j < columns; ++j) out[j] += line[j];
   }
@@ -86,18 +86,18 @@ HWY_INLINE void add_tile(const float* tile, std::size_t rows, std::size_t column
 // result += a[:, block] * b[block, :] for one block of the inner dimension.
 void add_block(ProductSize size, MatrixView a, MatrixView b, float* a_panels, float* b_panel,
                float* result) {
-  for (std::size_t i = 0; i < size.rows; i += kTileRows) {
-    pack<kTileRows>(a.data + i * a.row_stride, a.row_stride, a.column_stride,
-                    std::min(kTileRows, size.rows - i), size.inner, a_panels + i * size.inner);
+  for (std::size_t i = 0; i < size.rows; i += tile_rows) {
+    pack<tile_rows>(a.data + i * a.row_stride, a.row_stride, a.column_stride,
+                    std::min(tile_rows, size.rows - i), size.inner, a_panels + i * size.inner);
   }
-  for (std::size_t j = 0; j < size.columns; j += kTileColumns) {
-    const std::size_t columns = std::min(kTileColumns, size.columns - j);
-    pack<kTileColumns>(b.data + j * b.column_stride, b.column_stride, b.row_stride, columns,
+  for (std::size_t j = 0; j < size.columns; j += tile_columns) {
+    const std::size_t columns = std::min(tile_columns, size.columns - j);
+    pack<tile_columns>(b.data + j * b.column_stride, b.column_stride, b.row_stride, columns,
                        size.inner, b_panel);
-    for (std::size_t i = 0; i < size.rows; i += kTileRows) {
-      float tile[kTileRows * kTileColumns];
+    for (std::size_t i = 0; i < size.rows; i += tile_rows) {
+      float tile[tile_rows * tile_columns];
       multiply_panels(a_panels + i * size.inner, b_panel, size.inner, tile);
-      add_tile(tile, std::min(kTileRows, size.rows - i), columns, size.columns,
+      add_tile(tile, std::min(tile_rows, size.rows - i), columns, size.columns,
                result + i * size.columns + j);
     }
   }
@@ -106,10 +106,10 @@ void add_block(ProductSize size, MatrixView a, MatrixView b, float* a_panels, fl
 void multiply(ProductSize size, MatrixView a, MatrixView b, const float* bias, float* result) {
   thread_local std::vector<float> a_panels;
   thread_local std::vector<float> b_panel;
-  const std::size_t padded_rows = (size.rows + kTileRows - 1) / kTileRows * kTileRows;
-  const std::size_t inner_max = std::min(size.inner, kInnerBlock);
+  const std::size_t padded_rows = (size.rows + tile_rows - 1) / tile_rows * tile_rows;
+  const std::size_t inner_max = std::min(size.inner, inner_block);
   a_panels.resize(std::max(a_panels.size(), padded_rows * inner_max));
-  b_panel.resize(std::max(b_panel.size(), kTileColumns * inner_max));
+  b_panel.resize(std::max(b_panel.size(), tile_columns * inner_max));
   for (std::size_t i = 0; i < size.rows; ++i) {
     float* const row = result + i * size.columns;
     if (bias != nullptr) {
@@ -118,8 +118,8 @@ void multiply(ProductSize size, MatrixView a, MatrixView b, const float* bias, f
       std::fill_n(row, size.columns, 0.0F);
     }
   }
-  for (std::size_t k = 0; k < size.inner; k += kInnerBlock) {
-    const std::size_t inner = std::min(kInnerBlock, size.inner - k);
+  for (std::size_t k = 0; k < size.inner; k += inner_block) {
+    const std::size_t inner = std::min(inner_block, size.inner - k);
     add_block({size.rows, size.columns, inner},
               {a.data + k * a.column_stride, a.row_stride, a.column_stride},
               {b.data + k * b.row_stride, b.row_stride, b.column_stride}, a_panels.data(),

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -20,10 +20,10 @@
 namespace pith::demo {
 namespace {
 
-constexpr int kNamespaces = CLONE_NEWNET | CLONE_NEWUTS;
+constexpr int own_namespaces = CLONE_NEWNET | CLONE_NEWUTS;
 // A token bucket smaller than a segmented packet (64 KiB and headers) never has tokens for it.
-constexpr std::size_t kBurst_bytes = std::size_t{128} * 1024;
-constexpr std::size_t kQueue_bytes = std::size_t{1024} * 1024;
+constexpr std::size_t burst_bytes = std::size_t{128} * 1024;
+constexpr std::size_t queue_bytes = std::size_t{1024} * 1024;
 
 using Words = std::vector<std::string>;
 
@@ -40,7 +40,7 @@ pid_t start_holder(const std::string& name) {
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int error = getppid() == parent ? 0 : ESRCH;
-    if (error == 0 && unshare(kNamespaces) != 0) error = errno;
+    if (error == 0 && unshare(own_namespaces) != 0) error = errno;
     if (error == 0 && sethostname(name.c_str(), name.size()) != 0) error = errno;
     const bool told = write(ready[1], &error, sizeof(error)) == sizeof(error);
     while (told && error == 0) pause();
@@ -114,8 +114,8 @@ bool enter_one(pid_t holder, const char* kind) {
 
 void limit_rate(pid_t holder, const std::string& device, double bits_per_s) {
   must_run(holder, {"tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate",
-                    fmt::format("{:.0f}bit", bits_per_s), "burst", std::to_string(kBurst_bytes),
-                    "limit", std::to_string(kQueue_bytes)});
+                    fmt::format("{:.0f}bit", bits_per_s), "burst", std::to_string(burst_bytes),
+                    "limit", std::to_string(queue_bytes)});
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,6 +10,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
@@ -23,10 +23,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollInterval_ms = 200;
+constexpr int poll_interval_ms = 200;
 // Ranks that fail because another one did are given this long to do so before the report.
-constexpr auto kSettle = std::chrono::milliseconds(200);
-constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto settle = std::chrono::milliseconds(200);
+constexpr auto grace = std::chrono::seconds(2);
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -97,6 +97,7 @@ void RankProcesses::start(const Options& options, const Board& board, int rank, 
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   std::vector<std::string> arguments = rank_arguments(options, rank, ends[1], board.fd());
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
 
@@ -136,7 +137,7 @@ void RankProcesses::run(const Deadline& deadline) {
     for (const Process& process : processes_) {
       if (process.pid != 0) watched.push_back({process.control_fd, POLLIN, 0});
     }
-    poll(watched.data(), watched.size(), kPollInterval_ms);
+    poll(watched.data(), watched.size(), poll_interval_ms);
     if (processes_[0].pid != 0 && (watched[0].revents & POLLIN) != 0) pass_on_id();
     running = 0;
     bool failed = false;
@@ -156,7 +157,7 @@ void RankProcesses::run(const Deadline& deadline) {
 }
 
 std::string RankProcesses::describe_failures() {
-  std::this_thread::sleep_for(kSettle);
+  std::this_thread::sleep_for(settle);
   std::string text;
   for (Process& process : processes_) {
     if (!reap(process) || succeeded(process.status)) continue;
@@ -170,7 +171,7 @@ void RankProcesses::end_all() {
   for (const Process& process : processes_) {
     if (process.pid != 0) kill(process.pid, SIGTERM);
   }
-  const Clock::time_point end = Clock::now() + kGrace;
+  const Clock::time_point end = Clock::now() + grace;
   for (Process& process : processes_) {
     while (!reap(process) && Clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));

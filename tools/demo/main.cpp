@@ -1,10 +1,10 @@
 // pith-demo: rank processes train a small network on handwritten digits, averaging its gradients
 // with Pith, and the result is compared with training in a single process.
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -23,18 +23,18 @@
 namespace pith::demo {
 namespace {
 
-constexpr std::size_t kBatchMax = 256;
+constexpr std::size_t batch_max = 256;
 
 void add_flags(CLI::App& app, Options& options) {
   options.data = PITH_DEMO_DATA;
   app.add_option("--ranks", options.ranks, "rank processes")
-      ->check(CLI::Range(1, kRanksMax))
+      ->check(CLI::Range(1, ranks_max))
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training set")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--batch", options.batch, "samples per rank and step")
-      ->check(CLI::Range(std::size_t{1}, kBatchMax))
+      ->check(CLI::Range(std::size_t{1}, batch_max))
       ->capture_default_str();
   app.add_option("--rate", options.rate, "learning rate at the start; it falls to zero")
       ->check(CLI::PositiveNumber)
@@ -63,10 +63,10 @@ void add_flags(CLI::App& app, Options& options) {
 Dataset load(const Options& options) {
   Dataset data = split_digits(read_digits(options.data), options.seed);
   const std::size_t steps = Schedule(options, data.train.size()).steps();
-  if (steps < kStepsMin) {
+  if (steps < steps_min) {
     throw std::runtime_error(
         fmt::format("{} ranks, batches of {} and {} epochs make {} steps; the check needs {}",
-                    options.ranks, options.batch, options.epochs, steps, kStepsMin));
+                    options.ranks, options.batch, options.epochs, steps, steps_min));
   }
   return data;
 }
@@ -95,10 +95,10 @@ SingleProcess train_alone(const Options& options, const Dataset& data, const Dea
     }
     if (!terminal) return;
     fmt::print("\rsingle process  {}",
-               bar(static_cast<double>(done) / static_cast<double>(steps), kBarWidth));
+               bar(static_cast<double>(done) / static_cast<double>(steps), bar_width));
     std::fflush(stdout);
   });
-  if (terminal) fmt::print("\r{:{}}\r", "", kBarWidth + 18);
+  if (terminal) fmt::print("\r{:{}}\r", "", bar_width + 18);
   return single;
 }
 

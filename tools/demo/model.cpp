@@ -32,6 +32,7 @@ Model::Model(std::vector<std::size_t> widths, std::size_t bucket_bytes)
 
 std::vector<Model::Part> Model::parts() const {
   std::vector<Part> parts;
+  parts.reserve(layers_.size());
   for (const Layer& layer : layers_) {
     parts.push_back({layer.weights_at, layer.bias_at + layer.outputs - layer.weights_at});
   }
@@ -154,6 +155,6 @@ void Sgd::step(std::span<const float> gradient, std::span<float> parameters) {
   }
 }
 
-Model demo_model() { return Model({kPixels, 1024, 1024, kClasses}); }
+Model demo_model() { return Model({image_pixels, 1024, 1024, class_count}); }
 
 }  // namespace pith::demo

@@ -8,7 +8,7 @@
 
 namespace pith::demo {
 
-inline constexpr int kRanksMax = 16;
+inline constexpr int ranks_max = 16;
 
 // After `steps` steps the parameters of the ranks and of single-process training may be `error_max`
 // apart: see verdict.hpp.
@@ -16,8 +16,8 @@ struct Checkpoint {
   std::size_t steps;
   double error_max;
 };
-inline constexpr std::array<Checkpoint, 2> kCheckpoints = {{{5, 1e-5}, {20, 2e-3}}};
-inline constexpr std::size_t kStepsMin = kCheckpoints.back().steps;
+inline constexpr std::array<Checkpoint, 2> checkpoints = {{{5, 1e-5}, {20, 2e-3}}};
+inline constexpr std::size_t steps_min = checkpoints.back().steps;
 
 struct Options {
   int ranks = 4;

@@ -13,7 +13,7 @@ namespace pith::demo {
 namespace {
 
 // Five columns a glyph, from ' ' to 'z'; the lowest bit is the top row.
-constexpr std::array<std::array<std::uint8_t, 5>, 91> kGlyphs = {{
+constexpr std::array<std::array<std::uint8_t, 5>, 91> glyphs = {{
     {0x00, 0x00, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x5f, 0x00, 0x00}, {0x00, 0x07, 0x00, 0x07, 0x00},
     {0x14, 0x7f, 0x14, 0x7f, 0x14}, {0x24, 0x2a, 0x7f, 0x2a, 0x12}, {0x23, 0x13, 0x08, 0x64, 0x62},
     {0x36, 0x49, 0x55, 0x22, 0x50}, {0x00, 0x05, 0x03, 0x00, 0x00}, {0x00, 0x1c, 0x22, 0x41, 0x00},
@@ -134,15 +134,15 @@ void Picture::line(double x0, double y0, double x1, double y1, int thickness, st
 void Picture::text(int x, int y, std::string_view text, int scale, std::uint8_t colour) {
   for (const char letter : text) {
     const auto index = static_cast<std::size_t>(static_cast<unsigned char>(letter)) - ' ';
-    if (index < kGlyphs.size()) {
+    if (index < glyphs.size()) {
       for (int column = 0; column < 5; ++column) {
-        for (int row = 0; row < kGlyphHeight; ++row) {
-          if ((kGlyphs[index][static_cast<std::size_t>(column)] >> row & 1) == 0) continue;
+        for (int row = 0; row < glyph_height; ++row) {
+          if ((glyphs[index][static_cast<std::size_t>(column)] >> row & 1) == 0) continue;
           box(x + column * scale, y + row * scale, scale, scale, colour);
         }
       }
     }
-    x += kGlyphWidth * scale;
+    x += glyph_width * scale;
   }
 }
 

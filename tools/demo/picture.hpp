@@ -17,8 +17,8 @@ struct Colour {
 
 class Picture {
  public:
-  static constexpr int kGlyphWidth = 6;  // of a character at scale 1, the gap included
-  static constexpr int kGlyphHeight = 7;
+  static constexpr int glyph_width = 6;  // of a character at scale 1, the gap included
+  static constexpr int glyph_height = 7;
 
   // Filled with colour 0. Pixels are numbers in `palette`, which has at most 256.
   Picture(int width, int height, std::vector<Colour> palette);

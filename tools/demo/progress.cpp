@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <thread>
 
 namespace pith::demo {
 namespace {
 
-constexpr auto kRedrawInterval = std::chrono::milliseconds(50);
-constexpr double kMega = 1e6;
+constexpr auto redraw_interval = std::chrono::milliseconds(50);
+constexpr double mega = 1e6;
 
 }  // namespace
 
 std::string bar(double fraction, std::size_t width) {
-  const auto full = static_cast<std::size_t>(fraction * static_cast<double>(width) + 0.5);
+  const auto full = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(width)));
   return fmt::format("[{:#<{}}{:-<{}}]", "", full, "", width - full);
 }
 
@@ -39,11 +40,11 @@ void Progress::heading(std::size_t parameters, std::size_t train_size, std::size
 
 void Progress::step(std::size_t step) {
   const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || !terminal_ || now - drawn_ < kRedrawInterval) return;
+  if (!shown_ || !terminal_ || now - drawn_ < redraw_interval) return;
   drawn_ = now;
   const std::size_t done = step % steps_per_epoch_;
   fmt::print("\repoch {:3}/{}  {}", step / steps_per_epoch_ + 1, epochs_,
-             bar(static_cast<double>(done) / static_cast<double>(steps_per_epoch_), kBarWidth));
+             bar(static_cast<double>(done) / static_cast<double>(steps_per_epoch_), bar_width));
   std::fflush(stdout);
 }
 
@@ -51,9 +52,9 @@ void Progress::epoch(std::size_t epoch, const EpochSummary& summary) {
   if (!shown_) return;
   if (terminal_) fmt::print("\r");
   fmt::print("epoch {:3}/{}  ", epoch + 1, epochs_);
-  if (terminal_) fmt::print("{}  ", bar(1.0, kBarWidth));
+  if (terminal_) fmt::print("{}  ", bar(1.0, bar_width));
   fmt::print("loss {:7.4f}  accuracy {:5.1f} %  {:7.0f} MB moved  {:3.0f} % in communication\n",
-             summary.loss, 100.0 * summary.accuracy, summary.bytes / kMega,
+             summary.loss, 100.0 * summary.accuracy, summary.bytes / mega,
              100.0 * summary.communication_share);
   std::fflush(stdout);
 }
@@ -84,10 +85,10 @@ void print_table(std::span<const RankReport> reports) {
     collectives += report.collectives;
     fmt::print("{:>5}  {:>11.2f}  {:>17.2f}  {:>11}  {:>9.1f}  {:016x}\n", rank,
                report.total_s - report.communication_s, report.communication_s, report.collectives,
-               static_cast<double>(report.bytes) / kMega, report.hash);
+               static_cast<double>(report.bytes) / mega, report.hash);
   }
   fmt::print("{:>5}  {:>11.2f}  {:>17.2f}  {:>11}  {:>9.1f}\n\n", "total", computing, communicating,
-             collectives, add_up(reports).bytes / kMega);
+             collectives, add_up(reports).bytes / mega);
   const unsigned cores = std::thread::hardware_concurrency();
   if (cores < reports.size()) {
     fmt::print(

@@ -39,7 +39,7 @@ class Progress {
   std::chrono::steady_clock::time_point drawn_{};
 };
 
-inline constexpr std::size_t kBarWidth = 24;
+inline constexpr std::size_t bar_width = 24;
 
 // "[#####-----]", for a fraction of 0 to 1.
 std::string bar(double fraction, std::size_t width);

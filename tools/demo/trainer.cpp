@@ -111,8 +111,8 @@ void train_rank(const Options& options, const Dataset& data, Session& session, c
   for (std::size_t step = 0; step < schedule.steps(); ++step) {
     progress.step(step);
     replica.step(gather(data.train, schedule.share(step, session.rank())), schedule.rate(step));
-    for (std::size_t i = 0; i < kCheckpoints.size(); ++i) {
-      if (step + 1 == kCheckpoints[i].steps) compare_ranks(board.snapshot(i));
+    for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+      if (step + 1 == checkpoints[i].steps) compare_ranks(board.snapshot(i));
     }
     if ((step + 1) % schedule.steps_per_epoch() == 0) {
       const EpochSummary summary = replica.summarise(seconds_since(start));
@@ -143,8 +143,8 @@ SingleProcess train_single(const Options& options, const Dataset& data,
     model.differentiate(parameters, batch, gradient, [](std::size_t, std::size_t) {});
     sgd.rate = schedule.rate(step);
     sgd.step(gradient, parameters);
-    for (std::size_t i = 0; i < kCheckpoints.size(); ++i) {
-      if (step + 1 == kCheckpoints[i].steps) result.snapshots[i] = parameters;
+    for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+      if (step + 1 == checkpoints[i].steps) result.snapshots[i] = parameters;
     }
     after_step(step + 1);
   }

@@ -24,7 +24,7 @@ void train_rank(const Options& options, const Dataset& data, Session& session, c
 
 struct SingleProcess {
   std::vector<float> first_parameters;  // before the first step
-  std::array<std::vector<float>, kCheckpoints.size()> snapshots;
+  std::array<std::vector<float>, checkpoints.size()> snapshots;
   std::vector<float> final_parameters;
   double accuracy = 0.0;
   double seconds = 0.0;

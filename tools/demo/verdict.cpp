@@ -17,9 +17,9 @@ double square(double value) { return value * value; }
 bool Verdict::equal() const {
   bool near = true;
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    near = near && errors[i] <= kCheckpoints[i].error_max;
+    near = near && errors[i] <= checkpoints[i].error_max;
   }
-  return identical && near && std::abs(accuracy - single_accuracy) <= kAccuracyGapMax;
+  return identical && near && std::abs(accuracy - single_accuracy) <= accuracy_gap_max;
 }
 
 double relative_error(std::span<const float> a, std::span<const float> b,
@@ -41,7 +41,7 @@ Verdict judge(const Board& board, const SingleProcess& single) {
   });
   const std::span<const float> start = single.first_parameters;
   Verdict verdict{};
-  for (std::size_t i = 0; i < kCheckpoints.size(); ++i) {
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     verdict.errors[i] = relative_error(board.snapshot(i), single.snapshots[i], start);
   }
   verdict.final_error = relative_error(board.final_parameters(), single.final_parameters, start);
@@ -58,20 +58,20 @@ void print_verdict(const Verdict& verdict, const SingleProcess& single) {
       "Against a single process on the same global batches ({:.1f} s), the distance between the\n"
       "parameters of both divided by the distance that training moved them:\n",
       single.seconds);
-  for (std::size_t i = 0; i < kCheckpoints.size(); ++i) {
-    fmt::print("  after {:2} steps  distance {:.1e} (at most {:.0e})\n", kCheckpoints[i].steps,
-               verdict.errors[i], kCheckpoints[i].error_max);
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    fmt::print("  after {:2} steps  distance {:.1e} (at most {:.0e})\n", checkpoints[i].steps,
+               verdict.errors[i], checkpoints[i].error_max);
   }
   fmt::print(
       "  at the end      distance {:.1e}, accuracy {:.1f} % against {:.1f} % (at most {:.1f} "
       "points apart)\n",
       verdict.final_error, 100.0 * verdict.accuracy, 100.0 * verdict.single_accuracy,
-      100.0 * kAccuracyGapMax);
+      100.0 * accuracy_gap_max);
   fmt::print(
       "Not zero, because a float32 sum depends on the order of its terms; and where that makes a\n"
       "unit open on one side only, the distance jumps: so the strict bound is the early one.\n\n");
-  if (verdict.accuracy <= kAccuracyMin) {
-    fmt::print("The demo counts as passed above {:.0f} % accuracy only.\n\n", 100.0 * kAccuracyMin);
+  if (verdict.accuracy <= accuracy_min) {
+    fmt::print("The demo counts as passed above {:.0f} % accuracy only.\n\n", 100.0 * accuracy_min);
   }
   std::fflush(stdout);
 }

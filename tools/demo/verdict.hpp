@@ -16,21 +16,21 @@ namespace pith::demo {
 // distance jumps. Over 59 seeds and two orders of addition, parameters were never more than 5e-7
 // apart after 5 steps; after 20 the median was 4e-7, the worst 6e-4. One bucket of one step lost,
 // doubled or a step late shows as 2e-2 and more ten steps on, one rank's part of it lost as 5e-3.
-// Hence the bounds of kCheckpoints: a strict one early, a wider one later. At the end (up to 7e-3
+// Hence the bounds of checkpoints: a strict one early, a wider one later. At the end (up to 7e-3
 // apart) it is the accuracy that must agree: one test image in 360 is 0.28 points.
-inline constexpr double kAccuracyGapMax = 0.005;
+inline constexpr double accuracy_gap_max = 0.005;
 
-inline constexpr double kAccuracyMin = 0.97;
+inline constexpr double accuracy_min = 0.97;
 
 struct Verdict {
-  std::array<double, kCheckpoints.size()> errors;  // relative_error() of the parameters
+  std::array<double, checkpoints.size()> errors;  // relative_error() of the parameters
   double final_error;
   double accuracy;  // of the ranks
   double single_accuracy;
   bool identical;  // all ranks ended with the same bits
 
   bool equal() const;
-  bool passed() const { return equal() && accuracy > kAccuracyMin; }
+  bool passed() const { return equal() && accuracy > accuracy_min; }
 };
 
 // |a - b| / |b - start| in the Euclidean norm; infinite where a number is not finite.

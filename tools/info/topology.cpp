@@ -30,10 +30,10 @@ int count(hwloc_topology_t topology, hwloc_obj_type_t type) {
 }
 
 std::string size_text(std::uint64_t bytes) {
-  constexpr std::uint64_t KiB = 1024;
-  if (bytes >= KiB * KiB * KiB) return fmt::format("{} GiB", bytes / (KiB * KiB * KiB));
-  if (bytes >= KiB * KiB) return fmt::format("{} MiB", bytes / (KiB * KiB));
-  return fmt::format("{} KiB", bytes / KiB);
+  constexpr std::uint64_t kib = 1024;
+  if (bytes >= kib * kib * kib) return fmt::format("{} GiB", bytes / (kib * kib * kib));
+  if (bytes >= kib * kib) return fmt::format("{} MiB", bytes / (kib * kib));
+  return fmt::format("{} KiB", bytes / kib);
 }
 
 // Each as "CPUs 0-3 (24 GiB)".
