@@ -231,11 +231,12 @@ std::vector<std::uint8_t> Meeting::reached_by(Link link) const {
 Error Meeting::connect() {
   for (std::size_t r = 0; r < ranks_; ++r) {
     if (r == static_cast<std::size_t>(rank_) || links_[r] != Link::none) continue;
-    return {Code::system,
-            fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
-                        "\"{}\", known are {}",
-                        rank_, r, settings_.transport, fmt::join(TransportRule::known, ", ")),
-            static_cast<int>(r)};
+    // A rank that died before it had attached shares no memory either.
+    return first({Code::system,
+                  fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
+                              "\"{}\", known are {}",
+                              rank_, r, settings_.transport, fmt::join(TransportRule::known, ", ")),
+                  static_cast<int>(r)});
   }
   const std::vector<std::uint8_t> by_ucx = reached_by(Link::ucx);
   const std::vector<std::uint8_t> by_tcp = reached_by(Link::tcp);
