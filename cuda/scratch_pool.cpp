@@ -68,6 +68,7 @@ ScratchPool::~ScratchPool() {
     return;
   }
   std::vector<Device::Block> blocks;
+  blocks.reserve(blocks_.size());
   for (const Block& block : blocks_) blocks.push_back({kind_, block.base, block.bytes});
   device_.give_later(std::move(blocks), [withheld] { return withheld.expired(); });
 }

@@ -47,6 +47,7 @@ WorkerQueue::~WorkerQueue() {
     if (line.memory) graphs.push_back(line.gone);
   }
   std::vector<Device::Block> memory;
+  memory.reserve(blocks_of_boards_.size() + 1);
   for (std::byte* const boards : blocks_of_boards_) {
     memory.push_back({MemoryKind::cuda, boards, boards_bytes});
   }

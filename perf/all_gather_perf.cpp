@@ -14,6 +14,7 @@ double bus_factor(double ranks) { return (ranks - 1) / ranks; }
 
 std::vector<Block> expected(const Place& place) {
   std::vector<Block> blocks;
+  blocks.reserve(static_cast<std::size_t>(place.ranks));
   for (int rank = 0; rank < place.ranks; ++rank) {
     blocks.push_back({static_cast<std::size_t>(rank) * place.count, place.count, rank, 0});
   }

@@ -80,6 +80,7 @@ bool run(const char* name, int ranks, std::size_t count) {
   SimWorld world(config);
   HostCompute kernels;
   std::vector<std::unique_ptr<Rank>> all;
+  all.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     all.push_back(std::make_unique<Rank>(world, kernels, r, ranks, count));
   }

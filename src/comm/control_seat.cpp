@@ -162,6 +162,7 @@ std::vector<std::shared_ptr<ControlSeat>> ControlSeat::among_threads(int ranks,
                                                                      const Settings& settings) {
   const auto hub = std::make_shared<ThreadHub>(ranks);
   std::vector<std::shared_ptr<ControlSeat>> seats;
+  seats.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     seats.push_back(std::make_shared<ThreadSeat>(hub, rank, ranks, settings));
   }

@@ -62,6 +62,7 @@ RankOrder order_by_locality(std::span<const Locality> ranks, const RankGroups& g
   }
   std::sort(keys.begin(), keys.end());
   std::vector<int> order;
+  order.reserve(keys.size());
   for (const auto& one : keys) order.push_back(static_cast<int>(std::get<6>(one)));
   return RankOrder(std::move(order));
 }

@@ -106,7 +106,8 @@ void UsableCores::read_limit(std::string_view membership, const std::string& mou
     if (second == line.npos) continue;
     const std::string controllers(line.substr(first + 1, second - first - 1));
     if (!controllers.empty() && !holds_cpu(controllers)) continue;
-    const std::string root = controllers.empty() ? mount : mount + "/" + controllers;
+    std::string root = mount;
+    if (!controllers.empty()) root.append("/").append(controllers);
     for (std::string path(line.substr(second + 1));; path.erase(path.rfind('/'))) {
       const std::uint32_t found = limit_at(root + path, controllers.empty());
       if (found != 0 && (limit == 0 || found < limit)) {

@@ -129,8 +129,9 @@ void ExdynaPartition::trade(std::span<const std::uint64_t> by_partition) {
   const std::size_t n = ranks();
   const std::uint64_t all =
       std::accumulate(by_partition.begin(), by_partition.end(), std::uint64_t{0});
-  const auto mean = static_cast<double>(all / n);
-  if (mean == 0) return;  // fewer elected than ranks: the authors' code divides by zero here
+  const std::uint64_t whole_mean = all / n;
+  if (whole_mean == 0) return;  // fewer elected than ranks: the authors' code divides by zero here
+  const auto mean = static_cast<double>(whole_mean);
   const double density = static_cast<double>(all) / static_cast<double>(count_);
   const auto moved = static_cast<std::int64_t>(static_cast<double>(block_size_) * density);
   const double floor = static_cast<double>(blocks_) / static_cast<double>(4 * n);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace pith {
@@ -83,9 +84,9 @@ void Recorder::name_buffer(ConstBytes memory, std::string_view what) {
 }
 
 Step::Place Recorder::place_of(const std::byte* data) const {
-  for (auto buffer = buffers_.rbegin(); buffer != buffers_.rend(); ++buffer) {
-    if (!holds(buffer->memory, data)) continue;
-    return {buffer->number, static_cast<std::uint64_t>(data - buffer->memory.data)};
+  for (const auto& buffer : std::views::reverse(buffers_)) {
+    if (!holds(buffer.memory, data)) continue;
+    return {buffer.number, static_cast<std::uint64_t>(data - buffer.memory.data)};
   }
   return {};
 }

@@ -45,8 +45,9 @@ T combine_pair(T a, T b, Op op) {
 template <std::integral T>
 T combine_pair(T a, T b, Op op) {
   // 64 bits without a sign: wraps without undefined behaviour and without integer promotion.
-  const auto wide_a = static_cast<std::uint64_t>(a);
-  const auto wide_b = static_cast<std::uint64_t>(b);
+  using Unsigned = std::make_unsigned_t<T>;
+  const std::uint64_t wide_a = static_cast<Unsigned>(a);
+  const std::uint64_t wide_b = static_cast<Unsigned>(b);
   if (op == Op::sum || op == Op::avg) return static_cast<T>(wide_a + wide_b);
   if (op == Op::prod) return static_cast<T>(wide_a * wide_b);
   return (a < b) == (op == Op::max) ? b : a;

@@ -134,7 +134,8 @@ double split(const KeepLargestKernel::Args& args, std::uint32_t cut, std::size_t
     if (ties > 0) {
       const std::size_t found = hn::CountTrue(Integers(), hn::Eq(m, equal));
       if (found > ties) {
-        for (const std::size_t end = i + lanes; i < end;) split_one();
+        const std::size_t end = i + lanes;
+        while (i < end) split_one();
         continue;
       }
       ties -= found;

@@ -168,7 +168,7 @@ TEST_CASE("a rank is killed during start-up", "[failure]") {
 }
 
 TEST_CASE("abort from another thread", "[failure][threads]") {
-  for (Setup setup : every_link()) {
+  for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
     CHECK(run(2, setup, [](Rank& self) {
             pithComm_t comm = self.join();

@@ -91,11 +91,11 @@ void several_communicators(Rank& self, Way way) {
 // Both communicators are made in one group, in opposite order on odd ranks.
 void init_in_a_group(Rank& self) {
   pithComm_t made[2] = {};
-  const pithUniqueId ids_[2] = {self.id(0), self.id(1)};
+  const pithUniqueId ids[2] = {self.id(0), self.id(1)};
   ok(pithGroupStart());
   for (int i = 0; i < 2; ++i) {
     const int c = (i + self.rank) % 2;
-    ok(pithCommInitRank(&made[c], self.size, ids_[c], self.rank));
+    ok(pithCommInitRank(&made[c], self.size, ids[c], self.rank));
     ensure(made[c] != nullptr, "no handle before the group has ended");
     int size = 0;
     fails(pithCommCount(made[c], &size), pithInvalidArgument, {"still being made"});
@@ -280,7 +280,7 @@ void finalize_waits(Rank& self) {
 }
 
 void on_processes(int size, const Body& body) {
-  for (Setup setup : every_link()) {
+  for (const Setup& setup : every_link()) {
     if (setup.way != Way::processes) continue;
     INFO(name_of(setup));
     CHECK(run(size, setup, body) == "");

@@ -1,10 +1,10 @@
 // Deaths of inner ranks of the control tree, between processes. A tree of few ranks has inner ones
 // because each has two children here at most, and not 32: the linker hands us the construction of
 // the library's control planes (ld --wrap).
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 
 #include "catch.hpp"

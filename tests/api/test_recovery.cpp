@@ -1,9 +1,9 @@
 // After a failure: shrink and split while ranks die, stop, or disagree; every row of what the
 // interface promises, between processes. PITH_TEST_FULL=1 waits for those that stop on more links.
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <numeric>
 #include <optional>

@@ -16,7 +16,7 @@ std::string run_steps(std::size_t ranks, const std::string& spec, std::size_t co
     const float size = number == 4 ? 64.0f : number == 5 ? 1.0f / 64 : 1.0f;
     const Input input = number == 3 ? Input::in_place : number == 6 ? Input::nothing : Input::apart;
     const pithRedOp_t op = number == 2 ? pithAvg : pithSum;
-    const std::string found = step(on_device, on_host, {&twins}, number, size, input, op);
+    std::string found = step(on_device, on_host, {&twins}, number, size, input, op);
     if (!found.empty()) return found;
   }
   return {};

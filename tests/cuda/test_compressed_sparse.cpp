@@ -131,7 +131,7 @@ std::string run(const Case& c) {
   const Comms on_host(c.ranks);
   Twins twins(c.ranks, c.spec, c.count, c.type);
   for (unsigned number = 0; number < 5; ++number) {
-    const std::string found = one_step(c, on_device, on_host, twins, number);
+    std::string found = one_step(c, on_device, on_host, twins, number);
     if (!found.empty()) return found;
   }
   // The next call has a dense result.

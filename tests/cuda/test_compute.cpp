@@ -9,7 +9,6 @@ using namespace pith;
 using namespace pith::cuda::test;
 using cuda::Buddy;
 using cuda::CudaCompute;
-using cuda::kSuccess;
 
 namespace {
 
