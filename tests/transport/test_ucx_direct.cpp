@@ -1,7 +1,9 @@
 // Messages that UCX sends from scratch and puts into scratch that the network reaches. The scratch
 // is the host's here, for UCX's sockets reach no other.
 #include <array>
+#include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "core/network_compute.hpp"
 #include "transport/ucx_rank.hpp"
@@ -132,7 +134,8 @@ TEST_CASE("ucx: scratch that the network reaches is sent from and received into"
 TEST_CASE("ucx: what is not wanted stays with its sender, and is given up with its call", "[ucx]") {
   if (absent()) return;
   const Ways set("tcp");
-  CHECK(run_threads([](int rank, const Names& names) {
+  std::atomic<bool> revoked{false};  // by the sender, and looked at
+  CHECK(run_threads([&](int rank, const Names& names) {
           DirectRank self(rank, names);
           if (rank == 0) {
             for (std::uint32_t call = 0; call < 20; ++call) self.send_direct(call, 1000000);
@@ -147,6 +150,8 @@ TEST_CASE("ucx: what is not wanted stays with its sender, and is given up with i
           for (SendOp& op : self.sends) must(op.remaining == 0, "a send goes on");
           must(self.device.out == 0, "scratch is out");
           must(self.device.withheld == static_cast<int>(self.sends.size()), "scratch is free");
+          if (rank == 0) revoked = true;
+          while (!revoked) std::this_thread::yield();
           if (rank == 1) self.revoke();
           self.until([&] { return self.device.withheld == 0; }, "scratch");
           self.comm.revoked = Error();
