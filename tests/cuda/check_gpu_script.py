@@ -10,7 +10,9 @@ import sys
 import tarfile
 import tempfile
 import time
+import types
 import unittest
+from unittest import mock
 
 SCRIPT, TREE, STUB = (os.path.abspath(argument) for argument in sys.argv[1:4])
 
@@ -23,12 +25,12 @@ def run(*arguments, **variables):
                           text=True, timeout=200, check=False)
 
 
-def load_table():
+def load_module(name):
     spec = importlib.util.spec_from_file_location(
-        "table", os.path.join(os.path.dirname(SCRIPT), "table.py"))
-    table = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(table)
-    return table
+        name, os.path.join(os.path.dirname(SCRIPT), f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Script(unittest.TestCase):
@@ -277,13 +279,25 @@ class Script(unittest.TestCase):
         self.assertIn("gpu: failed: calls", done.stdout)
 
 
+class CuPy(unittest.TestCase):
+    def test_ids_are_handed_on_as_they_are(self):
+        for made in (b"\xff" * 128, tuple(range(-64, 64))):  # of CuPy 14, of 13
+            cuda = types.SimpleNamespace(nccl=types.SimpleNamespace(get_unique_id=lambda: made))
+            with mock.patch.dict(sys.modules, {"cupy": types.SimpleNamespace(cuda=cuda),
+                                               "cupy.cuda": cuda}), \
+                 tempfile.TemporaryDirectory() as folder:
+                world = types.SimpleNamespace(
+                    rank=0, shared_path=lambda name: os.path.join(folder, name))
+                self.assertEqual(load_module("cupy_checks").shared_id(world), made)
+
+
 class Table(unittest.TestCase):
     def lines(self, files):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                     file.write(text)
-            table = load_table()
+            table = load_module("table")
             return table.lines_of(table.collect(folder))
 
     def test_nothing(self):

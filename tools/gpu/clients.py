@@ -112,9 +112,9 @@ def ensure_served_by_us(check, arguments):
         loaded = {line.split()[-1] for line in file if "libnccl.so" in line}
     ours = os.path.realpath(arguments.library)
     assert ours in loaded, f"loaded: {sorted(loaded)}"
-    # JAX loads NVIDIA's file by its path, and then asks for the name, which is ours.
+    # JAX and CuPy load NVIDIA's file by its path, and then ask for the name, which is ours.
     allowed = {ours} | ({os.path.realpath(arguments.other)} if check.by_other else set())
-    assert check.needs == "jax" or loaded == allowed, f"loaded: {sorted(loaded)}"
+    assert check.needs in ("jax", "cupy") or loaded == allowed, f"loaded: {sorted(loaded)}"
     said = read_output(os.environ["CLIENT_FOLDER"], arguments.rank)
     assert "answered by Pith" in said, "Pith was not asked"
     says = f"is served by {arguments.other}" if check.by_other else check.says

@@ -1,7 +1,8 @@
 """Checks of CuPy over NCCL's symbols, run by clients.py."""
 import contextlib
-import json
+import multiprocessing
 import os
+import pickle
 import time
 
 import cupy
@@ -14,16 +15,16 @@ def joined(_world):
 
 
 def shared_id(world):
-    """Of rank 0, by a file."""
+    """Of rank 0, by a file: bytes since CuPy 14, numbers before."""
     path = world.shared_path("id")
     if world.rank == 0:
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(list(nccl.get_unique_id()), file)
+        with open(path + ".new", "wb") as file:
+            pickle.dump(nccl.get_unique_id(), file)
         os.rename(path + ".new", path)
     while not os.path.exists(path):
         time.sleep(0.05)
-    with open(path, encoding="utf-8") as file:
-        return tuple(json.load(file))
+    with open(path, "rb") as file:
+        return pickle.load(file)
 
 
 def sums(world):
@@ -60,6 +61,7 @@ def alone(_world):
 def backend(world):
     """cupyx.distributed, whose calls take arrays."""
     from cupyx import distributed
+    multiprocessing.set_start_method("fork")  # its store cannot be handed on otherwise
     rank, size = world.rank, world.size
     comm = distributed.init_process_group(size, rank, host="127.0.0.1", port=world.port)
     own = cupy.arange(12, dtype=cupy.float64) + rank
