@@ -116,8 +116,10 @@ Error bad(std::string_view text, const std::string& what) {
 Expected<Scheme> find_scheme(std::string_view text, std::string_view name) {
   const auto* found = std::find(scheme_names.begin(), scheme_names.end(), name);
   if (found != scheme_names.end()) return static_cast<Scheme>(found - scheme_names.begin());
-  return bad(text, fmt::format("no compressor is called \"{}\", expected one of {}", name,
-                               fmt::join(scheme_names, ", ")));
+  const bool has_keys = name.find_first_of(",;= ") != name.npos;
+  return bad(text, fmt::format("no compressor is called \"{}\", expected one of {}{}", name,
+                               fmt::join(scheme_names, ", "),
+                               has_keys ? "; keys follow a colon: NAME:key=value,key=value" : ""));
 }
 
 Expected<const Key*> find_key(std::string_view text, Scheme scheme, std::string_view name) {

@@ -55,9 +55,13 @@ void Compression::object(std::string why) {
 
 void Compression::say_begun() {
   if (std::exchange(has_said_, true)) return;
-  log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is compressed from now on, by {}, in steps of "
-                                  "{} vectors",
-                                  who_, rules_.spec, agreement_.period()));
+  // Whether a call went dense is in statistics that a client of NCCL cannot ask for.
+  const bool may_be_dense = rules_.spec.find("bypass=never") == std::string::npos;
+  log(LogLevel::info,
+      fmt::format(
+          "PITH_COMPRESS: {} is compressed from now on, by {}, in steps of {} vectors{}", who_,
+          rules_.spec, agreement_.period(),
+          may_be_dense ? "; dense where a model finds that faster, but for bypass=never" : ""));
 }
 
 void Compression::say_not_begun() {

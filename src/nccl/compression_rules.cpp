@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 #include "pith/pith.h"
 
@@ -55,8 +56,14 @@ Expected<unsigned> read_types(std::string_view text) {
   }
 }
 
+Error twice(const char* key) {
+  return {Code::invalid_argument, fmt::format("key \"{}\" comes twice, expected once", key)};
+}
+
 // Takes min= and types= out of the spec; what is left is the compressor's.
 Error take_own_keys(std::string_view text, CompressionRules& rules) {
+  bool has_min = false;
+  bool has_types = false;
   std::size_t begin = text.find(':');
   rules.spec = text.substr(0, begin);
   char separator = ':';
@@ -66,10 +73,12 @@ Error take_own_keys(std::string_view text, CompressionRules& rules) {
         text.substr(begin + 1, end == std::string_view::npos ? end : end - begin - 1);
     begin = end;
     if (part.starts_with("min=")) {
+      if (std::exchange(has_min, true)) return twice("min");
       const Expected<std::size_t> bytes = read_bytes(part.substr(4));
       if (!bytes) return bytes.error();
       rules.bytes_min = *bytes;
     } else if (part.starts_with("types=")) {
+      if (std::exchange(has_types, true)) return twice("types");
       const Expected<unsigned> types = read_types(part.substr(6));
       if (!types) return types.error();
       rules.types = *types;
@@ -92,8 +101,11 @@ Expected<CompressionRules> CompressionRules::parse(const std::string& text,
   if (Error error = take_own_keys(text, rules)) return bad(text, error.message());
   pithCompressor_t probe = nullptr;
   if (pithCompressorCreate(&probe, rules.spec.c_str()) != pithSuccess) {
-    return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known",
-                                 pithGetLastError(nullptr)));
+    // It begins with a function that a client of NCCL has never called.
+    std::string_view why = pithGetLastError(nullptr);
+    constexpr std::string_view caller = "pithCompressorCreate: ";
+    if (why.starts_with(caller)) why.remove_prefix(caller.size());
+    return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known", why));
   }
   pithCompressorDestroy(probe);
   return rules;

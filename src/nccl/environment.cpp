@@ -81,6 +81,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
+// What stands between separators, as strtok has it: nothing is no word.
+std::vector<std::string> words(const std::string& text, char separator) {
+  std::vector<std::string> parts = split(text, separator);
+  std::erase(parts, std::string());
+  return parts;
+}
+
 std::string log_level(const std::string& debug) {
   static const std::map<std::string, std::string> levels = {{"none", "error"}, {"version", "error"},
                                                             {"warn", "warn"},  {"info", "info"},
@@ -93,34 +100,52 @@ std::string log_level(const std::string& debug) {
 // and protocols are known; only those that Pith has, too, choose anything.
 struct Rule {
   bool excludes = false;
-  std::string function;
+  std::string function;  // empty: all of them
   std::vector<std::string> tokens;
 };
+
+bool is_among(const std::vector<std::string>& known, const std::string& word) {
+  return std::find(known.begin(), known.end(), word) != known.end();
+}
+
+Expected<Rule> read_rule(const std::string& text, bool first,
+                         const std::vector<std::string>& known) {
+  static const std::vector<std::string> functions = {"broadcast", "reduce", "allgather",
+                                                     "reducescatter", "allreduce"};
+  const auto unknown = [](const std::string& word, const std::vector<std::string>& expected) {
+    return Error(Code::invalid_usage, fmt::format("\"{}\" is unknown, expected some of {}", word,
+                                                  fmt::join(expected, ", ")));
+  };
+  Rule rule;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos && !first) {
+    return Error(Code::invalid_usage,
+                 fmt::format("\"{}\" names no function, which only the first may not", text));
+  }
+  if (colon != std::string::npos) {
+    rule.function = text.substr(0, colon);
+    if (!is_among(functions, rule.function)) return unknown(rule.function, functions);
+  }
+  std::string list = colon == std::string::npos ? text : text.substr(colon + 1);
+  rule.excludes = list.starts_with('^');
+  if (rule.excludes) list.erase(0, 1);
+  rule.tokens = words(list, ',');
+  for (const std::string& token : rule.tokens) {
+    if (!is_among(known, token)) return unknown(token, known);
+  }
+  return rule;
+}
 
 Expected<std::vector<Rule>> read_rules(std::string_view variable, const std::string& text,
                                        const std::vector<std::string>& known) {
   std::vector<Rule> rules;
-  for (const std::string& part : split(in_lower_case(text), ';')) {
-    Rule rule;
-    std::string list = part;
-    const std::size_t colon = list.find(':');
-    if (colon != std::string::npos) {
-      rule.function = list.substr(0, colon);
-      list.erase(0, colon + 1);
+  for (const std::string& part : words(in_lower_case(text), ';')) {
+    Expected<Rule> rule = read_rule(part, rules.empty(), known);
+    if (!rule) {
+      return Error(rule.error().code(),
+                   fmt::format("{} is \"{}\": {}", variable, text, rule.error().message()));
     }
-    if (list.starts_with('^')) {
-      rule.excludes = true;
-      list.erase(0, 1);
-    }
-    for (const std::string& token : split(list, ',')) {
-      if (std::find(known.begin(), known.end(), token) == known.end()) {
-        return Error(Code::invalid_usage,
-                     fmt::format("{} is \"{}\": \"{}\" is unknown, expected some of {}", variable,
-                                 text, token, fmt::join(known, ", ")));
-      }
-      rule.tokens.push_back(token);
-    }
-    rules.push_back(std::move(rule));
+    rules.push_back(std::move(*rule));
   }
   return rules;
 }
@@ -200,12 +225,14 @@ std::string streams_of(const Variables& variables) {
   return std::to_string(std::min(product, most));
 }
 
-// How long NCCL tries to connect: the pauses grow by their number. It then waits for ever for ranks
-// that have not come, so ours is never shortened.
+// NCCL waits for ever for ranks that have not come: programs make communicators by their first
+// calls, which may be minutes apart. Only where the root may be missing is there an end: NCCL tries
+// to connect, with pauses that grow by their number. Ours is never shortened.
 std::string patience_of(const Variables& variables) {
   constexpr int retries_by_default = 34;
   constexpr int pause_by_default_ms = 100;
   constexpr double most_s = 86400;
+  if (value_of(variables, "NCCL_COMM_ID").empty()) return fmt::format("{}", most_s);
   const int retries = number_of(variables, "NCCL_SOCKET_RETRY_CNT");
   const int pause_ms = number_of(variables, "NCCL_SOCKET_RETRY_SLEEP_MSEC");
   if (retries <= 0 && pause_ms <= 0) return {};

@@ -68,6 +68,8 @@ TEST_CASE("every refusal lists what is known") {
   check_says("topj", known);
   check_says("", schemes);
   check_says("topk ", schemes);
+  check_says("topk,density=0.1", {"NAME:key=value"});
+  CHECK(refusal("topj").find("NAME:key=value") == std::string::npos);
   check_says("topk:foo=1", {"\"foo\"", "density", "exchange", "values", "feedback", "hierarchy",
                             "bypass", "nonfinite", "seed"});
   check_says("topk:election=variance", {"\"election\"", "density"});

@@ -295,6 +295,7 @@ static void bad_spec(struct client* me, const char* known) {
   FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 1, id, 0));
   CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS") != NULL);
   CHECK(strstr(ncclGetLastError(NULL), "expected") != NULL);
+  CHECK(strstr(ncclGetLastError(NULL), "CompressorCreate") == NULL); /* no function of NCCL's */
   CHECK(strstr(ncclGetLastError(NULL), known) != NULL);
 }
 static void bad_scheme(struct client* me) { bad_spec(me, "ar-topk"); }
@@ -303,7 +304,9 @@ static void bad_types(struct client* me) { bad_spec(me, "f32|f16|bf16"); }
 static void bad_density(struct client* me) { bad_spec(me, "density"); }
 static void bad_hierarchy(struct client* me) { bad_spec(me, "host"); }
 static void bad_key(struct client* me) { bad_spec(me, "bypass"); }
+static void bad_twice(struct client* me) { bad_spec(me, "comes twice"); }
 static void bad_comma(struct client* me) { bad_spec(me, "key=value"); }
+static void bad_colon(struct client* me) { bad_spec(me, "NAME:key=value"); }
 
 /* The log: one INFO line when it is on, one WARN when residuals were lost. */
 static void logged(struct client* me) {
@@ -319,8 +322,22 @@ static void logged(struct client* me) {
   CHECK(client_times_in(text, "is compressed from now on, by topk") == 1);
   CHECK(client_times_in(text, "is not compressed") == 0);
   CHECK(strstr(text, "in steps of 3 vectors") != NULL);
+  CHECK(strstr(text, "dense where") == NULL); /* bypass=never */
   CHECK(client_times_in(text, "NCCL WARN PITH_COMPRESS: residuals of ") == 1);
   CHECK(strstr(text, "their norm was ") != NULL);
+}
+
+static void logged_auto(struct client* me) {
+  char text[65536];
+  client_log();
+  ncclComm_t comm = client_join(me);
+  struct model model;
+  model_init(&model);
+  for (int i = 0; i < steps; ++i) step(me, &model, comm, 0);
+  model_free(&model);
+  OK(ncclCommDestroy(comm));
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "dense where a model finds that faster") == 1);
 }
 
 static void check_norm(struct client* me, const char* text, double squares) {
@@ -598,6 +615,7 @@ static void aborted_in_a_vote(struct client* me) {
 
 int main(void) {
   const char* world[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  const char* may_be_dense[] = {"PITH_COMPRESS=topk:density=0.25,min=16K", NULL};
   const char* ar[] = {"PITH_COMPRESS=ar-topk:min=8KiB,density=0.2,bypass=never,types=f32", NULL};
   const char* named[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K",
                          "PITH_COMPRESS_COMM=gradients-*", NULL};
@@ -630,6 +648,7 @@ int main(void) {
   client_run("background in other orders", 2, pairs, background_in_other_orders);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("log", 2, world, logged);
+  client_run("log of calls that may be dense", 2, may_be_dense, logged_auto);
   client_run("log of lost norms", 2, world, logged_norm);
   client_run("log of a vector that moves for good", 2, world, logged_break_for_good);
   client_run("log of a vector that moves for once", 3, world, logged_break_for_once);
@@ -648,7 +667,10 @@ int main(void) {
              {"PITH_COMPRESS=topk:density=2", bad_density},
              {"PITH_COMPRESS=topk:hierarchy=rack", bad_hierarchy},
              {"PITH_COMPRESS=topk:nonsense=1", bad_key},
-             {"PITH_COMPRESS=topk:min=1,,", bad_comma}};
+             {"PITH_COMPRESS=topk:min=1,min=2", bad_twice},
+             {"PITH_COMPRESS=topk:types=f32,min=1,types=f32", bad_twice},
+             {"PITH_COMPRESS=topk:min=1,,", bad_comma},
+             {"PITH_COMPRESS=topk,density=0.1", bad_colon}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     const char* environment[] = {bad[i].spec, NULL};
     client_run(bad[i].spec, 1, environment, bad[i].body);
