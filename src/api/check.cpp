@@ -19,6 +19,18 @@ bool is_busy(const pithComm& comm) {
   return comm.background && !comm.background.done();
 }
 
+Error check_exists(const char* function, pithComm_t comm) {
+  if (Error error = check_handle(function, comm)) return error;
+  if (comm->made()) return {};
+  return bad(function, comm->being_made ? "comm is not ready: it is still being made"
+                                        : "comm is not ready: its creation failed");
+}
+
+Error check_takes_calls(const char* function, const pithComm& comm) {
+  if (!comm.finalized) return {};
+  return bad(function, "comm is finalized, expected one that still takes calls");
+}
+
 }  // namespace
 
 Error check_pointer(const char* function, const char* argument, const void* pointer) {
@@ -40,18 +52,11 @@ Error check_handle(const char* function, pithComm_t comm) {
 }
 
 Error check_made(const char* function, pithComm_t comm) {
-  if (Error error = check_handle(function, comm)) return error;
-  if (!comm->made()) {
-    return bad(function, comm->being_made ? "comm is not ready: it is still being made"
-                                          : "comm is not ready: its creation failed");
-  }
-  if (comm->finalized) {
-    return bad(function, "comm is finalized, expected one that still takes calls");
-  }
-  return {};
+  if (Error error = check_exists(function, comm)) return error;
+  return check_takes_calls(function, *comm);
 }
 
-Error check_communicator(const char* function, pithComm_t comm) {
+Error check_queried(const char* function, pithComm_t comm) {
   if (Error error = check_handle(function, comm)) return error;
   if (!comm->blocking && is_busy(*comm)) {
     return bad(
@@ -59,7 +64,12 @@ Error check_communicator(const char* function, pithComm_t comm) {
         "comm is busy: its last call with blocking = 0 runs until pithCommGetAsyncError says "
         "otherwise");
   }
-  return check_made(function, comm);
+  return check_exists(function, comm);
+}
+
+Error check_communicator(const char* function, pithComm_t comm) {
+  if (Error error = check_queried(function, comm)) return error;
+  return check_takes_calls(function, *comm);
 }
 
 Error check_type(const char* function, pithDataType_t type) {
@@ -114,6 +124,7 @@ Error resolve_stream(const char* function, pithStream_t& stream, const void* sen
     stream = legacy_stream();
     return check_stream(function, stream);
   }
+  if (!send && !recv && current_context()) stream = legacy_stream();
   return {};
 }
 

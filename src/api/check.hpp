@@ -15,6 +15,8 @@ Error destroyed_before(const char* function);
 Error check_handle(const char* function, pithComm_t comm);
 // And that it is made, and not finalized; it may be busy.
 Error check_made(const char* function, pithComm_t comm);
+// That it can be asked for what it is, also when it is finalized; not while it is busy.
+Error check_queried(const char* function, pithComm_t comm);
 // And that it takes calls now.
 Error check_communicator(const char* function, pithComm_t comm);
 Error check_type(const char* function, pithDataType_t type);
@@ -25,8 +27,8 @@ Error check_rank(const char* function, const char* argument, int rank, int ranks
 // Memory of count elements.
 Error check_memory(const char* function, const char* argument, const void* memory, size_t count);
 Error check_stream(const char* function, pithStream_t stream);
-// And makes NULL the legacy default stream where some of the memory is a device's; NULL pointers
-// are no memory.
+// And makes NULL the legacy default stream where some of the memory is a device's. A call without
+// memory, as of empty tensors, does not hold up a thread that uses CUDA either.
 Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
                      const void* recv);
 // count elements of the type, `copies` times over, must be a size that memory can have.

@@ -214,9 +214,11 @@ Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUn
   return join(comm, *loaded, rank, nranks, *options);
 }
 
-// A descendant of `comm`. With blocking = 0 its handle appears when comm is ready again.
+// A descendant of `comm`, for streams of the same context: this thread's may be another, or none.
+// With blocking = 0 its handle appears when comm is ready again.
 Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
               std::function<Made()> make) {
+  const CurrentContext current(comm->communicator->stream_context());
   const auto run = [newcomm, options, make = std::move(make),
                     complete = completion_of_this_thread()]() -> Error {
     Made made = make();
@@ -366,8 +368,8 @@ template <class Number, class Ask>
 pithResult_t tell(const char* function, pithComm_t comm, const char* argument, Number* number,
                   const Ask& ask) {
   return guarded(comm, [&] {
-    if (Error error = first_of(
-            {check_communicator(function, comm), check_pointer(function, argument, number)})) {
+    if (Error error =
+            first_of({check_queried(function, comm), check_pointer(function, argument, number)})) {
       return error;
     }
     *number = ask(*comm->communicator);

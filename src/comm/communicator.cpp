@@ -371,6 +371,8 @@ void Communicator::prepare_streams(void* context) {
                                   rank(), error.message()));
 }
 
+void* Communicator::stream_context() const { return streams_ ? streams_->context() : nullptr; }
+
 double Communicator::warn_s() const {
   constexpr double longest_s = 10;
   return timeout_s_ > 0 ? std::min(longest_s, timeout_s_ / 2) : longest_s;
@@ -429,6 +431,20 @@ void Communicator::drain() {
     if (idle) pause(idle);  // without the token: the call's own thread may be waiting for it
   }
   if (streams_ && streams_->unsettled()) wait_until_settled();
+}
+
+// Who waits for a stream hears of a call's end before it has ended here.
+bool Communicator::becomes_idle() {
+  constexpr std::uint64_t moment_ns = 100'000'000;
+  const std::uint64_t until = monotonic_ns() + moment_ns;
+  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
+    if (monotonic_ns() > until) return false;
+    sched_yield();
+  }
+  engine_->own();
+  const bool replays = streams_ && streams_->may_be_replayed();
+  engine_->disown();
+  return !replays;
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {

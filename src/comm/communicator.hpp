@@ -121,6 +121,8 @@ class Communicator final : private CommWatcher {
   // waiting: kernels loaded, flags, scratch. `context`: a CUDA context; null: nothing is made. Of
   // another context's calls the first one makes it. So it does, and tells why, where this fails.
   void prepare_streams(void* context);
+  // That of the calls on streams, or for which they are prepared; null: neither.
+  void* stream_context() const;
 
   // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
   static constexpr int no_color = Split::no_color;
@@ -161,6 +163,8 @@ class Communicator final : private CommWatcher {
   bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
   // Waits until no call runs any more.
   void drain();
+  // Whether none runs or is enqueued, in a moment at the latest, nor may be replayed.
+  bool becomes_idle();
 
  private:
   friend class BackgroundCall;

@@ -33,8 +33,9 @@ constexpr std::ptrdiff_t most_strangers = 256;
 constexpr std::uint64_t patience_ns = second_ns / 2;  // with the oldest of them, when all are there
 constexpr int tick_ms = 100;
 constexpr std::uint32_t name_bytes_max = 300;
-constexpr std::uint64_t late_ns = 10 * second_ns;  // for ranks that come after the start failed
-constexpr std::uint64_t deaf_ns = second_ns / 10;  // after a call that could not be taken
+constexpr std::uint64_t late_ns = 10 * second_ns;    // for ranks that come after the start failed
+constexpr std::uint64_t report_ns = 60 * second_ns;  // before it is told who has not come
+constexpr std::uint64_t deaf_ns = second_ns / 10;    // after a call that could not be taken
 
 // One connection: first a stranger in its handshake, then a rank.
 struct Guest {
@@ -82,6 +83,7 @@ class Server {
   void leave(Guest& guest);
   void finish_round();
   void check_leavers();
+  void check_absent();
   void fail_all(const std::string& why);
   void close_door();
   bool has_blob(const Guest& guest) const;
@@ -95,6 +97,7 @@ class Server {
   const bool one_meeting_;  // its port is needed again
   std::uint64_t timeout_ns_;
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
+  std::uint64_t report_at_ = 0;   // too
   std::uint64_t deaf_until_ = 0;
   std::list<Guest> guests_;
   std::vector<Guest*> ranks_;       // empty until the first rank says how many there are
@@ -169,6 +172,7 @@ void Server::join(Guest& guest, const std::string& name) {
     ranks_.resize(static_cast<std::size_t>(greeting.ranks));
     names_.resize(ranks_.size());
     give_up_at_ = monotonic_ns() + timeout_ns_;
+    report_at_ = monotonic_ns() + report_ns;
     first_rank_ = rank;
     first_name_ = name;
   }
@@ -300,6 +304,21 @@ void Server::finish_round() {
   }
 }
 
+void Server::check_absent() {
+  if (ranks_.empty() || joined_ == ranks_.size() || !failure_.empty()) return;
+  const std::uint64_t now = monotonic_ns();
+  if (now > give_up_at_) {
+    return fail_all(fmt::format("{} did not join within {} s{}", missing(), timeout_ns_ / second_ns,
+                                turned_away()));
+  }
+  if (now < report_at_) return;
+  report_at_ = give_up_at_;
+  log(LogLevel::warn,
+      fmt::format("{} of {} ranks have waited up to {} s in the start-up: {} did not join{}",
+                  joined_, ranks_.size(), report_ns / second_ns, missing(), turned_away()),
+      LogTopic::bootstrap);
+}
+
 std::string Server::missing() const {
   std::string names;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -327,10 +346,7 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
     }
     finish_round();
     check_leavers();
-    if (!ranks_.empty() && joined_ < ranks_.size() && monotonic_ns() > give_up_at_) {
-      fail_all(fmt::format("{} did not join within {} s{}", missing(), timeout_ns_ / second_ns,
-                           turned_away()));
-    }
+    check_absent();
     for (Guest& guest : guests_) {
       if (guest.joined && !guest.gone) write(guest);
     }

@@ -199,6 +199,19 @@ Error revoke(pithComm_t comm, int flags) {
   return {};
 }
 
+// Frameworks abort what is left at their end. Whoever has nothing to end only leaves, as in NCCL,
+// where nobody hears of it: the other ranks may still be about to take what it has sent them.
+bool leaves(pithComm_t comm) {
+  std::shared_ptr<Communicator> communicator;
+  {
+    const std::lock_guard lock(comm->guard);
+    if (!comm->background && !comm->being_made) communicator = comm->communicator;
+  }
+  if (!communicator || !communicator->becomes_idle()) return false;
+  communicator->cancel_descent();
+  return true;
+}
+
 // Before an abort: from here on the handle is left alone by other threads' calls.
 void close(pithComm_t comm) {
   const std::shared_ptr<Extension> extension = find_extension(comm);
@@ -303,8 +316,11 @@ NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
 
 NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   // Of a parent's communicator a forked child leaves everything alone.
-  if (!pith::api::check_handle("ncclCommAbort", ours(comm))) close(ours(comm));
-  return answer(pithCommAbort(ours(comm)));
+  if (pith::api::check_handle("ncclCommAbort", ours(comm))) {
+    return answer(pithCommAbort(ours(comm)));
+  }
+  close(ours(comm));
+  return answer(leaves(ours(comm)) ? pithCommDestroy(ours(comm)) : pithCommAbort(ours(comm)));
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {
@@ -327,7 +343,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank)) {
 NCCL_EXPORT(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device)) {
   return guarded([&]() -> Error {
     constexpr const char* function = "ncclCommCuDevice";
-    if (Error error = pith::api::check_communicator(function, ours(comm))) return error;
+    if (Error error = pith::api::check_queried(function, ours(comm))) return error;
     if (Error error = pith::api::check_pointer(function, "device", device)) return error;
     const std::shared_ptr<Extension> extension = find_extension(ours(comm));
     *device = extension ? extension->device : 0;

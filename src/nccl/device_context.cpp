@@ -47,14 +47,4 @@ Place place_of(int device) {
   return place;
 }
 
-CurrentPlace::CurrentPlace(const Place& place) {
-  if (!place.context) return;
-  pushed_ = cuda::known_driver()->ctx_push(place.context) == cuda::kSuccess;
-}
-
-CurrentPlace::~CurrentPlace() {
-  cuda::CUcontext popped = nullptr;
-  if (pushed_) cuda::known_driver()->ctx_pop(&popped);
-}
-
 }  // namespace pith::nccl

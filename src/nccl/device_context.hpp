@@ -22,16 +22,4 @@ Place place_of_this_thread();
 // The primary context of a device; device 0 stands for host ranks where there is no driver.
 Place place_of(int device);
 
-// Makes a place's context current on this thread for the length of a scope.
-class CurrentPlace {
- public:
-  explicit CurrentPlace(const Place& place);
-  ~CurrentPlace();
-  CurrentPlace(const CurrentPlace&) = delete;
-  CurrentPlace& operator=(const CurrentPlace&) = delete;
-
- private:
-  bool pushed_ = false;
-};
-
 }  // namespace pith::nccl

@@ -24,8 +24,9 @@ Error allocate(void** pointer, std::size_t bytes) {
     return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
   }
   if (!place.context) return {Code::cuda, "ncclMemAlloc: device 0 gives no context"};
-  const CurrentPlace current(place);
+  const CurrentContext current(place.context);
   const cuda::Driver& driver = *cuda::known_driver();
+  const cuda::RelaxedCapture relaxed(driver);
   cuda::CUdeviceptr address = 0;
   const cuda::CUresult result = driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));
   if (result != cuda::kSuccess) {
@@ -43,7 +44,8 @@ Error release(void* pointer) {
     const cuda::Driver& driver = *cuda::known_driver();
     Place place = place_of_this_thread();
     if (!place.context) place = place_of(0);
-    const CurrentPlace current(place);
+    const CurrentContext current(place.context);
+    const cuda::RelaxedCapture relaxed(driver);
     const cuda::CUresult result = driver.mem_free(cuda::address_of(pointer));
     if (result == cuda::kSuccess) return {};
     return {Code::cuda, "ncclMemFree: cuMemFree: " + driver.describe(result)};

@@ -10,6 +10,7 @@
 #include "api/completion.hpp"
 #include "api/group.hpp"
 #include "api/submit.hpp"
+#include "comm/stream_memory.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 #include "nccl/device_context.hpp"
@@ -75,7 +76,7 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
     return Error(Code::remote, "PITH_NCCL_FALLBACK: rank 0 got no id from the other NCCL", 0);
   }
   if (note.state() == Note::no_device) return std::shared_ptr<FallbackComm>();
-  const CurrentPlace current(place);
+  const CurrentContext current(place.context);
   ncclComm_t made = nullptr;
   const ncclResult_t result = library.ncclCommInitRankConfig(&made, communicator.size(), note.id(),
                                                              communicator.rank(), nullptr);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # libnccl.so.2 exports the names of the table and nothing else, each plain one weak over a strong
 # one of the same address; its soname is NCCL's; it needs what every C++ program has; it loads with
-# every symbol bound, and loading starts no thread and says nothing.
+# every symbol bound, and loading starts no thread and says nothing; it stays when it is closed.
 # Usage: check_symbols.sh LIBRARY PROGRAM    (PROGRAM: symbols.c, linked with the library)
 set -euo pipefail
 library=$1 program=$2
@@ -30,7 +30,7 @@ fi
 readelf -d "$library" | grep -q 'SONAME.*\[libnccl.so.2\]'
 "$(dirname "$0")/../api/check_needed.sh" "$library"
 python3 - "$library" <<'PYTHON'
-import ctypes, os, sys
+import _ctypes, ctypes, os, sys
 before = len(os.listdir("/proc/self/task"))
 signals = [line for line in open("/proc/self/status") if line.startswith(("SigCgt", "SigIgn"))]
 library = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -39,6 +39,8 @@ assert signals == [line for line in open("/proc/self/status")
                    if line.startswith(("SigCgt", "SigIgn"))], "a signal handler was set"
 version = ctypes.c_int(0)
 assert library.ncclGetVersion(ctypes.byref(version)) == 0 and version.value == 22809
+_ctypes.dlclose(library._handle)
+assert os.path.realpath(sys.argv[1]) in open("/proc/self/maps").read(), "it was unloaded"
 PYTHON
 said=$(PITH_LOG=debug python3 -c "import ctypes; ctypes.CDLL('$library')" 2>&1)
 [[ -z $said ]] || { printf 'said on loading: %s\n' "$said" >&2; exit 1; }

@@ -282,6 +282,11 @@ static void descendants(struct client* me) {
   }
   OK(ncclCommFinalize(comm));
   FAILS(ncclInvalidArgument, ncclCommFinalize(comm));
+  int ranks, device; /* what it is can still be asked */
+  OK(ncclCommCount(comm, &ranks));
+  OK(ncclCommUserRank(comm, &rank));
+  OK(ncclCommCuDevice(comm, &device));
+  CHECK(ranks == me->size && rank == me->rank && device == 0);
   OK(ncclCommDestroy(comm));
   const float mine = me->rank % 2 == 0 ? 1.0f : 10.0f; /* the child outlives its parent */
   CHECK(sum_over(me, half, mine) == mine * (float)count);

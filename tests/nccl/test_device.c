@@ -132,9 +132,15 @@ static void devices(struct client* me) {
   OK(ncclCommInitRank(&comm, 1, client_id(me, 0), 0));
   OK(ncclCommCuDevice(comm, &device));
   CHECK(device == 1);
-  OK(ncclCommSplit(comm, 0, 0, &child, NULL));
-  OK(ncclCommCuDevice(child, &device));
-  CHECK(device == 1);
+  /* A child's device is its parent's, whatever the thread that makes it works on. */
+  for (int other = 0; other < 2; ++other) {
+    if (other) CHECK(cuda.retain(&context, 0) == 0);
+    CHECK(cuda.set_current(other ? context : NULL) == 0);
+    OK(ncclCommSplit(comm, 0, 0, &child, NULL));
+    OK(ncclCommCuDevice(child, &device));
+    CHECK(device == 1);
+    OK(ncclCommDestroy(child));
+  }
   OK(ncclCommInitAll(all, 2, NULL));
   for (int r = 0; r < 2; ++r) {
     OK(ncclCommCuDevice(all[r], &device));
@@ -148,40 +154,46 @@ static void devices(struct client* me) {
   const int last[1] = {1};
   OK(ncclCommInitAll(all, 1, last));
   OK(ncclCommDestroy(all[0]));
-  OK(ncclCommDestroy(child));
   OK(ncclCommDestroy(comm));
 }
 
-/* Each rank of InitAll is ready for calls on its device. Access to the other device, which a thread
- * beside the call would open, is not wanted. */
+/* Each rank of InitAll is ready for calls on its device, and so are their children, which XLA makes
+ * on threads without a context. Access to the other device, which a thread beside the call would
+ * open, is not wanted. */
 static void first_calls(struct client* me) {
   enum { n = 1 << 18, most_counters = 64 };
-  ncclComm_t all[2];
+  ncclComm_t comms[2][2]; /* parents, children */
   void *contexts[2], *memory[2];
-  uint64_t counters[most_counters] = {0}; /* the first one: allocations and loads */
   start_driver(me);
   for (int r = 0; r < 2; ++r) {
     CHECK(cuda.retain(&contexts[r], r) == 0 && cuda.set_current(contexts[r]) == 0);
     OK(ncclMemAlloc(&memory[r], n * sizeof(uint32_t)));
-    for (int i = 0; i < n; ++i) ((uint32_t*)memory[r])[i] = (uint32_t)(i + r);
   }
   CHECK(cuda.set_current(contexts[0]) == 0);
-  OK(ncclCommInitAll(all, 2, NULL));
-  cuda.reset();
+  OK(ncclCommInitAll(comms[0], 2, NULL));
+  CHECK(cuda.set_current(NULL) == 0);
   OK(ncclGroupStart());
-  for (int r = 0; r < 2; ++r) {
-    OK(ncclAllReduce(memory[r], memory[r], n, ncclUint32, ncclSum, all[r], NULL));
-  }
+  for (int r = 0; r < 2; ++r) OK(ncclCommSplit(comms[0][r], 0, r, &comms[1][r], NULL));
   OK(ncclGroupEnd());
-  for (int r = 0; r < 2; ++r) {
-    CHECK(cuda.set_current(contexts[r]) == 0 && cuda.synchronize_all() == 0);
-    for (uint32_t i = 0; i < n; ++i) CHECK(((uint32_t*)memory[r])[i] == 2 * i + 1);
+  for (int which = 0; which < 2; ++which) {
+    uint64_t counters[most_counters] = {0}; /* the first one: allocations and loads */
+    for (uint32_t i = 0; i < 2 * n; ++i) ((uint32_t*)memory[i / n])[i % n] = i % n + i / n;
+    cuda.reset();
+    OK(ncclGroupStart());
+    for (int r = 0; r < 2; ++r) {
+      OK(ncclAllReduce(memory[r], memory[r], n, ncclUint32, ncclSum, comms[which][r], NULL));
+    }
+    OK(ncclGroupEnd());
+    for (int r = 0; r < 2; ++r) {
+      CHECK(cuda.set_current(contexts[r]) == 0 && cuda.synchronize_all() == 0);
+      for (uint32_t i = 0; i < n; ++i) CHECK(((uint32_t*)memory[r])[i] == 2 * i + 1);
+    }
+    cuda.counters(counters);
+    CHECK(counters[0] == 0);
   }
-  cuda.counters(counters);
-  CHECK(counters[0] == 0);
   for (int r = 0; r < 2; ++r) {
     OK(ncclMemFree(memory[r]));
-    OK(ncclCommDestroy(all[r]));
+    for (int which = 0; which < 2; ++which) OK(ncclCommDestroy(comms[which][r]));
   }
 }
 

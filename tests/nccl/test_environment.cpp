@@ -26,6 +26,7 @@ constexpr const char* names[] = {"NCCL_SOCKET_IFNAME",
                                  "NCCL_P2P_DISABLE",
                                  "PITH_IFNAME",
                                  "PITH_TIMEOUT",
+                                 "PITH_INIT_TIMEOUT",
                                  "NCCL_OOB_NET_IFNAME",
                                  "NCCL_BUFFSIZE",
                                  "NCCL_NET",
@@ -112,7 +113,6 @@ TEST_CASE("NCCL's variables that name connections", "[nccl]") {
   const Settings by_itself;
   Environment variables({{"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "3"}});
   CHECK(settings_now().streams == 6);
-  CHECK(settings_now().init_timeout == by_itself.init_timeout);
   setenv("NCCL_NSOCKS_PERTHREAD", "16", 1);  // as many as Pith takes
   CHECK(settings_now().streams == 16);
   unsetenv("NCCL_SOCKET_NTHREADS");
@@ -120,16 +120,24 @@ TEST_CASE("NCCL's variables that name connections", "[nccl]") {
   CHECK(settings_now().streams == 8);
   setenv("NCCL_NSOCKS_PERTHREAD", "some", 1);
   CHECK(settings_now().streams == by_itself.streams);
+  setenv("NCCL_NET", "IB", 1);
+  CHECK(settings_now().transport == "^tcp");
+}
+
+TEST_CASE("ranks that have not come are waited for, a root that is not there is not", "[nccl]") {
+  const Settings by_itself;
+  Environment variables({{"NCCL_SOCKET_RETRY_CNT", "3"}});
+  CHECK(settings_now().init_timeout == 86400);
+  setenv("NCCL_COMM_ID", "127.0.0.1:5000", 1);
+  CHECK(settings_now().init_timeout == by_itself.init_timeout);  // never less than by itself
   setenv("NCCL_SOCKET_RETRY_CNT", "99", 1);
   CHECK(settings_now().init_timeout == 495);
   setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "200", 1);
   CHECK(settings_now().init_timeout == 990);
-  setenv("NCCL_SOCKET_RETRY_CNT", "3", 1);  // never less than by itself
-  CHECK(settings_now().init_timeout == by_itself.init_timeout);
   setenv("NCCL_SOCKET_RETRY_CNT", "2000000000", 1);
   CHECK(settings_now().init_timeout == 86400);
-  setenv("NCCL_NET", "IB", 1);
-  CHECK(settings_now().transport == "^tcp");
+  setenv("PITH_INIT_TIMEOUT", "7", 1);
+  CHECK(settings_now().init_timeout == 7);
 }
 
 TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
@@ -224,8 +232,12 @@ TEST_CASE("NCCL_ALGO", "[nccl]") {
   CHECK(chosen("NVLS").empty());
   CHECK(chosen("allreduce:^ring;broadcast:ring") == "allreduce:double_tree");
   CHECK(chosen("allgather:ring").empty());
-  const Environment wrong({{"NCCL_ALGO", "Ring,Treee"}});
-  CHECK(code_now() == Code::invalid_usage);
+  CHECK(chosen("Ring,;") == "allreduce:ring");
+  for (const char* text : {"Ring,Treee", "everything:ring", "allreduce:ring;tree"}) {
+    const Environment wrong({{"NCCL_ALGO", text}});
+    CHECK(code_now() == Code::invalid_usage);
+  }
+  const Environment variables({{"NCCL_ALGO", ""}});
   setenv("NCCL_ALGO", "ring", 1);
   setenv("NCCL_PROTO", "LL256", 1);
   CHECK(code_now() == Code::invalid_usage);
