@@ -135,6 +135,18 @@ void ControlPlane::decide_all() {
   }
 }
 
+// Of an agreement that needs all. Who let go of it mostly did so because another one had died.
+Error ControlPlane::cause_of_absence(int place, const std::vector<int>& participants) const {
+  const auto has_died = [this](int rank) { return is_dead(rank); };
+  if (!has_died(participants[static_cast<std::size_t>(place)])) {
+    const auto dead = std::find_if(participants.begin(), participants.end(), has_died);
+    if (dead != participants.end()) place = static_cast<int>(dead - participants.begin());
+  }
+  const auto how = dead_.find(participants[static_cast<std::size_t>(place)]);
+  const std::string why = how == dead_.end() ? "it has left" : how->second;
+  return {Code::remote, fmt::format("rank {}: {}", place, why), place};
+}
+
 void ControlPlane::decide(GatherKey key, Collecting& collecting) {
   const auto gone = gone_.find(key.comm);
   std::vector<int> missing;
@@ -148,10 +160,7 @@ void ControlPlane::decide(GatherKey key, Collecting& collecting) {
     if ((lives(rank) || unsure) && !let_go) {
       if (!collecting.blobs.contains(rank)) missing.push_back(place);
     } else if (collecting.need == Need::all && !collecting.blobs.contains(rank)) {
-      const auto how = dead_.find(rank);
-      const std::string why = how == dead_.end() ? "it has left" : how->second;
-      const Error error(Code::remote, fmt::format("rank {}: {}", place, why), place);
-      return conclude(key, error, {});
+      return conclude(key, cause_of_absence(place, collecting.participants), {});
     }
   }
   if (collecting.need == Need::all) {

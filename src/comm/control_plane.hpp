@@ -262,6 +262,7 @@ class ControlPlane final : public ControlEars {
   bool all_present();
   void decide_all();
   void decide(GatherKey key, Collecting& collecting);
+  Error cause_of_absence(int place, const std::vector<int>& participants) const;
   void tell_missing(const GatherKey& key, Collecting& collecting, const std::vector<int>& missing);
   void hear_missing(Unpacker& in, const std::string& whole);
   static Error too_late();

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -31,7 +32,7 @@ class LeftOver {
   // ended, the rest stays. `killed`: some children may have been, in any moment. Precondition: this
   // process has no other children.
   std::string find(const std::vector<pid_t>& children, bool killed) const {
-    return processes() + segments_of(children) + new_names(killed);
+    return processes() + segments_of(children, killed) + new_names(killed);
   }
 
  private:
@@ -79,7 +80,7 @@ class LeftOver {
     return false;
   }
 
-  static std::string segments_of(const std::vector<pid_t>& children) {
+  static std::string segments_of(const std::vector<pid_t>& children, bool killed) {
     std::string lines;
     std::ifstream table("/proc/sysvipc/shm");
     std::string line;
@@ -91,6 +92,11 @@ class LeftOver {
       pid_t creator = 0;
       columns >> other >> id >> other >> other >> creator;
       if (std::find(children.begin(), children.end(), creator) == children.end()) continue;
+      // Only UCX makes any, and gives them up as soon as it has attached them: see new_names().
+      if (killed) {
+        shmctl(std::stoi(id), IPC_RMID, nullptr);
+        continue;
+      }
       lines += "the System V segment " + id + " is left over\n";
     }
     return lines;

@@ -38,9 +38,11 @@ TEST_CASE("a run tells what it has left behind", "[left-over]") {
 
   int* segment = static_cast<int*>(
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  text = run(1, {}, [&](Rank&) { *segment = shmget(IPC_PRIVATE, 4096, 0600); });
+  const Body make_a_segment = [&](Rank&) { *segment = shmget(IPC_PRIVATE, 4096, 0600); };
+  text = run(1, {}, make_a_segment);
   shmctl(*segment, IPC_RMID, nullptr);
   CHECK(text == "the System V segment " + std::to_string(*segment) + " is left over\n");
+  CHECK(run(1, killed, make_a_segment) == "");
   munmap(segment, sizeof(int));
 
   text = run(1, {}, [](Rank&) {

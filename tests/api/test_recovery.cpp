@@ -193,7 +193,8 @@ TEST_CASE("ranks die during a split", "[recovery]") {
               if (is_one_of(victims, self.rank)) sleep_s(5);  // another one was faster
               self.in_time(since_last_death(self, victims), limit_s, "to hear of it");
               fails(result, pithRemoteError, {});
-              ensure(names_one_of(pithGetLastError(nullptr), victims), "names no victim");
+              const std::string text = pithGetLastError(nullptr);
+              ensure(names_one_of(text, victims), "\"" + text + "\" does not name the victim");
               wait_until([&] {
                 return std::all_of(victims.begin(), victims.end(),
                                    [&](int victim) { return self.since_death_of(victim) >= 0; });

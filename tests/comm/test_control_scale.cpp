@@ -414,6 +414,34 @@ TEST_CASE("whoever waits for one of many agreements gets it, whoever dies", "[co
   }
 }
 
+// Whoever hears of a death first lets go of what was being made.
+TEST_CASE("an agreement that fails names who has died, not who has therefore let go of it",
+          "[control]") {
+  for (const bool took_part : {false, true}) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      INFO("seed " << seed << ", the dead rank took part: " << took_part);
+      ControlWorld world(4, 2, seed);
+      std::vector<Error> errors;
+      const auto agree = [&](int rank) {
+        world.plane(rank).gather(
+            {comm, 1}, Need::all, all_ranks(world), "x",
+            [&](const GatherResult& result) { errors.push_back(result.error); });
+      };
+      world.run_until_ms(200);
+      agree(0);
+      agree(1);
+      if (took_part) agree(3);
+      world.run_until_ms(400);
+      world.kill(3);
+      world.run_until_ms(600);
+      world.plane(2).remove(comm, all_ranks(world));
+      world.run_until_ms(800);
+      REQUIRE(errors.size() == 2);
+      for (const Error& error : errors) CHECK(error.rank() == 3);
+    }
+  }
+}
+
 TEST_CASE("a rank that has stopped and is left out keeps nobody from agreeing", "[control]") {
   for (const int stopped : {0, 1, 7}) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
