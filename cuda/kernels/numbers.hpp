@@ -172,8 +172,9 @@ PITH_DEVICE T combine_values(T a, T b) {
     return a_below_b == (kOp == Op::max) ? b : a;
   } else {
     // 64 bits without a sign: wraps, and is not promoted.
-    const auto wide_a = static_cast<std::uint64_t>(a);
-    const auto wide_b = static_cast<std::uint64_t>(b);
+    using Unsigned = std::make_unsigned_t<T>;
+    const std::uint64_t wide_a = static_cast<Unsigned>(a);
+    const std::uint64_t wide_b = static_cast<Unsigned>(b);
     if constexpr (kOp == Op::sum || kOp == Op::avg) return static_cast<T>(wide_a + wide_b);
     if constexpr (kOp == Op::prod) return static_cast<T>(wide_a * wide_b);
     return (a < b) == (kOp == Op::max) ? b : a;

@@ -154,6 +154,9 @@ static void devices(struct client* me) {
   const int last[1] = {1};
   OK(ncclCommInitAll(all, 1, last));
   OK(ncclCommDestroy(all[0]));
+  /* None of this has changed the caller's device. */
+  void* current = NULL;
+  CHECK(cuda.get_current(&current) == 0 && current == context);
   OK(ncclCommDestroy(comm));
 }
 
