@@ -53,6 +53,18 @@ std::optional<std::size_t> PointerCycle::rotation(const Cycle& old, const std::v
   return found;
 }
 
+// After a disturbance the distance over it has held for longer than a step's, by a step, and would
+// hide it for ever. The period of a cycle that waits and has come whole again needs no such proof.
+std::size_t PointerCycle::returning() const {
+  for (const Cycle& old : waiting_) {
+    const std::size_t n = old.calls.size();
+    if (n >= equal_.size() || equal_[n] < n) continue;
+    const std::vector<Call> now(history_.end() - static_cast<std::ptrdiff_t>(n), history_.end());
+    if (rotation(old, now)) return n;
+  }
+  return 0;
+}
+
 // The last `period` calls, of which the newest is the one of place 0.
 void PointerCycle::begin(std::size_t period) {
   std::vector<Call> calls(period);
@@ -105,7 +117,8 @@ PointerCycle::Seen PointerCycle::next(const Call& call) {
     return seen;
   }
   park();
-  const std::size_t period = find_period();
+  std::size_t period = find_period();
+  if (period == 0) period = returning();
   streak_ = period != 0 && period == period_ ? streak_ + 1 : (period != 0 ? 1 : 0);
   period_ = period;
   if (period == 0 || streak_ < 2 * period) return {period, std::nullopt};

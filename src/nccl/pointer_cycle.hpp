@@ -52,6 +52,7 @@ class PointerCycle {
   };
   void remember(const Call& call);
   std::size_t find_period() const;
+  std::size_t returning() const;
   void begin(std::size_t period);
   void park();
   void drop(const Cycle& cycle);

@@ -149,6 +149,24 @@ TEST_CASE("a run inside of a cycle is found out", "[nccl]") {
   CHECK(std::unique(last.begin(), last.end()) == last.end());
 }
 
+TEST_CASE("a cycle returns after each of many disturbances", "[nccl]") {
+  const std::size_t vectors = GENERATE(1, 5, 50);
+  const int steps_between = GENERATE(10, 50);
+  Ranks ranks(2);
+  std::size_t placed = 0;
+  const int steps = 1000;
+  char* nowhere = nullptr;
+  std::vector<char> memory(vectors);
+  for (int step = 0; step < steps; ++step) {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      placed += ranks.one({&memory[v], 1000 + v, 0}) && step >= steps / 2 ? 1 : 0;
+    }
+    if (step % steps_between == 0) ranks.one({++nowhere, 7, 0});
+  }
+  // Four steps of each stretch are those in which it is found again.
+  CHECK(placed * 2 > vectors * steps / 2);
+}
+
 TEST_CASE("many cycles that wait: the oldest one is given up", "[nccl]") {
   Ranks ranks(1);
   for (char letter = 'a'; letter <= 'f'; ++letter) {
