@@ -87,23 +87,38 @@ std::optional<PeerViews::Allocation> PeerViews::ask(Bytes memory) const {
 }
 
 // No lock is held while the driver answers: it may wait for a call that wants the lock.
-void PeerViews::look_at(Bytes memory) {
-  if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return;
+std::uint32_t PeerViews::look_at(Bytes memory) {
+  if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
   std::optional<Allocation> found = ask(memory);
   std::uint32_t slot = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (!found) return forget_within(address_of(memory.data), memory.size);
+    if (!found) {
+      forget_within(address_of(memory.data), memory.size);
+      return 0;
+    }
     slot = slot_of(*found);
+    if (slot == 0) return 0;
+    Allocation& known = allocations_[slot];
+    ++known.looks;
     const bool mapped = std::any_of(peers_.begin(), peers_.end(), [this](const Peer& peer) {
       return peer.near && !same_process(peer);
     });
-    if (slot == 0 || !mapped || allocations_[slot].handled != Reach::pending) return;
+    if (!mapped || known.handled != Reach::pending) return slot;
   }
   make_handle(*found);
   const std::lock_guard lock(mutex_);
   const auto known = allocations_.find(slot);
-  if (known != allocations_.end()) known->second = *found;
+  if (known == allocations_.end()) return slot;
+  known->second.handle = found->handle;
+  known->second.handled = found->handled;
+  return slot;
+}
+
+void PeerViews::let_go(std::uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  const auto known = allocations_.find(slot);
+  if (known != allocations_.end()) --known->second.looks;
 }
 
 std::uint64_t PeerViews::identify(Bytes memory) {
@@ -111,11 +126,15 @@ std::uint64_t PeerViews::identify(Bytes memory) {
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t word = word_of(address_of(memory.data), memory.size);
-    if (word != 0) return word;
+    if (word != 0 && allocations_.at(slot_in(word)).looks > 0) return word;
   }
-  look_at(memory);
-  const std::lock_guard lock(mutex_);
-  return word_of(address_of(memory.data), memory.size);
+  const std::uint32_t looked = look_at(memory);
+  const std::uint64_t word = [&] {
+    const std::lock_guard lock(mutex_);
+    return word_of(address_of(memory.data), memory.size);
+  }();
+  let_go(looked);
+  return word;
 }
 
 std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {

@@ -29,9 +29,10 @@ class PeerViews final : public PeerMemory {
   PeerViews(const PeerViews&) = delete;
   PeerViews& operator=(const PeerViews&) = delete;
 
-  // Asks the driver whose memory this is, before a call on it begins: identify() then need not.
-  void look_at(Bytes memory);
-  // Asks the driver only for what nobody has looked at.
+  // Asks the driver whose memory this is, before a call on it begins: identify() need not until
+  // what this returns is let go, for nobody frees memory of a call that has not ended.
+  std::uint32_t look_at(Bytes memory);
+  void let_go(std::uint32_t slot);
   std::uint64_t identify(Bytes memory) override;
   std::uint64_t expose(int peer, std::uint64_t mine) override;
   std::byte* map(int peer, std::uint64_t word) override;
@@ -49,6 +50,7 @@ class PeerViews final : public PeerMemory {
     std::size_t bytes = 0;
     CUipcMemHandle handle{};
     Reach handled = Reach::pending;  // whether the driver gave a handle
+    int looks = 0;                   // that have not been let go
   };
   struct Peer {
     bool near = false;

@@ -43,9 +43,9 @@ extern "C" {
 typedef struct pithComm* pithComm_t;
 typedef struct pithRequest* pithRequest_t;
 typedef struct pithCompressor* pithCompressor_t;
-/* CUstream, cudaStream_t. NULL: none for host memory; for memory of a GPU, and for calls without
- * memory of a thread that has a CUDA context, the legacy default stream, where the CUDA driver had
- * been loaded when the communicator was made. */
+/* CUstream, cudaStream_t. NULL: none for host memory and barriers; for memory of a GPU, and for
+ * calls all of whose buffers are NULL of a thread that has a CUDA context, the legacy default
+ * stream, where the CUDA driver had been loaded when the communicator was made. */
 typedef void* pithStream_t;
 
 /* Carries the address of the bootstrap root and a 128-bit secret: keep it as private as the data.

@@ -109,12 +109,14 @@ Error check_stream(const char* function, pithStream_t stream) {
                                    error.message()));
 }
 
-Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
-                     const void* recv) {
+Error resolve_stream(const char* function, pithStream_t& stream,
+                     std::initializer_list<const void*> buffers) {
   if (stream) return check_stream(function, stream);
   look_for_device_memory();
-  for (const void* memory : {send, recv}) {
+  bool any = false;
+  for (const void* memory : buffers) {
     if (!memory) continue;
+    any = true;
     const Expected<bool> on_device = is_device_memory(memory);
     if (!on_device) {
       const Error& error = on_device.error();
@@ -124,7 +126,7 @@ Error resolve_stream(const char* function, pithStream_t& stream, const void* sen
     stream = legacy_stream();
     return check_stream(function, stream);
   }
-  if (!send && !recv && current_context()) stream = legacy_stream();
+  if (!any && current_context()) stream = legacy_stream();
   return {};
 }
 

@@ -29,8 +29,8 @@ Error check_memory(const char* function, const char* argument, const void* memor
 Error check_stream(const char* function, pithStream_t stream);
 // And makes NULL the legacy default stream where some of the memory is a device's. A call without
 // memory, as of empty tensors, does not hold up a thread that uses CUDA either.
-Error resolve_stream(const char* function, pithStream_t& stream, const void* send,
-                     const void* recv);
+Error resolve_stream(const char* function, pithStream_t& stream,
+                     std::initializer_list<const void*> buffers);
 // count elements of the type, `copies` times over, must be a size that memory can have.
 Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
                   int copies);

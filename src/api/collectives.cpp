@@ -66,14 +66,16 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
 
 Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
                        pithStream_t stream) {
-  if (Error error = resolve_stream(function, stream, args.send.data, args.recv.data)) return error;
+  if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
+    return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
   return submit(comm, args, stream);
 }
 
 Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                   pithStream_t stream) {
-  if (Error error = resolve_stream(function, stream, args.send.data, args.recv.data)) return error;
+  if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
+    return error;
   return submit(comm, args, stream);
 }
 
@@ -115,7 +117,7 @@ Error pass_message(const char* function, const char* argument, const void* memor
   if (!error) error = check_rank(function, "peer", peer, comm->communicator->size());
   if (!error) error = check_count(function, "count", count, type, 1);
   if (!error) error = check_memory(function, argument, memory, count);
-  if (!error) error = resolve_stream(function, stream, memory, nullptr);
+  if (!error) error = resolve_stream(function, stream, {memory});
   if (error) return error;
   Bytes data = bytes_at(memory);
   data.size = count * size_of(static_cast<DType>(type));

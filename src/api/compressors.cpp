@@ -99,7 +99,7 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressed";
       Error error = check_call(function, count, type, op, compressor, comm);
-      if (!error) error = resolve_stream(function, stream, send, recv);
+      if (!error) error = resolve_stream(function, stream, {send, recv});
       if (!error) error = check_memory(function, "recv", recv, count);
       if (!error) {
         const std::size_t bytes = count * size_of(static_cast<DType>(type));
@@ -122,8 +122,7 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
     return conclude([&]() -> Error {
       constexpr const char* function = "pithAllReduceCompressedSparse";
       Error error = check_call(function, count, type, op, compressor, comm);
-      if (!error) error = resolve_stream(function, stream, send, values);
-      if (!error) error = resolve_stream(function, stream, indices, n);
+      if (!error) error = resolve_stream(function, stream, {send, values, indices, n});
       if (!error) error = check_memory(function, "indices", indices, capacity);
       if (!error) error = check_memory(function, "values", values, capacity);
       if (!error) error = check_pointer(function, "n", n);

@@ -327,6 +327,13 @@ Error Communicator::enqueue_on_stream(const CollectiveArgs& args, void* stream, 
   return streams_->enqueue(args, stream, {}, grouped, &choice);
 }
 
+Error Communicator::make_room_on_stream(const CollectiveArgs& args, void* stream,
+                                        const LateChoice& choice) {
+  if (is_revoked()) return error();
+  if (Error error = open_streams(args, stream)) return error;
+  return streams_->make_room(args, stream, choice);
+}
+
 // Where there are none to be had, or no more calls, it is the calls that say so.
 Error Communicator::join_streams(std::span<void* const> streams) {
   if (streams.size() < 2 || is_revoked()) return {};
@@ -340,6 +347,9 @@ Error Communicator::join_streams(std::span<void* const> streams) {
 
 Error Communicator::open_streams(const CollectiveArgs& args, void* stream) {
   if (streams_ && streams_->used()) return {};
+  // Nothing tells of a device but the thread's context, which may be another communicator's.
+  const bool tells = names_memory(args) || !cuda::is_default(static_cast<cuda::CUstream>(stream));
+  if (streams_ && !tells) return {};
   const Expected<cuda::Device*> device = device_of(args, stream);
   if (!device) return device.error();
   return open_streams_of(**device);
@@ -431,20 +441,6 @@ void Communicator::drain() {
     if (idle) pause(idle);  // without the token: the call's own thread may be waiting for it
   }
   if (streams_ && streams_->unsettled()) wait_until_settled();
-}
-
-// Who waits for a stream hears of a call's end before it has ended here.
-bool Communicator::becomes_idle() {
-  constexpr std::uint64_t moment_ns = 100'000'000;
-  const std::uint64_t until = monotonic_ns() + moment_ns;
-  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
-    if (monotonic_ns() > until) return false;
-    sched_yield();
-  }
-  engine_->own();
-  const bool replays = streams_ && streams_->may_be_replayed();
-  engine_->disown();
-  return !replays;
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {

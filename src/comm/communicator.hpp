@@ -114,6 +114,9 @@ class Communicator final : private CommWatcher {
   // A sum that may turn out to be its candidate's.
   Error enqueue_on_stream(const CollectiveArgs& args, void* stream, LateChoice& choice,
                           bool grouped);
+  // Takes the memory that such a sum needs if it turns out to be its candidate's; fails where there
+  // is none left. Before ranks agree on it: afterwards the others count on it.
+  Error make_room_on_stream(const CollectiveArgs& args, void* stream, const LateChoice& choice);
   // Before and behind the calls of a group, given their streams, all different: where there are
   // several, all wait until the group's work begins, and for all of it to end.
   Error join_streams(std::span<void* const> streams);
@@ -163,8 +166,9 @@ class Communicator final : private CommWatcher {
   bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
   // Waits until no call runs any more.
   void drain();
-  // Whether none runs or is enqueued, in a moment at the latest, nor may be replayed.
-  bool becomes_idle();
+  // An abort that nobody else hears of, where no call runs or is enqueued, in a moment at the
+  // latest, nor may be replayed; false: it must be a real one. No call begins afterwards.
+  bool leave();
 
  private:
   friend class BackgroundCall;
@@ -234,6 +238,7 @@ class Communicator final : private CommWatcher {
   void revoke(const Error& error);
   void revoke_for_loss(const Error& error);
   Error revoked_now();
+  Error aborted_here() const;
   Error heard();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
   bool is_over(const Error& error) const;

@@ -92,12 +92,37 @@ Error Communicator::revoked_now() {
   return state_.revoked;
 }
 
+Error Communicator::aborted_here() const {
+  return {Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()};
+}
+
 void Communicator::abort() {
   const FloatMode mode;
   engine_->own();
-  revoke(Error(Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()));
+  revoke(aborted_here());
   engine_->progress();
   engine_->disown();
+}
+
+// Who waits for a stream hears of a call's end before it has ended here.
+bool Communicator::leave() {
+  constexpr std::uint64_t moment_ns = 100'000'000;
+  const std::uint64_t until = monotonic_ns() + moment_ns;
+  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
+    if (monotonic_ns() > until) return false;
+    sched_yield();
+  }
+  engine_->own();
+  const bool replays = streams_ && streams_->may_be_replayed();
+  const bool idle = !replays && !blocking_.load(std::memory_order_acquire) &&
+                    active_.load(std::memory_order_acquire) == 0;
+  // Calls that a group has collected, or that another thread begins just now.
+  if (idle && !state_.revoked) {
+    state_.revoked = aborted_here();
+    is_revoked_.store(true, std::memory_order_release);
+  }
+  engine_->disown();
+  return idle;
 }
 
 Error Communicator::error() {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "collectives/compressed_check.hpp"
@@ -43,7 +44,8 @@ struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
   std::vector<Message> messages;          // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
-  LateChoice* choice = nullptr;  // until it is made
+  std::array<std::uint32_t, 2> looks{};  // at what it sends and receives, of views_
+  LateChoice* choice = nullptr;          // until it is made
   std::optional<Call> call;
   Task<Error> task;
 };
@@ -63,7 +65,7 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
-  held.let_go();
+  owner.let_go(*this);
   const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
   // Its slot is another call's as soon as this one has ended.
   if (opens && !unsettled) co_await call->until(owner.compute_->open(*this));
@@ -176,10 +178,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   if (choice) {
     if (Error error = prepare_compressed(args, *choice, stream)) return error;
   }
-  if (views_) {
-    views_->look_for_freed();
-    look_at(args);
-  }
+  if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
   call.args = args;
   call.messages.assign(args.messages.begin(), args.messages.end());
@@ -190,6 +189,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   call.choice = choice;
   call.on_device = uses_device(args);
   call.enters = call.on_device;
+  if (views_) call.looks = {views_->look_at(args.send), views_->look_at(args.recv)};
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.reach(reached);
@@ -204,15 +204,20 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
     admit(call, stream);
     return {};
   }
-  call.held.let_go();
+  let_go(call);
   const std::lock_guard lock(mutex_);
   spare_.push_back(&call);
   return error;
 }
 
-void StreamCalls::look_at(const CollectiveArgs& args) {
-  views_->look_at(args.send);
-  views_->look_at(args.recv);
+void StreamCalls::let_go(StreamCall& call) {
+  call.held.let_go();
+  let_go_of_memory(call);
+}
+
+void StreamCalls::let_go_of_memory(StreamCall& call) {
+  if (!views_) return;
+  for (std::uint32_t& slot : call.looks) views_->let_go(std::exchange(slot, 0));
 }
 
 // What it was is not replayed any more, or has ended.
@@ -238,6 +243,7 @@ void StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
 }
 
 void StreamCalls::admit_captured(StreamCall& call) {
+  let_go_of_memory(call);  // a graph knows addresses, which may be others' memory at a replay
   captured_pairs_.take(call.messages);
   for (Message& message : call.messages) {
     message.number = captured_numbers | message.number << replay_bits;
@@ -301,7 +307,6 @@ void StreamCalls::start(StreamCall& call) {
   std::uint32_t number = call.number;
   if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {
-    if (views_) look_at(call.args);  // a graph knows addresses, which may be others' memory today
     communicator_.active_.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
     const std::uint32_t replay = call.replays++ & replay_mask;
@@ -312,6 +317,7 @@ void StreamCalls::start(StreamCall& call) {
   }
   // A compressed call runs all the same: its gradients go to the accumulators.
   if (communicator_.state_.revoked && call.tensors.empty()) {
+    let_go(call);
     cuda::StreamGate::open(call);
     end(call);
     return;
@@ -377,7 +383,7 @@ void StreamCalls::abandon() {
   gate_.abandon([](cuda::Passage& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
-    call.held.let_go();  // before the stream goes on
+    owner.let_go(call);  // before the stream goes on
     cuda::StreamGate::open(call);
     owner.gate_.close(call);
     owner.order_.remove(call);

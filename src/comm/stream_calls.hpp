@@ -50,6 +50,8 @@ class StreamCalls {
   // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
   Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
                 LateChoice* choice = nullptr);
+  // Calling thread. Takes the memory that the choice needs if it is made.
+  Error make_room(CollectiveArgs args, void* stream, const LateChoice& choice);
   // Calling thread, before and behind the calls of a group: its streams begin and end together.
   // Those that belong to another context are left out; their calls are refused.
   Error join(std::span<void* const> streams);
@@ -127,7 +129,9 @@ class StreamCalls {
   Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
-  void look_at(const CollectiveArgs& args);
+  // What the call has claimed and looked at, when it needs no more of it.
+  void let_go(StreamCall& call);
+  void let_go_of_memory(StreamCall& call);
   void warn_of_priority(cuda::CUstream stream) const;
   StreamCall& take_call();
   void admit(StreamCall& call, cuda::CUstream stream);

@@ -4,6 +4,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "collectives/compressed.hpp"
 #include "cuda/device.hpp"
 #include "cuda/stream_gate.hpp"
@@ -195,6 +197,12 @@ Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, vo
 }
 
 void* legacy_stream() { return reinterpret_cast<void*>(cuda::kStreamLegacy); }
+
+bool names_memory(const CollectiveArgs& args) {
+  const auto has_data = [](const Message& message) { return message.data.data != nullptr; };
+  return args.send.data || args.recv.data || !args.tensors.empty() ||
+         std::any_of(args.messages.begin(), args.messages.end(), has_data);
+}
 
 Expected<bool> is_device_memory(const void* memory) {
   const cuda::Driver* driver = cuda::known_driver();

@@ -37,6 +37,8 @@ class CurrentContext {
   bool pushed_ = false;
 };
 Expected<bool> is_device_memory(const void* memory);
+// Whether the call has buffers: that of an empty tensor has none.
+bool names_memory(const CollectiveArgs& args);
 // What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
 // is not. Precondition, here and below: streams can be used.
 bool are_apart(const void* send, const void* recv);

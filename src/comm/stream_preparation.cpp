@@ -222,6 +222,14 @@ Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoi
   return reserve(compressed, stream);
 }
 
+Error StreamCalls::make_room(CollectiveArgs args, void* raw_stream, const LateChoice& choice) {
+  const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  const cuda::Current current(device_);
+  if (Error error = check_context(args, stream)) return error;
+  if (Error error = place(args, device_.driver(), *compute_)) return error;
+  return prepare_compressed(args, choice, stream);
+}
+
 // Copies of the driver's go anywhere; a worker's are loads and stores of this device.
 Error StreamCalls::check_reached(const CollectiveArgs& args) const {
   if (!compute_->workers()) return {};

@@ -207,7 +207,7 @@ bool leaves(pithComm_t comm) {
     const std::lock_guard lock(comm->guard);
     if (!comm->background && !comm->being_made) communicator = comm->communicator;
   }
-  if (!communicator || !communicator->becomes_idle()) return false;
+  if (!communicator || !communicator->leave()) return false;
   communicator->cancel_descent();
   return true;
 }

@@ -11,6 +11,7 @@
 #include "api/compressor_handle.hpp"
 #include "api/submit.hpp"
 #include "comm/stream_memory.hpp"
+#include "compress/spec.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "nccl/ballot.hpp"
@@ -56,7 +57,8 @@ void Compression::object(std::string why) {
 void Compression::say_begun() {
   if (std::exchange(has_said_, true)) return;
   // Whether a call went dense is in statistics that a client of NCCL cannot ask for.
-  const bool may_be_dense = rules_.spec.find("bypass=never") == std::string::npos;
+  const Expected<Spec> spec = Spec::parse(rules_.spec);
+  const bool may_be_dense = spec && spec->may_bypass && (spec->sparse() || spec->by_host);
   log(LogLevel::info,
       fmt::format(
           "PITH_COMPRESS: {} is compressed from now on, by {}, in steps of {} vectors{}", who_,
@@ -91,13 +93,13 @@ Compression::~Compression() {
   if (!objection_.empty()) say_not_begun();
   drop(cycle_.waiting());
   for (const auto& vector : dropped_) lose(vector->compressor);
-  const bool is_loss = lost_vectors_ > 0;
+  const char* why = lost_vectors_ > 0 ? ", of some because their calls did not return" : "";
   for (const auto& [place, vector] : vectors_) lose(vector->compressor);
   if (lost_vectors_ == 0) return;
-  log(is_loss ? LogLevel::warn : LogLevel::info,
+  if (!on_ || refused_ || broken_) why = ", as it was not compressed to its end";
+  log(*why ? LogLevel::warn : LogLevel::info,
       fmt::format("PITH_COMPRESS: residuals of {} vectors were dropped{}; their norm was {:g}",
-                  lost_vectors_, is_loss ? ", of some because their calls did not return" : "",
-                  std::sqrt(lost_squares_)));
+                  lost_vectors_, why, std::sqrt(lost_squares_)));
 }
 
 double Compression::residual_squares(pithCompressor_t compressor) const {
@@ -197,6 +199,19 @@ bool Compression::may_begin(std::size_t period) {
   return cast_ >= apart_ + 2 * period;
 }
 
+// Takes the memory that a vector's first sum needs: a program may have left none.
+bool Compression::has_room(Sum& sum) {
+  Vector& vector = *sum.vector_;
+  if (vector.placed || !sum.call_.stream) return true;
+  const Error error = api::without_throwing(
+      [&] { return communicator_->make_room_on_stream(sum.dense(), sum.call_.stream, sum); });
+  vector.placed = !error;
+  if (!error) return true;
+  const std::lock_guard lock(mutex_);
+  object(fmt::format("what it needs for that cannot be had: {}", error.message()));
+  return false;
+}
+
 // A rank that cannot compress the call votes as if its pointers did not repeat.
 void Compression::cast(const NcclCall& call, Ballot& ballot) {
   Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
@@ -205,6 +220,10 @@ void Compression::cast(const NcclCall& call, Ballot& ballot) {
   ++cast_;
   const bool candidate = seen.place && may_begin(seen.period);
   if (candidate) sum.become(vector_of(*seen.place, call));
+  if (sum.vector_ && !has_room(sum)) {
+    sum.become(nullptr);
+    drop(std::span(&*seen.place, 1));
+  }
   const bool unable = candidate && !sum.vector_;
   ballot.votes.push_back(unable ? 1 : 1 + static_cast<std::int64_t>(seen.period));
 }

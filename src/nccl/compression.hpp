@@ -70,6 +70,7 @@ class Compression {
   std::shared_ptr<Vector> vector_of(std::uint32_t place, const NcclCall& call);
   void clear_away();
   bool may_begin(std::size_t period);
+  bool has_room(Sum& sum);
   // With the lock.
   bool is_decided(const Ballot& ballot);
   void decide(Ballot& ballot);

@@ -89,7 +89,7 @@ Error keep_factor(const char* function, Waiting& one) {
 // As Pith's own call takes it.
 Error resolve_stream(const char* function, NcclCall& call) {
   pithStream_t stream = call.stream;
-  Error error = api::resolve_stream(function, stream, call.send, call.recv);
+  Error error = api::resolve_stream(function, stream, {call.send, call.recv});
   call.stream = static_cast<cudaStream_t>(stream);
   return error;
 }

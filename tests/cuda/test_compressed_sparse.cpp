@@ -1,4 +1,5 @@
 // Sparse results of compressed calls on device memory, beside those of the same calls on the host.
+#include <numeric>
 #include <optional>
 
 #include "tests/cuda/compressed_world.hpp"
@@ -177,6 +178,21 @@ TEST_CASE("a number that is not finite is one pair of a device's sparse result")
   CHECK(run(c) == "");
   c.spec = "none";
   CHECK(run(c) == "");
+}
+
+TEST_CASE("a host's call that only asks how many pairs there are waits for the answer") {
+  const test::Device device;  // this thread has a context
+  const Comms comms(1);
+  const Side side(1, "topk:density=0.01,bypass=never", 1000, pithFloat32);
+  std::vector<float> send(1000);
+  std::iota(send.begin(), send.end(), 1.0F);
+  for (const void* given :
+       {static_cast<const void*>(send.data()), static_cast<const void*>(nullptr)}) {
+    std::size_t n = 0;
+    CHECK(call_sparse(side, 0, given, nullptr, nullptr, 0, &n, pithSum, comms.comms[0], nullptr) !=
+          pithSuccess);
+    CHECK(n == 10);
+  }
 }
 
 TEST_CASE("sparse results on device memory are refused for reasons that are told") {

@@ -105,7 +105,7 @@ TEST_CASE("peers are offered memory by a thread without a context, too") {
   CHECK(views.identify(whole) == word_elsewhere);
 }
 
-TEST_CASE("memory is what it was when somebody looked at it") {
+TEST_CASE("memory is what it was when a call that has not ended looked at it") {
   const test::Device device;
   const Stream stream;
   PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
@@ -113,12 +113,35 @@ TEST_CASE("memory is what it was when somebody looked at it") {
   OK(cu().mem_alloc(&address, 4096));
   const Bytes whole{reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address)), 4096,
                     MemoryKind::cuda};
-  views.look_at(whole.part(1024, 1024));
+  const std::uint32_t one = views.look_at(whole.part(1024, 1024));
+  const std::uint32_t other = views.look_at(whole);
   const std::uint64_t word = views.identify(whole);
   REQUIRE(word != 0);
   CHECK(views.identify(whole.part(1024, 1024)) == word + 1024);
   OK(cu().mem_free(address));
+  views.let_go(one);
   CHECK(views.identify(whole) == word);  // for the length of a call, no driver is asked
-  views.look_at(whole.part(100, 10));
+  views.let_go(other);
   CHECK(views.identify(whole) == 0);
+}
+
+TEST_CASE("memory that no call has looked at is asked for, whatever was there before") {
+  const test::Device device;
+  const Stream stream;
+  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  CUdeviceptr address = 0;
+  OK(cu().mem_alloc(&address, 4096));
+  const auto at = [](CUdeviceptr memory) {
+    return Bytes{reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(memory)), 4096,
+                 MemoryKind::cuda};
+  };
+  views.let_go(views.look_at(at(address)));
+  const std::uint64_t word = views.identify(at(address));
+  OK(cu().mem_free(address));
+  CUdeviceptr again = 0;
+  OK(cu().mem_alloc(&again, 4096));
+  REQUIRE(again == address);
+  CHECK(views.identify(at(again)) != 0);
+  CHECK(views.identify(at(again)) != word);
+  OK(cu().mem_free(again));
 }

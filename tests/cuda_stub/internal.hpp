@@ -34,6 +34,7 @@ __attribute__((visibility("default"))) void pithStubPause(bool paused);
 __attribute__((visibility("default"))) void pithStubRoomForBlocks(unsigned most);
 __attribute__((visibility("default"))) void pithStubLocks(bool locks);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
+__attribute__((visibility("default"))) void pithStubLargestAllocation(std::size_t bytes);
 __attribute__((visibility("default"))) void pithStubRenewContext();
 __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
@@ -228,6 +229,7 @@ struct State {
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
   std::atomic<bool> attributes_need_context{false};
+  std::atomic<std::size_t> largest_allocation{~std::size_t{0}};
   std::size_t connections = 0;     // hardware queues of a priority; 0: one a stream
   bool peers_reach = true;         // devices reach each other's memory
   std::atomic<bool> locks{false};  // who frees memory keeps all others out of the driver

@@ -156,6 +156,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   if (current_context() == nullptr) return kErrorInvalidContext;
   if (CUresult fault = current_context()->fault; fault != kSuccess) return fault;
   if (address == nullptr || bytes == 0) return kErrorInvalidValue;
+  if (bytes > state().largest_allocation) return kErrorOutOfMemory;
   void* memory = allocate(bytes, kMemoryTypeDevice);
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return memory != nullptr ? kSuccess : kErrorOutOfMemory;

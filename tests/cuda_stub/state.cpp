@@ -403,6 +403,7 @@ void pithStubReset() {
         &c.ipc_opens, &c.ipc_closes, &c.network_flushes, &c.blocks_together})
     *counter = 0;
   s.attributes_need_context = false;
+  s.largest_allocation = ~std::size_t{0};
   s.locks = false;
   std::lock_guard lock(s.mutex);
   for (CUctx_st& context : s.contexts) {
@@ -448,6 +449,8 @@ bool pithStubIsArmed() {
   std::lock_guard lock(state().mutex);
   return current_context()->until_failure >= 0;
 }
+
+void pithStubLargestAllocation(std::size_t bytes) { state().largest_allocation = bytes; }
 
 void pithStubNeedContext(bool needed) { state().attributes_need_context = needed; }
 

@@ -58,6 +58,8 @@ void pithStubRoomForBlocks(unsigned most);
 void pithStubLocks(bool locks);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
+// From now on a device has no more than this in one piece.
+void pithStubLargestAllocation(std::size_t bytes);
 // The allocation that begins here belongs to no context from now on, as memory of a pool does.
 void pithStubDisown(CUdeviceptr address);
 // The current context dies with its streams and what it has allocated, as in a reset of its device;

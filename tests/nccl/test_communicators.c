@@ -412,6 +412,22 @@ static void aborts(struct client* me) {
   OK(ncclGroupEnd());
 }
 
+/* What a group has collected does not begin after an abort, though nothing ran. */
+static void aborts_in_group(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float value = 1;
+  if (me->rank == 0) {
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
+    OK(ncclCommAbort(comm));
+    FAILS(ncclRemoteError, ncclGroupEnd());
+    CHECK(strstr(ncclGetLastError(NULL), "rank 0 aborted") != NULL);
+    return;
+  }
+  FAILS(ncclRemoteError, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclCommAbort(comm));
+}
+
 static void by_address(struct client* me) {
   for (int round = 0; round < 2; ++round) {
     ncclUniqueId id; /* everyone makes its own, of the same address */
@@ -593,6 +609,7 @@ int main(void) {
   client_run("revoke", 3, NULL, revoked);
   client_run("revoke, blocking = 0", 3, NULL, revoked_in_the_background);
   client_run("abort", 2, NULL, aborts);
+  client_run("abort in a group", 2, NULL, aborts_in_group);
   /* Below the ports that the kernel gives to whoever calls somebody. */
   const int port = 20000 + getpid() % 12000;
   char address[64];

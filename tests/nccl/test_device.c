@@ -178,6 +178,13 @@ static void first_calls(struct client* me) {
   OK(ncclGroupStart());
   for (int r = 0; r < 2; ++r) OK(ncclCommSplit(comms[0][r], 0, r, &comms[1][r], NULL));
   OK(ncclGroupEnd());
+  /* Empty tensors do not tell of a device: the last one that was set is not every rank's. */
+  OK(ncclGroupStart());
+  for (int r = 0; r < 2; ++r) {
+    CHECK(cuda.set_current(contexts[r]) == 0);
+    OK(ncclAllReduce(NULL, NULL, 0, ncclUint32, ncclSum, comms[0][r], NULL));
+  }
+  OK(ncclGroupEnd());
   for (int which = 0; which < 2; ++which) {
     uint64_t counters[most_counters] = {0}; /* the first one: allocations and loads */
     for (uint32_t i = 0; i < 2 * n; ++i) ((uint32_t*)memory[i / n])[i % n] = i % n + i / n;

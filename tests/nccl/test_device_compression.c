@@ -348,6 +348,26 @@ static void no_memory_for_nothing(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* A rank without memory for a residual keeps the sums dense, and the job alive. */
+static void no_room(struct client* me) {
+  start_driver(me);
+  void (*largest)(size_t) = NULL;
+  *(void**)&largest = driver_symbol(me, "pithStubLargestAllocation");
+  ncclComm_t comm = client_join(me);
+  void* const stream = new_stream(me);
+  float *send = device_floats(me), *recv = device_floats(me);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  if (me->rank == 1) largest(n);
+  for (int i = 0; i < 3 * steps; ++i) {
+    if (i == steps) largest(~(size_t)0);
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.synchronize(stream) == 0);
+    CHECK(i >= steps || zeros_in(recv) == 0);
+  }
+  CHECK(zeros_in(recv) > 0);
+  OK(ncclCommDestroy(comm));
+}
+
 /* The communicator goes while calls wait to be told what they are: their streams go on. */
 static void aborted_in_a_vote(struct client* me) {
   start_driver(me);
@@ -480,6 +500,7 @@ int main(int count, char** arguments) {
   client_run("in order of calls", 2, world, in_order_of_calls);
   client_run("switched off", 2, named, switched_off);
   client_run("no memory for nothing", 2, world, no_memory_for_nothing);
+  client_run("no room", 2, world, no_room);
   client_run("abort in a vote", 2, world, aborted_in_a_vote);
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
