@@ -19,6 +19,10 @@ namespace {
 // The root gives up first and says who is missing; a rank alone could only say that it waited.
 constexpr double grace_s = 2;
 
+std::uint64_t deadline_after(double seconds) {
+  return monotonic_ns() + static_cast<std::uint64_t>((seconds + grace_s) * 1e9);
+}
+
 // Between two calls at a root that does not listen yet.
 constexpr std::chrono::milliseconds least_pause{5};
 constexpr std::chrono::milliseconds most_pause{200};
@@ -76,14 +80,17 @@ std::span<std::byte> bytes_of(std::string& text) {
 }  // namespace
 
 Gatherer::Gatherer(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
-    : cancellation_(std::move(cancellation)),
-      deadline_ns_(monotonic_ns() + static_cast<std::uint64_t>((timeout_s + grace_s) * 1e9)) {}
+    : cancellation_(std::move(cancellation)), deadline_ns_(deadline_after(timeout_s)) {}
 
-Patience Bootstrap::with_silence() const {
-  if (!cancellation_) return {deadline_ns_};
-  return {deadline_ns_, [cancellation = cancellation_.get()] {
+Patience Bootstrap::silence_until(std::uint64_t deadline_ns) const {
+  if (!cancellation_) return {deadline_ns};
+  return {deadline_ns, [cancellation = cancellation_.get()] {
             return static_cast<bool>(cancellation->error());
           }};
+}
+
+std::uint64_t Bootstrap::connect_deadline() const {
+  return std::min(deadline_ns_, deadline_after(connect_s_));
 }
 
 Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
@@ -91,7 +98,8 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   refused = !root;
   if (!root) return root.error();
   refused = !id.known_before;
-  Expected<Descriptor> connection = connect_to(*root, with_silence());
+  const Patience patience = silence_until(connect_deadline());
+  Expected<Descriptor> connection = connect_to(*root, patience);
   if (!connection) {
     return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
                                            connection.error().message(), nobody_there(id)));
@@ -103,7 +111,7 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   }
   connection_ = std::move(*connection);
   Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
-  Error error = shake_hands(handshake, connection_.get(), with_silence());
+  Error error = shake_hands(handshake, connection_.get(), patience);
   if (handshake.refused()) {
     refused = true;
     return another_job(id, rank, error);
@@ -114,12 +122,12 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   }
   std::string hello;
   append_blob(hello, own_name());
-  return send_all(connection_.get(), bytes_of(hello), deadline_ns_);
+  return send_all(connection_.get(), bytes_of(hello), patience);
 }
 
-Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, double timeout_s,
+Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, StartTimes times,
                                     std::shared_ptr<const Cancellation> cancellation) {
-  Bootstrap bootstrap(timeout_s, std::move(cancellation));
+  Bootstrap bootstrap(times, std::move(cancellation));
   std::chrono::milliseconds pause = least_pause;
   // Where there must be a root already, only one that hangs up is called again.
   const std::uint64_t busy_until = monotonic_ns() + most_busy_ns;
@@ -162,11 +170,12 @@ Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
   const Expected<std::string> all = exchange(mine);
   if (Error error = cancelled()) return error;
   if (!all) return all.error();
+  deadline_ns_ = connect_deadline();  // all have come
   return split_strings(*all);
 }
 
 Expected<std::string> Bootstrap::exchange(const std::string& mine) {
-  const Patience patience = with_silence();
+  const Patience patience = silence_until(deadline_ns_);
   std::string message;
   append_blob(message, mine);
   if (Error error = send_all(connection_.get(), bytes_of(message), patience)) return error;

@@ -14,6 +14,15 @@
 
 namespace pith {
 
+// How long a start-up waits.
+struct StartTimes {
+  StartTimes(double seconds) : join_s(seconds), connect_s(seconds) {}
+  StartTimes(double join, double connect) : join_s(join), connect_s(connect) {}
+
+  double join_s;     // until all ranks have come
+  double connect_s;  // for what is there: the root to answer, and the rest once all have come
+};
+
 // What a start-up needs: all ranks tell each other a blob, several times over.
 class Gatherer {
  public:
@@ -43,12 +52,12 @@ class Gatherer {
 class Bootstrap final : public Gatherer {
  public:
   Bootstrap() = default;
-  Bootstrap(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
-      : Gatherer(timeout_s, std::move(cancellation)) {}
+  Bootstrap(StartTimes times, std::shared_ptr<const Cancellation> cancellation)
+      : Gatherer(times.join_s, std::move(cancellation)), connect_s_(times.connect_s) {}
 
-  // Waits for the root; `timeout_s` is also what the root waits for the last rank. Tells it who
-  // this process is, so that others can be told.
-  static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, double timeout_s,
+  // Waits for the root, which waits as long for the last rank. Tells it who this process is, so
+  // that others can be told.
+  static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, StartTimes times,
                                   std::shared_ptr<const Cancellation> cancellation = {});
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
@@ -63,10 +72,13 @@ class Bootstrap final : public Gatherer {
   // One call at the root. `refused` is set where another call would have the same end.
   Error call(const UniqueId& id, int rank, int ranks, bool& refused);
   Expected<std::string> exchange(const std::string& mine);
-  // While the root may be silent for good reasons: until the deadline, or until cancelled.
-  Patience with_silence() const;
+  // While the root may be silent for good reasons: until then, or until cancelled.
+  Patience silence_until(std::uint64_t deadline_ns) const;
+  // For what is there.
+  std::uint64_t connect_deadline() const;
 
   Descriptor connection_;
+  double connect_s_ = 0;
   std::function<Error()> source_;
 };
 

@@ -139,8 +139,8 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   set_log_level(settings.log);
   StartLog log("communicator", rank, ranks);
   log.begins(settings);
-  Expected<Bootstrap> bootstrap =
-      Bootstrap::join(id, rank, ranks, settings.init_timeout, cancellation);
+  const StartTimes times(settings.wait_for_ranks_s(), settings.init_timeout);
+  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, times, cancellation);
   if (!bootstrap) return bootstrap.error();
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlSeat>> control =

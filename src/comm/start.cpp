@@ -27,7 +27,7 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 constexpr std::uint64_t rebind_ns = 2 * second_ns;
 
 std::uint64_t deadline_of(const Settings& settings) {
-  return monotonic_ns() + static_cast<std::uint64_t>(settings.init_timeout * 1e9);
+  return monotonic_ns() + static_cast<std::uint64_t>(settings.wait_for_ranks_s() * 1e9);
 }
 
 std::string to_hex(std::span<const char> bytes) {
@@ -95,7 +95,7 @@ class Exchange {
       return Rendezvous::open(settings);
     }
     return Rendezvous::open(settings.socket_family == "AF_INET6" ? "::1" : "127.0.0.1",
-                            settings.init_timeout, {settings.port_first, settings.port_last});
+                            settings.wait_for_ranks_s(), {settings.port_first, settings.port_last});
   }
 
   Expected<std::string> by_pmi(const Launch& launch, const std::string& key,
@@ -123,9 +123,9 @@ class Exchange {
     if (!mine.empty()) {
       if (Error error = pmix_->put(key, mine)) return error;
     }
-    if (Error error = pmix_->fence(settings.init_timeout)) return error;
+    if (Error error = pmix_->fence(settings.wait_for_ranks_s())) return error;
     if (!mine.empty()) return mine;
-    return pmix_->get(0, key, settings.init_timeout);
+    return pmix_->get(0, key, settings.wait_for_ranks_s());
   }
 
   std::mutex mutex_;
@@ -172,7 +172,8 @@ Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id
                 const Settings& settings) {
   const std::uint64_t until = monotonic_ns() + rebind_ns;
   while (true) {
-    const Error error = Rendezvous::open_at(place.listen, launch.port, id, settings.init_timeout);
+    const Error error =
+        Rendezvous::open_at(place.listen, launch.port, id, settings.wait_for_ranks_s());
     if (!error) return {};
     if (monotonic_ns() > until) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -285,10 +285,17 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_flag("INSECURE", text, s.insecure);
                 }},
-    SettingInfo{"INIT_TIMEOUT", Scope::local, "seconds to wait for all ranks at start-up",
+    SettingInfo{"INIT_TIMEOUT", Scope::local,
+                "seconds a start-up may take, from when all ranks have come if JOIN_TIMEOUT is set",
                 [](const Settings& s) { return fmt::format("{}", s.init_timeout); },
                 [](Settings& s, const std::string& text) {
                   return set_number("INIT_TIMEOUT", text, 0.1, 86400, s.init_timeout);
+                }},
+    SettingInfo{"JOIN_TIMEOUT", Scope::local,
+                "seconds to wait for ranks that have not come, INIT_TIMEOUT at least",
+                [](const Settings& s) { return fmt::format("{}", s.join_timeout); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("JOIN_TIMEOUT", text, 0, 86400, s.join_timeout);
                 }},
     SettingInfo{"TIMEOUT", Scope::local,
                 "seconds a call may stand still before the communicator is revoked; 0: for ever",

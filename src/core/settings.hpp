@@ -42,6 +42,7 @@ struct Settings {
   std::string secret_file;
   bool insecure = false;
   double init_timeout = 120;
+  double join_timeout = 0;
   double timeout = 300;  // 0: never
   double heartbeat = 10;
   std::string log = "warn";
@@ -52,6 +53,10 @@ struct Settings {
   std::string nccl_fallback;  // path of another libnccl.so.2; empty: none
   std::string nccl_fallback_for = "auto";
   std::string nccl_fallback_lines;  // what "auto" compares; empty: nothing
+
+  double wait_for_ranks_s() const {
+    return join_timeout > init_timeout ? join_timeout : init_timeout;
+  }
 };
 
 // How one setting is documented and compared. Settings of scope `agreed` must be equal on all

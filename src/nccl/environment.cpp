@@ -351,7 +351,8 @@ Expected<Environment> read_environment() {
   defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
   set_up_ucx(variables, defaults);
   defaults["STREAMS"] = streams_of(variables);
-  defaults["INIT_TIMEOUT"] = patience_of(variables);
+  const bool told = in_environment("PITH_INIT_TIMEOUT") || files.contains("PITH_INIT_TIMEOUT");
+  if (!told) defaults["JOIN_TIMEOUT"] = patience_of(variables);
   const bool no_p2p = value_of(variables, "NCCL_P2P_DISABLE") == "1";
   if (no_p2p || is_never(value_of(variables, "NCCL_P2P_LEVEL"))) {
     defaults.emplace("CUDA_IPC", "0");

@@ -23,8 +23,8 @@ bool has_read = false;
 
 struct Job {
   std::mutex mutex;
-  bool launched = false;
-  int size = 0;  // the launcher's, or of the largest communicator so far
+  int launched = 0;                               // the launcher's size; 0: there is none
+  int size = 0;                                   // that, or of the largest communicator so far
   std::map<int, std::multiset<std::string>> ids;  // of communicators that live, by their size
   int unlike_others = 0;
 };
@@ -47,9 +47,13 @@ int launched_size(const Settings& settings) {
   return launch ? launch->size : 0;
 }
 
+// A program may start more ranks than it was launched with, as in a shell of a job of one task.
+// Precondition: the mutex is held.
+bool launcher_knows() { return job().launched > 0 && job().size <= job().launched; }
+
 void note_launched(int ranks) {
   const std::lock_guard lock(job().mutex);
-  job().launched = true;
+  job().launched = ranks;
   job().size = std::max(job().size, ranks);
 }
 
@@ -102,12 +106,12 @@ bool spans_job(int ranks) {
   const std::lock_guard lock(job().mutex);
   if (ranks < job().size) return false;
   const auto& ids = job().ids[ranks];
-  return job().launched || ids.empty() || *ids.begin() == *ids.rbegin();
+  return launcher_knows() || ids.empty() || *ids.begin() == *ids.rbegin();
 }
 
 bool job_size_is_guessed() {
   const std::lock_guard lock(job().mutex);
-  return !job().launched;
+  return !launcher_knows();
 }
 
 }  // namespace pith::nccl

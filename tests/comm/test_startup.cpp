@@ -311,6 +311,27 @@ TEST_CASE("a thousand ranks meet at one root", "[startup]") {
         }) == "");
 }
 
+TEST_CASE("ranks that come late are waited for longer than those that are there and silent",
+          "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          constexpr double soon_s = 0.5;
+          const UniqueId id = open_root(60);
+          const double start = now_s();
+          const auto results = in_threads(2, [&](int rank) -> std::string {
+            if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(4));
+            Expected<Bootstrap> joined = Bootstrap::join(id, rank, 2, StartTimes(60, soon_s));
+            if (!joined) return joined.error().message();
+            const auto all = joined->gather("x");
+            if (!all) return all.error().message();
+            if (rank == 0) return joined->gather("y") ? "both have spoken" : "";
+            std::this_thread::sleep_for(std::chrono::seconds(5));
+            return {};
+          });
+          for (const std::string& result : results) ensure(result.empty(), result);
+          ensure(now_s() - start < 30, "silence was waited for as long as ranks are");
+        }) == "");
+}
+
 TEST_CASE("the root names who is missing, leaves, or is too many", "[startup]") {
   CHECK(run(1, alone(), [](Rank&) {
           const UniqueId id = open_root(0.5);

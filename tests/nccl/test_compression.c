@@ -623,6 +623,10 @@ int main(void) {
   client_run("whole job", 2, world, whole_job);
   client_run("whole job off", 2, named, left_alone);
   client_run("guessed job", 4, world, guessed_job);
+  const char* shell[] = {world[0],         "SLURM_PROCID=0",  "SLURM_LOCALID=0",
+                         "SLURM_NTASKS=1", "SLURM_NNODES=1",  "SLURM_STEP_NODELIST=a",
+                         "SLURM_JOB_ID=1", "SLURM_STEP_ID=0", NULL};
+  client_run("started from a job's shell", 4, shell, guessed_job);
   const char* launched[] = {world[0], "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
                             NULL};
   client_run("launched job", 4, launched, launched_job);

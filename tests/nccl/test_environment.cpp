@@ -27,6 +27,7 @@ constexpr const char* names[] = {"NCCL_SOCKET_IFNAME",
                                  "PITH_IFNAME",
                                  "PITH_TIMEOUT",
                                  "PITH_INIT_TIMEOUT",
+                                 "PITH_JOIN_TIMEOUT",
                                  "NCCL_OOB_NET_IFNAME",
                                  "NCCL_BUFFSIZE",
                                  "NCCL_NET",
@@ -125,18 +126,22 @@ TEST_CASE("NCCL's variables that name connections", "[nccl]") {
 }
 
 TEST_CASE("ranks that have not come are waited for, a root that is not there is not", "[nccl]") {
-  const Settings by_itself;
+  const double by_itself = Settings().init_timeout;
   Environment variables({{"NCCL_SOCKET_RETRY_CNT", "3"}});
-  CHECK(settings_now().init_timeout == 86400);
+  CHECK(settings_now().wait_for_ranks_s() == 86400);
+  CHECK(settings_now().init_timeout == by_itself);  // what has come is connected by then
   setenv("NCCL_COMM_ID", "127.0.0.1:5000", 1);
-  CHECK(settings_now().init_timeout == by_itself.init_timeout);  // never less than by itself
+  CHECK(settings_now().wait_for_ranks_s() == by_itself);  // never less than by itself
   setenv("NCCL_SOCKET_RETRY_CNT", "99", 1);
-  CHECK(settings_now().init_timeout == 495);
+  CHECK(settings_now().wait_for_ranks_s() == 495);
   setenv("NCCL_SOCKET_RETRY_SLEEP_MSEC", "200", 1);
-  CHECK(settings_now().init_timeout == 990);
+  CHECK(settings_now().wait_for_ranks_s() == 990);
   setenv("NCCL_SOCKET_RETRY_CNT", "2000000000", 1);
-  CHECK(settings_now().init_timeout == 86400);
+  CHECK(settings_now().wait_for_ranks_s() == 86400);
   setenv("PITH_INIT_TIMEOUT", "7", 1);
+  CHECK(settings_now().wait_for_ranks_s() == 7);
+  setenv("PITH_JOIN_TIMEOUT", "70", 1);
+  CHECK(settings_now().wait_for_ranks_s() == 70);
   CHECK(settings_now().init_timeout == 7);
 }
 
