@@ -24,19 +24,19 @@ constexpr std::size_t tile_rows = 4;
 constexpr std::size_t inner_block = 256;
 constexpr std::size_t tile_columns = 2 * hn::MaxLanes(Floats());
 
-// out[k][i] = from(i, k) for `inner` steps k and chart_width values each; missing values are zero.
-template <std::size_t chart_width>
+// out[k][i] = from(i, k) for `inner` steps k and panel_width values each; missing values are zero.
+template <std::size_t panel_width>
 void pack(const float* from, std::size_t stride_i, std::size_t stride_k, std::size_t count,
           std::size_t inner, float* out) {
-  if (stride_i == 1 && count == chart_width) {
+  if (stride_i == 1 && count == panel_width) {
     for (std::size_t k = 0; k < inner; ++k) {
-      std::memcpy(out + k * chart_width, from + k * stride_k, chart_width * sizeof(float));
+      std::memcpy(out + k * panel_width, from + k * stride_k, panel_width * sizeof(float));
     }
     return;
   }
-  for (std::size_t i = 0; i < chart_width; ++i) {
+  for (std::size_t i = 0; i < panel_width; ++i) {
     for (std::size_t k = 0; k < inner; ++k) {
-      out[k * chart_width + i] = i < count ? from[i * stride_i + k * stride_k] : 0.0F;
+      out[k * panel_width + i] = i < count ? from[i * stride_i + k * stride_k] : 0.0F;
     }
   }
 }
