@@ -128,13 +128,9 @@ std::uint64_t PeerViews::identify(Bytes memory) {
     const std::uint64_t word = word_of(address_of(memory.data), memory.size);
     if (word != 0 && allocations_.at(slot_in(word)).looks > 0) return word;
   }
-  const std::uint32_t looked = look_at(memory);
-  const std::uint64_t word = [&] {
-    const std::lock_guard lock(mutex_);
-    return word_of(address_of(memory.data), memory.size);
-  }();
-  let_go(looked);
-  return word;
+  let_go(look_at(memory));
+  const std::lock_guard lock(mutex_);
+  return word_of(address_of(memory.data), memory.size);
 }
 
 std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {

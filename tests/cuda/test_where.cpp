@@ -105,20 +105,29 @@ TEST_CASE("peers are offered memory by a thread without a context, too") {
   CHECK(views.identify(whole) == word_elsewhere);
 }
 
+namespace {
+
+// Of the device; the test frees it.
+Bytes allocate_page() {
+  CUdeviceptr address = 0;
+  OK(cu().mem_alloc(&address, 4096));
+  return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address)), 4096,
+          MemoryKind::cuda};
+}
+
+}  // namespace
+
 TEST_CASE("memory is what it was when a call that has not ended looked at it") {
   const test::Device device;
   const Stream stream;
   PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
-  CUdeviceptr address = 0;
-  OK(cu().mem_alloc(&address, 4096));
-  const Bytes whole{reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address)), 4096,
-                    MemoryKind::cuda};
+  const Bytes whole = allocate_page();
   const std::uint32_t one = views.look_at(whole.part(1024, 1024));
   const std::uint32_t other = views.look_at(whole);
   const std::uint64_t word = views.identify(whole);
   REQUIRE(word != 0);
   CHECK(views.identify(whole.part(1024, 1024)) == word + 1024);
-  OK(cu().mem_free(address));
+  OK(cu().mem_free(address_of(whole.data)));
   views.let_go(one);
   CHECK(views.identify(whole) == word);  // for the length of a call, no driver is asked
   views.let_go(other);
@@ -129,19 +138,12 @@ TEST_CASE("memory that no call has looked at is asked for, whatever was there be
   const test::Device device;
   const Stream stream;
   PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
-  CUdeviceptr address = 0;
-  OK(cu().mem_alloc(&address, 4096));
-  const auto at = [](CUdeviceptr memory) {
-    return Bytes{reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(memory)), 4096,
-                 MemoryKind::cuda};
-  };
-  views.let_go(views.look_at(at(address)));
-  const std::uint64_t word = views.identify(at(address));
-  OK(cu().mem_free(address));
-  CUdeviceptr again = 0;
-  OK(cu().mem_alloc(&again, 4096));
-  REQUIRE(again == address);
-  CHECK(views.identify(at(again)) != 0);
-  CHECK(views.identify(at(again)) != word);
-  OK(cu().mem_free(again));
+  const Bytes page = allocate_page();
+  views.let_go(views.look_at(page));
+  const std::uint64_t word = views.identify(page);
+  OK(cu().mem_free(address_of(page.data)));
+  REQUIRE(allocate_page().data == page.data);
+  CHECK(views.identify(page) != 0);
+  CHECK(views.identify(page) != word);
+  OK(cu().mem_free(address_of(page.data)));
 }
