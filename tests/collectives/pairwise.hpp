@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <set>
 #include <span>
 #include <tuple>
 #include <vector>
+
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -81,6 +84,13 @@ inline std::vector<Combination> every(std::span<const int> sizes) {
     all = std::move(longer);
   }
   return all;
+}
+
+// With PITH_TEST_FULL=1 all of them. Sanitizers look at memory and threads, for which pairs do.
+inline bool wants_every_combination() { return !sanitized && std::getenv("PITH_TEST_FULL"); }
+
+inline std::vector<Combination> combinations(std::span<const int> sizes) {
+  return wants_every_combination() ? every(sizes) : pairwise(sizes);
 }
 
 }  // namespace pith::test

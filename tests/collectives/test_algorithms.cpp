@@ -2,7 +2,6 @@
 // chunk and block boundaries, in and out of place, unaligned. PITH_TEST_FULL=1 runs the product of
 // types, operations, ranks and sizes; by default every two values of two settings meet.
 #include <array>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -64,18 +63,9 @@ SimConfig simulator(int which) {
   return config;
 }
 
-// Sanitizers look at memory and threads, for which pairs do; the product takes them half an hour.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-
-bool full() { return !sanitized && std::getenv("PITH_TEST_FULL") != nullptr; }
-
 std::vector<Combination> combinations() {
   const std::array sizes{dtype_count, op_count, 16, size_count, 2, 3, int{tunings.size()}, 3};
-  if (!full()) return pairwise(sizes);
+  if (!wants_every_combination()) return pairwise(sizes);
   std::vector<Combination> all = every(std::span(sizes).first(5));
   int turn = 0;
   for (Combination& v : all) {

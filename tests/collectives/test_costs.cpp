@@ -1,7 +1,9 @@
 // The cost functions against the simulator on ideal links, for 2 to 17 ranks.
 //
 // Exact (1e-9) where every block is one chunk and sizes divide: the file comments claim so. Where
-// blocks are cut into chunks a cost is an estimate, held to the bound stated with its test.
+// blocks are cut into chunks a cost is an estimate, held to the bound stated with its test, for
+// pairs of settings; PITH_TEST_FULL=1 runs their product.
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/patterns.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/pairwise.hpp"
 #include "tests/sim/world.hpp"
 
 namespace pith::test {
@@ -116,19 +119,14 @@ TEST_CASE("costs of pipelined shapes are estimates", "[collectives][cost]") {
     const double bound = halves ? 0.35 : 0.3;
     const bool reduces = algorithm.collective == Collective::allreduce;
     Extremes found;
-    for (int ranks = 2; ranks <= 17; ++ranks) {
-      for (const std::size_t chunks : {2, 3, 16}) {
-        for (const std::size_t chunk : {std::size_t{256}, std::size_t{2048}}) {
-          for (int lanes = 1; lanes <= 4; lanes *= 2) {
-            const std::size_t block = chunks * chunk - chunk / 3;
-            const std::size_t bytes = reduces ? block * static_cast<std::size_t>(ranks) : block;
-            const Shape shape{ranks, bytes, {chunk, lanes}};
-            for (const LinkCost& link : {usual, busy_core, only_latency}) {
-              found.add(algorithm, shape, link);
-            }
-          }
-        }
-      }
+    for (const Combination& v : combinations(std::array{16, 3, 2, 3, 3})) {
+      const int ranks = 2 + v[0];
+      const std::size_t chunks = std::array<std::size_t, 3>{2, 3, 16}[std::size_t(v[1])];
+      const std::size_t chunk = v[2] == 0 ? 256 : 2048;
+      const std::size_t block = chunks * chunk - chunk / 3;
+      const std::size_t bytes = reduces ? block * static_cast<std::size_t>(ranks) : block;
+      const Shape shape{ranks, bytes, {chunk, 1 << v[3]}};
+      found.add(algorithm, shape, std::array{usual, busy_core, only_latency}[std::size_t(v[4])]);
     }
     INFO(algorithm.name << ": " << found.low << " " << found.lowest << "\n"
                         << found.high << " " << found.highest);

@@ -16,11 +16,15 @@ namespace {
 void elect(std::vector<float>& sums, std::size_t k, DType type, std::vector<float>& elected) {
   std::vector<std::size_t> order(sums.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::fabs(sums[a]) > std::fabs(sums[b]);
+  const std::size_t most = std::min(k, sums.size());
+  const auto last = order.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(order.begin(), last, order.end(), [&](std::size_t a, std::size_t b) {
+    const float of_a = std::fabs(sums[a]);
+    const float of_b = std::fabs(sums[b]);
+    return of_a > of_b || (of_a == of_b && a < b);
   });
   elected.assign(sums.size(), 0);
-  for (std::size_t i = 0; i < std::min(k, sums.size()); ++i) {
+  for (std::size_t i = 0; i < most; ++i) {
     elected[order[i]] = rounded(sums[order[i]], type);
     sums[order[i]] -= elected[order[i]];
   }

@@ -1,9 +1,13 @@
 // The cost functions of top-k's exchanges against the simulator on ideal links: lists differ a
-// little in their lengths, those of shares the most.
+// little in their lengths, those of shares the most. Pairs of settings; PITH_TEST_FULL=1 runs their
+// product.
 #include "collectives/topk_cost.hpp"
+
+#include <array>
 
 #include "collectives/parcels.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/pairwise.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
 namespace pith::test {
@@ -59,25 +63,18 @@ double simulated(const Way& way, const TopkShape& shape, const LinkCost& link) {
 }  // namespace
 
 TEST_CASE("top-k's exchanges cost what their models say", "[sparse][cost]") {
-  const LinkCost links[] = {{2e-6, 1e-9, 0}, {1e-4, 1e-9, 0}};
-  for (const Way& way : ways) {
-    for (const int ranks : {2, 3, 4, 8, 17}) {
-      for (const double density : {0.1, 0.02}) {
-        for (const double common : {0.0, 0.5, 1.0}) {
-          for (const LinkCost& link : links) {
-            TopkShape shape{.ranks = ranks, .count = 60000};
-            shape.density = density;
-            shape.common = common;
-            shape.value_bits = way.value_bits;
-            const double expected = way.cost(shape, link);
-            const double off = simulated(way, shape, link) / expected - 1;
-            INFO(way.keys << ", " << ranks << " ranks, density " << density << ", common " << common
-                          << ", alpha " << link.alpha << ": off by " << off);
-            CHECK(std::fabs(off) < 0.08);
-          }
-        }
-      }
-    }
+  for (const Combination& v : combinations(std::array{7, 5, 2, 3, 2})) {
+    const Way& way = ways[v[0]];
+    TopkShape shape{.ranks = std::array{2, 3, 4, 8, 17}[std::size_t(v[1])], .count = 60000};
+    shape.density = v[2] == 0 ? 0.1 : 0.02;
+    shape.common = 0.5 * v[3];
+    shape.value_bits = way.value_bits;
+    const LinkCost link{v[4] == 0 ? 2e-6 : 1e-4, 1e-9, 0};
+    const double expected = way.cost(shape, link);
+    const double off = simulated(way, shape, link) / expected - 1;
+    INFO(way.keys << ", " << shape.ranks << " ranks, density " << shape.density << ", common "
+                  << shape.common << ", alpha " << link.alpha << ": off by " << off);
+    CHECK(std::fabs(off) < 0.08);
   }
 }
 
@@ -133,15 +130,10 @@ void check_streamed(const Way& way, int ranks, std::size_t count, double density
 
 TEST_CASE("streamed lists cost what their models say", "[sparse][cost]") {
   constexpr std::size_t block = EncodeIndicesKernel::block_elements;
-  for (const Way& way : std::span(ways).first(4)) {
-    for (const int ranks : {2, 4, 8, 17}) {
-      for (const std::size_t parcels : {4, 16}) {
-        if (parcels == 16 && ranks > 8) continue;
-        for (const double density : {0.1, 0.01}) {
-          check_streamed(way, ranks, parcels * block, density);
-        }
-      }
-    }
+  for (const Combination& v : combinations(std::array{4, 4, 2, 2})) {
+    const int ranks = std::array{2, 4, 8, 17}[std::size_t(v[1])];
+    const std::size_t parcels = v[2] == 0 || ranks > 8 ? 4 : 16;
+    check_streamed(ways[v[0]], ranks, parcels * block, v[3] == 0 ? 0.1 : 0.01);
   }
 }
 
