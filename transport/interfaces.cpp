@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "core/settings_origin.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
@@ -61,10 +62,10 @@ bool has_family(const Interface& interface, std::string_view family) {
 
 Error nothing_fits(std::span<const Interface> interfaces, const InterfaceWish& wish) {
   std::string wishes;
-  if (!wish.names.empty()) wishes += fmt::format("PITH_IFNAME is \"{}\"", wish.names);
+  if (!wish.names.empty()) wishes += fmt::format("{} is \"{}\"", variable_of("IFNAME"), wish.names);
   if (!wish.family.empty()) {
-    wishes +=
-        fmt::format("{}PITH_SOCKET_FAMILY is \"{}\"", wishes.empty() ? "" : " and ", wish.family);
+    wishes += fmt::format("{}{} is \"{}\"", wishes.empty() ? "" : " and ",
+                          variable_of("SOCKET_FAMILY"), wish.family);
   }
   std::string there;
   for (const Interface& one : interfaces) {

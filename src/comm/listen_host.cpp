@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/settings_origin.hpp"
 #include "transport/interfaces.hpp"
 
 namespace pith {
@@ -11,10 +12,10 @@ namespace {
 std::string rule_of(const Settings& settings) {
   if (!settings.host.empty()) return "PITH_HOST";
   std::string rule;
-  if (!settings.ifname.empty()) rule = fmt::format("PITH_IFNAME={}", settings.ifname);
+  if (!settings.ifname.empty()) rule = fmt::format("{}={}", variable_of("IFNAME"), settings.ifname);
   if (!settings.socket_family.empty()) {
-    rule +=
-        fmt::format("{}PITH_SOCKET_FAMILY={}", rule.empty() ? "" : ", ", settings.socket_family);
+    rule += fmt::format("{}{}={}", rule.empty() ? "" : ", ", variable_of("SOCKET_FAMILY"),
+                        settings.socket_family);
   }
   return rule.empty() ? "the first that other hosts may reach" : rule;
 }

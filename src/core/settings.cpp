@@ -434,6 +434,13 @@ std::string_view origin_of(std::string_view setting) {
   return text_of(setting).empty() ? "default" : "library";
 }
 
+std::string variable_of(std::string_view setting) {
+  const Variables from = defaults_of_library("FROM_");
+  const auto found = from.find(setting);
+  const bool told = found != from.end() && origin_of(setting) == "library";
+  return told ? found->second : fmt::format("PITH_{}", setting);
+}
+
 Variables variables_from_environment(std::span<const std::string_view> names) {
   Variables found;
   for (const std::string_view name : names) {

@@ -12,6 +12,10 @@ namespace pith {
 // "environment", "library" (one built from this one gave it, as libnccl.so.2 does) or "default".
 std::string_view origin_of(std::string_view setting);
 
+// The variable by which a user said it: PITH_<setting>, or where a library gave it, what that says
+// in "FROM_<setting>" of its defaults.
+std::string variable_of(std::string_view setting);
+
 // Of what set_defaults was given: values whose names begin with this and are of other libraries,
 // without it. They count where the environment does not have the whole name.
 Variables defaults_of_library(std::string_view prefix);

@@ -343,10 +343,16 @@ Expected<Environment> read_environment() {
   const Variables variables = variables_named(names, files);
   std::map<std::string, std::string> defaults;
   defaults.emplace("TIMEOUT", "0");  // NCCL has none, and the frameworks above watch for themselves
-  const std::string interfaces = value_of(variables, "NCCL_SOCKET_IFNAME");
-  defaults["IFNAME"] = interfaces.empty() ? value_of(variables, "NCCL_OOB_NET_IFNAME") : interfaces;
+  for (const char* name : {"NCCL_OOB_NET_IFNAME", "NCCL_SOCKET_IFNAME"}) {  // the last one counts
+    if (value_of(variables, name).empty()) continue;
+    defaults["IFNAME"] = value_of(variables, name);
+    defaults["FROM_IFNAME"] = name;
+  }
   const std::string family = value_of(variables, "NCCL_SOCKET_FAMILY");
-  if (family == "AF_INET" || family == "AF_INET6") defaults["SOCKET_FAMILY"] = family;
+  if (family == "AF_INET" || family == "AF_INET6") {
+    defaults["SOCKET_FAMILY"] = family;
+    defaults["FROM_SOCKET_FAMILY"] = "NCCL_SOCKET_FAMILY";
+  }
   defaults["TRANSPORT"] = transports_of(variables);
   defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
   set_up_ucx(variables, defaults);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "comm/listen_host.hpp"
 #include "core/settings.hpp"
 #include "core/settings_origin.hpp"
 #include "nccl/conf_file.hpp"
@@ -108,6 +109,20 @@ TEST_CASE("NCCL's variables that name resources", "[nccl]") {
   CHECK(settings_now().ifname == "ib");
   setenv("NCCL_BUFFSIZE", "much", 1);
   CHECK(settings_now().chunk == 0);
+}
+
+TEST_CASE("an interface that is not there is named by the variable that wants it", "[nccl]") {
+  const Environment variables({{"NCCL_OOB_NET_IFNAME", "=nowhere7"}});
+  const auto refusal = [] {
+    const Expected<std::string> host = root_host(settings_now());
+    REQUIRE_FALSE(host);
+    return std::string(host.error().message());
+  };
+  CHECK(refusal().find("NCCL_OOB_NET_IFNAME is \"=nowhere7\"") != std::string::npos);
+  setenv("NCCL_SOCKET_IFNAME", "=nowhere8", 1);
+  CHECK(refusal().find("NCCL_SOCKET_IFNAME is \"=nowhere8\"") != std::string::npos);
+  setenv("PITH_IFNAME", "=nowhere9", 1);
+  CHECK(refusal().find("PITH_IFNAME is \"=nowhere9\"") != std::string::npos);
 }
 
 TEST_CASE("NCCL's variables that name connections", "[nccl]") {
