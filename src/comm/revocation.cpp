@@ -108,14 +108,15 @@ void Communicator::abort() {
 bool Communicator::leave() {
   constexpr std::uint64_t moment_ns = 100'000'000;
   const std::uint64_t until = monotonic_ns() + moment_ns;
-  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
+  const auto runs = [this] {
+    return blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0;
+  };
+  while (runs()) {
     if (monotonic_ns() > until) return false;
     sched_yield();
   }
   engine_->own();
-  const bool replays = streams_ && streams_->may_be_replayed();
-  const bool idle = !replays && !blocking_.load(std::memory_order_acquire) &&
-                    active_.load(std::memory_order_acquire) == 0;
+  const bool idle = !runs() && !(streams_ && streams_->may_be_replayed());
   // Calls that a group has collected, or that another thread begins just now.
   if (idle && !state_.revoked) {
     state_.revoked = aborted_here();
