@@ -25,6 +25,7 @@ struct alignas(64) RingTransport::Peer {
   RingSleep* sleep = nullptr;
   Mailbox::Incoming* incoming = nullptr;
   std::size_t arrived = 0;
+  std::uint64_t taken = 0;  // messages and pieces
 
   RingSender out;
   Operation* first = nullptr;  // sends that wait, in order
@@ -95,14 +96,14 @@ bool RingTransport::start(Send& send) {
     send.error = Error(Code::internal, fmt::format("rank {} is not attached", send.peer));
     return true;
   }
+  if (peer->ended) [[unlikely]] {
+    send.error = peer->ended;
+    return true;
+  }
   if (!peer->first) [[likely]] {
     peer->sent = 0;
     peer->rest = send.data;
     if (advance(*peer, send.header)) return true;
-  }
-  if (peer->ended) {
-    send.error = peer->ended;
-    return true;
   }
   append(*peer, send);
   return false;
@@ -189,6 +190,7 @@ bool RingTransport::take(Peer& peer) {
       taken += cells_per_turn / pieces_per_turn - 1;
     }
     ++taken;
+    ++peer.taken;
     if (peer.in.pop()) wake(peer, RingSleep::for_room);
   }
   return taken != 0;
@@ -286,6 +288,10 @@ void RingTransport::quiesce(const CommState& comm, const Error& error) {
     if (!peer->first) std::erase(sending_, peer);
     if (peer->first && peer->sent == 0) peer->rest = static_cast<Send*>(peer->first)->data;
   }
+}
+
+std::uint64_t RingTransport::heard_from(int peer) const {
+  return peers_[static_cast<std::size_t>(peer)]->taken;
 }
 
 void RingTransport::for_each_sending(const std::function<void(const Send&)>& see) const {

@@ -27,6 +27,7 @@ class RingTransport : public Transport, public SlotOwner {
   bool arm() override;
   void disarm() override;
   void quiesce(const CommState& comm, const Error& error) override;
+  std::uint64_t heard_from(int peer) const override;
   void for_each_sending(const std::function<void(const Send&)>& see) const override;
   void release_slot(int peer, std::uint64_t slot) override;
 

@@ -179,15 +179,14 @@ bool ShmTransport::check_peers() {
   return report_departed() || found;
 }
 
-// A peer that has left in order is lost to those who wait for what it never sent.
+// A peer that is gone is lost to those who wait for what it never sent.
 bool ShmTransport::report_departed() {
   for (std::size_t i = 0; i < departed_.size(); ++i) {
-    const int rank = departed_[i];
-    drain(rank);
-    if (!awaited(rank)) continue;
+    drain(departed_[i].rank);
+    if (!awaited(departed_[i].rank)) continue;
+    const Departed departed = std::move(departed_[i]);
     departed_.erase(departed_.begin() + static_cast<std::ptrdiff_t>(i));
-    const Error error(Code::remote, fmt::format("rank {} has left", rank), rank);
-    if (on_peer_lost) on_peer_lost(rank, error);
+    if (on_peer_lost) on_peer_lost(departed.rank, departed.error);
     return true;
   }
   return false;
@@ -203,15 +202,13 @@ void ShmTransport::hear_from(int rank) {
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
   peer.socket = Descriptor();
   // What the peer sent before is in its ring and still counts.
-  drain(rank);
-  if (length == 1 && word == goodbye) {
-    end_sends(rank, Error(Code::remote, fmt::format("rank {} has left", rank), rank));
-    departed_.push_back(rank);
-    return;
-  }
-  const Error error(Code::remote, fmt::format("rank {}: its process ended", rank), rank);
+  const bool in_order = length == 1 && word == goodbye;
+  const Error error(
+      Code::remote,
+      fmt::format("rank {} {}", rank, in_order ? "has left" : "is lost: its process has ended"),
+      rank);
   end_sends(rank, error);
-  if (on_peer_lost) on_peer_lost(rank, error);
+  departed_.push_back({rank, error});
 }
 
 Ticket ShmTransport::expose(int peer, Bytes memory) {

@@ -46,7 +46,8 @@ class ShmTransport final : public RingTransport {
   // nobody reports a loss.
   void close();
 
-  // Called once for a peer whose process ended without close().
+  // Called once for a peer that has left, or whose process has ended, when something waits for what
+  // it never sent.
   std::function<void(int peer, const Error& error)> on_peer_lost;
 
   std::string_view name() const override { return "shm"; }
@@ -104,7 +105,11 @@ class ShmTransport final : public RingTransport {
   Descriptor events_;  // epoll: the doorbell, and the sockets of all peers that live
   std::byte* memory_ = nullptr;
   std::vector<Remote> remotes_;
-  std::vector<int> departed_;  // ranks that said goodbye, and that nobody has waited for since
+  struct Departed {
+    int rank;
+    Error error;
+  };
+  std::vector<Departed> departed_;  // that nobody has waited for since
 };
 
 }  // namespace pith

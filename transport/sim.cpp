@@ -56,6 +56,7 @@ bool SimWorld::step() {
     ++steps_;
     return true;
   }
+  if (!ended_wires_.empty() && report_lost()) return true;
   if (!queue_.has_work()) return false;
   ++steps_;
   const SimQueue::Event event = queue_.pop();
@@ -79,14 +80,31 @@ void SimWorld::after(double seconds, std::function<void()> action, bool watches)
 void SimWorld::kill(int rank, double after_s) {
   auto die = [this, rank] {
     lives_[index(rank)] = {Life::dead, now_};
-    if (!on_peer_lost) return;
-    after(config_.detection_s, [this, rank] {
-      for (int observer = 0; observer < config_.ranks; ++observer) {
-        if (alive(observer)) on_peer_lost(observer, rank);
-      }
-    });
+    if (on_peer_lost) after(config_.detection_s, [this, rank] { notice(rank); });
   };
   after(after_s, die, true);
+}
+
+// Sends to it fail from now on, and so do those that wait for room.
+void SimWorld::notice(int rank) {
+  lives_[index(rank)].noticed = true;
+  for (int observer = 0; observer < config_.ranks; ++observer) {
+    if (!alive(observer)) continue;
+    ended_wires_.push_back(&transports_[index(rank)]->wire(observer));
+    transports_[index(observer)]->end_sends(rank);
+  }
+  if (on_death) on_death();
+}
+
+// Whoever waits for a rank that is dead, when all that it had sent has come.
+bool SimWorld::report_lost() {
+  for (const SimWire* wire : ended_wires_) {
+    if (!alive(wire->to) || wire->messages != 0) continue;
+    if (!transports_[index(wire->to)]->mailbox_.awaited(wire->from)) continue;
+    on_peer_lost(wire->to, wire->from);
+    return true;
+  }
+  return false;
 }
 
 void SimWorld::bury(int rank) {
@@ -162,6 +180,7 @@ bool SimWorld::launch(Send& send, SimWire& wire) {
   if (config_.jitter_s > 0) arrival += jitter();
   wire.last_arrival = arrival = std::max(arrival, wire.last_arrival);
   wire.bytes += wire_room_of(send.header);
+  ++wire.messages;
   schedule(
       arrival,
       [](void* object) {
@@ -205,8 +224,11 @@ bool SimWorld::lost(const SimMessage& message) const {
 
 // The first byte is here.
 void SimWorld::arrived(SimMessage& message) {
-  if (lost(message)) return drop_use(message);
-  const SimWire& wire = *message.wire;
+  SimWire& wire = *message.wire;
+  if (lost(message)) {
+    --wire.messages;
+    return drop_use(message);
+  }
   SimTransport& receiver = *transports_[index(wire.to)];
   const double bytes = static_cast<double>(message.header.length + config_.header_bytes);
   const SimTime start = std::max(now_, receiver.in_free_);
@@ -227,6 +249,7 @@ void SimWorld::arrived(SimMessage& message) {
 
 // The rest of a message that has begun to arrive will never come.
 void SimWorld::cut(SimMessage& message) {
+  --message.wire->messages;
   if (!message.incoming) return drop_use(message);
   if (!alive(message.wire->to)) return abandon(message);
   after(config_.detection_s, [this, &message] { abandon(message); });
@@ -260,6 +283,7 @@ void SimWorld::hand_over(SimMessage& message) {
   SimWire& wire = *message.wire;
   Mailbox& mailbox = transports_[index(wire.to)]->mailbox_;
   wire.bytes -= wire_room_of(message.header);
+  --wire.messages;
   if (message.incoming) {
     // At once at its end: nothing of it was promised to be there before.
     std::memcpy(message.incoming->data, message.data, message.header.length);

@@ -93,6 +93,8 @@ class SimWorld final : private SlotOwner {
   bool alive(int rank) const { return lives_[index(rank)].state == Life::lives; }
   bool runs(int rank) const { return lives_[index(rank)].state != Life::dead; }
   std::function<void(int observer, int lost)> on_peer_lost;
+  // Every death is known to all.
+  std::function<void()> on_death;
   // Lets the coroutines of a dead rank run to their end: quiesce its mailbox, transport and compute
   // afterwards. For tidying up; nothing of it reaches another rank.
   void bury(int rank);
@@ -113,6 +115,7 @@ class SimWorld final : private SlotOwner {
   struct Life {
     enum State : std::uint8_t { lives, dead, buried } state = lives;
     SimTime died = 0;
+    bool noticed = false;  // its connections have ended
   };
 
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -132,6 +135,8 @@ class SimWorld final : private SlotOwner {
   void hand_over(SimMessage& message);
   void start_waiting(SimWire& wire);
   bool deliver_held();
+  void notice(int rank);
+  bool report_lost();
   bool lost(const SimMessage& message) const;
   void release_slot(int peer, std::uint64_t slot) override;
 
@@ -144,6 +149,7 @@ class SimWorld final : private SlotOwner {
   std::vector<Life> lives_;
   std::vector<SimTransport*> transports_;
   std::vector<SimWire*> held_wires_;   // with messages that their receiver does not accept yet
+  std::vector<SimWire*> ended_wires_;  // from ranks that are dead, as is known
   std::vector<SimMessage*> unburied_;  // had begun to arrive at ranks that are dead now
   std::list<Timer> timers_;
   std::vector<std::unique_ptr<SimMessage[]>> messages_;
@@ -165,6 +171,7 @@ class SimTransport final : public Transport {
   std::byte* map(int peer, Ticket ticket) override;
   Error copy_from(int peer, std::uint64_t where, Bytes into) override;
   Error copy_to(int peer, std::uint64_t where, Bytes from) override;
+  std::uint64_t heard_from(int) const override { return 0; }
   void quiesce(const CommState& comm, const Error& error) override;
   void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
@@ -180,6 +187,7 @@ class SimTransport final : public Transport {
  private:
   friend class SimWorld;
   SimWire& wire(int peer);
+  void end_sends(int peer);
 
   SimWorld& world_;
   int rank_;

@@ -10,6 +10,12 @@ namespace pith {
 
 // -------------------------------------------------------------------------
 
+namespace {
+
+Error lost(int rank) { return {Code::remote, fmt::format("rank {} is lost", rank), rank}; }
+
+}  // namespace
+
 SimTransport::SimTransport(SimWorld& world, int rank, Mailbox& mailbox)
     : world_(world), rank_(rank), mailbox_(mailbox) {
   world_.add(*this);
@@ -37,7 +43,11 @@ SimWire& SimTransport::wire(int peer) {
 
 bool SimTransport::start(Send& send) {
   if (!world_.alive(rank_)) {
-    send.error = Error(Code::remote, fmt::format("rank {} is lost", rank_), rank_);
+    send.error = lost(rank_);
+    return true;
+  }
+  if (world_.lives_[SimWorld::index(send.peer)].noticed) {
+    send.error = lost(send.peer);
     return true;
   }
   SimWire& to = wire(send.peer);
@@ -49,6 +59,18 @@ bool SimTransport::start(Send& send) {
     return false;
   }
   return world_.launch(send, to);
+}
+
+void SimTransport::end_sends(int peer) {
+  SimWire& to = wire(peer);
+  Operation* at = std::exchange(to.waiting, nullptr);
+  to.waiting_tail = nullptr;
+  while (at) {
+    Operation& send = *std::exchange(at, at->next);
+    send.next = nullptr;
+    send.error = lost(peer);
+    world_.scheduler_.complete(send);
+  }
 }
 
 // All ranks share one address space: where memory lies says how to get there.

@@ -25,6 +25,7 @@ struct SimWire {
   double ps_per_byte = 0;
   SimTime last_arrival = 0;  // jitter must not let one message overtake another
   std::size_t bytes = 0;     // on the way or held back
+  std::size_t messages = 0;  // the same, but for those that are lost
   SimTransport* sender = nullptr;
   // Sends without room, and messages that the receiver does not accept yet.
   Operation* waiting = nullptr;

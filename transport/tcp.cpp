@@ -116,8 +116,9 @@ bool TcpTransport::start(Send& send) {
     send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
     return true;
   }
+  // It is ending, whatever the other connections still bring.
+  if (peer->live && !peer->streams[0]->socket) lose(*peer, peer->cause);
   if (!peer->live) {
-    if (!peer->error) lose(*peer, end_of_stream);
     send.error = peer->error;
     return true;
   }
@@ -237,6 +238,8 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     if (bytes < wanted) break;
     if (!mailbox_.accepts(peer.rank) && !peer.broken) break;
   }
+  peer.heard_bytes += taken;
+  if (peer.cut_short && taken != 0) peer.ending_ns = monotonic_ns();
   return taken != 0;
 }
 
@@ -280,7 +283,8 @@ bool TcpTransport::read_ready() {
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     Stream& first = *peer->streams[0];
-    if (peer->inbox.expects_pieces() || first.reader.said_goodbye()) moved |= read(*peer);
+    const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
+    if (others || peer->cut_short) moved |= read(*peer);
     if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
       watch(first, EPOLLIN);
     }
@@ -325,7 +329,8 @@ bool TcpTransport::arm() {
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     const bool accepts = mailbox_.accepts(peer->rank);
-    const bool others = peer->inbox.expects_pieces() || peer->streams[0]->reader.said_goodbye();
+    const bool others =
+        peer->inbox.expects_pieces() || peer->cut_short || peer->streams[0]->reader.said_goodbye();
     for (auto& stream : peer->streams) {
       if (!stream->socket) continue;
       std::uint32_t events = 0;
@@ -342,6 +347,8 @@ bool TcpTransport::arm() {
 void TcpTransport::quiesce(const CommState& comm, const Error& error) {
   for (Peer* peer : peers_) peer->outbox.quiesce(&comm, error, true);
 }
+
+std::uint64_t TcpTransport::heard_from(int peer) const { return find(peer)->heard_bytes; }
 
 void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
   for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);

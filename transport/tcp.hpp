@@ -3,8 +3,9 @@
 // read straight into the receiver's buffer.
 //
 // Order of use: listen, exchange addresses, connect, then the seam's functions, at last close. A
-// connection that ends without close() means that its rank is lost, and so does one whose other end
-// acknowledges nothing for `heartbeat_s`: see on_peer_lost.
+// rank whose connections have ended is gone, but what it had sent is delivered: it is lost to those
+// who wait for more, or send to it. One that acknowledges nothing for `heartbeat_s` is lost at
+// once: see on_peer_lost.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,8 @@ class TcpTransport final : public Transport {
   // Leaves in order: what is on its way is written out, as far as the deadline allows.
   void close(std::uint64_t deadline_ns);
 
-  // Called from progress(), once per peer: the connection has broken, or the peer has left while
-  // something waits for it. Whoever owns the communicators revokes those with this peer.
+  // Called from progress(), once per peer: it is gone and something waits for it, or it breaks the
+  // rules, or does not answer. Whoever owns the communicators revokes those with this peer.
   std::function<void(int peer, const Error& error)> on_peer_lost;
 
   // Whether the peers acknowledge what is under way, which the kernel does not judge: to be called
@@ -73,6 +74,7 @@ class TcpTransport final : public Transport {
   bool arm() override;
   void disarm() override {}
   void quiesce(const CommState& comm, const Error& error) override;
+  std::uint64_t heard_from(int peer) const override;
   void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
  private:
@@ -91,6 +93,7 @@ class TcpTransport final : public Transport {
   int poll_events();
   void write_failed(Peer& peer, int cause);
   void stream_ended(Peer& peer, Stream& stream, int cause);
+  void depart(Peer& peer);
   void look_at(Peer& peer, std::uint64_t now_ns);
   void lose(Peer& peer, std::string_view how);
   void lose(Peer& peer, int cause);
@@ -115,7 +118,7 @@ class TcpTransport final : public Transport {
   TcpOutgoingPool pool_;
   std::vector<std::unique_ptr<Peer>> by_rank_;
   std::vector<Peer*> peers_;     // connected or once connected
-  std::vector<Peer*> departed_;  // left in order; lost as soon as somebody waits for them
+  std::vector<Peer*> departed_;  // gone; lost as soon as somebody waits for them
   std::vector<Peer*> ready_;     // by the last poll_events()
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;

@@ -16,18 +16,42 @@ namespace {
 // ask on idle connections, a peer that owes an answer is doubtful.
 constexpr std::uint64_t looks_per_heartbeat = 16;
 constexpr std::uint64_t quarters = 4;
+// The connections of a process end together. Where others go on without bringing anything, it was
+// not the process that ended.
+constexpr std::uint64_t ending_ns = 500'000'000;
+
+const char* how_it_ended(int cause) {
+  return cause == 0 ? "it has closed the connection" : std::strerror(cause);
+}
+
+Error gone(int rank, std::string_view how) {
+  return {Code::remote, fmt::format("rank {} is lost: {}", rank, how), rank};
+}
 
 }  // namespace
 
+// What the peer has sent on the other connections still counts.
 void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
-  if (!stream.reader.said_goodbye()) return lose(peer, cause);
+  if (!stream.reader.said_goodbye()) {
+    if (is_silence(cause)) return lose(peer, cause);
+    if (!std::exchange(peer.cut_short, true)) peer.cause = cause;
+    peer.broken = true;
+    peer.ending_ns = monotonic_ns();
+  }
   stream.socket.reset();
   const bool all = std::none_of(peer.streams.begin(), peer.streams.end(),
                                 [](const auto& other) { return bool{other->socket}; });
-  if (!all) return;
-  if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, cause);
+  if (all) depart(peer);
+}
+
+// Whatever it has sent has been read. Sends to it and the rests of messages fail those who wait.
+void TcpTransport::depart(Peer& peer) {
   peer.live = false;
-  peer.outbox.quiesce(nullptr, Error(), false);
+  peer.error = peer.cut_short
+                   ? gone(peer.rank, how_it_ended(peer.cause))
+                   : Error(Code::remote, fmt::format("rank {} has left", peer.rank), peer.rank);
+  peer.outbox.quiesce(nullptr, peer.error, false);
+  peer.inbox.abandon(peer.error);
   departed_.push_back(&peer);
 }
 
@@ -55,7 +79,8 @@ void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
     all.last_ns = std::min(all.last_ns, one.last_ns);
   }
   peer.doubtful = all.owed && all.last_ns >= heartbeat_ns() / quarters;
-  if (peer.silence.look(all, now_ns) >= heartbeat_ns()) lose(peer, ETIMEDOUT);
+  if (peer.silence.look(all, now_ns) >= heartbeat_ns()) return lose(peer, ETIMEDOUT);
+  if (peer.cut_short && now_ns > peer.ending_ns + ending_ns) lose(peer, peer.cause);
 }
 
 bool TcpTransport::may_be_cut_off(int peer) const {
@@ -69,10 +94,7 @@ bool TcpTransport::is_cut_off(int peer) const {
 }
 
 void TcpTransport::lose(Peer& peer, int cause) {
-  if (!is_silence(cause)) {
-    const bool ended = cause == end_of_stream;
-    return lose(peer, ended ? "it has closed the connection" : std::strerror(cause));
-  }
+  if (!is_silence(cause)) return lose(peer, how_it_ended(cause));
   if (peer.error) return;
   peer.cut_off = true;
   const auto [one, other] = std::minmax(rank_, peer.rank);
@@ -83,9 +105,7 @@ void TcpTransport::lose(Peer& peer, int cause) {
                    peer.rank));
 }
 
-void TcpTransport::lose(Peer& peer, std::string_view how) {
-  lose(peer, Error(Code::remote, fmt::format("rank {} is lost: {}", peer.rank, how), peer.rank));
-}
+void TcpTransport::lose(Peer& peer, std::string_view how) { lose(peer, gone(peer.rank, how)); }
 
 void TcpTransport::lose(Peer& peer, const Error& error) {
   if (peer.error) return;
@@ -98,10 +118,11 @@ void TcpTransport::lose(Peer& peer, const Error& error) {
 }
 
 void TcpTransport::check_departed() {
-  for (Peer* peer : departed_) {
-    if (mailbox_.awaited(peer->rank)) lose(*peer, end_of_stream);
-  }
-  std::erase_if(departed_, [](const Peer* peer) { return static_cast<bool>(peer->error); });
+  std::erase_if(departed_, [this](Peer* peer) {
+    const bool missed = mailbox_.awaited(peer->rank);
+    if (missed) unreported_.push_back(peer);
+    return missed;
+  });
 }
 
 // Last in progress(): the owner may call back into this transport.

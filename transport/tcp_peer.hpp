@@ -37,9 +37,13 @@ struct TcpTransport::Peer {
   TcpInbox inbox;
   TcpOutbox outbox;
   std::vector<std::unique_ptr<Stream>> streams;
-  Error error;          // set once the peer is lost
-  bool live = true;     // false: lost, or has left in order
-  bool broken = false;  // the kernel reports an end: read it even if no message is wanted
+  Error error;                    // set once the peer is lost or gone
+  bool live = true;               // false: lost or gone
+  bool broken = false;            // an end is in sight: read up to it even if no message is wanted
+  bool cut_short = false;         // a connection has ended without a goodbye
+  int cause = end_of_stream;      // why, where one has
+  std::uint64_t ending_ns = 0;    // since then, or since the others have brought something
+  std::uint64_t heard_bytes = 0;  // has come from it
   TcpSilence silence;
   bool doubtful = false;  // by the last look it may be cut off
   bool cut_off = false;   // it is lost because it has not answered

@@ -63,6 +63,9 @@ class Transport : public Pollable {
   // What is half on the wire is completed from a copy, so that other communicators go on.
   virtual void quiesce(const CommState& comm, const Error& error) = 0;
 
+  // Grows whenever anything has come from the peer.
+  virtual std::uint64_t heard_from(int peer) const = 0;
+
   // Sends that somebody waits for, those to one peer in order: for reports of what stands still.
   virtual void for_each_sending(const std::function<void(const Send&)>& see) const = 0;
 };

@@ -19,6 +19,10 @@ constexpr int rounds_per_turn = 8;
 // come after the news that the other one has ended.
 constexpr std::uint64_t last_words_ns = 100'000'000;
 
+Error gone(int rank, std::string_view how) {
+  return {Code::remote, fmt::format("rank {} is lost: {}", rank, how), rank};
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<UcxTransport>> UcxTransport::create(Scheduler& scheduler, Mailbox& mailbox,
@@ -80,7 +84,9 @@ bool UcxRanks::start(Send& send) {
     return true;
   }
   if (!peer->endpoint) {
-    send.error = Error(Code::remote, fmt::format("rank {} has left", send.peer), send.peer);
+    send.error = peer->ended.empty()
+                     ? Error(Code::remote, fmt::format("rank {} has left", send.peer), send.peer)
+                     : gone(send.peer, peer->ended);
     return true;
   }
   return peer->outbox.start(send);
@@ -114,6 +120,8 @@ ucs_status_t UcxRanks::message_came(void* self, const void* head, std::size_t he
     return UCS_OK;
   }
   if (!peer->live) return UCS_OK;
+  ++peer->heard;
+  if (peer->broken != UCS_OK) peer->broken_ns = monotonic_ns();
   if (const char* fault = fault_of(arrival.head, bytes)) {
     ranks.lose(*peer, fmt::format("it sent {}", fault));
     return UCS_OK;
@@ -235,11 +243,14 @@ bool UcxRanks::check_peer(Peer& peer) {
     if (peer.said_goodbye) {
       peer.outbox.peer_left();
       let_go(peer);
-    } else if (monotonic_ns() - peer.broken_ns > last_words_ns) {
-      lose(peer, fmt::format("its connection has ended (UCX: {})",
-                             worker_->ucx().status_string(peer.broken)));
+    } else if (peer.ended.empty() && monotonic_ns() - peer.broken_ns > last_words_ns) {
+      end(peer);
       return true;
     }
+  }
+  if (is_missed(peer)) {
+    lose(peer, peer.ended);
+    return true;
   }
   if (peer.live && peer.inbox.left()) {
     leave_in_order(peer);
@@ -252,6 +263,21 @@ bool UcxRanks::check_peer(Peer& peer) {
   return false;
 }
 
+// Its process has ended: what it had sent is here, but for what was to be fetched. It is lost to
+// those who wait for more, or send to it.
+void UcxRanks::end(Peer& peer) {
+  peer.ended =
+      fmt::format("its connection has ended (UCX: {})", worker_->ucx().status_string(peer.broken));
+  if (peer.inbox.wants_fetch()) return lose(peer, peer.ended);
+  peer.outbox.fail(gone(peer.rank, peer.ended));
+  peer.outbox.peer_left();
+  let_go(peer);
+}
+
+bool UcxRanks::is_missed(const Peer& peer) const {
+  return peer.live && !peer.ended.empty() && !peer.inbox.can_pump() && mailbox_.awaited(peer.rank);
+}
+
 void UcxRanks::leave_in_order(Peer& peer) {
   peer.outbox.peer_left();
   if (!peer.inbox.empty() || peer.outbox.awaited()) return lose(peer, "it has left");
@@ -260,7 +286,7 @@ void UcxRanks::leave_in_order(Peer& peer) {
 
 void UcxRanks::lose(Peer& peer, std::string_view how) {
   if (peer.error) return;
-  peer.error = Error(Code::remote, fmt::format("rank {} is lost: {}", peer.rank, how), peer.rank);
+  peer.error = gone(peer.rank, how);
   peer.live = false;
   peer.outbox.fail(peer.error);
   unreported_.push_back(&peer);
@@ -310,6 +336,7 @@ bool UcxRanks::arm() {
       return false;
     }
     if (!peer->live && !peer->error && mailbox_.awaited(peer->rank)) return false;
+    if (is_missed(*peer)) return false;
   }
   return worker_->arm();
 }

@@ -35,6 +35,9 @@ class UcxRanks final : public UcxTransport, private UcxData {
   bool arm() override;
   void disarm() override {}
   void quiesce(const CommState& comm, const Error& error) override;
+  std::uint64_t heard_from(int peer) const override {
+    return by_rank_[static_cast<std::size_t>(peer)]->heard;
+  }
   void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
  private:
@@ -58,7 +61,9 @@ class UcxRanks final : public UcxTransport, private UcxData {
     bool said_hello = false;
     bool is_ready = false;
     ucs_status_t broken = UCS_OK;
-    std::uint64_t broken_ns = 0;  // since when
+    std::uint64_t broken_ns = 0;  // since when, or since the last message after that
+    std::uint64_t heard = 0;      // messages that have come
+    std::string ended;            // how its connection has ended, once what it sent is here
   };
 
   static ucs_status_t message_came(void* self, const void* head, std::size_t head_bytes, void* data,
@@ -76,6 +81,8 @@ class UcxRanks final : public UcxTransport, private UcxData {
   bool fetch_wanted(Peer& peer);
   bool check_peer(Peer& peer);
   void leave_in_order(Peer& peer);
+  bool is_missed(const Peer& peer) const;
+  void end(Peer& peer);
   void lose(Peer& peer, std::string_view how);
   void let_go(Peer& peer);
   void report_lost();

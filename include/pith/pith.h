@@ -16,6 +16,9 @@
  *  8. A buffer that a rank's role does not use may be NULL and is not looked at; so may any buffer
  *     where the count is 0.
  *  9. No call terminates the process and no C++ exception leaves the library.
+ * 10. A process may end at any time, with or without pithCommDestroy. Others' calls fail only where
+ *     they still need it: what it had sent is delivered. Calls that begin once its death is known
+ *     fail at once; an end in order (exit, return from main) is no death.
  */
 #ifndef PITH_H
 #define PITH_H
@@ -176,7 +179,8 @@ PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithCom
 PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                                      pithConfig_t* config, int flags);
 /* What has become of the communicator: pithSuccess, pithInProgress while something started with
- * blocking = 0 runs, or the error that revoked it. Waits for nothing. */
+ * blocking = 0 runs, or the error that revoked it. While no call runs here also a rank's death,
+ * which revokes nothing by itself. Waits for nothing. */
 PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result);
 /* The ranks whose process or host is gone, in rising order; not who has stopped, was left out of a
  * shrink, or has lost a link only. *n: the room in `ranks` on entry, their

@@ -344,6 +344,11 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
                  });
 }
 
+bool has_background(pithComm& comm) {
+  const std::lock_guard lock(comm.guard);
+  return static_cast<bool>(comm.background);
+}
+
 // Of what blocking = 0 has begun.
 Error background_error(pithComm& comm) {
   // Made once, and never destroyed: a program may ask again and again.
@@ -358,9 +363,12 @@ Error background_error(pithComm& comm) {
   return comm.being_made ? runs : comm.failure;
 }
 
+// A call in the background that has just ended well is told of before a death that it did not need.
 Error async_error(pithComm_t comm) {
+  const bool waited_for = has_background(*comm);
   if (Error error = background_error(*comm)) return error;
-  return comm->communicator ? comm->communicator->error() : Error();
+  if (!comm->communicator) return {};
+  return waited_for ? comm->communicator->error() : comm->communicator->async_error();
 }
 
 // A number that the communicator knows.
@@ -405,7 +413,7 @@ const char* pithGetLastError(pithComm_t comm) {
     const std::lock_guard lock(comm->guard);
     error = comm->failure;
   }
-  if (!error && comm->made()) error = comm->made()->error();
+  if (!error && comm->made()) error = comm->made()->async_error();
   return error ? keep_for_this_thread(error) : last_error_of(comm);
 }
 

@@ -9,6 +9,7 @@
 
 #include "collectives/premultiply.hpp"
 #include "collectives/typed_span.hpp"
+#include "comm/process_end.hpp"
 #include "comm/stream_calls.hpp"
 #include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
@@ -114,15 +115,9 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
 }
 
 Communicator::~Communicator() {
+  ProcessEnd::instance().remove(*this);
   drain();
-  control_->plane().remove(key_, members_);  // its thread does not look at us any more
-  engine_->leave_background();               // nobody may look at what goes now
-  engine_->own();
-  if (!state_.revoked) state_.revoked = Error(Code::remote, "the communicator was destroyed");
-  for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
-  for (const auto& close : closers_) close();
-  engine_->scheduler().run_ready();
-  engine_->disown();
+  part(Error(Code::remote, "the communicator was destroyed"));
   for (const auto& [call, error] : unsettled_) finish_now(*call, error);
 }
 
@@ -253,7 +248,7 @@ Error Communicator::run(CollectiveArgs& args) {
   const FloatMode mode;
   blocking_.store(true, std::memory_order_relaxed);
   engine_->own();
-  Error result = revoked_now();
+  Error result = refuses_calls();
   if (result) absorb_gradients(compute_, call_number, args.tensors);
   if (!result) result = run_here(call_number, args);
   if (result && state_.revoked) result = state_.revoked;
@@ -405,6 +400,7 @@ void Communicator::start_queued() {
 }
 
 void Communicator::begin(BackgroundCall& call) {
+  revoke_if_any_died();
   const std::uint64_t digest = digest_of(call.args_);
   call.recorded_ = call_begins(call.number_, digest, call.args_);
   call.call_.emplace(context_, call.number_, digest);

@@ -163,9 +163,16 @@ class Communicator final : private CommWatcher {
   // What revoked the communicator, if anything did. Not while this thread has the engine's token,
   // unlike is_revoked().
   Error error();
+  // The same, or that a rank has died, for whoever asks while no call runs here: a death alone
+  // revokes nothing.
+  Error async_error();
   bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
   // Waits until no call runs any more.
   void drain();
+  // The process ends, and this rank leaves in order: no call begins any more, peers are told and
+  // get what was sent. False where a call runs.
+  bool leave_with_process();
+  ControlSeat& seat() { return *control_; }
   // An abort that nobody else hears of, where no call runs or is enqueued, in a moment at the
   // latest, nor may be replayed; false: it must be a real one. No call begins afterwards.
   bool leave();
@@ -237,7 +244,19 @@ class Communicator final : private CommWatcher {
 
   void revoke(const Error& error);
   void revoke_for_loss(const Error& error);
+  // A call that begins now would need the dead. Precondition of these three: the token is held.
+  void revoke_if_any_died();
   Error revoked_now();
+  Error refuses_calls();
+  Error first_death();
+  Error death_of(int rank);
+  void look_at_dead();
+  void look_soon_at_dead();
+  bool is_waited_for(int rank) const;
+  const Route& route_to(int rank) const {
+    return routes_[static_cast<std::size_t>(order_.place_of(rank))];
+  }
+  void part(const Error& why);
   Error aborted_here() const;
   Error heard();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
@@ -260,6 +279,7 @@ class Communicator final : private CommWatcher {
 
   // CommWatcher, called by the control thread
   void on_revoked(const Error& error) override;
+  void on_dead(const Error& error) override;
   std::optional<CallNote> find_call(std::uint32_t number) override {
     return recorder_.find(number);
   }
@@ -285,6 +305,7 @@ class Communicator final : private CommWatcher {
   Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::function<void()>> closers_;
+  bool parted_ = false;          // they have been called
   TcpTransport* tcp_ = nullptr;  // of these; null: there is none
   double heartbeat_s_ = 0;
   double timeout_s_ = 0;  // 0: none
@@ -318,6 +339,17 @@ class Communicator final : private CommWatcher {
   Error heard_;  // what revoked the communicator elsewhere
   Work heard_work_;
   std::atomic<bool> heard_posted_{false};
+
+  // A rank that is gone. What it had sent may still come.
+  struct Death {
+    Error error;
+    std::uint64_t heard = 0;     // from it, at the last look
+    std::uint64_t since_ns = 0;  // it has been waited for in vain; 0: it is not
+  };
+  std::vector<Death> deaths_;  // in the order of the news; guarded by hearsay_mutex_
+  std::atomic<bool> any_died_{false};
+  Work dead_work_;
+  std::atomic<bool> dead_posted_{false};
 
   struct Dispute {
     Error error;  // for want of a better one

@@ -12,6 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/listen_host.hpp"
 #include "comm/meeting.hpp"
+#include "comm/process_end.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start_log.hpp"
 #include "comm/stream_memory.hpp"
@@ -212,6 +213,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   }
   begin_trace();
   control_->plane().add(key_, members_, *this);
+  ProcessEnd::instance().add(*this);
   log.phase("all ready");
   log.ends(how);
   return {};

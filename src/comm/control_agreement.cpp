@@ -143,7 +143,8 @@ Error ControlPlane::cause_of_absence(int place, const std::vector<int>& particip
     if (dead != participants.end()) place = static_cast<int>(dead - participants.begin());
   }
   const auto how = dead_.find(participants[static_cast<std::size_t>(place)]);
-  const std::string why = how == dead_.end() ? "it has left" : how->second;
+  const bool ended = ended_.contains(participants[static_cast<std::size_t>(place)]);
+  const std::string why = how != dead_.end() ? how->second : ended ? process_ended : "it has left";
   return {Code::remote, fmt::format("rank {}: {}", place, why), place};
 }
 
@@ -210,11 +211,7 @@ std::string ControlPlane::pack_result(const GatherKey& key, const Error& error,
   Packer packer = message(Kind::result);
   packer.value(key.comm).value(key.round);
   pack(packer, error);
-  std::vector<int> dead;
-  for (const auto& [rank, how] : dead_) {
-    if (is_dead(rank)) dead.push_back(rank);
-  }
-  packer.numbers(dead);
+  packer.numbers(gone_for_good());
   packer.value(static_cast<std::uint32_t>(blobs.size()));
   for (const auto& [rank, blob] : blobs) packer.value(rank).text(blob);
   return packer.take();

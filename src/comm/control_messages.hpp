@@ -56,6 +56,9 @@ inline std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
+// Of a rank that has said so itself; what breaks a connection says the same.
+inline constexpr const char* process_ended = "its process has ended";
+
 // A neighbour that has not answered for so long has stopped.
 inline constexpr double silent_s = 0.9;
 

@@ -38,10 +38,11 @@ void ControlPlane::start(std::uint64_t now_ns) {
   refresh_tree();
 }
 
-bool ControlPlane::try_to_leave() {
+bool ControlPlane::try_to_leave(bool ends) {
   const std::lock_guard lock(mutex_);
   if (!started_ || is_dead(options_.rank)) return true;
   leaving_ = true;
+  ending_ |= ends;
   if (!announced_) announce_departure();
   return announced_ && (is_root() || acknowledged_);
 }
@@ -54,7 +55,11 @@ void ControlPlane::announce_departure() {
   const bool waited = farewell_said_ && now_ns_ - parent_since_ns_ > farewell_ns;
   if (!complete && !waited) return;
   announced_ = farewell_said_ = true;
-  spread(message(Kind::left).value(options_.rank).take(), -1);
+  spread(departure(options_.rank, ending_), -1);
+}
+
+std::string ControlPlane::departure(int rank, bool ended) {
+  return message(Kind::left).value(rank).value(static_cast<std::uint8_t>(ended)).take();
 }
 
 void ControlPlane::close() {
@@ -127,14 +132,14 @@ void ControlPlane::hear_hello(Unpacker& in, int from) {
   hear_facts(in, from);
   wire_.send(from, message(Kind::facts).take() + all_facts());
   if (!roll_.empty()) wire_.send(from, roll_);
-  if (announced_) wire_.send(from, message(Kind::left).value(options_.rank).take());
+  if (announced_) wire_.send(from, departure(options_.rank, ending_));
 }
 
 std::string ControlPlane::all_facts() const {
   Packer packer;
   packer.value(static_cast<std::uint32_t>(dead_.size()));
   for (const auto& [rank, how] : dead_) packer.value(rank).text(how);
-  packer.numbers({left_.begin(), left_.end()});
+  packer.numbers({left_.begin(), left_.end()}).numbers({ended_.begin(), ended_.end()});
   packer.value(static_cast<std::uint32_t>(revoked_.size()));
   for (const auto& [comm, error] : revoked_) {
     const auto gone = gone_.find(comm);
@@ -154,7 +159,9 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
     const int rank = in.value<int>();
     note_dead(rank, in.text(), from);
   }
-  for (const int rank : in.numbers()) note_left(rank, from);
+  const std::vector<int> left = in.numbers();
+  const std::vector<int> ended = in.numbers();
+  for (const int rank : left) note_left(rank, contains(ended, rank), from);
   const auto revocations = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < revocations && in.whole(); ++i) {
     const auto comm = in.value<CommKey>();
@@ -227,11 +234,14 @@ void ControlPlane::refuse(const GatherKey& key, Pending& pending, const Error& e
   ready_.emplace_back(key.comm, [done = std::move(pending.done), result] { done(result); });
 }
 
-void ControlPlane::note_left(int rank, int from) {
+void ControlPlane::note_left(int rank, bool ended, int from) {
   if (rank < 0 || rank >= options_.ranks || rank == options_.rank) return;
   if (from == rank) wire_.send(rank, message(Kind::farewell).take());
-  if (!left_.insert(rank).second) return;
-  spread(message(Kind::left).value(rank).take(), from);
+  const bool left_before = !left_.insert(rank).second;
+  const bool ended_before = !ended || !ended_.insert(rank).second;
+  if (left_before && ended_before) return;
+  spread(departure(rank, ended), from);
+  if (left_before) return;
   children_.erase(rank);
   look_at_all_gone();
   refresh_tree();
@@ -292,7 +302,7 @@ void ControlPlane::look_for_children() {
 void ControlPlane::on_hung_up(int rank) {
   const std::lock_guard lock(mutex_);
   if (!started_) return;
-  if (rank == parent_) return note_left(rank, -1);
+  if (rank == parent_) return note_left(rank, false, -1);
   children_.erase(rank);
 }
 
@@ -328,31 +338,52 @@ void ControlPlane::revoke(CommKey comm, const Error& error) {
 
 void ControlPlane::tell_watchers() {
   for (auto& [comm, member] : members_) {
-    if (member.told) continue;
-    Error error;
-    if (const auto found = revoked_.find(comm); found != revoked_.end()) error = found->second;
-    for (const auto& [rank, how] : dead_) {
-      const int place = place_of(member.ranks, rank);
-      if (place < 0 || error || !is_dead(rank)) continue;
-      error = Error(Code::remote, fmt::format("rank {}: {}", place, how), place);
+    const auto found = revoked_.find(comm);
+    if (found != revoked_.end()) tell_revoked(comm, member, found->second);
+    tell_of_dead(comm, member);
+  }
+}
+
+void ControlPlane::tell_revoked(CommKey comm, Member& member, const Error& error) {
+  if (std::exchange(member.told, true)) return;
+  ready_.emplace_back(comm, [watcher = member.watcher, error] { watcher->on_revoked(error); });
+}
+
+// Who is given up itself can do nothing with the others any more.
+void ControlPlane::tell_of_dead(CommKey comm, Member& member) {
+  for (const auto& [rank, how] : dead_) {
+    const int place = place_of(member.ranks, rank);
+    if (place < 0 || !is_dead(rank) || !member.told_dead.insert(rank).second) continue;
+    const Error error(Code::remote, fmt::format("rank {}: {}", place, how), place);
+    if (rank == options_.rank) {
+      tell_revoked(comm, member, error);
+    } else {
+      ready_.emplace_back(comm, [watcher = member.watcher, error] { watcher->on_dead(error); });
     }
-    if (!error) continue;
-    member.told = true;
-    ready_.emplace_back(comm, [watcher = member.watcher, error] { watcher->on_revoked(error); });
   }
 }
 
 std::vector<int> ControlPlane::dead() const {
   const std::lock_guard lock(mutex_);
-  std::vector<int> ranks;
+  return gone_for_good();
+}
+
+std::vector<int> ControlPlane::gone_for_good() const {
+  std::set<int> ranks = ended_;
   for (const auto& [rank, how] : dead_) {
-    if (is_dead(rank)) ranks.push_back(rank);
+    if (is_dead(rank)) ranks.insert(rank);
   }
-  return ranks;
+  return {ranks.begin(), ranks.end()};
+}
+
+bool ControlPlane::any_died() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(dead_, [this](const auto& death) { return is_dead(death.first); });
 }
 
 std::string ControlPlane::cause_of(int rank) const {
   const std::lock_guard lock(mutex_);
+  if (ended_.contains(rank)) return process_ended;
   const auto found = dead_.find(rank);
   return found == dead_.end() ? std::string() : found->second;
 }
@@ -398,9 +429,11 @@ void ControlPlane::hear(int from, std::string_view text) {
       note_dead(rank, in.text(), from);
       break;
     }
-    case Kind::left:
-      note_left(in.value<int>(), from);
+    case Kind::left: {
+      const int rank = in.value<int>();
+      note_left(rank, in.value<std::uint8_t>() != 0, from);
       break;
+    }
     case Kind::farewell:
       acknowledged_ |= from == parent_;
       break;

@@ -77,6 +77,9 @@ class CommWatcher {
  public:
   // Once: no operation can succeed any more. `rank` of the error is one of the communicator.
   virtual void on_revoked(const Error& error) = 0;
+  // Once for each: the process or host of the rank that the error names is gone. That alone revokes
+  // nothing.
+  virtual void on_dead(const Error& error) = 0;
   // The call of this number, if it has begun here and is not forgotten yet.
   virtual std::optional<CallNote> find_call(std::uint32_t number) = 0;
   // Every turn; tells of a call that does not get on.
@@ -121,8 +124,8 @@ class ControlPlane final : public ControlEars {
   void turn(std::uint64_t now_ns);
   // This rank will leave in order, so that nobody takes its end for a death: it waits for those
   // who are about to call it, tells its neighbours, and hears from its parent that it has passed it
-  // on. True: it may go now. Ask again after a turn.
-  bool try_to_leave();
+  // on. True: it may go now. Ask again after a turn. `ends`: its process does, as the others hear.
+  bool try_to_leave(bool ends = false);
   // Whatever comes is not heard any more.
   void close();
 
@@ -153,8 +156,10 @@ class ControlPlane final : public ControlEars {
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done, CallNote call = {});
 
-  // Ranks of the job that are known to be dead.
+  // Ranks of the job whose process or host is gone, as far as is known here: the dead, and those
+  // who left because their process ended.
   std::vector<int> dead() const;
+  bool any_died() const;
   // Why, or empty.
   std::string cause_of(int rank) const;
   // What has revoked the communicator, as far as it is known here, also before it is added.
@@ -168,6 +173,7 @@ class ControlPlane final : public ControlEars {
     std::vector<int> ranks;
     CommWatcher* watcher = nullptr;
     bool told = false;              // the watcher knows that it is revoked
+    std::set<int> told_dead = {};   // of whom it knows that they are; ranks of the job
     std::uint64_t reported_ns = 0;  // the last report of a stall
     bool warned = false;            // of the stall that lasts
   };
@@ -233,11 +239,13 @@ class ControlPlane final : public ControlEars {
   void note_dead(int rank, std::string_view how, int from);
   void give_up();
   void refuse(const GatherKey& key, Pending& pending, const Error& error);
-  void note_left(int rank, int from);
+  void note_left(int rank, bool ended, int from);
   void give_up_unreached();
   void look_for_children();
   std::vector<int> expected_children() const;
   void announce_departure();
+  static std::string departure(int rank, bool ended);
+  std::vector<int> gone_for_good() const;
   void note_gone(CommKey comm, const std::vector<int>& members, int rank, int from);
   void hear_gone(Unpacker& in, int from);
   void look_at_all_gone();
@@ -247,6 +255,8 @@ class ControlPlane final : public ControlEars {
   bool tell_if_over(CommKey comm, int from);
   void note_revoked(CommKey comm, const std::vector<int>& members, const Error& error, int from);
   void tell_watchers();
+  void tell_of_dead(CommKey comm, Member& member);
+  void tell_revoked(CommKey comm, Member& member, const Error& error);
 
   void hear(int from, std::string_view text);
   static void drop_unnamed(std::vector<int>& participants, const std::vector<int>& named);
@@ -319,6 +329,7 @@ class ControlPlane final : public ControlEars {
   // facts
   std::map<int, std::string> dead_;  // rank of the job: why
   std::set<int> left_;
+  std::set<int> ended_;  // of these, whose process has ended
   std::map<CommKey, Error> revoked_;
   std::map<CommKey, Gone> gone_;  // for the root
   std::set<CommKey> over_;        // the last ones that are over: late news of them means nothing
@@ -327,6 +338,7 @@ class ControlPlane final : public ControlEars {
 
   bool started_ = false;
   bool leaving_ = false;
+  bool ending_ = false;         // its process, too
   bool announced_ = false;      // to the present neighbours
   bool farewell_said_ = false;  // announced once, to whatever neighbours
   bool acknowledged_ = false;   // by the present parent

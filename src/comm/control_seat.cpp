@@ -32,23 +32,6 @@ ControlOptions options_of(int rank, int ranks, const Settings& settings) {
   return options;
 }
 
-// Where ranks have died, the others may be waiting for each other in vain.
-void depart(ControlSeat& seat, ControlPlane& plane) {
-  const std::uint64_t patience = plane.dead().empty() ? goodbye_ns : goodbye_ns / 4;
-  const std::uint64_t until = monotonic_ns() + patience;
-  // Where hundreds of ranks leave one host, those that ask too often keep the others from leaving.
-  std::chrono::microseconds nap{100};
-  while (!plane.try_to_leave() && monotonic_ns() < until) {
-    ControlThread::instance().wake();
-    // A global that held the communicator is destroyed after the thread has ended.
-    if (ControlThread::instance().stopped()) seat.turn(monotonic_ns());
-    std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 3 / 2, most_nap);
-  }
-  ControlThread::instance().remove(seat);
-  plane.close();
-}
-
 // Between processes.
 class TcpSeat final : public ControlSeat {
  public:
@@ -60,10 +43,7 @@ class TcpSeat final : public ControlSeat {
                settings.heartbeat,
                settings.init_timeout,
                {settings.port_first, settings.port_last}}) {}
-  ~TcpSeat() override {
-    if (running_) depart(*this, plane_);
-    wire_.close(monotonic_ns() + goodbye_ns);
-  }
+  ~TcpSeat() override { leave_alone(); }
 
   Error start(Gatherer& bootstrap) {
     Expected<std::string> address = wire_.listen(host_);
@@ -71,9 +51,7 @@ class TcpSeat final : public ControlSeat {
     Expected<std::vector<std::string>> addresses = bootstrap.gather(*address);
     if (!addresses) return addresses.error();
     wire_.set_addresses(std::move(*addresses));
-    plane_.start(monotonic_ns());
-    running_ = true;
-    ControlThread::instance().add(*this);
+    begin();
     return {};
   }
   void turn(std::uint64_t now_ns) override {
@@ -83,8 +61,9 @@ class TcpSeat final : public ControlSeat {
   int descriptor() const override { return wire_.descriptor(); }
 
  private:
+  void close() override { wire_.close(monotonic_ns() + goodbye_ns); }
+
   ControlTcp wire_;
-  bool running_ = false;
 };
 
 // Messages between ranks of one process.
@@ -130,10 +109,9 @@ class ThreadSeat final : public ControlSeat {
   ThreadSeat(std::shared_ptr<ThreadHub> hub, int rank, int ranks, const Settings& settings)
       : ControlSeat(options_of(rank, ranks, settings), wire_, Secret{}, ""),
         wire_(std::move(hub), rank) {
-    plane_.start(monotonic_ns());
-    ControlThread::instance().add(*this);
+    begin();
   }
-  ~ThreadSeat() override { depart(*this, plane_); }
+  ~ThreadSeat() override { leave_alone(); }
   void turn(std::uint64_t now_ns) override {
     wire_.progress(plane_);
     plane_.turn(now_ns);
@@ -167,6 +145,43 @@ std::vector<std::shared_ptr<ControlSeat>> ControlSeat::among_threads(int ranks,
     seats.push_back(std::make_shared<ThreadSeat>(hub, rank, ranks, settings));
   }
   return seats;
+}
+
+void ControlSeat::begin() {
+  plane_.start(monotonic_ns());
+  ControlThread::instance().add(*this);
+  running_ = true;
+}
+
+void ControlSeat::leave_alone() {
+  ControlSeat* const seat = this;
+  leave({&seat, 1}, false);
+}
+
+// Where ranks have died, the others may be waiting for each other in vain.
+void ControlSeat::leave(std::span<ControlSeat* const> seats, bool process_ends) {
+  const auto is_away = [process_ends](ControlSeat* seat) {
+    return !seat->running_ || seat->plane_.try_to_leave(process_ends);
+  };
+  const bool any_died =
+      std::ranges::any_of(seats, [](const ControlSeat* seat) { return seat->plane_.any_died(); });
+  const std::uint64_t until = monotonic_ns() + (any_died ? goodbye_ns / 4 : goodbye_ns);
+  // Where hundreds of ranks leave one host, those that ask too often keep the others from leaving.
+  std::chrono::microseconds nap{100};
+  while (!std::ranges::all_of(seats, is_away) && monotonic_ns() < until) {
+    ControlThread::instance().wake();
+    // A global that held the communicator is destroyed after the thread has ended.
+    if (ControlThread::instance().stopped()) {
+      for (ControlSeat* seat : seats) seat->turn(monotonic_ns());
+    }
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 3 / 2, most_nap);
+  }
+  for (ControlSeat* seat : seats) {
+    if (std::exchange(seat->running_, false)) ControlThread::instance().remove(*seat);
+    seat->plane_.close();
+    seat->close();
+  }
 }
 
 void ControlSeat::revoke(CommKey comm, const Error& error) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace pith {
 
 class ControlSeat : public Controlled {
  public:
-  // Leaves the job in order.
+  // Leaves the job in order, unless leave() has.
   ~ControlSeat() override = default;
   ControlSeat(const ControlSeat&) = delete;
   ControlSeat& operator=(const ControlSeat&) = delete;
@@ -28,6 +29,10 @@ class ControlSeat : public Controlled {
   // One for each of `ranks` ranks of this process.
   static std::vector<std::shared_ptr<ControlSeat>> among_threads(int ranks,
                                                                  const Settings& settings);
+
+  // At the end of their process these ranks leave the job together, in order, within a second;
+  // the others hear that the process has ended.
+  static void leave_with_process(std::span<ControlSeat* const> seats) { leave(seats, true); }
 
   ControlPlane& plane() { return plane_; }
   const Secret& secret() const { return secret_; }
@@ -48,9 +53,20 @@ class ControlSeat : public Controlled {
               std::string host)
       : plane_(options, wire), secret_(secret), host_(std::move(host)) {}
 
+  // Of those that inherit: when they can be turned, and before they cannot any more.
+  void begin();
+  void leave_alone();
+
   ControlPlane plane_;
   const Secret secret_;
   const std::string host_;
+
+ private:
+  static void leave(std::span<ControlSeat* const> seats, bool process_ends);
+  // Ends the wire, once what was said has left.
+  virtual void close() {}
+
+  bool running_ = false;  // the control thread turns it
 };
 
 // Start-up of a communicator whose ranks have a control plane already.

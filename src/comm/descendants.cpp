@@ -115,6 +115,10 @@ std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
 
 Expected<std::unique_ptr<Communicator>> Communicator::shrink(const Expected<Settings>& settings,
                                                              std::span<const int> excluded) {
+  // Whoever is still in a call may wait for this rank, which makes none any more.
+  engine_->own();
+  revoke_if_any_died();
+  engine_->disown();
   const bool revoked = is_revoked_.load(std::memory_order_acquire);
   const std::uint32_t next_call = revoked ? 0 : next_call_.load(std::memory_order_relaxed);
   Shrink shrink(key_, members_, own_member(), excluded, rounds_, next_call);

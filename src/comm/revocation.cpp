@@ -37,10 +37,14 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(200)); }
 void Communicator::revoke_for_loss(const Error& error) {
   if (state_.revoked) return;
   const std::uint64_t until = monotonic_ns() + cause_ns;
-  const bool lost = error.code() == Code::remote;
-  while (lost && !heard_posted_.load(std::memory_order_acquire) && monotonic_ns() < until) nap();
-  const Error cause = heard();
-  revoke(cause ? cause : error);
+  const auto is_clear = [&] {
+    return error.code() != Code::remote || heard_posted_.load(std::memory_order_acquire) ||
+           death_of(error.rank());
+  };
+  while (!is_clear() && monotonic_ns() < until) nap();
+  if (const Error cause = heard()) return revoke(cause);
+  const Error death = death_of(error.rank());
+  revoke(death ? death : error);
 }
 
 Error Communicator::heard() {
@@ -96,6 +100,12 @@ Error Communicator::aborted_here() const {
   return {Code::remote, fmt::format("rank {} aborted the communicator", rank()), rank()};
 }
 
+Error Communicator::refuses_calls() {
+  if (Error revoked = revoked_now()) return revoked;
+  revoke_if_any_died();
+  return state_.revoked;
+}
+
 void Communicator::abort() {
   const FloatMode mode;
   engine_->own();
@@ -135,6 +145,29 @@ Error Communicator::error() {
   Error error = revoked_now();
   engine_->disown();
   return error ? error : heard();  // heard of, and not yet at the engine
+}
+
+// Nobody may look at what goes now. The control thread does not look at us any more.
+void Communicator::part(const Error& why) {
+  if (std::exchange(parted_, true)) return;
+  control_->plane().remove(key_, members_);
+  engine_->leave_background();
+  engine_->own();
+  if (!state_.revoked) state_.revoked = why;
+  is_revoked_.store(true, std::memory_order_release);
+  for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
+  for (const auto& close : closers_) close();
+  engine_->scheduler().run_ready();
+  engine_->disown();
+}
+
+bool Communicator::leave_with_process() {
+  const bool runs =
+      blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0;
+  if (runs) return false;
+  const FloatMode mode;
+  part(Error(Code::invalid_usage, "this process is ending, and has left the communicator"));
+  return true;
 }
 
 std::vector<int> Communicator::failed() {
@@ -275,6 +308,7 @@ std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
     return std::nullopt;
   }
   look_at_dispute(now_ns);
+  if (any_died_.load(std::memory_order_acquire)) look_soon_at_dead();
   const std::optional<CallNote> call = recorder_.oldest_unfinished();
   const std::uint32_t moves = engine_->moves();
   look_at_what_lasts(call, now_ns);

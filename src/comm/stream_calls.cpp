@@ -304,6 +304,7 @@ void StreamCalls::decide(StreamCall& call) {
 }
 
 void StreamCalls::start(StreamCall& call) {
+  communicator_.revoke_if_any_died();
   std::uint32_t number = call.number;
   if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
   if (call.captured) {

@@ -37,8 +37,8 @@ World::World(SimConfig config) : sim_(std::move(config)) {
   }
   sim_.on_peer_lost = [this](int observer, int lost) {
     revoke(observer, Error(Code::remote, fmt::format("rank {} is lost", lost), lost));
-    settle();
   };
+  sim_.on_death = [this] { settle(); };
 }
 
 World::Recording::Recording(Rank& rank, int ranks, std::size_t most_steps)

@@ -280,8 +280,8 @@ TEST_CASE("ranks that compute are taken for alive, and hear of deaths meanwhile"
               sleep_s(0.1);
               self.die();
             }
-            // The communicator ends although nobody calls anything.
-            wait_until([&] { return output.says("communicator revoked"); });
+            // It is told although nobody calls anything.
+            wait_until([&] { return output.says("no call can be made any more: rank 3"); });
             self.in_time(self.since_death_of(3), limit_s, "to hear of the death");
             pithResult_t state = pithSuccess;
             ok(pithCommGetAsyncError(comm, &state));

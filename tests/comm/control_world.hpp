@@ -24,12 +24,22 @@ class ControlWorld;
 class RecordingWatcher final : public CommWatcher {
  public:
   std::vector<Error> revoked;
+  std::vector<Error> dead;
   std::map<std::uint32_t, CallNote> calls;
   std::optional<Stall> stall;
   int warnings = 0;
   std::optional<Stall> warned;  // the last of them
+  // Set where a call waits for all ranks, so that a death ends it: revokes the communicator.
+  std::function<void(const Error&)> waits_in;
 
   void on_revoked(const Error& error) override { revoked.push_back(error); }
+  void on_dead(const Error& error) override {
+    dead.push_back(error);
+    if (waits_in && revoked.empty()) {
+      revoked.push_back(error);
+      waits_in(error);
+    }
+  }
   std::optional<CallNote> find_call(std::uint32_t number) override {
     const auto found = calls.find(number);
     return found == calls.end() ? std::nullopt : std::optional(found->second);

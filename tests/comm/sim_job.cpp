@@ -52,6 +52,18 @@ void SimComm::quiesce(const Error& error) {
   world_.transport(own).quiesce(state, error);
 }
 
+Error SimComm::refuses_calls() {
+  if (death) revoke(death);
+  return state.revoked;
+}
+
+bool SimComm::waits_for(int rank) {
+  bool waits = false;
+  world_.mailbox(own).for_each_waiting(
+      [&](int peer, const Tag& tag) { waits |= peer == rank && tag.comm == state.id; });
+  return waits;
+}
+
 std::uint32_t SimComm::begin_call(const std::string& text) {
   const std::uint32_t number = calls() + 1;
   calls_.push_back({number, std::hash<std::string>()(text), text});
@@ -129,8 +141,9 @@ void SimJob::kill(int rank) {
 
 void SimJob::lose(int observer, int lost) {
   for (const auto& comm : ranks_[at(observer)].comms) {
+    if (!comm->waits_for(lost)) continue;
     const int place = place_of(comm->members, lost);
-    if (place >= 0) comm->revoke(Error(Code::remote, fmt::format("rank {} is lost", place), place));
+    comm->revoke(Error(Code::remote, fmt::format("rank {} is lost", place), place));
   }
 }
 
@@ -259,6 +272,7 @@ Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, i
 
 Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector<int> excluded,
                            std::vector<int> cut_off, std::uint64_t completed, Smaller& smaller) {
+  static_cast<void>(comm.refuses_calls());
   const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls() + 1;
   Shrink shrink(comm.key, comm.members, comm.own, excluded, comm.rounds, next_call);
   while (shrink.step() != DescentStep::end) {

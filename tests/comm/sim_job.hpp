@@ -35,6 +35,10 @@ class SimComm final : public CommWatcher {
   void revoke(const Error& error);
   // Here alone.
   void quiesce(const Error& error);
+  // Why no call may begin; that a member has died revokes it now.
+  Error refuses_calls();
+  // Whether a receive waits for this rank of the job.
+  bool waits_for(int rank);
 
   // Calls count from 1, in the order in which all ranks begin them; splits are among them. `text`
   // is the same on all ranks. The number.
@@ -44,6 +48,9 @@ class SimComm final : public CommWatcher {
   std::uint32_t calls() const { return static_cast<std::uint32_t>(calls_.size()); }
 
   void on_revoked(const Error& error) override { revoke(error); }
+  void on_dead(const Error& error) override {
+    if (!death) death = error;
+  }
   std::optional<CallNote> find_call(std::uint32_t number) override;
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall&) override {}
@@ -52,6 +59,7 @@ class SimComm final : public CommWatcher {
   const std::vector<int> members;
   const int own;  // rank of the job
   CommState state;
+  Error death;  // the first of a member, as the control plane knows
   CallContext context;
   DescentRounds rounds;
 

@@ -69,6 +69,9 @@ class Dispute {
     std::shuffle(members_.begin(), members_.end(), world_.random());
     for (const int rank : members_) {
       world_.plane(rank).add(comm, members_, of_[rank].watcher);
+      of_[rank].watcher.waits_in = [this, rank](const Error& death) {
+        world_.plane(rank).revoke(comm, death);
+      };
     }
   }
 

@@ -230,18 +230,32 @@ class Story {
     for (Comm& comm : comms_) {
       if (!comm.watchers.contains(rank) || comm.removed.contains(rank)) continue;
       const auto& revoked = comm.watchers[rank]->revoked;
-      const bool lost = std::any_of(comm.members.begin(), comm.members.end(), [this](int member) {
-        return world_.fate(member) == Fate::dead;
-      });
       const std::string where = fmt::format("rank {}, comm {}: ", rank, &comm - comms_.data());
       if (revoked.size() > 1) return where + "told twice that it is revoked";
       const bool own = comm.causes.contains(name_of(rank) + " gave up");
-      if (revoked.empty() && (lost || !comm.causes.empty()) && !own) {
+      const std::string wrong = check_dead(comm, comm.watchers[rank]->dead);
+      if (!wrong.empty()) return where + wrong;
+      if (revoked.empty() && !comm.causes.empty() && !own) {
         return where + "not told that it is revoked";
       }
       if (revoked.empty()) continue;
       const std::string text = revoked[0].message();
-      if (!comm.causes.contains(text) && !lost) return where + "revoked for nothing: " + text;
+      if (!comm.causes.contains(text)) return where + "revoked for nothing: " + text;
+    }
+    return {};
+  }
+
+  // Each death was told once, and no other, but for those who left and could tell only ranks that
+  // died.
+  std::string check_dead(const Comm& comm, const std::vector<Error>& told) {
+    std::vector<int> places;
+    for (const Error& death : told) places.push_back(death.rank());
+    for (std::size_t place = 0; place < comm.members.size(); ++place) {
+      const auto times = std::count(places.begin(), places.end(), static_cast<int>(place));
+      const Fate fate = world_.fate(comm.members[place]);
+      if (times == (fate == Fate::dead ? 1 : 0)) continue;
+      if (times == 1 && fate != Fate::lives) continue;
+      return fmt::format("told {} times of the death of rank {}", times, place);
     }
     return {};
   }

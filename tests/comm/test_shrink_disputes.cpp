@@ -85,6 +85,9 @@ class Scene {
     std::shuffle(members_.begin(), members_.end(), world_.random());
     for (const int rank : members_) {
       world_.plane(rank).add(comm, members_, of_[rank].watcher);
+      of_[rank].watcher.waits_in = [this, rank](const Error& death) {
+        world_.plane(rank).revoke(comm, death);
+      };
       const int others = static_cast<int>(members_.size() - excluded_.size());
       if (others > 2 && world_.pick(0, 4) == 0) excluded_.push_back(rank);
     }

@@ -188,7 +188,7 @@ void Story::look_at(Batch& batch, int ranks) {
 }
 
 Task<Error> Story::call(Call& frames, Story& story, SimComm& comm, std::size_t step, int phase) {
-  if (comm.state.revoked) co_return comm.state.revoked;
+  if (Error refused = comm.refuses_calls()) co_return refused;
   if (comm.size() == 1) co_return Error();  // no algorithm is asked then
   Batch& batch = story.batch(comm, step, phase);
   std::vector<Task<Error>> strands;

@@ -32,6 +32,7 @@ class Watcher final : public CommWatcher {
  public:
   explicit Watcher(int rank) : rank_(rank) {}
   void on_revoked(const Error& error) override { expect(static_cast<bool>(error)); }
+  void on_dead(const Error& error) override { expect(static_cast<bool>(error)); }
   std::optional<CallNote> find_call(std::uint32_t number) override {
     if (number != 1) return std::nullopt;
     return CallNote{1, 99, "pithAllReduce of 10 float32, sum"};

@@ -1,0 +1,46 @@
+#include "comm/process_end.hpp"
+
+#include <algorithm>
+
+#include "comm/communicator.hpp"
+
+namespace pith {
+
+namespace {
+
+// Made when the library is loaded, so that the globals of programs, which may hold communicators,
+// have been destroyed before; what was loaded later, as UCX, is still there.
+const struct AtExit {
+  ~AtExit() { ProcessEnd::instance().leave_all(); }
+} at_exit;
+
+}  // namespace
+
+void ProcessEnd::add(Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  held_.push_back(&communicator);
+}
+
+void ProcessEnd::remove(Communicator& communicator) {
+  const std::lock_guard lock(mutex_);
+  std::erase(held_, &communicator);
+}
+
+// A seat's communicators go before it does, all of them.
+void ProcessEnd::leave_all() {
+  const std::lock_guard lock(mutex_);
+  std::vector<ControlSeat*> leaving;
+  std::vector<ControlSeat*> staying;
+  for (Communicator* communicator : held_) {
+    (communicator->leave_with_process() ? leaving : staying).push_back(&communicator->seat());
+  }
+  held_.clear();
+  std::ranges::sort(leaving);
+  leaving.erase(std::unique(leaving.begin(), leaving.end()), leaving.end());
+  std::erase_if(leaving, [&](ControlSeat* seat) {
+    return std::ranges::find(staying, seat) != staying.end();
+  });
+  if (!leaving.empty()) ControlSeat::leave_with_process(leaving);
+}
+
+}  // namespace pith
