@@ -518,7 +518,9 @@ pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
 pithResult_t pithCommFinalize(pithComm_t comm) {
   return guarded(comm, [&] {
     if (!comm) return Error();
-    if (Error error = check_communicator("pithCommFinalize", comm)) return error;
+    constexpr const char* function = "pithCommFinalize";
+    if (Error error = check_communicator(function, comm)) return error;
+    if (Error error = check_not_in_group(function, *comm)) return error;
     comm->communicator->drain();
     comm->finalized = true;
     return Error();
@@ -526,7 +528,12 @@ pithResult_t pithCommFinalize(pithComm_t comm) {
 }
 
 pithResult_t pithCommDestroy(pithComm_t comm) {
-  return guarded([&] { return destroy(comm); });
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCommDestroy";
+    const bool is_alive = comm && comm->process == fork_generation() && !comm->destroyed;
+    if (Error error = is_alive ? check_not_in_group(function, *comm) : Error()) return error;
+    return destroy(comm);
+  });
 }
 
 pithResult_t pithCommAbort(pithComm_t comm) {
