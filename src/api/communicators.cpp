@@ -71,6 +71,22 @@ using Reading = Expected<Settings>;
 
 std::atomic<Completion (*)()> begin_completion{nullptr};
 
+// Once, by the first communicator's rank 0: who sets them means to be heard.
+void warn_of_settings_of_nccl(const Settings& settings) {
+  if (begin_completion.load(std::memory_order_acquire)) return;  // this is libnccl.so.2
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    set_log_level(settings.log);
+    for (const char* name : {"PITH_COMPRESS", "PITH_COMPRESS_COMM", "PITH_NCCL_FALLBACK"}) {
+      if (!in_environment(name)) continue;
+      log(LogLevel::warn,
+          fmt::format("{} is set, which counts in libnccl.so.2 alone: calls of pith.h are what "
+                      "their program makes them",
+                      name));
+    }
+  });
+}
+
 // Calls on streams of this thread's context find what they need.
 Completion completion_of_this_thread() {
   Completion (*const begin)() = begin_completion.load(std::memory_order_acquire);
@@ -190,12 +206,14 @@ class Promised {
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: on a thread of its own the program might be changing its environment.
-  const auto make = [id, rank, nranks, making, settings = settings_from_environment()]() -> Made {
+  const Expected<Settings> settings = settings_from_environment();
+  const auto make = [id, rank, nranks, making, settings]() -> Made {
     if (!settings) return settings.error();
     return Communicator::init_rank(*settings, id, rank, nranks, making);
   };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
+  if (rank == 0 && settings) warn_of_settings_of_nccl(*settings);
   if (!group.open()) return create(comm, options, make, making, complete);
   const auto promised = std::make_shared<Promised>(comm, options, making);
   group.add([promised, make, complete] { return promised->keep(make, complete); }, nullptr,
@@ -453,6 +471,9 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
                    fmt::format("{}: devices is {}, expected NULL: this build has host ranks only",
                                function, static_cast<const void*>(devices)));
     }
+    const Expected<Settings> settings = settings_from_environment();
+    if (!settings) return settings.error();
+    warn_of_settings_of_nccl(*settings);
     Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
