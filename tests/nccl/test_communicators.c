@@ -213,6 +213,7 @@ static void refused_handles(struct client* me) {
     LEAVES_NULL(ncclCommInitRank(&comm, ranks, id, rank));
     LEAVES_NULL(ncclCommInitRankConfig(&comm, ranks, id, rank, &config));
     LEAVES_NULL(ncclCommInitRankScalable(&comm, ranks, rank, 1, &id, &config));
+    CHECK(strncmp(ncclGetLastError(NULL), "ncclCommInitRankScalable: ", 26) == 0);
     OK(ncclGroupStart());
     LEAVES_NULL(ncclCommInitRank(&comm, ranks, id, rank));
     FAILS(ncclInvalidArgument, ncclGroupEnd());
@@ -582,7 +583,8 @@ static void first_words(struct client* me) {
   snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclAllReduce: comm is NULL", host, pid,
            pid);
   CHECK(client_times_in(text, begin) == warns);
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank", host, pid, pid);
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank: rank is 2", host, pid,
+           pid);
   CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
 }
 
