@@ -178,7 +178,7 @@ class Promised {
       std::exchange(handle_, nullptr)->begin(std::move(work));
       return {Code::in_progress, "the communicator is being made"};
     }
-    const Error error = finish(*handle_, make, complete);
+    Error error = finish(*handle_, make, complete);
     if (!error) handle_ = nullptr;
     return error;
   }
