@@ -156,7 +156,9 @@ PITH_API pithResult_t pithCommInitEnv(pithComm_t* comm);
 /* n ranks in this process. devices NULL: host ranks. */
 PITH_API pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices);
 /* Finalize waits for work in flight; Destroy finalizes and frees; Abort makes running calls on
- * any thread return pithRemoteError and frees. NULL is accepted by all three. */
+ * any thread return pithRemoteError and frees. NULL is accepted by all three. While this thread has
+ * a group open that holds calls of comm, Finalize and Destroy are pithInvalidUsage and change
+ * nothing, unless comm is revoked: pithGroupEnd runs the calls. Abort makes them fail. */
 PITH_API pithResult_t pithCommFinalize(pithComm_t comm);
 PITH_API pithResult_t pithCommDestroy(pithComm_t comm);
 PITH_API pithResult_t pithCommAbort(pithComm_t comm);

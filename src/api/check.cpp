@@ -72,6 +72,19 @@ Error check_communicator(const char* function, pithComm_t comm) {
   return check_takes_calls(function, *comm);
 }
 
+Error still_in_group(const char* function) {
+  return {Code::invalid_usage,
+          fmt::format("{}: comm has calls in the group that this thread has open, expected "
+                      "pithGroupEnd first, which runs them",
+                      function)};
+}
+
+Error check_not_in_group(const char* function, const pithComm& comm) {
+  const Group& group = Group::of_this_thread();
+  const Communicator* const made = group.open() ? comm.made() : nullptr;
+  return made && group.has(*made) && !made->is_revoked() ? still_in_group(function) : Error();
+}
+
 Error check_type(const char* function, pithDataType_t type) {
   if (type >= 0 && type < dtype_count) return {};
   return bad(function,

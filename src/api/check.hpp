@@ -19,6 +19,10 @@ Error check_made(const char* function, pithComm_t comm);
 Error check_queried(const char* function, pithComm_t comm);
 // And that it takes calls now.
 Error check_communicator(const char* function, pithComm_t comm);
+// That no call of it waits in the group that this thread has open, which a handle's end would be
+// the end of without a word, where the group never ends. Those of a revoked one can only fail.
+Error check_not_in_group(const char* function, const pithComm& comm);
+Error still_in_group(const char* function);
 Error check_type(const char* function, pithDataType_t type);
 // One of the five, or a handle of this communicator made for this type.
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);

@@ -71,6 +71,22 @@ using Reading = Expected<Settings>;
 
 std::atomic<Completion (*)()> begin_completion{nullptr};
 
+// Once, by the first communicator's rank 0: who sets them means to be heard.
+void warn_of_settings_of_nccl(const Settings& settings) {
+  if (begin_completion.load(std::memory_order_acquire)) return;  // this is libnccl.so.2
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    set_log_level(settings.log);
+    for (const char* name : {"PITH_COMPRESS", "PITH_COMPRESS_COMM", "PITH_NCCL_FALLBACK"}) {
+      if (!in_environment(name)) continue;
+      log(LogLevel::warn,
+          fmt::format("{} is set, which counts in libnccl.so.2 alone: calls of pith.h are what "
+                      "their program makes them",
+                      name));
+    }
+  });
+}
+
 // Calls on streams of this thread's context find what they need.
 Completion completion_of_this_thread() {
   Completion (*const begin)() = begin_completion.load(std::memory_order_acquire);
@@ -162,7 +178,7 @@ class Promised {
       std::exchange(handle_, nullptr)->begin(std::move(work));
       return {Code::in_progress, "the communicator is being made"};
     }
-    const Error error = finish(*handle_, make, complete);
+    Error error = finish(*handle_, make, complete);
     if (!error) handle_ = nullptr;
     return error;
   }
@@ -190,12 +206,14 @@ class Promised {
 Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: on a thread of its own the program might be changing its environment.
-  const auto make = [id, rank, nranks, making, settings = settings_from_environment()]() -> Made {
+  const Expected<Settings> settings = settings_from_environment();
+  const auto make = [id, rank, nranks, making, settings]() -> Made {
     if (!settings) return settings.error();
     return Communicator::init_rank(*settings, id, rank, nranks, making);
   };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
+  if (rank == 0 && settings) warn_of_settings_of_nccl(*settings);
   if (!group.open()) return create(comm, options, make, making, complete);
   const auto promised = std::make_shared<Promised>(comm, options, making);
   group.add([promised, make, complete] { return promised->keep(make, complete); }, nullptr,
@@ -461,6 +479,9 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
                    fmt::format("{}: devices is {}, expected NULL: this build has host ranks only",
                                function, static_cast<const void*>(devices)));
     }
+    const Expected<Settings> settings = settings_from_environment();
+    if (!settings) return settings.error();
+    warn_of_settings_of_nccl(*settings);
     Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
@@ -526,7 +547,9 @@ pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
 pithResult_t pithCommFinalize(pithComm_t comm) {
   return guarded(comm, [&] {
     if (!comm) return Error();
-    if (Error error = check_communicator("pithCommFinalize", comm)) return error;
+    constexpr const char* function = "pithCommFinalize";
+    if (Error error = check_communicator(function, comm)) return error;
+    if (Error error = check_not_in_group(function, *comm)) return error;
     comm->communicator->drain();
     comm->finalized = true;
     return Error();
@@ -534,7 +557,12 @@ pithResult_t pithCommFinalize(pithComm_t comm) {
 }
 
 pithResult_t pithCommDestroy(pithComm_t comm) {
-  return guarded([&] { return destroy(comm); });
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCommDestroy";
+    const bool is_alive = comm && comm->process == fork_generation() && !comm->destroyed;
+    if (Error error = is_alive ? check_not_in_group(function, *comm) : Error()) return error;
+    return destroy(comm);
+  });
 }
 
 pithResult_t pithCommAbort(pithComm_t comm) {

@@ -63,6 +63,14 @@ bool Group::has(const Compressor& compressor) const {
   });
 }
 
+bool Group::has(const Communicator& communicator) const {
+  const auto is_its = [&](const auto& one) { return one.communicator.get() == &communicator; };
+  return std::any_of(collectives_.begin(), collectives_.end(), is_its) ||
+         std::any_of(batches_.begin(), batches_.end(), is_its) ||
+         std::any_of(setups_.begin(), setups_.end(),
+                     [&](const Chain& chain) { return chain.parent == &communicator; });
+}
+
 // While the group can still be refused: accumulators take most of the memory. Those of calls on
 // streams are shaped where these find out which memory they are for.
 Error Group::shape_compressed() {

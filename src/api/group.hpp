@@ -81,6 +81,8 @@ class Group {
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
            const CompressedTensor& tensor, void* stream);
   bool has(const Compressor& compressor) const;
+  // Calls of it, or of what descends from it.
+  bool has(const Communicator& communicator) const;
   // Collective set-up that blocks; the outermost end runs all of the group at once, but those of
   // one parent one after the other: all its ranks must agree on their order.
   // `undo`: called when the group is over, whether the set-up has run or not.

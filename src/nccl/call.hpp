@@ -47,6 +47,9 @@ inline pithComm_t* ours(ncclComm_t* comm) { return reinterpret_cast<pithComm_t*>
 pithResult_t issue(const NcclCall& call);
 // Wherever it belongs, at once or when the group ends.
 ncclResult_t submit(const NcclCall& call);
+// An error where the group that this thread has open holds calls of the communicator here, beside
+// Pith's own group. Precondition: it is one.
+Error check_not_waiting(const char* function, pithComm_t comm);
 // To be asked before a communicator takes part in this thread's group, if one is open: those of a
 // group are all blocking, or none is.
 Error join_group(std::string_view function, bool blocking);

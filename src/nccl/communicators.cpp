@@ -34,6 +34,14 @@ Error error_of(pithResult_t result) {
                      result == pithInProgress ? "in progress" : api::last_error());
 }
 
+// The caller's function, where Pith's own has served it under its own name.
+Error named(std::string_view function, const Error& error) {
+  constexpr std::string_view own = "pithCommInitRankConfig:";
+  const std::string_view text = error ? error.message() : "";
+  if (!text.starts_with(own)) return error;
+  return {error.code(), fmt::format("{}:{}", function, text.substr(own.size()))};
+}
+
 // NCCL_COMM_ID: the address is known, the secret is the job's, and rank 0 opens the root there.
 Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int nranks) {
   Expected<Settings> settings = settings_from_environment();
@@ -60,8 +68,8 @@ Error make_id(ncclUniqueId* id) {
   return known.store(id->internal);
 }
 
-Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given,
-                int rank, const ncclConfig_t* asked) {
+Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given, int rank,
+           const ncclConfig_t* asked) {
   const Expected<Environment> environment = read_environment();
   if (!environment) return environment.error();
   if (Error error = read_extras()) return error;
@@ -80,7 +88,17 @@ Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUn
   }
   complete_new_communicators();
   const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
-  return error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config)));
+  return named(function,
+               error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config))));
+}
+
+// Nobody takes what was in `comm` before for a communicator that came of this.
+Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given,
+                int rank, const ncclConfig_t* asked) {
+  Error error =
+      pith::without_throwing([&] { return join(function, comm, nranks, given, rank, asked); });
+  if (error && error.code() != Code::in_progress && comm) *comm = nullptr;
+  return error;
 }
 
 Error check_devices(int count, const int* devices) {
@@ -120,13 +138,14 @@ Error init_all(ncclComm_t* comms, int count, const int* devices) {
   if (Error error = read_extras()) return error;
   if (Error error = check_devices(count, devices)) return error;
   if (Error error = check_devices_are_there(count, devices)) return error;
+  complete_new_communicators();
   if (Error error = error_of(pithCommInitAll(ours(comms), count, nullptr))) return error;
   for (int r = 0; r < count; ++r) ours(comms)[r]->blocking = environment->blocking != 0;
-  complete_new_communicators();
   const std::span<const pithComm_t> made(ours(comms), static_cast<std::size_t>(count));
   Error error = complete_all(made, devices);
   if (!error) return {};
   for (const pithComm_t comm : made) pithCommAbort(comm);
+  std::fill_n(comms, count, nullptr);
   return error;
 }
 
@@ -140,6 +159,15 @@ Expected<std::optional<pithConfig_t>> config_of_descendant(const char* function,
   return read_config(function, asked, environment->blocking);
 }
 
+// What is refused before the parent is looked at.
+Error prepare_descendant(const char* function, pithComm_t comm, pithComm_t* newcomm,
+                         const Expected<std::optional<pithConfig_t>>& config) {
+  Error error = config ? Error() : config.error();
+  if (!error && comm) error = join_group(function, comm->blocking);
+  if (error && comm && newcomm) *newcomm = nullptr;
+  return error;
+}
+
 // Makes errors from here on those of a descendant, not of what the revocation has ended.
 void note_descendant(pithComm_t comm, Extension& extension) {
   pithResult_t state = pithSuccess;
@@ -151,9 +179,9 @@ void note_descendant(pithComm_t comm, Extension& extension) {
 }
 
 Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const ncclConfig_t* asked) {
-  Expected<std::optional<pithConfig_t>> config = config_of_descendant("ncclCommSplit", asked);
-  if (!config) return config.error();
-  if (Error error = comm ? join_group("ncclCommSplit", comm->blocking) : Error()) return error;
+  constexpr const char* function = "ncclCommSplit";
+  Expected<std::optional<pithConfig_t>> config = config_of_descendant(function, asked);
+  if (Error error = prepare_descendant(function, comm, newcomm, config)) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
   if (extension && extension->revoked) {
     note_descendant(comm, *extension);
@@ -175,8 +203,7 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
                         function, static_cast<const void*>(exclude), count)};
   }
   Expected<std::optional<pithConfig_t>> config = config_of_descendant(function, asked);
-  if (!config) return config.error();
-  if (Error error = comm ? join_group(function, comm->blocking) : Error()) return error;
+  if (Error error = prepare_descendant(function, comm, newcomm, config)) return error;
   const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
   if (extension && extension->revoked) note_descendant(comm, *extension);
   const pithResult_t result =
@@ -191,9 +218,13 @@ Error revoke(pithComm_t comm, int flags) {
   if (flags != 0) {
     return {Code::invalid_argument, fmt::format("ncclCommRevoke: flags is {}, expected 0", flags)};
   }
-  if (!comm->made()) return api::check_communicator("ncclCommRevoke", comm);
+  constexpr const char* function = "ncclCommRevoke";
+  if (Error error = api::check_made(function, comm)) return error;
   const std::shared_ptr<Extension> extension = extension_of(comm);
-  extension->revoked = true;
+  if (extension->revoked.exchange(true)) {
+    return {Code::invalid_argument,
+            fmt::format("{}: comm is revoked, expected one that is not", function)};
+  }
   comm->made()->abort();
   abort_there(*extension);
   return {};
@@ -223,12 +254,27 @@ void close(pithComm_t comm) {
   abort_there(*extension);
 }
 
+// One that has been revoked counts as finalized, as in NCCL, where one that has failed says what
+// for, and stays as it is.
 Error finalize(pithComm_t comm) {
-  const std::shared_ptr<Extension> extension = comm ? find_extension(comm) : nullptr;
+  constexpr const char* function = "ncclCommFinalize";
+  if (!comm) return {};
+  if (Error error = api::check_communicator(function, comm)) return error;
+  const std::shared_ptr<Extension> extension = find_extension(comm);
   if (extension && extension->revoked) {
-    return {Code::invalid_usage, "ncclCommFinalize: comm is revoked, expected ncclCommDestroy"};
+    return {Code::invalid_argument,
+            fmt::format("{}: comm is revoked, expected ncclCommDestroy", function)};
   }
+  if (Error error = comm->communicator->error()) return error;
+  if (Error error = check_not_waiting(function, comm)) return error;
   return error_of(pithCommFinalize(comm));
+}
+
+Error destroy(pithComm_t comm) {
+  constexpr const char* function = "ncclCommDestroy";
+  const bool is_alive = comm && !api::check_handle(function, comm);
+  if (Error error = is_alive ? check_not_waiting(function, comm) : Error()) return error;
+  return error_of(pithCommDestroy(comm));
 }
 
 // To be revoked is no error; what a descendant came to is one.
@@ -246,7 +292,8 @@ Error async_error(pithComm_t comm, ncclResult_t* result) {
   const std::shared_ptr<Extension> extension = find_extension(comm);
   if (extension && extension->revoked) state = state_of_revoked(*comm, *extension, state);
   *result = static_cast<ncclResult_t>(state);
-  if (state != pithSuccess && state != pithInProgress) remember(pithGetLastError(comm));
+  if (state != pithSuccess && state != pithInProgress)
+    remember(pithGetLastError(comm), LogLevel::info);
   if (state != pithSuccess || !extension) return {};
   if (const auto there = extension->other_comm()) *result = there->async_error();
   return {};
@@ -282,6 +329,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommInitRankScalable,
   constexpr const char* function = "ncclCommInitRankScalable";
   return fail_group(guarded([&]() -> Error {
     if (!ids || id_count < 1 || id_count > nranks) {
+      if (comm) *comm = nullptr;
       return {pith::Code::invalid_argument,
               fmt::format("{}: {} ids at {}, expected 1 to {}", function, id_count,
                           static_cast<const void*>(ids), nranks)};
@@ -311,7 +359,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
-  return answer(pithCommDestroy(ours(comm)));
+  return guarded([&] { return destroy(ours(comm)); });
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {

@@ -32,7 +32,7 @@ constexpr Field fields[] = {
     {"splitShare", &ncclConfig_t::splitShare, 21700, 0, 1},
     {"trafficClass", &ncclConfig_t::trafficClass, 22500, undefined, any},
     {"collnetEnable", &ncclConfig_t::collnetEnable, 22700, 0, 1},
-    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 22700, 0, 3},
+    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 22700, 0, 2},  // not both of its bits, as in 2.28
     {"shrinkShare", &ncclConfig_t::shrinkShare, 22700, 0, 1},
     {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 22700, 1, any},
     {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 22800, 1, 64},

@@ -303,6 +303,16 @@ void add_own_settings(const Variables& files, std::map<std::string, std::string>
   }
 }
 
+// Pith's level for what NCCL_DEBUG is; empty where it is not set.
+std::string read_debug(const Variables& variables) {
+  const std::string debug = value_of(variables, "NCCL_DEBUG");
+  if (debug.empty()) return {};
+  std::string level = log_level(debug);
+  if (!in_environment("PITH_LOG")) set_log_level(level);
+  open_log(variables);
+  return level;
+}
+
 void say_what_has_no_effect() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -338,6 +348,11 @@ std::vector<std::string> variables_without_effect() {
   return found;
 }
 
+void read_debug_once() {
+  static std::once_flag once;
+  std::call_once(once, [] { read_debug(variables_named(names, variables_from_files())); });
+}
+
 Expected<Environment> read_environment() {
   const Variables files = variables_from_files();
   const Variables variables = variables_named(names, files);
@@ -365,12 +380,7 @@ Expected<Environment> read_environment() {
   }
   if (is_never(value_of(variables, "NCCL_NET_GDR_LEVEL"))) defaults.emplace("GPUDIRECT", "0");
   defaults["HOST_ID"] = value_of(variables, "NCCL_HOSTID");
-  const std::string debug = value_of(variables, "NCCL_DEBUG");
-  if (!debug.empty()) {
-    defaults["LOG"] = log_level(debug);
-    if (!in_environment("PITH_LOG")) set_log_level(log_level(debug));
-    open_log(variables);
-  }
+  defaults["LOG"] = read_debug(variables);
   say_what_has_no_effect();
   if (Error error = check_choice(variables, defaults)) return error;
   std::erase_if(defaults, [](const auto& one) { return one.second.empty(); });

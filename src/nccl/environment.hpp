@@ -20,6 +20,10 @@ struct Environment {
 // variable has no meaning in NCCL either.
 Expected<Environment> read_environment();
 
+// NCCL_DEBUG and what belongs to it alone, for a process whose first words come before any of that:
+// the first time counts.
+void read_debug_once();
+
 // What is set and changes nothing here; the first communicator's log says so once.
 std::vector<std::string> variables_without_effect();
 

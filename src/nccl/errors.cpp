@@ -6,7 +6,8 @@
 #include <mutex>
 
 #include "api/group.hpp"
-#include "core/log.hpp"
+#include "nccl/environment.hpp"
+#include "nccl/log_lines.hpp"
 
 namespace pith::nccl {
 
@@ -38,10 +39,11 @@ std::string in_nccl_names(std::string text) {
 
 }  // namespace
 
-void remember(const char* message) noexcept {
+void remember(const char* message, LogLevel level) noexcept {
   try {
+    read_debug_once();
     const std::string text = in_nccl_names(message);
-    log(LogLevel::info, text, LogTopic::all);
+    log(log_is_open() ? level : LogLevel::info, text, LogTopic::all);
     const std::lock_guard lock(the_last().mutex);
     const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
     std::memcpy(the_last().text, text.data(), length);
@@ -60,7 +62,10 @@ const char* last_error() {
 }
 
 ncclResult_t answer(pithResult_t result) {
-  if (result != pithSuccess && result != pithInProgress) remember(api::last_error());
+  if (result != pithSuccess && result != pithInProgress) {
+    // What others have done is told when it happens.
+    remember(api::last_error(), result == pithRemoteError ? LogLevel::info : LogLevel::warn);
+  }
   return static_cast<ncclResult_t>(result);
 }
 

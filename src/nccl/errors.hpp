@@ -5,6 +5,7 @@
 
 #include "api/last_error.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "nccl/abi.h"
 #include "pith/pith.h"
 
@@ -13,7 +14,8 @@ namespace pith::nccl {
 // The result of a function of pith.h on this thread. A message that came with it, in NCCL's names,
 // is the last one of the process from now on.
 ncclResult_t answer(pithResult_t result);
-void remember(const char* message) noexcept;
+// `level`: of the line in a log that NCCL_DEBUG has opened; Pith's own takes it for news.
+void remember(const char* message, LogLevel level) noexcept;
 const char* last_error();
 
 // Runs a body that returns Error; what it throws becomes one.

@@ -1,8 +1,10 @@
 // NCCL's functions that belong to no communicator, and registrations, exported.
 #include <algorithm>
+#include <limits>
 
 #include "api/check.hpp"
 #include "comm/stream_memory.hpp"
+#include "core/heap.hpp"
 #include "nccl/call.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/errors.hpp"
@@ -13,6 +15,15 @@ namespace pith::nccl {
 
 namespace {
 
+// As NCCL's memory, it begins and ends with a page: of the host, or of a device.
+constexpr std::size_t host_page = Heap::page_bytes;
+constexpr std::size_t device_page = Heap::huge_bytes;
+
+std::size_t whole(std::size_t bytes, std::size_t page) {
+  if (bytes > std::numeric_limits<std::size_t>::max() - page) return bytes;  // nobody has so much
+  return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+}
+
 Error allocate(void** pointer, std::size_t bytes) {
   if (Error error = api::check_pointer("ncclMemAlloc", "pointer", pointer)) return error;
   Place place = place_of_this_thread();
@@ -20,7 +31,7 @@ Error allocate(void** pointer, std::size_t bytes) {
   if (!place.has_driver && start_driver()) place = place_of_this_thread();
   if (place.has_driver && !place.context) place = place_of(0);  // a new thread: CUDA's default
   if (!place.has_driver) {
-    const pithResult_t result = pithMemAlloc(pointer, bytes);
+    const pithResult_t result = pithMemAlloc(pointer, whole(bytes, host_page));
     return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
   }
   if (!place.context) return {Code::cuda, "ncclMemAlloc: device 0 gives no context"};
@@ -28,7 +39,7 @@ Error allocate(void** pointer, std::size_t bytes) {
   const cuda::Driver& driver = *cuda::known_driver();
   const cuda::RelaxedCapture relaxed(driver);
   cuda::CUdeviceptr address = 0;
-  const cuda::CUresult result = driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));
+  const cuda::CUresult result = driver.mem_alloc(&address, whole(bytes, device_page));
   if (result != cuda::kSuccess) {
     return {Code::cuda, "ncclMemAlloc: cuMemAlloc: " + driver.describe(result)};
   }

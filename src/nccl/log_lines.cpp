@@ -162,6 +162,8 @@ std::string LogLines::formatted(const timespec& time) const {
   return text;
 }
 
+bool log_is_open() { return the_lines.load(std::memory_order_acquire) != nullptr; }
+
 void open_log(const Variables& variables) {
   static std::once_flag once;
   std::call_once(once, [&] {

@@ -30,5 +30,6 @@ class LogLines {
 
 // From NCCL_DEBUG on the log looks as NCCL's does. Once in a process; then it says the version.
 void open_log(const Variables& variables);
+bool log_is_open();
 
 }  // namespace pith::nccl

@@ -5,6 +5,7 @@
 // communicator, which is the same on all ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,37 @@ Error check_revoked(const Extension* extension, const NcclCall& call) {
   return {Code::invalid_usage,
           fmt::format("nccl{}: comm is revoked, expected one that still takes calls",
                       name_of(call.kind))};
+}
+
+bool is_reduction(Kind kind) {
+  return kind == Kind::allreduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
+}
+
+bool has_root(Kind kind) {
+  return kind == Kind::broadcast || kind == Kind::bcast || kind == Kind::reduce ||
+         kind == Kind::gather || kind == Kind::scatter;
+}
+
+// Of a collective of nothing, which may be made by some ranks only: nobody hears of it, and it has
+// no number. What a communicator or its caller is refused for, it is refused for all the same. An
+// operation made for another type is not, as in NCCL.
+Error check_empty(const NcclCall& call) {
+  const pithComm_t comm = ours(call.comm);
+  const std::string name = fmt::format("nccl{}", name_of(call.kind));
+  const char* const function = name.c_str();
+  const auto type = static_cast<pithDataType_t>(call.type);
+  const auto op = static_cast<pithRedOp_t>(call.op);
+  Error error = api::check_communicator(function, comm);
+  if (!error) error = check_revoked(find_extension(comm).get(), call);
+  if (!error) error = comm->communicator->error();
+  if (!error && has_root(call.kind)) {
+    error = api::check_rank(function, "root", call.root, comm->communicator->size());
+  }
+  if (!error) error = api::check_type(function, type);
+  if (!error && is_reduction(call.kind) && !comm->ops.find(op)) {
+    error = api::check_op(function, op, comm, type);
+  }
+  return error;
 }
 
 // Whether Pith's own call refuses it. Before the vote: the other ranks do not take part in it.
@@ -198,6 +230,15 @@ Error simulate(ncclSimInfo_t* info) {
 
 }  // namespace
 
+Error check_not_waiting(const char* function, pithComm_t comm) {
+  const auto& waiting = waiting_of_this_thread();
+  const Communicator* const made = comm->made();
+  const bool has_calls = std::any_of(waiting.begin(), waiting.end(), [made](const Waiting& one) {
+    return one.communicator.get() == made;
+  });
+  return has_calls && !made->is_revoked() ? api::still_in_group(function) : Error();
+}
+
 Error join_group(std::string_view function, bool blocking) {
   if (group_kind == GroupKind::none) return {};
   const GroupKind own = blocking ? GroupKind::blocking : GroupKind::background;
@@ -211,6 +252,9 @@ Error join_group(std::string_view function, bool blocking) {
 
 ncclResult_t submit(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
+  if (call.count == 0 && !is_message(call.kind)) [[unlikely]] {
+    return fail_group(guarded([&] { return check_empty(call); }));
+  }
   if (group_kind != GroupKind::none && comm) [[unlikely]] {
     if (const ncclResult_t refused = refuse_mixed(call)) return refused;
   }

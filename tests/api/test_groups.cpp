@@ -279,6 +279,77 @@ void finalize_waits(Rank& self) {
   ok(pithWait(request));
 }
 
+// A group that never ends would lose the calls of a communicator whose handle goes: neither
+// destroy nor finalize does that, and the group's end runs them.
+void not_before_its_calls(Rank& self) {
+  pithComm_t comm = self.join();
+  pithComm_t child = nullptr;
+  pithComm_t other = nullptr;
+  ok(pithCommSplit(comm, 0, 0, &other, nullptr));
+  Reduction call(self, 1000, 4);
+  int in = -1;
+  const float gradient = 1;
+  float sum = 0;
+  pithCompressor_t all = nullptr;
+  ok(pithCompressorCreate(&all, "topk:density=1"));
+  const int next = (self.rank + 1) % self.size;
+  const int before = (self.rank + self.size - 1) % self.size;
+  const std::function<void()> calls[] = {
+      [&] { ok(sum_into(call.send, call.recv, comm)); },
+      [&] {
+        ok(pithSend(&self.rank, 1, pithInt32, next, comm, nullptr));
+        ok(pithRecv(&in, 1, pithInt32, before, comm, nullptr));
+      },
+      [&] {
+        ok(pithAllReduceCompressed(&gradient, &sum, 1, pithFloat32, pithSum, all, comm, nullptr));
+      },
+      [&] { ok(pithCommSplit(comm, 0, 0, &child, nullptr)); }};
+  for (const auto& add : calls) {
+    ok(pithGroupStart());
+    ok(pithGroupStart());
+    add();
+    ok(pithGroupEnd());
+    fails(pithCommDestroy(comm), pithInvalidUsage,
+          {"pithCommDestroy", "calls in the group that this thread has open", "pithGroupEnd"});
+    fails(pithCommFinalize(comm), pithInvalidUsage, {"pithCommFinalize", "calls in the group"});
+    ok(pithCommDestroy(std::exchange(other, nullptr)));  // which has none
+    ok(pithGroupEnd());
+  }
+  ensure(call.right() && in == before && sum == static_cast<float>(self.size) && child != nullptr,
+         "the group has not run its calls");
+  ok(pithCompressorDestroy(all));
+  ok(pithCommDestroy(child));
+  ok(pithCommFinalize(comm));
+  ok(pithGroupStart());
+  ok(pithCommDestroy(comm));
+  ok(pithGroupEnd());
+}
+
+// An abort is never refused, nor the end of what has been revoked: such calls only fail.
+void abort_before_its_calls(Rank& self) {
+  pithComm_t comm = self.join();
+  pithComm_t revoked = nullptr;
+  ok(pithCommSplit(comm, 0, 0, &revoked, nullptr));
+  Reduction call(self, 1000, 4);
+  for (pithComm_t each : {comm, revoked}) {
+    self.meet();
+    ok(pithGroupStart());
+    ok(sum_into(call.send, call.recv, each));
+    self.meet();  // then one aborts, and the others hear of it
+    if (each == revoked && self.rank != 0) {
+      pithResult_t state = pithSuccess;
+      wait_until([&] {
+        ok(pithCommGetAsyncError(each, &state));
+        return state != pithSuccess;
+      });
+      ok(pithCommDestroy(each));
+    } else {
+      ok(pithCommAbort(each));
+    }
+    fails(pithGroupEnd(), pithRemoteError, {"aborted"});
+  }
+}
+
 void on_processes(int size, const Body& body) {
   for (const Setup& setup : every_link()) {
     if (setup.way != Way::processes) continue;
@@ -321,6 +392,13 @@ TEST_CASE("groups progress while the caller computes", "[groups]") {
 TEST_CASE("errors inside a group", "[groups]") { everywhere(2, errors_in_groups); }
 TEST_CASE("groups that end wrongly", "[groups]") { CHECK(run(1, alone(), wrong_ends) == ""); }
 TEST_CASE("finalize waits for the background", "[groups]") { everywhere(2, finalize_waits); }
+
+TEST_CASE("a communicator does not end before a group's calls of it", "[groups]") {
+  everywhere(2, not_before_its_calls);
+}
+TEST_CASE("an abort does, and what is revoked", "[groups]") {
+  everywhere(2, abort_before_its_calls);
+}
 
 TEST_CASE("groups between threads", "[threads]") {
   for (const char* transport : {"local", "shm", "tcp"}) {

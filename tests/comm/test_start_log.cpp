@@ -420,6 +420,31 @@ TEST_CASE("variables that look like settings are told of once", "[start-log]") {
         }) == "");
 }
 
+TEST_CASE("settings of libnccl.so.2 are told of once elsewhere", "[start-log]") {
+  for (const Way way : {Way::processes, Way::alone}) {
+    Setup setup =
+        with("warn", {{"PITH_COMPRESS", "topk:density=0.1"}, {"PITH_COMPRESS_COMM", "*"}});
+    setup.way = way;
+    CHECK(run(way == Way::alone ? 1 : 2, setup, [way](Rank& self) {
+            const Overheard overheard;
+            for (int round = 0; round < 2; ++round) {
+              pithComm_t comm = nullptr;
+              if (way == Way::alone) ok(pithCommInitAll(&comm, 1, nullptr));
+              if (way != Way::alone) {
+                ok(pithCommInitRank(&comm, 2, self.id(round), self.rank));
+                self.meet();
+              }
+              ok(pithCommDestroy(comm));
+            }
+            const std::string text = overheard.text();
+            if (self.rank != 0) return ensure(text.empty(), text);
+            has(text, {"warning: PITH_COMPRESS is set, which counts in libnccl.so.2 alone",
+                       "warning: PITH_COMPRESS_COMM is set, which counts in libnccl.so.2 alone"});
+            ensure(std::count(text.begin(), text.end(), '\n') == 2, text);
+          }) == "");
+  }
+}
+
 TEST_CASE("a root that is no address of rank 0's host is said to be one", "[start-log]") {
   CHECK(run(2, with("warn", {{"PITH_INSECURE", "1"}}), [](Rank& self) {
           const Overheard overheard;

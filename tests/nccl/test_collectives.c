@@ -143,6 +143,85 @@ static void empty_messages(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+static ncclResult_t settled(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress) {
+    if (ncclCommGetAsyncError(comm, &state) != ncclSuccess) return ncclInternalError;
+    usleep(100);
+  }
+  return state;
+}
+
+static void every_collective_of_nothing(struct client* me, ncclComm_t comm, cudaStream_t stream) {
+  OK(ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, comm, stream));
+  OK(ncclBroadcast(NULL, NULL, 0, ncclFloat32, 0, comm, stream));
+  OK(ncclBcast(NULL, 0, ncclFloat32, 0, comm, stream));
+  OK(ncclReduce(NULL, NULL, 0, ncclFloat32, ncclMax, 0, comm, stream));
+  OK(ncclAllGather(NULL, NULL, 0, ncclFloat32, comm, stream));
+  OK(ncclReduceScatter(NULL, NULL, 0, ncclFloat32, ncclAvg, comm, stream));
+  OK(ncclAlltoAll(NULL, NULL, 0, ncclFloat32, comm, stream));
+  OK(ncclGather(NULL, NULL, 0, ncclFloat32, 0, comm, stream));
+  OK(ncclScatter(NULL, NULL, 0, ncclFloat32, 0, comm, stream));
+}
+
+/* A collective of nothing is none, so that one rank may make it alone: in a group, on a stream,
+ * wherever other calls would have gone. */
+static void nothing(struct client* me) {
+  ncclComm_t comm = NULL;
+  const ncclResult_t made = ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank);
+  CHECK(made == ncclSuccess || made == ncclInProgress);
+  CHECK(settled(comm) == ncclSuccess);
+  float two = 2, sum = 0;
+  ncclRedOp_t op;
+  cudaStream_t stream = (cudaStream_t)(uintptr_t)0x1000; /* of no driver: nobody looks at it */
+  OK(ncclRedOpCreatePreMulSum(&op, &two, ncclFloat32, ncclScalarHostImmediate, comm));
+  for (int turn = 0; turn < 3; ++turn) {
+    const int mine = me->rank == turn % me->size;
+    if (mine) every_collective_of_nothing(me, comm, turn == 1 ? stream : NULL);
+    if (mine) OK(ncclAllReduce(NULL, NULL, 0, ncclInt32, op, comm, NULL)); /* of another type */
+    if (mine) OK(ncclGroupStart());
+    if (mine) every_collective_of_nothing(me, comm, NULL);
+    const ncclResult_t begun = ncclAllReduce(&two, &sum, 1, ncclFloat32, ncclSum, comm, NULL);
+    CHECK(begun == ncclSuccess || begun == ncclInProgress);
+    if (mine) every_collective_of_nothing(me, comm, stream);
+    const ncclResult_t ended = mine ? ncclGroupEnd() : ncclSuccess;
+    CHECK(ended == ncclSuccess || ended == ncclInProgress);
+    CHECK(settled(comm) == ncclSuccess && sum == 2 * (float)me->size);
+  }
+  if (me->rank == 0) { /* a group of nothing else, and one of which nothing comes */
+    OK(ncclGroupStart());
+    every_collective_of_nothing(me, comm, NULL);
+    OK(ncclGroupEnd());
+    OK(ncclGroupStart());
+    FAILS(ncclInvalidArgument, ncclBcast(NULL, 0, ncclFloat32, me->size, comm, NULL));
+    CHECK(strstr(ncclGetLastError(NULL), "ncclBcast: root is ") != NULL);
+    FAILS(ncclInvalidArgument, ncclGroupEnd());
+  }
+  client_meet(me, 0);
+  OK(ncclCommRevoke(comm, 0));
+  FAILS(ncclInvalidUsage, ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, comm, NULL));
+  OK(ncclCommDestroy(comm));
+  FAILS(ncclInvalidArgument, ncclAllReduce(NULL, NULL, 0, ncclFloat32, ncclSum, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclAllGather(NULL, NULL, 0, ncclFloat32, NULL, NULL));
+}
+
+/* Its memory begins with a page, however little it is. */
+static void pages(struct client* me) {
+  enum { several = 8, page = 4096 };
+  const size_t bytes[several] = {1, 100, 64, 0, page - 1, page + 1, 1, (size_t)5 << 20};
+  void* memory[several];
+  for (int i = 0; i < several; ++i) {
+    OK(ncclMemAlloc(&memory[i], bytes[i]));
+    CHECK((uintptr_t)memory[i] % page == 0);
+    memset(memory[i], i, bytes[i]);
+  }
+  for (int i = 0; i < several; ++i) OK(ncclMemFree(memory[i]));
+  void* none = &none;
+  FAILS(ncclSystemError, ncclMemAlloc(&none, SIZE_MAX));
+  FAILS(ncclSystemError, ncclMemAlloc(&none, SIZE_MAX - page));
+  CHECK(none == (void*)&none);
+}
+
 static void memory(struct client* me) {
   ncclComm_t comm = client_join(me);
   float* buffer = NULL;
@@ -212,6 +291,13 @@ int main(void) {
   const char* on_host[] = {"CUDA_VISIBLE_DEVICES=", NULL}; /* or it would be a device's */
   client_run("memory", 1, on_host, memory);
   client_run("memory", 3, on_host, memory);
+  client_run("pages", 1, on_host, pages);
   client_run("refusals", 2, NULL, refusals);
+  client_run("nothing", 1, NULL, nothing);
+  client_run("nothing", 3, NULL, nothing);
+  const char* compressed[] = {"PITH_COMPRESS=topk:density=0.5,bypass=never,min=1", NULL};
+  client_run("nothing, compressed", 3, compressed, nothing);
+  const char* no_blocking[] = {"NCCL_COMM_BLOCKING=0", NULL};
+  client_run("nothing, blocking = 0", 3, no_blocking, nothing);
   return 0;
 }

@@ -174,6 +174,10 @@ static void configured(struct client* me) {
   config.minCTAs = 4; /* without a maximum */
   FAILS(ncclInvalidArgument, ncclCommInitRankConfig(&comm, me->size, id, me->rank, &config));
   config.maxCTAs = 8;
+  config.CTAPolicy = 3; /* two policies */
+  FAILS(ncclInvalidArgument, ncclCommInitRankConfig(&comm, me->size, id, me->rank, &config));
+  CHECK(strstr(ncclGetLastError(NULL), "CTAPolicy is 3") != NULL);
+  config.CTAPolicy = 2;
   config.commName = "named";
   config.nvlinkCentricSched = 9; /* of a version that the caller says not to know */
   config.version = 22700;
@@ -185,11 +189,82 @@ static void configured(struct client* me) {
   longer.config.size = sizeof longer;
   OK(ncclCommInitRankScalable(&comm, me->size, me->rank, 1, (ncclUniqueId*)&id, &longer.config));
   CHECK(sum_over(me, comm, 1) == (float)me->size);
-  FAILS(ncclInvalidArgument, ncclCommInitRankScalable(&comm, me->size, me->rank, 0, NULL, NULL));
-  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, me->size, id, me->size));
-  ncclUniqueId garbage;
+  OK(ncclCommDestroy(comm));
+}
+
+/* A handle that no communicator came of is NULL, whatever was in it. */
+static void refused_handles(struct client* me) {
+  const int wrong[][2] = {{2, -1}, {2, 2}, {0, 0}, {-3, 0}}; /* ranks, rank */
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER, bad = NCCL_CONFIG_INITIALIZER;
+  bad.splitShare = 2;
+  ncclUniqueId id, garbage;
+  OK(ncclGetUniqueId(&id));
   memset(&garbage, 7, sizeof garbage);
-  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, me->size, garbage, me->rank));
+  const ncclComm_t old = (ncclComm_t)(uintptr_t)0x1000;
+  ncclComm_t comm = old;
+#define LEAVES_NULL(call)               \
+  do {                                  \
+    comm = old;                         \
+    FAILS(ncclInvalidArgument, (call)); \
+    CHECK(comm == NULL);                \
+  } while (0)
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    const int ranks = wrong[i][0], rank = wrong[i][1];
+    LEAVES_NULL(ncclCommInitRank(&comm, ranks, id, rank));
+    LEAVES_NULL(ncclCommInitRankConfig(&comm, ranks, id, rank, &config));
+    LEAVES_NULL(ncclCommInitRankScalable(&comm, ranks, rank, 1, &id, &config));
+    CHECK(strncmp(ncclGetLastError(NULL), "ncclCommInitRankScalable: ", 26) == 0);
+    OK(ncclGroupStart());
+    LEAVES_NULL(ncclCommInitRank(&comm, ranks, id, rank));
+    FAILS(ncclInvalidArgument, ncclGroupEnd());
+    FAILS(ncclInvalidArgument, ncclCommInitRank(NULL, ranks, id, rank));
+  }
+  LEAVES_NULL(ncclCommInitRank(&comm, 1, garbage, 0));
+  LEAVES_NULL(ncclCommInitRankConfig(&comm, 1, id, 0, &bad));
+  LEAVES_NULL(ncclCommInitRankScalable(&comm, 1, 0, 0, NULL, NULL));
+  ncclComm_t parent = NULL;
+  OK(ncclCommInitRank(&parent, 1, id, 0));
+  LEAVES_NULL(ncclCommSplit(parent, 0, 0, &comm, &bad));
+  comm = old; /* and as NCCL has it, what never was a parent's is left alone */
+  FAILS(ncclInvalidArgument, ncclCommSplit(NULL, 0, 0, &comm, NULL));
+  CHECK(comm == old);
+  OK(ncclCommDestroy(parent));
+#undef LEAVES_NULL
+}
+
+/* A communicator that this thread's group holds calls of does not end before them: a group that
+ * never ends would lose them. */
+static void in_an_open_group(struct client* me) {
+  ncclComm_t comm = client_join(me), other = NULL, child = NULL;
+  const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
+  static float send[4096], recv[4096]; /* as many as PITH_COMPRESS wants here */
+  const int n = sizeof send / sizeof *send;
+  OK(ncclCommSplit(comm, 0, 0, &other, NULL));
+  for (int turn = 0; turn < 3; ++turn) {
+    int in = -1;
+    for (int i = 0; i < n; ++i) send[i] = 1;
+    OK(ncclGroupStart());
+    OK(ncclGroupStart());
+    if (turn == 0) OK(ncclAllReduce(send, recv, (size_t)n, ncclFloat32, ncclSum, comm, NULL));
+    if (turn == 1) OK(ncclSend(&me->rank, 1, ncclInt32, next, comm, NULL));
+    if (turn == 1) OK(ncclRecv(&in, 1, ncclInt32, before, comm, NULL));
+    if (turn == 2) OK(ncclCommSplit(comm, 0, 0, &child, NULL));
+    OK(ncclGroupEnd());
+    FAILS(ncclInvalidUsage, ncclCommDestroy(comm));
+    CHECK(strstr(ncclGetLastError(NULL), "ncclCommDestroy: comm has calls in the group") != NULL);
+    CHECK(strstr(ncclGetLastError(NULL), "ncclGroupEnd") != NULL);
+    FAILS(ncclInvalidUsage, ncclCommFinalize(comm));
+    CHECK(strstr(ncclGetLastError(NULL), "ncclCommFinalize: comm has calls in the group") != NULL);
+    if (turn == 2) OK(ncclCommDestroy(other)); /* which has none */
+    OK(ncclGroupEnd());
+    if (turn == 0) CHECK(recv[0] == (float)me->size && recv[n - 1] == (float)me->size);
+    if (turn == 1) CHECK(in == before);
+  }
+  CHECK(sum_over(me, child, 1) == (float)me->size);
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(child));
+  OK(ncclGroupEnd());
+  OK(ncclCommFinalize(comm));
   OK(ncclCommDestroy(comm));
 }
 
@@ -303,11 +378,14 @@ static void revoked(struct client* me) {
   client_meet(me, 1);
   float value = 1;
   FAILS(ncclInvalidUsage, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, NULL));
-  FAILS(ncclInvalidUsage, ncclCommFinalize(comm));
+  FAILS(ncclInvalidArgument, ncclCommFinalize(comm));
+  FAILS(ncclInvalidArgument, ncclCommRevoke(comm, 0));
   OK(ncclCommGetAsyncError(comm, &state));
   CHECK(state == ncclSuccess);
   OK(ncclCommSplit(comm, 0, me->rank, &again, NULL));
   CHECK(sum_over(me, again, 2) == (float)(2 * me->size));
+  OK(ncclCommFinalize(again));
+  FAILS(ncclInvalidArgument, ncclCommRevoke(again, 0));
   OK(ncclCommDestroy(again));
   OK(ncclCommDestroy(comm));
 }
@@ -407,6 +485,8 @@ static void aborts(struct client* me) {
   }
   CHECK(state == ncclRemoteError);
   CHECK(strstr(ncclGetLastError(NULL), "rank 0 aborted") != NULL);
+  FAILS(ncclRemoteError, ncclCommFinalize(aborted)); /* each time: it is not finalized */
+  FAILS(ncclRemoteError, ncclCommFinalize(aborted));
   OK(ncclGroupStart());
   OK(ncclCommAbort(aborted));
   OK(ncclGroupEnd());
@@ -477,10 +557,35 @@ static void told_version(struct client* me) {
   const char* const found = strstr(text, "NCCL version 22809");
   CHECK((found == NULL) == (strcmp(level, "NONE") == 0));
   CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
-  if (strcmp(level, "VERSION") == 0 || strcmp(level, "warn") == 0) {
-    CHECK(found == text && strcmp(strchr(text, '\n'), "\n") == 0);
-  }
+  const int warned = client_times_in(text, "NCCL WARN ncclCommCount: comm is NULL");
+  CHECK(warned == (strcmp(level, "warn") == 0 || strcmp(level, "INFO") == 0));
+  CHECK(warned || found == NULL || strcmp(strchr(text, '\n'), "\n") == 0);
+  CHECK(strcmp(level, "warn") != 0 || (found == text && client_times_in(text, "\n") == 2));
   if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
+}
+
+/* The first call of all is refused, and what NCCL_DEBUG was when the library was loaded is no
+ * matter: it counts from there on. */
+static void first_words(struct client* me) {
+  char text[4096], begin[160], host[64] = "";
+  ncclComm_t comm = NULL;
+  float value = 1;
+  client_log();
+  setenv("NCCL_DEBUG", me->rank == 0 ? "WARN" : "VERSION", 1);
+  setenv("NCCL_DEBUG_TIMESTAMP_LEVELS", "INFO", 1); /* not the warning's */
+  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
+  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 2, client_id(me, 0), 2));
+  client_take_log(me, text, sizeof text);
+  CHECK(gethostname(host, sizeof host - 1) == 0);
+  if (strchr(host, '.')) *strchr(host, '.') = '\0';
+  const int pid = (int)getpid(), warns = me->rank == 0;
+  CHECK(strncmp(text, "NCCL version 22809", 18) == 0);
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclAllReduce: comm is NULL", host, pid,
+           pid);
+  CHECK(client_times_in(text, begin) == warns);
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank: rank is 2", host, pid,
+           pid);
+  CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
 }
 
 /* Lines begin with their time where that is asked for; what they are about is chosen, but of the
@@ -601,6 +706,10 @@ int main(void) {
   client_run("errors in groups", 2, NULL, errors_in_groups);
   client_run("blocking and not in one group", 2, NULL, mixed_in_a_group);
   client_run("config", 2, NULL, configured);
+  client_run("refused handles", 1, NULL, refused_handles);
+  client_run("in an open group", 3, NULL, in_an_open_group);
+  const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  client_run("in an open group, compressed", 3, compressed, in_an_open_group);
   client_run("blocking = 0", 4, NULL, in_the_background);
   const char* no_blocking[] = {"NCCL_COMM_BLOCKING=0", NULL};
   client_run("NCCL_COMM_BLOCKING", 3, no_blocking, blocking_by_environment);
@@ -624,6 +733,7 @@ int main(void) {
     const char* level[] = {levels[i], NULL};
     client_run(levels[i], 1, level, told_version);
   }
+  client_run("first words", 2, NULL, first_words);
   client_run("chosen lines", 2, NULL, chosen_lines);
   client_run("other hosts by NCCL_HOSTID", 3, NULL, on_other_hosts);
   client_run("one host by NCCL_HOSTID", 3, NULL, on_one_host);

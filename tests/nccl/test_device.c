@@ -15,6 +15,7 @@ static struct {
   int (*host_alloc)(void**, size_t, unsigned);
   int (*alloc)(unsigned long long*, size_t);
   int (*free)(unsigned long long);
+  int (*range)(unsigned long long*, size_t*, unsigned long long);
   int (*copy)(unsigned long long, unsigned long long, size_t, void*);
   int (*synchronize)(void*);
   int (*synchronize_all)(void);
@@ -33,6 +34,7 @@ static void load_driver(struct client* me) {
   *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
   *(void**)&cuda.alloc = driver_symbol(me, "cuMemAlloc_v2");
   *(void**)&cuda.free = driver_symbol(me, "cuMemFree_v2");
+  *(void**)&cuda.range = driver_symbol(me, "cuMemGetAddressRange_v2");
   *(void**)&cuda.copy = driver_symbol(me, "cuMemcpyAsync");
   *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
   *(void**)&cuda.synchronize_all = driver_symbol(me, "cuCtxSynchronize");
@@ -59,6 +61,12 @@ static void memory(struct client* me) {
   start_driver(me);
   OK(ncclMemAlloc(&device, 100));
   CHECK(is_on_device(device) && !is_on_device(host));
+  /* Whole pages: a driver puts what is less where there is room, in the middle of one. */
+  unsigned long long base = 0;
+  const size_t page = (size_t)2 << 20;
+  size_t bytes = 0;
+  CHECK(cuda.range(&base, &bytes, (uintptr_t)device) == 0);
+  CHECK(base == (uintptr_t)device && bytes == page);
   CHECK(cuda.get_current(&context) == 0 && context == NULL);
   OK(ncclMemFree(device));
   OK(ncclMemFree(host));

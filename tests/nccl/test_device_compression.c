@@ -23,6 +23,7 @@ static struct {
   int (*instantiate)(void**, void*, unsigned long long);
   int (*launch)(void*, void*);
   int (*memory_left)(size_t*, size_t*);
+  int (*alloc)(unsigned long long*, size_t);
 } cuda;
 
 static void start_driver(struct client* me) {
@@ -40,6 +41,7 @@ static void start_driver(struct client* me) {
   *(void**)&cuda.instantiate = driver_symbol(me, "cuGraphInstantiateWithFlags");
   *(void**)&cuda.launch = driver_symbol(me, "cuGraphLaunch");
   *(void**)&cuda.memory_left = driver_symbol(me, "cuMemGetInfo_v2");
+  *(void**)&cuda.alloc = driver_symbol(me, "cuMemAlloc_v2");
   CHECK(cuda.init(0) == 0);
   CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
 }
@@ -56,6 +58,13 @@ static float* device_floats(struct client* me) {
   OK(ncclMemAlloc(&memory, n * sizeof(float)));
   memset(memory, 0, n * sizeof(float));
   return memory;
+}
+
+/* No more than these: ncclMemAlloc's are whole pages. */
+static float* floats_of_driver(struct client* me) {
+  unsigned long long memory = 0;
+  CHECK(cuda.alloc(&memory, n * sizeof(float)) == 0);
+  return memset((void*)(uintptr_t)memory, 0, n * sizeof(float));
 }
 
 static int zeros_in(const float* vector) {
@@ -334,9 +343,9 @@ static void no_memory_for_nothing(struct client* me) {
   start_driver(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
-  float *send[4], *recv = device_floats(me);
+  float *send[4], *recv = floats_of_driver(me);
   size_t left_then = 0, left = 0, total = 0;
-  for (int v = 0; v < 4; ++v) send[v] = device_floats(me);
+  for (int v = 0; v < 4; ++v) send[v] = floats_of_driver(me);
   for (int i = 0; i < steps; ++i) {
     const float* const vector = send[me->rank == 0 ? 0 : order[i]];
     OK(ncclAllReduce(vector, recv, n, ncclFloat32, ncclSum, comm, stream));

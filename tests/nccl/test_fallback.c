@@ -52,6 +52,8 @@ static void some_kinds(struct client* me) {
   OK(ncclBroadcast(send, recv, n, ncclUint8, 0, comm, NULL));
   CHECK(all_are(recv, n, mark));
   memset(recv, 0, n);
+  if (me->rank == 1) OK(ncclBcast(recv, 0, ncclUint8, 0, comm, NULL)); /* nothing is no call */
+  if (me->rank == 1) OK(ncclAllReduce(send, recv, 0, ncclUint8, ncclSum, comm, NULL));
   OK(ncclBcast(recv, n, ncclUint8, 0, comm, NULL)); /* its twin */
   CHECK(all_are(recv, n, mark));
   OK(ncclAllReduce(send, recv, n, ncclUint8, ncclSum, comm, NULL)); /* not on the list */
@@ -62,7 +64,9 @@ static void some_kinds(struct client* me) {
   unsigned char* const sum = device_bytes(me, n);
   OK(ncclGroupStart());
   OK(ncclAllGather(send, recv, n, ncclUint8, comm, NULL));
+  FAILS(ncclInvalidUsage, ncclCommDestroy(comm)); /* nor is it lost there */
   OK(ncclAllReduce(send, sum, n, ncclUint8, ncclSum, comm, NULL));
+  FAILS(ncclInvalidUsage, ncclCommFinalize(comm));
   OK(ncclGroupEnd());
   wait_for_stream(me);
   CHECK(all_are(recv, n, mark) && all_are(recv + n, n, 0) && all_are(sum, n, me->size));
@@ -126,6 +130,9 @@ static void no_id(struct client* me) {
   const ncclResult_t result = ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank);
   CHECK(result == (me->rank == 0 ? ncclSystemError : ncclRemoteError));
   CHECK(strstr(ncclGetLastError(NULL), "PITH_NCCL_FALLBACK") != NULL);
+  ncclComm_t all[2] = {(ncclComm_t)(uintptr_t)me, (ncclComm_t)(uintptr_t)me};
+  if (me->rank == 0) CHECK(ncclCommInitAll(all, 2, NULL) != ncclSuccess);
+  CHECK(me->rank != 0 || (all[0] == NULL && all[1] == NULL)); /* none came of it */
 }
 
 /* Several ranks of a process, blocking = 0, and InitAll have theirs, too. */
