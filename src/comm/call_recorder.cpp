@@ -43,6 +43,7 @@ std::string describe(const Message& message) {
 }
 
 void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
+  if (is_ahead(number)) newest_.store(number, std::memory_order_release);
   Entry& e = entry(number);
   e.number.store(0, std::memory_order_relaxed);
   // Readers that see new words behind an old number look at the number again, and see 0.
@@ -188,6 +189,11 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   read.note.text = compressed ? describe_compressed(e, args) : describe(args);
   if (e.number.load(std::memory_order_relaxed) != number) return std::nullopt;
   return read;
+}
+
+bool CallRecorder::is_ahead(std::uint32_t number) const {
+  return number != 0 && !is_captured(number) &&
+         is_later(number, newest_.load(std::memory_order_acquire));
 }
 
 std::optional<CallNote> CallRecorder::find(std::uint32_t number) const {

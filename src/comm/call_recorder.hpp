@@ -74,6 +74,8 @@ class CallRecorder {
   };
 
   std::optional<CallNote> find(std::uint32_t number) const;
+  // Neither this call nor a later one has begun; never of captured ones, which may be replayed.
+  bool is_ahead(std::uint32_t number) const;
   // The lowest number that has begun and not ended; where there is none, of the oldest group of
   // such messages the first one that was told to be awaited, else the first one.
   std::optional<CallNote> oldest_unfinished() const;
@@ -154,6 +156,7 @@ class CallRecorder {
   std::array<Entry, kept> entries_;
   std::array<MessageEntry, kept> messages_;
   CompletedCalls completed_;
+  std::atomic<std::uint32_t> newest_{0};  // that has begun and is not captured
   std::uint64_t messages_begun_ = 0;
   std::atomic<std::uint64_t> messages_running_{0};
   std::atomic<std::uint32_t> now_ms_{0};

@@ -283,6 +283,7 @@ class Communicator final : private CommWatcher {
   std::optional<CallNote> find_call(std::uint32_t number) override {
     return recorder_.find(number);
   }
+  Error refusal_of(std::uint32_t number) override;
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall& stall) override;
   void look_who_is_waited_for();

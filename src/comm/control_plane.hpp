@@ -71,8 +71,8 @@ struct Stall {
   std::string absent = {};  // "rank 1, rank 3": of an agreement who has not come, where known
 };
 
-// A communicator, as the control plane needs it. No function may wait. All but find_call may use
-// the control plane.
+// A communicator, as the control plane needs it. No function may wait. All but find_call and
+// refusal_of may use the control plane.
 class CommWatcher {
  public:
   // Once: no operation can succeed any more. `rank` of the error is one of the communicator.
@@ -82,6 +82,9 @@ class CommWatcher {
   virtual void on_dead(const Error& error) = 0;
   // The call of this number, if it has begun here and is not forgotten yet.
   virtual std::optional<CallNote> find_call(std::uint32_t number) = 0;
+  // Why the call of this number, which has not begun here, will be refused: a rank has died. Those
+  // who are in it wait in vain.
+  virtual Error refusal_of(std::uint32_t number) = 0;
   // Every turn; tells of a call that does not get on.
   virtual std::optional<Stall> look(std::uint64_t now_ns) = 0;
   // A stall has lasted so long that whoever reads the log should know.

@@ -305,7 +305,9 @@ void ControlPlane::hear_question(Unpacker& in, const std::string& whole) {
   if (member == members_.end()) return;
   std::optional<CallNote> call = find_agreement(comm, number);
   if (!call) call = member->second.watcher->find_call(number);
-  if (!call) return;
+  if (!call) {
+    return note_revoked(comm, member->second.ranks, member->second.watcher->refusal_of(number), -1);
+  }
   Packer packer = message(Kind::answer);
   packer.value(comm).value(options_.rank);
   pack(packer, *call);

@@ -89,6 +89,11 @@ void Communicator::revoke_if_any_died() {
   revoke(cause ? cause : first_death());
 }
 
+Error Communicator::refusal_of(std::uint32_t number) {
+  const bool refused = any_died_.load(std::memory_order_acquire) && recorder_.is_ahead(number);
+  return refused ? first_death() : Error();
+}
+
 Error Communicator::async_error() {
   if (Error revoked = error()) return revoked;
   const bool idle =

@@ -166,3 +166,23 @@ TEST_CASE("a shrink after a death frees those who are still in a call", "[end]")
           }) == "");
   }
 }
+
+// Rank 2 may compute for long before it comes to the call, and would be refused there.
+TEST_CASE("who waits for a rank that a death keeps from calling hears of it in time", "[end]") {
+  for (const Setup& setup : between_processes()) {
+    INFO(name_of(setup));
+    CHECK(run_in_time(4, setup, [](Rank& self) {
+            pithComm_t comm = self.join();
+            ensure(sum_of_ones(comm, 10) == 4, "a wrong sum");
+            self.meet();
+            if (self.rank == 3) {
+              sleep_s(0.1);
+              self.die();
+            }
+            if (self.rank == 2) sleep_s(3);
+            fails(pithBarrier(comm, nullptr), pithRemoteError, {"rank 3"});
+            if (self.rank < 2) self.in_time(self.since_death_of(3), 1, "the error");
+            ok(pithCommDestroy(comm));
+          }) == "");
+  }
+}

@@ -44,6 +44,7 @@ class RecordingWatcher final : public CommWatcher {
     const auto found = calls.find(number);
     return found == calls.end() ? std::nullopt : std::optional(found->second);
   }
+  Error refusal_of(std::uint32_t) override { return {}; }
   std::optional<Stall> look(std::uint64_t) override { return stall; }
   void on_stalled(const Stall& what) override {
     ++warnings;

@@ -52,6 +52,7 @@ class SimComm final : public CommWatcher {
     if (!death) death = error;
   }
   std::optional<CallNote> find_call(std::uint32_t number) override;
+  Error refusal_of(std::uint32_t number) override { return number > calls() ? death : Error(); }
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall&) override {}
 

@@ -37,6 +37,7 @@ class Watcher final : public CommWatcher {
     if (number != 1) return std::nullopt;
     return CallNote{1, 99, "pithAllReduce of 10 float32, sum"};
   }
+  Error refusal_of(std::uint32_t) override { return {}; }
   std::optional<Stall> look(std::uint64_t) override { return Stall{*find_call(1), 0.5, 1 - rank_}; }
   void on_stalled(const Stall&) override {}
 
