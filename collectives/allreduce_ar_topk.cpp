@@ -327,8 +327,8 @@ Task<Error> write_rounds(Call& call, Sharing& sharing) {
 // All ranks have heard all scores along with the sums.
 void remember_scores(Call& call, Sharing& sharing) {
   const auto ranks = static_cast<std::size_t>(call.size());
-  const Scratch memory(call.host_compute(), ranks * sizeof(float));
-  const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
+  const Scratch memory(call.host_compute(), ranks * sizeof(double));
+  const std::span<double> scores(reinterpret_cast<double*>(memory.bytes().data), ranks);
   for (int r = 0; r < call.size(); ++r) {
     const auto known = static_cast<std::size_t>(call.rank_at(r));
     scores[known] = sharing.notes.score(sharing.note_values(), r);

@@ -99,7 +99,7 @@ inline double ar_topk_latency_cost(const SparseShape& shape, double alpha, doubl
 // election=variance: P-1 tiny messages at once before all of that.
 inline double ar_topk_cost(const SparseShape& shape, double alpha, double beta) {
   if (shape.ranks == 1) return 0;
-  const double vote = shape.by_vote ? alpha + 4 * (shape.ranks - 1) * beta : 0;
+  const double vote = shape.by_vote ? alpha + 8 * (shape.ranks - 1) * beta : 0;
   if (shape.messages() == 1) return vote + ar_topk_whole_cost(shape, alpha, beta);
   return vote +
          std::max(ar_topk_port_cost(shape, alpha, beta), ar_topk_latency_cost(shape, alpha, beta));

@@ -16,18 +16,18 @@ namespace {
 
 constexpr std::uint16_t score_lane = 1;
 
-Task<Error> trade_score(Call& call, int distance, std::span<float> scores) {
+Task<Error> trade_score(Call& call, int distance, std::span<double> scores) {
   const int to = wrap(call.rank() + distance, call.size());
   const int from = wrap(call.rank() - distance, call.size());
   const auto bytes = [&](int rank) {
-    float& score = scores[static_cast<std::size_t>(call.rank_at(rank))];
+    double& score = scores[static_cast<std::size_t>(call.rank_at(rank))];
     return Bytes{reinterpret_cast<std::byte*>(&score), sizeof score};
   };
   co_return co_await call.exchange(to, from, score_lane, 0, bytes(call.rank()), bytes(from));
 }
 
 // scores[r] becomes that of the caller's rank r.
-Task<Error> allgather_scores(Call& call, std::span<float> scores) {
+Task<Error> allgather_scores(Call& call, std::span<double> scores) {
   return with_every_other(
       call, [&call, scores](int distance) { return trade_score(call, distance, scores); });
 }
@@ -66,8 +66,8 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
     if (seen) co_return seen;
   }
   const auto ranks = static_cast<std::size_t>(call.size());
-  const Scratch memory(call.host_compute(), ranks * sizeof(float));
-  const std::span<float> scores(reinterpret_cast<float*>(memory.bytes().data), ranks);
+  const Scratch memory(call.host_compute(), ranks * sizeof(double));
+  const std::span<double> scores(reinterpret_cast<double*>(memory.bytes().data), ranks);
   scores[static_cast<std::size_t>(call.callers_rank())] = sharing.score.score();
   Task<Error> gathering = allgather_scores(call, scores);
   Error error = co_await std::move(gathering);

@@ -22,11 +22,11 @@ class Notes {
       : digit_bits_(type == DType::f32 ? 16 : 8), ranks_(has_scores ? ranks : 0) {}
 
   std::size_t count() const { return 1 + static_cast<std::size_t>(ranks_) * digits(); }
-  void write(std::span<float> notes, int rank, bool nonfinite, float score) const {
+  void write(std::span<float> notes, int rank, bool nonfinite, double score) const {
     std::fill(notes.begin(), notes.end(), 0.0f);
     notes[0] = nonfinite ? 1.0f : 0.0f;
     if (ranks_ == 0) return;
-    auto bits = std::bit_cast<std::uint32_t>(score);
+    auto bits = std::bit_cast<std::uint64_t>(score);
     for (std::size_t d = 0; d < digits(); ++d, bits >>= digit_bits_) {
       notes[at(rank) + d] = static_cast<float>(bits & ((1u << digit_bits_) - 1));
     }
@@ -34,19 +34,19 @@ class Notes {
   // Of the sums:
   static bool nonfinite(std::span<const float> notes) { return notes[0] != 0; }
   // Whatever the sums are, a score that may be compared.
-  float score(std::span<const float> notes, int rank) const {
+  double score(std::span<const float> notes, int rank) const {
     const float most = static_cast<float>((1u << digit_bits_) - 1);
-    std::uint32_t bits = 0;
+    std::uint64_t bits = 0;
     for (std::size_t d = digits(); d-- > 0;) {
       const float digit = notes[at(rank) + d];
       const bool is_digit = digit >= 0 && digit <= most;
-      bits = bits << digit_bits_ | static_cast<std::uint32_t>(is_digit ? digit : 0);
+      bits = bits << digit_bits_ | static_cast<std::uint64_t>(is_digit ? digit : 0);
     }
-    return score_of(std::bit_cast<float>(bits));
+    return score_of(std::bit_cast<double>(bits));
   }
 
  private:
-  std::size_t digits() const { return 32 / digit_bits_; }
+  std::size_t digits() const { return 64 / digit_bits_; }
   std::size_t at(int rank) const { return 1 + static_cast<std::size_t>(rank) * digits(); }
 
   unsigned digit_bits_;

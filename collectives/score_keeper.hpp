@@ -44,7 +44,7 @@ class ScoreKeeper {
     clear();
   }
 
-  float score() const { return score_of(measure_); }
+  double score() const { return score_of(measure_); }
 
  private:
   // In parts, with a turn behind each.

@@ -10,7 +10,7 @@
 namespace pith_perf {
 namespace {
 
-// Norms are summed up in another order than the library's, and told as float32.
+// Norms are summed up in another order than the library's.
 constexpr double equal_norms = 1 - 1e-6;
 
 bool may_lead(const pith::Spec& spec, std::size_t step, const std::vector<double>& norms,

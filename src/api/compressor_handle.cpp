@@ -41,16 +41,4 @@ Error check_binding(const char* function, const Compressor& compressor, const Co
                       function)};
 }
 
-void bind_to_communicator(const std::shared_ptr<Compressor>& compressor,
-                          const std::shared_ptr<Communicator>& communicator) {
-  if (compressor->binding.lock() == communicator) return;
-  // One that was loaded goes on with its first communicator.
-  const std::weak_ptr<void> none;
-  const std::weak_ptr<void>& last = compressor->binding;
-  const bool was_bound = last.owner_before(none) || none.owner_before(last);
-  if (was_bound) compressor->forget_delivered();
-  compressor->binding = communicator;
-  communicator->bind(compressor);
-}
-
 }  // namespace pith::api

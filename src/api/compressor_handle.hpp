@@ -34,8 +34,5 @@ class Claim {
 Error check_free(const char* function, const Compressor& compressor);
 // Error where the compressor belongs to another communicator that still takes calls.
 Error check_binding(const char* function, const Compressor& compressor, const Communicator& comm);
-// Its first call on this communicator: numbers of calls are this one's from now on.
-void bind_to_communicator(const std::shared_ptr<Compressor>& compressor,
-                          const std::shared_ptr<Communicator>& communicator);
 
 }  // namespace pith::api

@@ -75,6 +75,10 @@ bool Group::has(const Communicator& communicator) const {
 // streams are shaped where these find out which memory they are for.
 Error Group::shape_compressed() {
   return without_throwing([this]() -> Error {
+    for (const CompressedBatch& batch : compressed_) {
+      if (batch.stream) continue;
+      if (Error error = batch.communicator->check(batch.tensors)) return error;
+    }
     for (CompressedBatch& batch : compressed_) {
       if (batch.stream) continue;
       for (const CompressedTensor& tensor : batch.tensors) {
@@ -86,14 +90,13 @@ Error Group::shape_compressed() {
   });
 }
 
-// Their calls are about to be issued.
+// Their calls are about to be issued. Those on streams may still be refused.
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
     collectives_[batch.place].args.tensors = batch.tensors;
     collectives_[batch.place].compressed = &batch;
-    for (const auto& compressor : batch.compressors) {
-      bind_to_communicator(compressor, batch.communicator);
-    }
+    if (batch.stream) continue;
+    for (const auto& compressor : batch.compressors) batch.communicator->bind(compressor);
   }
 }
 

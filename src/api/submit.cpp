@@ -77,13 +77,12 @@ Error submit(const char* function, pithComm_t comm, const std::shared_ptr<Compre
   if (stream) {
     std::vector claimed{compressor};
     claim.keep();
-    HeldCompressors held(std::move(claimed));
-    bind_to_communicator(compressor, comm->communicator);
-    return comm->communicator->enqueue_on_stream(args, stream, std::move(held));
+    return comm->communicator->enqueue_on_stream(args, stream, HeldCompressors(std::move(claimed)));
   }
+  if (Error error = comm->communicator->check(args.tensors)) return error;
   if (Error error = compressor->move_to(nullptr)) return error;
   compressor->shape(given.count, given.type);  // where there is no memory, nothing has begun
-  bind_to_communicator(compressor, comm->communicator);
+  comm->communicator->bind(compressor);
   // An abort by another thread may have freed `comm` when this returns.
   return comm->communicator->run(args);
 }

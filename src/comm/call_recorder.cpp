@@ -15,13 +15,39 @@ namespace {
 
 std::uint32_t pack(const CollectiveArgs& args) {
   return static_cast<std::uint32_t>(args.collective) | static_cast<std::uint32_t>(args.type) << 8 |
-         static_cast<std::uint32_t>(args.op) << 16;
+         static_cast<std::uint32_t>(args.op) << 16 |
+         static_cast<std::uint32_t>(args.factor.used) << 24;
 }
 
 void unpack(std::uint32_t what, CollectiveArgs& args) {
   args.collective = static_cast<Collective>(what & 0xff);
   args.type = static_cast<DType>(what >> 8 & 0xff);
   args.op = static_cast<Op>(what >> 16 & 0xff);
+  args.factor.used = (what >> 24 & 1) != 0;
+}
+
+std::string operation_of(const CollectiveArgs& args) {
+  return fmt::format("{}{}", args.factor.used ? "premultiplied " : "", name_of(args.op));
+}
+
+void add_facts(std::vector<CallFact>& facts, const CollectiveArgs& args) {
+  if (args.collective == Collective::barrier || args.collective == Collective::split) return;
+  facts.push_back({"count", fmt::format("{}", args.count)});
+  facts.push_back({"type", std::string(name_of(args.type))});
+  if (reduces(args.collective)) facts.push_back({"op", operation_of(args)});
+  if (has_root(args.collective)) facts.push_back({"root", fmt::format("{}", args.root)});
+}
+
+// "topk:density=0.01,values=f32" by its keys.
+void add_keys(std::vector<CallFact>& facts, std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  std::string_view left = colon == spec.npos ? "" : spec.substr(colon + 1);
+  while (!left.empty()) {
+    const std::string_view key = left.substr(0, left.find(','));
+    const std::size_t value = key.find('=') + 1;
+    facts.push_back({std::string(key.substr(0, value)), std::string(key.substr(value))});
+    left.remove_prefix(std::min(left.size(), key.size() + 1));
+  }
 }
 
 }  // namespace
@@ -32,7 +58,7 @@ std::string describe(const CollectiveArgs& args) {
   }
   std::string text =
       fmt::format("{} of {} {}", name_of(args.collective), args.count, name_of(args.type));
-  if (reduces(args.collective)) text += fmt::format(", {}", name_of(args.op));
+  if (reduces(args.collective)) text += fmt::format(", {}", operation_of(args));
   if (has_root(args.collective)) text += fmt::format(", root {}", args.root);
   return text;
 }
@@ -77,19 +103,29 @@ void CallRecorder::write_compressed(Entry& e, std::span<const CompressedTensor> 
   }
 }
 
-std::string CallRecorder::describe_compressed(const Entry& e, CollectiveArgs args) {
+// The log gets the whole spec, whoever compares calls its scheme, and its keys as facts.
+void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, Read& read) {
   Spec::Packed packed{};
   for (std::size_t i = 0; i < packed.size(); ++i) {
     packed[i] = e.spec[i].load(std::memory_order_acquire);
   }
+  const Spec spec = Spec::unpack(packed);
+  const std::string whole_spec = spec.text();
   const auto scale = std::bit_cast<double>(e.scale.load(std::memory_order_acquire));
   const std::uint32_t tensors = e.tensors.load(std::memory_order_acquire);
-  std::string text = fmt::format("compressed {}", describe(args));
-  if (tensors > 1) text += fmt::format(", {} tensors", tensors);
-  text += fmt::format(", {}, step {}", Spec::unpack(packed).text(),
-                      e.step.load(std::memory_order_acquire));
-  if (scale != 1) text += fmt::format(", scale {}", scale);
-  return text;
+  const std::uint64_t step = e.step.load(std::memory_order_acquire);
+  std::string before = fmt::format("compressed {}", describe(args));
+  if (tensors > 1) before += fmt::format(", {} tensors", tensors);
+  std::string behind = fmt::format(", step {}", step);
+  if (scale != 1) behind += fmt::format(", scale {}", scale);
+  read.line = fmt::format("{}, {}{}", before, whole_spec, behind);
+  read.note.text = fmt::format("{}, {}{}", before, name_of(spec.scheme), behind);
+  std::vector<CallFact>& facts = read.note.facts;
+  facts.push_back({"tensors", fmt::format("{}", tensors)});
+  facts.push_back({"compressor", std::string(name_of(spec.scheme))});
+  add_keys(facts, whole_spec);
+  facts.push_back({"step", fmt::format("{}", step)});
+  facts.push_back({"scale", fmt::format("{}", scale)});
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {
@@ -186,7 +222,14 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   read.times.begun_ms = e.begun_ms.load(std::memory_order_acquire);
   read.times.ended_ms = e.ended_ms.load(std::memory_order_acquire);
   const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
-  read.note.text = compressed ? describe_compressed(e, args) : describe(args);
+  const std::string name(name_of(args.collective));
+  read.note.facts.push_back({"collective", compressed ? "compressed " + name : name});
+  add_facts(read.note.facts, args);
+  if (compressed) {
+    read_compressed(e, args, read);
+  } else {
+    read.line = read.note.text = describe(args);
+  }
   if (e.number.load(std::memory_order_relaxed) != number) return std::nullopt;
   return read;
 }
@@ -342,7 +385,7 @@ std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes,
   std::vector<std::string> lines;
   for (const Read& one : all) {
     const bool runs = one.times.state == running;
-    lines.push_back(fmt::format("call {}: {}{}{}", one.note.number, one.note.text, when(one.times),
+    lines.push_back(fmt::format("call {}: {}{}{}", one.note.number, one.line, when(one.times),
                                 runs ? how_far(one, awaited) : ""));
   }
   for (const ReadMessage& one : pairs) {

@@ -121,6 +121,7 @@ class CallRecorder {
   };
   struct Read {
     CallNote note;
+    std::string line;  // for the log: the note's text with the whole of a spec
     Times times;
   };
   struct ReadMessage {
@@ -150,7 +151,7 @@ class CallRecorder {
   static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
   static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
-  static std::string describe_compressed(const Entry& entry, CollectiveArgs args);
+  static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
 
   std::array<Entry, kept> entries_;

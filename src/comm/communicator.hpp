@@ -82,7 +82,7 @@ class BackgroundCall : public Work {
   Task<Error> task_;
 };
 
-class Communicator final : private CommWatcher {
+class Communicator final : public std::enable_shared_from_this<Communicator>, private CommWatcher {
  public:
   // Collective over the holders of `id`. `cancellation`: may be null.
   static Expected<std::unique_ptr<Communicator>> init_rank(
@@ -143,9 +143,13 @@ class Communicator final : private CommWatcher {
   // Set by shrink, on both communicators; 0: none.
   std::uint64_t last_completed_by_all() const { return completed_by_all_; }
 
-  // The compressor's calls are this communicator's from now on: after a shrink, those that others
-  // did not complete go back to its residual.
+  // The compressor's calls, and their numbers, are this communicator's from now on: after a shrink,
+  // those that others did not complete go back to its residual. Only with a call that is no longer
+  // refused. Precondition: a shared pointer holds this.
   void bind(const std::shared_ptr<Compressor>& compressor);
+  // What a compressed call that begins on this thread is refused for, before its compressors hear
+  // of it. Precondition: there are tensors; a stream's are checked when it is enqueued.
+  Error check(std::span<const CompressedTensor> tensors) const;
   // Whether compressors are held to it: it is neither revoked nor shrunk.
   bool holds_compressors() const {
     return !is_revoked() && !shrunk_.load(std::memory_order_acquire);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "collectives/compressed.hpp"
+#include "collectives/compressed_check.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -29,11 +30,25 @@ bool wait_for(Compressor& compressor) {
 }  // namespace
 
 void Communicator::bind(const std::shared_ptr<Compressor>& compressor) {
+  const std::weak_ptr<void>& last = compressor->binding;
+  if (last.lock().get() == static_cast<void*>(this)) return;
+  // One that was loaded goes on with its first communicator.
+  const std::weak_ptr<void> none;
+  const bool was_bound = last.owner_before(none) || none.owner_before(last);
   // Most of those that are gone have been destroyed; where none has, the room grows.
   if (compressors_.size() == compressors_.capacity()) {
     std::erase_if(compressors_, [](const auto& known) { return known.expired(); });
   }
   compressors_.push_back(compressor);
+  if (was_bound) compressor->forget_delivered();
+  compressor->binding = shared_from_this();
+}
+
+Error Communicator::check(std::span<const CompressedTensor> tensors) const {
+  for (const CompressedTensor& tensor : tensors) {
+    if (Error error = tensor.compressor->check_move_to(nullptr)) return error;
+  }
+  return check_compressed_call(context_, tensors);
 }
 
 void Communicator::absorb(std::span<CompressedTensor> tensors) {

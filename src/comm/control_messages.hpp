@@ -12,6 +12,8 @@ namespace pith {
 inline void pack(Packer& packer, const CallNote& call) {
   packer.value(call.number).value(call.digest).text(call.text);
   packer.value(call.round).numbers(call.without);
+  packer.value(static_cast<std::uint32_t>(call.facts.size()));
+  for (const CallFact& fact : call.facts) packer.text(fact.name).text(fact.value);
 }
 
 inline CallNote unpack_call(Unpacker& in) {
@@ -21,6 +23,12 @@ inline CallNote unpack_call(Unpacker& in) {
   call.text = in.text();
   call.round = in.value<std::uint32_t>();
   call.without = in.numbers();
+  const auto facts = in.value<std::uint32_t>();
+  for (std::uint32_t i = 0; i < facts && in.whole(); ++i) {
+    CallFact& fact = call.facts.emplace_back();
+    fact.name = in.text();
+    fact.value = in.text();
+  }
   return call;
 }
 

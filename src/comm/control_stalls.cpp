@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/call_difference.hpp"
 #include "comm/control_messages.hpp"
 
 namespace pith {
@@ -363,10 +364,13 @@ void ControlPlane::compare(const InquiryKey& key, Inquiry& inquiry) {
   }
   const int one = place_of(inquiry.members, first->first);
   const int other = place_of(inquiry.members, second->first);
+  const std::string differs = difference_of(first->second, second->second);
   const Error error(Code::invalid_usage,
                     fmt::format("ranks disagree on call {} of this communicator: rank {} called "
-                                "{}, rank {} called {}",
-                                key.second, one, first->second.text, other, second->second.text),
+                                "{}, rank {} called {}{}{}",
+                                key.second, one, words_beside(first->second, second->second), other,
+                                words_beside(second->second, first->second),
+                                differs.empty() ? "" : ": ", differs),
                     other);
   // Before the fact: who hears of that alone may begin the next agreement, and passes over this.
   for (const auto& [rank, call] : inquiry.notes) {

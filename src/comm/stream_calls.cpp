@@ -153,7 +153,6 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
 Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
                            bool grouped, LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
-  used_ = true;
   order_.take_turn(grouped);
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
@@ -166,8 +165,9 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   if (!args.tensors.empty()) {
     if (Error error = check_compressed_call(context_, args.tensors)) return error;
   }
-  if (Error error = without_throwing([&] { return place_compressors(args); })) return error;
+  if (Error error = check_places(args)) return error;
   communicator_.complete(args);
+  used_ = true;  // a call that is refused does not tell which device is the communicator's
   if (communicator_.is_alone(args)) {
     if (args.send.size == 0 || args.send.data == args.recv.data) return {};
     const cuda::CUresult copied = device_.driver().memcpy_async(
@@ -178,6 +178,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   if (choice) {
     if (Error error = prepare_compressed(args, *choice, stream)) return error;
   }
+  if (Error error = without_throwing([&] { return take_compressors(args, held); })) return error;
   if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
   call.args = args;

@@ -121,7 +121,10 @@ class StreamCalls {
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
   void device_failed(const Error& error);
+  Error check_places(const CollectiveArgs& args);
   Error place_compressors(const CollectiveArgs& args);
+  // Places them, and they are the communicator's: the call is refused for nothing any more.
+  Error take_compressors(const CollectiveArgs& args, const HeldCompressors& held);
   Error check_reached(const CollectiveArgs& args) const;
   Error check_reached(const CompressedTensor& tensor) const;
   Error check_reached(const char* argument, const void* memory) const;

@@ -112,14 +112,32 @@ Error StreamCalls::join(std::span<void* const> streams) {
   return join_.join(joined_);
 }
 
-// Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
-Error StreamCalls::place_compressors(const CollectiveArgs& args) {
+// A refused call changes nothing, of none of its compressors.
+Error StreamCalls::check_places(const CollectiveArgs& args) {
+  if (args.tensors.empty()) return {};
   const bool on_device = uses_device(args);
   if (on_device && !vectors_) {
     const Expected<CudaVectors*> found = CudaVectors::of(device_);
     if (!found) return found.error();
     vectors_ = *found;
   }
+  for (const CompressedTensor& tensor : args.tensors) {
+    const Compressor& compressor = *tensor.compressor;
+    if (Error error = compressor.check_move_to(on_device ? vectors_ : nullptr)) return error;
+  }
+  return {};
+}
+
+Error StreamCalls::take_compressors(const CollectiveArgs& args, const HeldCompressors& held) {
+  if (Error error = place_compressors(args)) return error;
+  for (const auto& compressor : held.all()) communicator_.bind(compressor);
+  return {};
+}
+
+// Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
+Error StreamCalls::place_compressors(const CollectiveArgs& args) {
+  if (Error error = check_places(args)) return error;
+  const bool on_device = uses_device(args);
   std::size_t all = 0;
   for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
   for (const CompressedTensor& tensor : args.tensors) {

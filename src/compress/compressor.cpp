@@ -55,13 +55,16 @@ float* Compressor::lend_accumulator(Compute& host) {
   return accumulator();
 }
 
+Error Compressor::check_move_to(const DeviceVectors* device) const {
+  if (device == device_ || !lent_) return {};
+  return {Code::invalid_usage,
+          fmt::format("compressor's accumulator was lent on {}, expected memory of the same kind",
+                      device_ ? "a device" : "the host")};
+}
+
 Error Compressor::move_to(DeviceVectors* device) {
   if (device == device_) return {};
-  if (lent_) {
-    return {Code::invalid_usage,
-            fmt::format("compressor's accumulator was lent on {}, expected memory of the same kind",
-                        device_ ? "a device" : "the host")};
-  }
+  if (Error error = check_move_to(device)) return error;
   const DeviceVectors* either = device ? device : device_;
   Compute& copies = const_cast<DeviceVectors*>(either)->compute();
   const auto copy = [&](const Accumulator& memory) {

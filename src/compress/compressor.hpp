@@ -50,6 +50,8 @@ class Compressor : public SchemeState {
   // Between calls: accumulators lie there from now on, with what they hold; null: on the host. An
   // error where one was lent.
   Error move_to(DeviceVectors* device);
+  // That error alone.
+  Error check_move_to(const DeviceVectors* device) const;
   // So that a call that delivers all of the accumulator allocates nothing. Precondition: shaped.
   void make_room_for_whole();
   // Nothing is left over: the accumulator's content counts as zero.

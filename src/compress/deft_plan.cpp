@@ -36,15 +36,19 @@ std::size_t deft_pieces(std::size_t count, std::size_t all, std::size_t ranks) {
 void share_deft(std::span<DeftPiece> pieces, std::size_t k, std::span<std::uint32_t> order) {
   sort_by(pieces, order, [](const DeftPiece& piece) { return piece.norm; });
   double norms = 0;
-  for (const DeftPiece& piece : pieces) norms += piece.norm;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    DeftPiece& piece = pieces[order[i]];
+    norms += piece.norm;
+    piece.norms_left = norms;
+  }
   auto left = static_cast<double>(k);
   for (const std::uint32_t i : order) {
     DeftPiece& piece = pieces[i];
-    const double share = norms > 0 ? std::trunc(left * (piece.norm / norms)) : 0;
+    const bool counts = piece.norms_left > 0;
+    const double share = counts ? std::trunc(left * (piece.norm / piece.norms_left)) : 0;
     const double most = static_cast<double>(piece.size);
     piece.k = static_cast<std::size_t>(std::clamp(share, 1.0, most));
     left -= static_cast<double>(piece.k);
-    norms -= piece.norm;
   }
 }
 

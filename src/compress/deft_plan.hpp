@@ -9,7 +9,9 @@
 //           common: it is sent whole, and nobody elects
 //
 // Of equal norms, costs and bins the first one comes first. Where the authors' code fails: a tensor
-// with fewer elements than ranks gets no empty pieces, and common pieces count on one rank, too.
+// with fewer elements than ranks gets no empty pieces, common pieces count on one rank, too, and
+// the norms that are left are added up from the smallest: taken from the sum of all, the large ones
+// leave nothing of the small ones.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +27,7 @@ struct DeftPiece {
   std::size_t begin = 0;
   std::size_t size = 0;
   double norm = 0;        // of this rank's gradient plus residual
+  double norms_left = 0;  // of it and those behind it, by falling norm
   std::size_t k = 0;      // how many this rank elects, if it is the one
   std::uint32_t bin = 0;  // or `common`
   std::size_t run = 0;    // its place among those of its tensor and bin

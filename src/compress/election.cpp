@@ -6,13 +6,12 @@
 
 namespace pith {
 
-float score_of(double measure) {
-  constexpr double largest = std::numeric_limits<float>::max();
+double score_of(double measure) {
   if (std::isnan(measure) || measure <= 0) return 0;
-  return static_cast<float>(std::min(measure, largest));
+  return std::min(measure, std::numeric_limits<double>::max());
 }
 
-int first_largest(std::span<const float> scores) {
+int first_largest(std::span<const double> scores) {
   return static_cast<int>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
@@ -52,7 +51,7 @@ void SmoothedNorm::scale(double factor) {
   for (double& norm : state_.norms) norm *= std::fabs(factor);
 }
 
-void Succession::saw(std::span<const float> scores, int leader) {
+void Succession::saw(std::span<const double> scores, int leader) {
   std::vector<std::uint64_t>& waited = state_.waited;
   if (waited.size() != scores.size()) waited.assign(scores.size(), 0);
   for (std::uint64_t& steps : waited) ++steps;

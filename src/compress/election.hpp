@@ -13,13 +13,14 @@
 namespace pith {
 
 // As sent: finite and not negative, so that every rank orders scores alike. What is neither of the
-// two counts as zero, what is too large as the largest.
-float score_of(double measure);
+// two counts as zero, what is too large as the largest. In float64, for squares of float32 leave
+// float32's range: all scores of gradients below 1e-23 or above 1e19 would be equal.
+double score_of(double measure);
 // The first rank of the largest score. Precondition: there is one.
-int first_largest(std::span<const float> scores);
+int first_largest(std::span<const double> scores);
 
 // The squared norm of the k largest magnitudes that were counted. Of the last bin, whose elements
-// differ by less than a sixteenth, a share at their mean.
+// differ by less than a sixteenth, subnormal ones by more, a share at their mean.
 double largest_squares(const MagnitudeHistogram& histogram, std::size_t k);
 
 // The norm of a gradient, smoothed as the authors' code does for `variance`: a mean over the last
@@ -60,7 +61,7 @@ class Succession {
     return state_.waited.size() == static_cast<std::size_t>(ranks) ? state_.next : 0;
   }
   // A step led by `leader` has ended, with these scores of all ranks.
-  void saw(std::span<const float> scores, int leader);
+  void saw(std::span<const double> scores, int leader);
 
   struct State {
     int next = 0;

@@ -22,6 +22,8 @@ class HeldCompressors {
   }
   ~HeldCompressors() { let_go(); }
 
+  const std::vector<std::shared_ptr<Compressor>>& all() const { return claimed_; }
+
   void let_go() {
     for (const std::shared_ptr<Compressor>& compressor : claimed_) compressor->release();
     claimed_.clear();

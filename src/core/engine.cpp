@@ -69,8 +69,8 @@ void Engine::post(Work& work) {
   wake();
 }
 
-void Engine::run_posted() {
-  if (!posted_.load(std::memory_order_relaxed)) return;
+bool Engine::run_posted() {
+  if (!posted_.load(std::memory_order_relaxed)) return false;
   Work* stack = posted_.exchange(nullptr, std::memory_order_acquire);
   Work* queue = nullptr;
   while (stack) {
@@ -84,10 +84,11 @@ void Engine::run_posted() {
     queue = queue->next;
     work->run(*work);
   }
+  return true;
 }
 
 bool Engine::progress() {
-  run_posted();
+  const bool ran = run_posted();
   bool moved = scheduler_.run_ready();
   const bool all = std::exchange(all_sources_, false) || (++turn_ & slow_poll_mask) == 0;
   for (Pollable* source : sources_) {
@@ -96,7 +97,7 @@ bool Engine::progress() {
   moved |= scheduler_.run_ready();
   if (all && !moved) moved = mailbox_.dispute_mismatched();
   if (moved) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  return moved;
+  return ran || moved;
 }
 
 void Engine::own() {

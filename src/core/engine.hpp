@@ -46,7 +46,7 @@ class Engine {
   void own();
   void disown() { owned_.store(false, std::memory_order_release); }
 
-  // One turn: posted work, ready coroutines, sources. True when anything moved.
+  // One turn: posted work, ready coroutines, sources. True when there was anything to do.
   bool progress();
   // One turn that leaves no source out, for who looks once in a while.
   bool progress_all() {
@@ -73,7 +73,8 @@ class Engine {
   void background_ends() { background_.fetch_sub(1, std::memory_order_release); }
   // The progress thread will not drive this engine any more. Precondition: the token is not held.
   void leave_background();
-  // Grows whenever anything has moved here. Any thread.
+  // Grows whenever anything has moved here; work that was posted alone does not count, for those
+  // who look whether calls get on post some. Any thread.
   std::uint32_t moves() const { return moves_.load(std::memory_order_relaxed); }
   bool has_background() const { return background_.load(std::memory_order_acquire) > 0; }
 
@@ -83,7 +84,7 @@ class Engine {
 
  private:
   friend class ProgressThread;
-  void run_posted();
+  bool run_posted();  // whether there was any
   void rest_alone(unsigned idle_turns);
   void rest_in_crowd(unsigned idle_turns);
   void nap();

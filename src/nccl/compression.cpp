@@ -187,7 +187,7 @@ std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
     pithCompressorDestroy(vector->compressor);
     return nullptr;
   }
-  api::bind_to_communicator(vector->compressor->state, communicator_);
+  communicator_->bind(vector->compressor->state);
   vectors_.emplace(place, vector);
   return vector;
 }

@@ -108,6 +108,30 @@ TEST_CASE("refused calls change nothing", "[compress]") {
         }) == "");
 }
 
+// Before its first call: neither communicator nor count and type.
+TEST_CASE("a refused call binds no compressor", "[compress]") {
+  CHECK(run(1, threads(), [](Rank& self) {
+          const Comm comm(self.join());
+          pithComm_t made = nullptr;
+          ok(pithCommSplit(comm, 0, 0, &made, nullptr));
+          const Comm other(made);
+          const Compressor compressor("ar-topk:density=1,bypass=never");
+          std::vector<float> recv(count);
+          // More pairs than one message has; nobody reads so many elements.
+          constexpr std::size_t many = std::size_t{1} << 31;
+          const auto call = [&] {
+            return pithAllReduceCompressed(nullptr, recv.data(), many, pithFloat32, pithSum,
+                                           compressor, comm, nullptr);
+          };
+          fails(call(), pithInvalidArgument, {"pairs", "in one message"});
+          ok(pithGroupStart());
+          ok(call());
+          fails(pithGroupEnd(), pithInvalidArgument, {"pairs", "in one message"});
+          ok(pithAllReduceCompressed(nullptr, recv.data(), count, pithFloat32, pithSum, compressor,
+                                     other, nullptr));
+        }) == "");
+}
+
 TEST_CASE("statistics fit a smaller and a larger struct", "[compress]") {
   CHECK(run(2, threads(), [](Rank& self) {
           const Comm comm(self.join());

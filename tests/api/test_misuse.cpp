@@ -196,11 +196,16 @@ std::string disagree(Rank& self, pithComm_t comm, const Call& even, const Call& 
   return text;
 }
 
-void disagree(const Call& even, const Call& odd) {
+// `differs`: that the error says in words; both calls may be the first that is named.
+void disagree(const Call& even, const Call& odd, const std::vector<std::string>& differs = {}) {
   const auto body = [&](Rank& self) {
     const Comm comm(self.join());
     const std::string text = disagree(self, comm, even, odd);
     ensure(text.find("call 2 ") != std::string::npos, text + " does not name the call");
+    ensure(differs.empty() ||
+               std::ranges::any_of(
+                   differs, [&](const std::string& words) { return text.ends_with(": " + words); }),
+           text + " does not say what differs");
     self.meet();
   };
   for (Setup setup : every_link()) {
@@ -464,7 +469,8 @@ TEST_CASE("settings that mean nothing", "[misuse]") {
 
 TEST_CASE("ranks disagree on a call", "[misuse]") {
   SECTION("count") {
-    disagree(allreduce(10, pithInt32, pithSum), allreduce(11, pithInt32, pithSum));
+    disagree(allreduce(10, pithInt32, pithSum), allreduce(11, pithInt32, pithSum),
+             {"count 10 against 11", "count 11 against 10"});
   }
   SECTION("a long and a short one") {
     disagree(allreduce(200'000, pithInt32, pithSum), allreduce(1, pithInt32, pithSum));
@@ -499,7 +505,10 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
       }
     }
   }
-  SECTION("a factor") { disagree(premultiplied(100), allreduce(100, pithInt8, pithSum)); }
+  SECTION("a factor") {
+    disagree(premultiplied(100), allreduce(100, pithInt8, pithSum),
+             {"op premultiplied sum against sum", "op sum against premultiplied sum"});
+  }
 }
 
 TEST_CASE("ranks disagree on whether to shrink", "[misuse]") {

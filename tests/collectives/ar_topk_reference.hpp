@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -83,9 +85,7 @@ class ArTopkReference {
         }
       }
       if (spec_.election == Election::staleness) continue;
-      // As it is told to others: tiny scores are equal.
-      worker.score = static_cast<float>(spec_.score == Score::raw ? smoothed_norms(program, r)
-                                                                  : squares(worker));
+      worker.score = spec_.score == Score::raw ? smoothed_norms(program, r) : squares(worker);
     }
   }
 
@@ -122,8 +122,14 @@ class ArTopkReference {
   }
 
   // Scores that differ by less than this may be ordered either way: they are sums in another order,
-  // and of lagged elections taken from a histogram.
-  double margin() const { return counts() ? 0.99 : 1 - 1e-6; }
+  // and of lagged elections taken from a histogram, whose bins of subnormal magnitudes are wide.
+  double margin(double score) const {
+    if (!counts()) return 1 - 1e-6;
+    constexpr double normal = std::numeric_limits<float>::min();
+    const std::size_t elements =
+        std::accumulate(case_.counts.begin(), case_.counts.end(), std::size_t{0});
+    return score < normal * normal * double(elements) ? 0 : 0.99;
+  }
   bool counts() const {
     return spec_.election == Election::variance_lagged && spec_.score != Score::raw;
   }
@@ -147,7 +153,7 @@ class ArTopkReference {
       const auto seen = static_cast<std::size_t>(leader);
       if (lagged && workers_[longest].waited >= 4 * ranks) {
         expected = longest;
-      } else if (seen < ranks && score(seen) >= margin() * score(expected)) {
+      } else if (seen < ranks && score(seen) >= margin(score(expected)) * score(expected)) {
         // Of equal ones the first rank's, but what a histogram tells of them need not be equal.
         const bool equal = score(seen) == score(expected);
         if (!equal || (counts() && score(seen) > 0)) expected = seen;

@@ -3,6 +3,7 @@
 #include <limits>
 #include <set>
 
+#include "collectives/notes.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
 
@@ -209,6 +210,52 @@ TEST_CASE("gradients that leave AR-Topk little choice", "[ar-topk]") {
       }
     }
   }
+}
+
+// Their squares leave float32's range on either side, as sums of them do.
+TEST_CASE("elections by norms beyond the squares that float32 holds", "[ar-topk]") {
+  for (const float factor : {1e-40f, 1e-25f, 1e25f, 1e35f}) {
+    // Rank 2 has most to say, then rank 1.
+    const auto change = [factor](SparseProgram& program, int) {
+      scale(program, factor);
+      for (int r = 1; r < 3; ++r) {
+        for (float& value : program.gradient(r)) value *= r == 2 ? 64.0f : 8.0f;
+      }
+    };
+    for (const char* election : elections) {
+      for (const char* values : {"f32", "bf16"}) {
+        SparseCase c;
+        c.ranks = 3;
+        c.counts = {2000};
+        c.spec = spec_of("0.05", fmt::format("{},values={}", election, values));
+        const Outcome outcome = run(c, 7, change);
+        CHECK(outcome.failure == "");
+        INFO(c.spec << ", times " << factor);
+        const std::string_view name = election;
+        if (name.find("variance") != name.npos) CHECK(outcome.leaders[1] == 2);
+      }
+    }
+  }
+}
+
+TEST_CASE("scores of any size are told exactly along with sums", "[ar-topk]") {
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const Notes notes(type, 3, true);
+    std::vector<float> sums(notes.count());
+    const double scores[] = {1.0 / 3 * 1e-88, 0, 2.0 / 3 * 1e80};
+    for (int r = 0; r < 3; ++r) {
+      std::vector<float> own(notes.count());
+      notes.write(own, r, r == 1, scores[r]);
+      for (std::size_t i = 0; i < own.size(); ++i) sums[i] += rounded(own[i], type);
+    }
+    for (int r = 0; r < 3; ++r) CHECK(notes.score(sums, r) == scores[r]);
+    CHECK(Notes::nonfinite(sums));
+    for (float& note : sums) note = std::numeric_limits<float>::quiet_NaN();
+    CHECK(notes.score(sums, 1) == 0);
+  }
+  CHECK(score_of(std::numeric_limits<double>::infinity()) == std::numeric_limits<double>::max());
+  CHECK(score_of(std::numeric_limits<double>::quiet_NaN()) == 0);
+  CHECK(score_of(-1) == 0);
 }
 
 // Scores are equal at first, and again whenever all residuals are.

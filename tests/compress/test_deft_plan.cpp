@@ -47,6 +47,9 @@ TEST_CASE("k goes by norm, at least one and at most all", "[deft]") {
   CHECK(shares(pieces_of({{5, 9}, {100, 1}}), 50) == std::vector<std::size_t>{5, 45});
   CHECK(shares(pieces_of({{10, 0}, {10, 0}}), 8) == std::vector<std::size_t>{1, 1});
   CHECK(shares(pieces_of({{10, 1}, {10, 1}, {10, 1}}), 1) == std::vector<std::size_t>{1, 1, 1});
+  // What is left is shared by the small ones, however much smaller.
+  CHECK(shares(pieces_of({{1000, 1e-25}, {5, 1e25}, {1000, 3e-25}}), 45) ==
+        std::vector<std::size_t>{10, 5, 30});
 }
 
 TEST_CASE("the most costly piece goes to the emptiest bin", "[deft]") {

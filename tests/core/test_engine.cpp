@@ -94,6 +94,24 @@ struct Poster {
 
 }  // namespace
 
+TEST_CASE("a turn that ran posted work had something to do", "[engine]") {
+  Engine engine(1);
+  int count = 0;
+  Work work;
+  work.run = count_up;
+  work.context = &count;
+  engine.own();
+  CHECK_FALSE(engine.progress());
+  std::thread([&] { engine.post(work); }).join();
+  const std::uint32_t moves = engine.moves();
+  CHECK(engine.progress());
+  CHECK(count == 1);
+  CHECK_FALSE(engine.progress());
+  // Who looks whether anything gets on posts his look: that is not to be mistaken for it.
+  CHECK(engine.moves() == moves);
+  engine.disown();
+}
+
 TEST_CASE("posted work runs once, in each poster's order, whoever drives", "[engine]") {
   Engine engine(1);
   std::array<Poster, 4> posters;

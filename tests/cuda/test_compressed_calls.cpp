@@ -368,6 +368,68 @@ TEST_CASE("compressed calls on device memory are refused for reasons that are to
   CHECK(pithCompressorDestroy(compressor) == pithSuccess);
 }
 
+// Bound to nothing: neither to a communicator nor to a count and type.
+TEST_CASE("compressed calls on streams that are refused leave their compressors as they were") {
+  const test::Device device;
+  const Comms comms(1);
+  const Comms others(1);
+  DeviceMemory send(4000);
+  DeviceMemory recv(4000);
+  std::memset(send.as<void>(), 0, 4000);
+  const void* from = send.as<void>();
+  void* to = recv.as<void>();
+  std::vector<float> plain(1000);
+  const Side side(1, "topk", 10, pithFloat16);
+  const auto call = [&](const void* gradient, const Comms& on) {
+    return pithAllReduceCompressed(gradient, to, 1000, pithFloat32, pithSum, side.compressors[0],
+                                   on.comms[0], *on.streams[0]);
+  };
+  const bool grouped = GENERATE(false, true);
+  CAPTURE(grouped);
+  const auto refused = [&](const void* gradient, const Comms& on) {
+    if (!grouped) return call(gradient, on);
+    REQUIRE(pithGroupStart() == pithSuccess);
+    REQUIRE(call(gradient, on) == pithSuccess);
+    return pithGroupEnd();
+  };
+  CHECK(refused(plain.data(), comms) == pithInvalidArgument);
+  CHECK(says("pageable"));
+  OK(cu().capture_begin(*comms.streams[0], kCaptureGlobal));
+  CHECK(refused(from, comms) == pithInvalidUsage);
+  CHECK(says("captured"));
+  CUgraph graph = nullptr;
+  OK(cu().capture_end(*comms.streams[0], &graph));
+  OK(cu().graph_destroy(graph));
+  // Another communicator's, of another size and type.
+  CHECK(pithAllReduceCompressed(from, to, 10, pithFloat16, pithSum, side.compressors[0],
+                                others.comms[0], *others.streams[0]) == pithSuccess);
+  others.synchronize();
+}
+
+TEST_CASE("where one compressor of a call cannot go to a device, none has been touched") {
+  const test::Device device;
+  const Comms comms(1);
+  const Side side(1, "topk", 1000, pithFloat32);
+  const Side lent(1, "topk", 1000, pithFloat32);
+  DeviceMemory send(4000);
+  DeviceMemory recv(8000);
+  std::memset(send.as<void>(), 0, 4000);
+  void* accumulator = nullptr;
+  REQUIRE(pithCompressorGetAccumulator(lent.compressors[0], &accumulator, 1000, pithFloat32) ==
+          pithSuccess);
+  const auto call = [&](const Side& of, std::size_t count, float* to) {
+    return pithAllReduceCompressed(send.as<void>(), to, count, pithFloat32, pithSum,
+                                   of.compressors[0], comms.comms[0], *comms.streams[0]);
+  };
+  REQUIRE(pithGroupStart() == pithSuccess);
+  CHECK(call(side, 900, recv.as<float>()) == pithSuccess);
+  CHECK(call(lent, 1000, recv.as<float>() + 1000) == pithSuccess);
+  CHECK(pithGroupEnd() == pithInvalidUsage);
+  CHECK(says("lent"));
+  CHECK(call(side, 1000, recv.as<float>()) == pithSuccess);
+  comms.synchronize();
+}
+
 TEST_CASE("compressed calls on host memory take streams, whatever the scheme") {
   const test::Device device;
   const char* spec = GENERATE("topk:density=0.05,bypass=never", "exdyna:density=0.05,bypass=never",

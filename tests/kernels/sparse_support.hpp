@@ -15,10 +15,10 @@ namespace pith::kernels::test {
 
 inline constexpr std::array<DType, 3> value_types = {DType::f32, DType::f16, DType::bf16};
 
-enum class Kind { normal, specials, equal, zeros, one_huge, denormal, ties, nonfinite };
-inline constexpr std::array<Kind, 8> all_kinds = {Kind::normal, Kind::specials, Kind::equal,
-                                                  Kind::zeros,  Kind::one_huge, Kind::denormal,
-                                                  Kind::ties,   Kind::nonfinite};
+enum class Kind { normal, specials, equal, zeros, one_huge, denormal, ties, nonfinite, all_sizes };
+inline constexpr std::array<Kind, 9> all_kinds = {Kind::normal, Kind::specials,  Kind::equal,
+                                                  Kind::zeros,  Kind::one_huge,  Kind::denormal,
+                                                  Kind::ties,   Kind::nonfinite, Kind::all_sizes};
 
 inline float element_of(Kind kind, std::mt19937_64& random) {
   std::normal_distribution<float> normal;
@@ -33,6 +33,11 @@ inline float element_of(Kind kind, std::mt19937_64& random) {
       return std::copysign(0.0f, value);
     case Kind::denormal:
       return value * 1e-40f;
+    case Kind::all_sizes: {
+      // The squares of most leave float32's range.
+      constexpr std::array<float, 5> factors = {1e-40f, 1e-25f, 1, 1e25f, 1e37f};
+      return value * factors[random() % factors.size()];
+    }
     case Kind::ties:
       return std::round(value * 4) / 4;
     case Kind::specials: {

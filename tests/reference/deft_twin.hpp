@@ -1,12 +1,14 @@
 // DEFT as its authors run it (kljp/deft), for all ranks at once and element by element. Where their
 // code fails, what we do: a tensor with fewer elements than ranks is cut into its elements, pieces
-// of which everything is elected count on one rank, too, and k is at least one. Of equal norms the
-// first piece comes first, and of equal magnitudes the first element.
+// of which everything is elected count on one rank, too, k is at least one, and the norms that are
+// left are added up anew, from the smallest. Of equal norms the first piece comes first, and of
+// equal magnitudes the first element.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
 namespace pith::test {
@@ -89,21 +91,28 @@ class DeftTwin {
     std::vector<double> shares(pieces_.size());
     std::vector<bool> seen(pieces_.size());
     double left = k_;
-    double norm_left = 0;
-    for (const double norm : norms) norm_left += norm;
     for (std::size_t turn = 0; turn < pieces_.size(); ++turn) {
       std::size_t next = pieces_.size();
       for (std::size_t p = 0; p < pieces_.size(); ++p) {
         if (!seen[p] && (next == pieces_.size() || norms[p] > norms[next])) next = p;
       }
+      const double norm_left = sum_of_rest(norms, seen);
       seen[next] = true;
       const double part = norm_left > 0 ? std::trunc(left * (norms[next] / norm_left)) : 0;
       const auto size = double(pieces_[next].size);
       shares[next] = size < part ? size : std::max(1.0, part);
       left -= shares[next];
-      norm_left -= norms[next];
     }
     return shares;
+  }
+
+  static double sum_of_rest(const std::vector<double>& norms, const std::vector<bool>& seen) {
+    std::vector<double> rest;
+    for (std::size_t p = 0; p < norms.size(); ++p) {
+      if (!seen[p]) rest.push_back(norms[p]);
+    }
+    std::sort(rest.begin(), rest.end());
+    return std::accumulate(rest.begin(), rest.end(), 0.0);
   }
 
   // The bin of each piece; one behind the last for what is common.
