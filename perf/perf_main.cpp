@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "frame/algorithms.hpp"
 #include "frame/compressed_timing.hpp"
 #include "frame/listing.hpp"
 #include "frame/meeting_point.hpp"
@@ -62,7 +63,10 @@ Summary run_team(const Program& program, Team& team, std::int64_t resident_befor
   std::optional<Reporter> reporter;
   if (team.first_rank() == 0) {
     reporter.emplace(program.options, program.collective.program, program.arguments);
-    reporter->start(all);
+    const bool dense = program.options.compress.empty();
+    reporter->start(all, dense ? algorithm_lines(program.options, program.collective, team.comm(0),
+                                                 team.ranks())
+                               : "");
   }
   if (!program.options.compress.empty()) {
     const Summary summary =
@@ -178,6 +182,13 @@ int run(const Program& program) {
   });
 }
 
+std::string version_of(std::string_view program) {
+  int library = 0;
+  static_cast<void>(pithGetVersion(&library));
+  return fmt::format("{} {}.{}.{}, of Pith {}.{}.{}", program, PITH_MAJOR, PITH_MINOR, PITH_PATCH,
+                     library / 10000, library / 100 % 100, library % 100);
+}
+
 void set(const char* name, const std::string& value) {
   if (!value.empty()) setenv(name, value.c_str(), 1);
 }
@@ -190,6 +201,7 @@ int perf_main(int argc, char** argv, const Collective& collective) {
   Options options;
   RawOptions raw;
   add_options(app, options, raw);
+  app.set_version_flag("--version", version_of(collective.program));
   try {
     app.parse(argc, argv);
     finish_options(options, raw);

@@ -195,6 +195,11 @@ PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
 PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);
+/* By which algorithm a collective of `count` elements, as its call takes them, runs on comm.
+ * collective: as PITH_ALGO names it, "allreduce". *algorithm: its name there, "ring", which stays
+ * valid. Of compressed calls pithCompressorStats_t tells. Waits for nothing. */
+PITH_API pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_t count,
+                                           pithDataType_t type, const char** algorithm);
 
 /* recv[i] = op over ranks of send[i]; the same bits on every rank. */
 PITH_API pithResult_t pithAllReduce(const void* send, void* recv, size_t count, pithDataType_t type,

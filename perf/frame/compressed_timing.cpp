@@ -45,8 +45,7 @@ Summary CompressedTiming::run() {
   for (const pithDataType_t type : options_.types) {
     for (const pithRedOp_t op : options_.ops) {
       for (std::size_t size = options_.min_bytes; size <= options_.max_bytes;
-           size = options_.step_factor > 1 ? size * options_.step_factor
-                                           : size + std::max<std::size_t>(options_.step_bytes, 1)) {
+           size = options_.after(size)) {
         const std::size_t count = std::max<std::size_t>(size / size_of(type), 1);
         run_size({type, op, count, count * size_of(type), false});
       }
@@ -123,6 +122,8 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
       what.wire_bytes += share * static_cast<double>(stats.bytes_sent);
       what.select_us += share * stats.select_seconds * 1e6;
       what.exchange_us += share * stats.exchange_seconds * 1e6;
+      what.algorithm = stats.algorithm;
+      what.bypassed = stats.bypassed != 0;
     }
   }
   what.density = mean_of(team_, what.density);

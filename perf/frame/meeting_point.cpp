@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 
 #include "frame/team.hpp"
@@ -37,12 +38,29 @@ Start IdPipe::meet(int process, int processes) {
   return start;
 }
 
+namespace {
+
+// As nccl-tests without MPI: one process, whose ranks are those of -t and -g.
+Start alone() {
+  Start start;
+  must(pithGetUniqueId(&start.id), "pithGetUniqueId");
+  return start;
+}
+
+// No code tells it from variables that are there and wrong.
+bool no_launcher() {
+  return std::string_view(pithGetLastError(nullptr)).find("no launcher has said") !=
+         std::string_view::npos;
+}
+
+}  // namespace
+
 // The first communicator is only there to carry an id of which each thread can make its ranks.
 Start start_from_environment() {
   pithComm_t comm = nullptr;
-  must(pithCommInitEnv(&comm),
-       "--ranks is not given (--ranks 1 starts one process, -g and -t ranks in it): "
-       "pithCommInitEnv");
+  const pithResult_t joined = pithCommInitEnv(&comm);
+  if (joined == pithInvalidUsage && no_launcher()) return alone();
+  must(joined, "pithCommInitEnv");
   Start start;
   must(pithCommUserRank(comm, &start.process), "pithCommUserRank");
   must(pithCommCount(comm, &start.processes), "pithCommCount");

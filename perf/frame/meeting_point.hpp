@@ -27,7 +27,8 @@ class IdPipe {
   int ends_[2];
 };
 
-// Of a process that mpirun, srun or torchrun started as a rank. Throws std::runtime_error.
+// Of a process that mpirun, srun or torchrun started as a rank, or that nobody did: it is alone
+// then. Throws std::runtime_error.
 Start start_from_environment();
 
 }  // namespace pith_perf

@@ -4,6 +4,7 @@
 #include <pith/pith.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ enum class Average { rank0, mean, min, max };
 enum class Blocking { none, barrier, wait, barrier_apart };
 
 struct Options {
-  int ranks = 0;  // local processes to start; 0: this process was started as a rank
+  int ranks = 0;  // local processes to start; 0: this process is one, by a launcher or alone
   int threads = 1;
   int ranks_per_thread = 1;
   std::size_t min_bytes = std::size_t{32} << 20;
@@ -50,6 +51,10 @@ struct Options {
   std::string transport;
   std::string compress;     // a compressor's specification; empty: dense
   std::string data_folder;  // of the gradients that are compressed; empty: made up
+
+  std::size_t after(std::size_t size) const {
+    return step_factor > 1 ? size * step_factor : size + std::max<std::size_t>(step_bytes, 1);
+  }
 };
 
 // What the flags set, before it is understood.

@@ -36,6 +36,8 @@ struct Compressed {
   double ratio = 0;       // what a dense ring sends in float32 / wire_bytes
   double select_us = 0;   // as the library tells; 0 where it does not
   double exchange_us = 0;
+  std::string algorithm;                // of the last call
+  bool bypassed = false;                // it was dense
   std::optional<double> largest_error;  // against what was expected; nothing: not checked
   std::optional<double> rms_error;
 };

@@ -26,9 +26,10 @@ Reporter::Reporter(const Options& options, std::string_view program,
   print(fmt::format("# Writing JSON output to {}\n", json_->path()));
 }
 
-void Reporter::start(std::span<const RankInfo> ranks) {
+void Reporter::start(std::span<const RankInfo> ranks, const std::string& algorithms) {
   ranks_ = static_cast<int>(ranks.size());
-  print(heading(options_, program_, version_) + rank_lines(ranks) + column_names(options_));
+  print(heading(options_, program_, version_) + rank_lines(ranks) + algorithms +
+        column_names(options_));
   if (json_) json_->configuration(options_, ranks);
 }
 
@@ -39,11 +40,13 @@ void Reporter::begin(const Line& line) {
 
 void Reporter::half(const Measured& measured, bool in_place) {
   print(pith_perf::half(measured));
+  if (measured.compressed) how_now_ = how_it_went(*measured.compressed);
   if (json_) json_->half(measured, in_place, options_.report_cputime);
 }
 
 void Reporter::end() {
   print(options_.report_timestamps ? fmt::format("{:>21}\n", time_stamp()) : "\n");
+  if (how_now_ != how_) print(fmt::format("# from this size on: {}\n", how_ = how_now_));
   if (json_) json_->end(options_.iters);
 }
 

@@ -16,7 +16,8 @@ class Reporter {
   Reporter(const Options& options, std::string_view program,
            std::span<const char* const> arguments);
 
-  void start(std::span<const RankInfo> ranks);
+  // `algorithms`: comments for the head.
+  void start(std::span<const RankInfo> ranks, const std::string& algorithms);
   void begin(const Line& line);
   void half(const Measured& measured, bool in_place);
   void end();
@@ -28,6 +29,8 @@ class Reporter {
   std::string_view program_;
   int version_ = 0;
   int ranks_ = 0;
+  std::string how_;      // compressed calls went, as the table says
+  std::string how_now_;  // the last one
   std::optional<JsonFile> json_;
 };
 

@@ -137,6 +137,11 @@ std::string half(const Measured& measured) {
   return text;
 }
 
+std::string how_it_went(const Compressed& what) {
+  return what.bypassed ? fmt::format("bypassed, sent dense by {}", what.algorithm)
+                       : fmt::format("compressed by {}", what.algorithm);
+}
+
 std::string resource_lines(std::span<const Usage> usage, int ranks) {
   if (usage.empty()) return {};
   const auto text_of = [](double value) {

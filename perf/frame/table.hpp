@@ -19,6 +19,8 @@ std::string column_names(const Options& options);
 // A line is its beginning and two halves.
 std::string beginning(const Line& line);
 std::string half(const Measured& measured);
+// "by topk_gather", or that it was dense.
+std::string how_it_went(const Compressed& what);
 // Comments to whatever reads the table. `usage`: a rank after the other, line after line.
 std::string resource_lines(std::span<const Usage> usage, int ranks);
 std::string footer(const Summary& summary, std::string_view program);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "frame/algorithms.hpp"
 #include "frame/watchdog.hpp"
 #include "machine.hpp"
 
@@ -65,8 +66,7 @@ void Timing::run_sizes(Case& at) {
   }
   for (int cycle = 0; cycle < options_.cycles || options_.cycles == 0; ++cycle) {
     for (std::size_t size = options_.min_bytes; size <= options_.max_bytes;
-         size = options_.step_factor > 1 ? size * options_.step_factor
-                                         : size + std::max<std::size_t>(options_.step_bytes, 1)) {
+         size = options_.after(size)) {
       at = sized(at, size);
       const Line line = {at.bytes, at.counts.call, type_names[at.type],
                          collective_.has_op ? op_names[at.op] : "none",
@@ -84,10 +84,8 @@ void Timing::run_sizes(Case& at) {
 }
 
 Timing::Case Timing::sized(Case at, std::size_t bytes) const {
-  const std::size_t element = size_of(at.type);
-  const auto ranks = static_cast<std::size_t>(team_.ranks());
-  at.counts = collective_.counts(bytes / element, 16 / element, ranks);
-  at.bytes = std::max(at.counts.send, at.counts.recv) * element;
+  at.counts = counts_of(collective_, bytes, at.type, team_.ranks());
+  at.bytes = std::max(at.counts.send, at.counts.recv) * size_of(at.type);
   return at;
 }
 

@@ -10,6 +10,12 @@ namespace pith::api {
 
 namespace {
 
+std::string with_name(std::span<const std::string_view> names, int number) {
+  const bool known = number >= 0 && static_cast<std::size_t>(number) < names.size();
+  return known ? fmt::format("{} ({})", names[static_cast<std::size_t>(number)], number)
+               : std::to_string(number);
+}
+
 Error bad(const char* function, const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
 }
@@ -83,6 +89,20 @@ Error check_not_in_group(const char* function, const pithComm& comm) {
   const Group& group = Group::of_this_thread();
   const Communicator* const made = group.open() ? comm.made() : nullptr;
   return made && group.has(*made) && !made->is_revoked() ? still_in_group(function) : Error();
+}
+
+std::string describe(pithRedOp_t op) {
+  constexpr std::string_view names[op_count] = {"pithSum", "pithProd", "pithMax", "pithMin",
+                                                "pithAvg"};
+  return with_name(names, op);
+}
+
+std::string describe(pithDataType_t type) {
+  constexpr std::string_view names[dtype_count] = {
+      "pithInt8",    "pithUint8",    "pithInt32",      "pithUint32",
+      "pithInt64",   "pithUint64",   "pithFloat16",    "pithFloat32",
+      "pithFloat64", "pithBfloat16", "pithFloat8e4m3", "pithFloat8e5m2"};
+  return with_name(names, type);
 }
 
 Error check_type(const char* function, pithDataType_t type) {

@@ -2,6 +2,8 @@
 // expected.
 #pragma once
 
+#include <string>
+
 #include "api/group.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
@@ -23,6 +25,9 @@ Error check_communicator(const char* function, pithComm_t comm);
 // the end of without a word, where the group never ends. Those of a revoked one can only fail.
 Error check_not_in_group(const char* function, const pithComm& comm);
 Error still_in_group(const char* function);
+// "pithMax (2)", or the number alone where no enumerator has it.
+std::string describe(pithRedOp_t op);
+std::string describe(pithDataType_t type);
 Error check_type(const char* function, pithDataType_t type);
 // One of the five, or a handle of this communicator made for this type.
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);

@@ -326,7 +326,7 @@ pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm) {
     return {Code::invalid_argument,
             fmt::format("{}: op is {}, expected what pithRedOpCreatePreMulSum made for this "
                         "communicator",
-                        function, static_cast<int>(op))};
+                        function, describe(op))};
   });
 }
 

@@ -574,6 +574,27 @@ pithResult_t pithCommCount(pithComm_t comm, int* count) {
               [](const Communicator& communicator) { return communicator.size(); });
 }
 
+pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_t count,
+                                  pithDataType_t type, const char** algorithm) {
+  return guarded(comm, [&]() -> Error {
+    constexpr const char* function = "pithCommGetAlgorithm";
+    if (Error error = first_of(
+            {check_queried(function, comm), check_pointer(function, "collective", collective),
+             check_type(function, type), check_pointer(function, "algorithm", algorithm)})) {
+      return error;
+    }
+    const Algorithm* chosen =
+        comm->communicator->algorithm_of(collective, count, static_cast<DType>(type));
+    if (!chosen) {
+      return {Code::invalid_argument,
+              fmt::format("{}: collective is \"{}\", expected a name as \"allreduce\"", function,
+                          collective)};
+    }
+    *algorithm = chosen->name.data();
+    return {};
+  });
+}
+
 pithResult_t pithCommUserRank(pithComm_t comm, int* rank) {
   return tell("pithCommUserRank", comm, "rank", rank,
               [](const Communicator& communicator) { return communicator.rank(); });

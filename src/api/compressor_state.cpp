@@ -113,8 +113,8 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
   return between_calls(function, compressor, [&](Compressor& state) -> Error {
     if (Error error = check_pointer(function, "accumulator", accumulator)) return error;
     if (type != pithFloat32) {
-      return refuse(function, fmt::format("type is {}, expected pithFloat32 ({})",
-                                          static_cast<int>(type), static_cast<int>(pithFloat32)));
+      return refuse(function,
+                    fmt::format("type is {}, expected {}", describe(type), describe(pithFloat32)));
     }
     if (Error error = state.check(count, DType::f32)) return refuse(function, error.message());
     state.shape(count, DType::f32);

@@ -23,7 +23,7 @@ Error refuse(const char* function, const std::string& what) {
 Error check_sum(const char* function, pithRedOp_t op) {
   if (op == pithSum || op == pithAvg) return {};
   return refuse(function,
-                fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", static_cast<int>(op)));
+                fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
 }
 
 // Everything but the buffers.

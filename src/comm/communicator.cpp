@@ -132,6 +132,18 @@ const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
   return default_algorithm(shape_of(args), args.collective);
 }
 
+const Algorithm* Communicator::algorithm_of(std::string_view collective, std::size_t count,
+                                            DType type) const {
+  const auto of_it = [&](const Algorithm& one) { return name_of(one.collective) == collective; };
+  const auto found = std::ranges::find_if(algorithms(), of_it);
+  if (found == algorithms().end()) return nullptr;
+  CollectiveArgs args;
+  args.collective = found->collective;
+  args.count = count;
+  args.type = type;
+  return &choose(args);
+}
+
 // A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
 // of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, but for a noise
 // of 10 %, and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not 19.

@@ -98,6 +98,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   int size() const { return context_.size; }
   Engine& engine() { return *engine_; }
 
+  // Null where no algorithm is of a collective of this name. The name ends with a zero.
+  const Algorithm* algorithm_of(std::string_view collective, std::size_t count, DType type) const;
   // What the choice of its algorithm depends on.
   Shape shape_of(const CollectiveArgs& args) const;
   // Runs the call to its end on this thread. Fills in what `args` leaves to the communicator.

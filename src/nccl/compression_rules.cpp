@@ -133,9 +133,10 @@ bool CompressionRules::covers(const NcclCall& call) const {
 
 std::string CompressionRules::objection(const NcclCall& call) const {
   if (call.op != ncclSum && call.op != ncclAvg) return "it makes no sums or averages";
-  if (call.type < 0 || call.type >= ncclNumTypes || (types >> call.type & 1) == 0) {
-    return fmt::format("its sums are of type {}, which types= does not name",
-                       static_cast<int>(call.type));
+  if (call.type < 0 || call.type >= ncclNumTypes) return "its sums are of no type";
+  if ((types >> call.type & 1) == 0) {
+    return fmt::format("its sums are of {}, which types= does not name",
+                       name_of(static_cast<DType>(call.type)));
   }
   const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
   return fmt::format("its sums are short: {} bytes, min= is {}", call.count * size, bytes_min);

@@ -73,7 +73,7 @@ TEST_CASE("refused calls change nothing", "[compress]") {
           fails(call(count, pithFloat16, pithSum, out, nullptr), pithInvalidArgument, {"half"});
           fails(call(count, pithInt32, pithSum, out, nullptr), pithInvalidArgument, {"int32"});
           fails(call(count, pithFloat32, pithMax, out, nullptr), pithInvalidArgument,
-                {"op is 2", "pithSum", "pithAvg"});
+                {"op is pithMax (2)", "pithSum", "pithAvg"});
           fails(call(count, pithFloat32, pithSum, nullptr, nullptr), pithInvalidArgument,
                 {"recv is NULL"});
           fails(call(count, pithFloat32, pithSum, out, out), pithInvalidArgument, {"stream"});
@@ -101,7 +101,7 @@ TEST_CASE("refused calls change nothing", "[compress]") {
           fails(pithCompressorGetAccumulator(compressor, &memory, 7, pithFloat32),
                 pithInvalidArgument, {"count is 7"});
           fails(pithCompressorGetAccumulator(compressor, &memory, count, pithFloat16),
-                pithInvalidArgument, {"type is 6", "pithFloat32"});
+                pithInvalidArgument, {"type is pithFloat16 (6)", "pithFloat32"});
           ensure(saved(compressor) == before, "a refused call changed the state");
           ensure(step(self, 2, compressor, comm) == step(self, 2, untouched, comm),
                  "a refused call changed what comes");

@@ -74,6 +74,33 @@ class Table(unittest.TestCase):
                                    done.stdout)
                 self.assertEqual(ranks, ["0", "1"])
 
+    def test_alone(self):
+        """Without a launcher and --ranks it is one process, as nccl-tests is."""
+        small = ("-b", "8", "-e", "8", "-n", "1")
+        for flags, ranks in (((), 1), (("-g", "2"), 2), (("-t", "2", "-g", "2"), 4)):
+            with self.subTest(flags):
+                done = run("all_reduce_perf", *small, *flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(len(rows_of(done.stdout)), 1)
+                self.assertEqual(out_of_bounds(done.stdout), ("0", "OK"))
+                told = re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +(\d+) ", done.stdout)
+                self.assertEqual([rank for rank, _ in told], [str(r) for r in range(ranks)])
+                self.assertEqual(len({process for _, process in told}), 1)
+
+    def test_algorithms(self):
+        """The head names them, by size; what is forced, too."""
+        sizes = ("--ranks", "2", "-b", "8", "-e", "4K", "-f", "8", "-n", "1")
+        names = set(run("all_reduce_perf", "--algo", "list").stdout.split())
+        done = run("all_reduce_perf", *sizes, "-d", "half")
+        told = re.search(r"(?m)^# Algorithms of half: (.+)$", done.stdout)[1]
+        parts = re.findall(r"(\w+) from (\d+) B", told)
+        self.assertEqual(parts[0][1], "8")
+        self.assertEqual(told, ", ".join(f"{name} from {size} B" for name, size in parts))
+        self.assertLessEqual({f"allreduce:{name}" for name, _ in parts}, names)
+        done = run("all_reduce_perf", *sizes, "--algo", "ring")
+        self.assertRegex(done.stdout, r"(?m)^# Algorithms of float: ring from 8 B$")
+        self.assertLess(done.stdout.index("# Algorithms"), done.stdout.index("# Out of bounds"))
+
     def test_pinning(self):
         allowed = sorted(os.sched_getaffinity(0))
         self.addCleanup(os.sched_setaffinity, 0, allowed)
@@ -260,7 +287,6 @@ class ExitStatus(unittest.TestCase):
 
     def test_refusals(self):
         for arguments, words in (
-                ([], ["--ranks is not given", "no launcher has said which rank this is"]),
                 (["--ranks", "2", "-b", "2x"], ["--minbytes", "2x"]),
                 (["--ranks", "2", "-d", "f33"], ["--datatype", "f33", "bfloat16"]),
                 (["--ranks", "2", "--algo", "nope"], ["allreduce:nope", "allreduce:ring"]),
@@ -279,6 +305,11 @@ class ExitStatus(unittest.TestCase):
         done = run("broadcast_perf", "--ranks", "2", "-r", "2")
         self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
 
+    def test_version(self):
+        done = run("all_reduce_perf", "--version")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^all_reduce_perf \d+\.\d+\.\d+, of Pith \d+\.\d+\.\d+\n$")
+
     def test_help(self):
         done = run("all_reduce_perf", "--help")
         self.assertEqual(done.returncode, 0)
@@ -287,6 +318,15 @@ class ExitStatus(unittest.TestCase):
 
 
 class Compressed(unittest.TestCase):
+    def test_bypass(self):
+        """Where calls go another way the table says so, also that they are dense."""
+        sizes = ("--ranks", "2", "-b", "1K", "-e", "1K", "-n", "1")
+        done = run("all_reduce_perf", *sizes, "--compress", "topk:bypass=never")
+        self.assertRegex(done.stdout, r"(?m)^# from this size on: compressed by \w+$")
+        done = run("all_reduce_perf", *sizes, "--compress", "topk:density=1,bypass=auto")
+        self.assertRegex(done.stdout, r"(?m)^# from this size on: bypassed, sent dense by \w+$")
+        self.assertEqual(len(rows_of(done.stdout)), 1)
+
     def test_table_and_json(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "out.json"
