@@ -200,7 +200,7 @@ Error Meeting::attach() {
       ++pairs_[static_cast<std::size_t>(link)];
       for (const std::size_t end : {a, b}) {
         needs_[end].peers += link == Link::tcp;
-        needs_[end].other += (link == Link::shm ? 2U : 0U) + (link == Link::ucx);
+        needs_[end].other += link == Link::shm ? 2U : 0U;  // UCX by RDMA takes none
       }
       all_share_memory = all_share_memory && link == Link::shm;
       any_share_memory = any_share_memory || link == Link::shm;
