@@ -16,6 +16,8 @@
 
 #include <fmt/format.h>
 
+#include "core/descriptor_limit.hpp"
+
 namespace pith {
 
 namespace {
@@ -68,7 +70,8 @@ bool ShmTransport::watch(int fd, int rank) {
 
 Expected<std::string> ShmTransport::listen() {
   const std::size_t bytes = ring_offset(ranks_);
-  segment_ = Descriptor(memfd_create("pith-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  segment_ = Descriptor(
+      open_with_room([] { return memfd_create("pith-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING); }));
   if (!segment_) return system_error("memfd_create for the rings", errno);
   if (ftruncate(segment_.get(), static_cast<off_t>(bytes)) != 0) {
     return system_error(fmt::format("{} bytes for the rings of {} ranks", bytes, ranks_), errno);
@@ -76,9 +79,9 @@ Expected<std::string> ShmTransport::listen() {
   fcntl(segment_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   memory_ = map_shared(segment_.get(), 0, bytes);
   if (!memory_) return system_error("mmap of the rings", errno);
-  doorbell_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  doorbell_ = Descriptor(open_with_room([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!doorbell_) return system_error("eventfd for the doorbell", errno);
-  events_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  events_ = Descriptor(open_with_room([] { return epoll_create1(EPOLL_CLOEXEC); }));
   if (!events_ || !watch(doorbell_.get(), -1)) return system_error("epoll", errno);
   set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
   CopyBoard& board = board_at(memory_);

@@ -1,5 +1,6 @@
 #include "transport/shm_attach.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/random_bytes.hpp"
 
 namespace pith {
@@ -20,6 +22,7 @@ namespace {
 
 constexpr std::size_t fds_max = 3;
 constexpr std::uint64_t retry_ns = 20'000'000;
+constexpr std::uint64_t lacking_ns = Door::patience_ns + 100'000'000;
 
 socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   address = {};
@@ -32,7 +35,8 @@ socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
 
 // Empty with EAGAIN where the peer's queue is full.
 Descriptor connect_to_name(const std::string& name) {
-  Descriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor fd(open_with_room(
+      [] { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
   if (!fd) return Descriptor();
   sockaddr_un address;
   const socklen_t length = abstract_address(name, address);
@@ -78,6 +82,13 @@ void take_descriptors(msghdr& message, ShmDescriptors& descriptors) {
   }
 }
 
+// What a message brings and finds no room is lost.
+void make_room_for_message(int socket) {
+  const int lowest_free = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+  keep_descriptor_room(std::max(socket, lowest_free));
+  if (lowest_free >= 0) close(lowest_free);
+}
+
 bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descriptors) {
   iovec part = {&greeting, sizeof greeting};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(fds_max * sizeof(int))> control{};
@@ -87,6 +98,7 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
   message.msg_control = control.data();
   // Without the padding of the space, in which the kernel would put one descriptor more.
   message.msg_controllen = CMSG_LEN(fds_max * sizeof(int));
+  make_room_for_message(socket);
   const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (length < 0) return false;
   take_descriptors(message, descriptors);
@@ -111,7 +123,8 @@ Expected<std::string> ShmMeeting::listen(const void* board) {
   if (Error error = fill_random(random)) return error;
   std::string name = "pith-";
   for (const std::byte byte : random) name += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listener_ = Descriptor(open_with_room(
+      [] { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
   if (!listener_) return system_error("socket for ranks of this host", errno);
   sockaddr_un address;
   const socklen_t length = abstract_address(name, address);
@@ -162,10 +175,24 @@ bool ShmMeeting::hear_proof(Talk& talk, const ShmGreeting& theirs) {
   return same_digest(proof(talk, !talk.dialled), theirs.proof);
 }
 
+// A message of a rank may have come without its descriptors.
+void ShmMeeting::note_lack(Talk& talk, const ShmGreeting& theirs) {
+  const bool is_rank = talk.greeted && (talk.dialled || hear_proof(talk, theirs));
+  if (!is_rank || make_descriptor_room(fds_max)) return;
+  if (lacking_since_ns_ == 0) lacking_since_ns_ = monotonic_ns();
+}
+
+// Strangers who have the last descriptors go after a while; where there are none, nothing helps.
+bool ShmMeeting::is_starved() const {
+  if (lacking_since_ns_ != 0) return monotonic_ns() - lacking_since_ns_ > lacking_ns;
+  return callers() == 0 && descriptors_are_used_up();
+}
+
 bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
   ShmGreeting theirs;
   if (!receive_greeting(talk.socket.get(), theirs, talk.met.descriptors)) {
     talk.cut = true;
+    note_lack(talk, theirs);
     return false;
   }
   if (!talk.greeted) return hear_hello(talk, theirs);
@@ -184,6 +211,7 @@ bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
   talk.met.socket = std::move(talk.socket);
   talk.met.heap_bytes = theirs.heap_bytes;
   found(std::move(talk.met));
+  lacking_since_ns_ = 0;
   return false;
 }
 
@@ -222,7 +250,8 @@ bool ShmMeeting::dial(int peer, const std::string& name) {
 
 void ShmMeeting::accept_all() {
   while (!door_.is_full(callers(), monotonic_ns())) {
-    Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor socket(open_with_room(
+        [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket) {
       // No descriptors are left, which may be strangers' doing: they go after a while.
@@ -301,6 +330,9 @@ Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shap
     }
     if (polled[0].revents != 0) accept_all();
     dial_all(names);
+    if (!finished() && is_starved()) {
+      return system_error("attach the ranks of this host, two descriptors for each", EMFILE);
+    }
   }
   dials_.clear();
   talks_.clear();

@@ -106,6 +106,8 @@ class ShmMeeting {
   bool hear(Talk& talk, const std::function<void(Met)>& found);
   bool hear_hello(Talk& talk, const ShmGreeting& theirs);
   bool hear_proof(Talk& talk, const ShmGreeting& theirs);
+  void note_lack(Talk& talk, const ShmGreeting& theirs);
+  bool is_starved() const;
   bool say(Talk& talk, bool prove, bool descriptors);
   Digest proof(const Talk& talk, bool of_dialler) const;
   bool finished() const;
@@ -116,6 +118,7 @@ class ShmMeeting {
   Descriptor listener_;
   std::array<int, 3> mine_{};
   Door door_;
+  std::uint64_t lacking_since_ns_ = 0;  // descriptors that ranks have sent; 0: nothing lacks
   std::vector<Dial> dials_;
   std::vector<Talk> talks_;     // those that were accepted by age
   std::vector<bool> expected_;  // higher ranks that will dial

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 
 namespace pith {
 namespace {
@@ -40,8 +41,9 @@ Expected<Address> resolve(const std::string& host, std::uint16_t port) {
 }
 
 Expected<Descriptor> new_socket(const Address& address) {
-  Descriptor socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Descriptor socket(open_with_room([&] {
+    return ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  }));
   if (!socket) return system_error("create a TCP socket", errno);
   return socket;
 }
@@ -136,7 +138,8 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
 
 Expected<Descriptor> accept_one(int listener) {
   for (;;) {
-    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Descriptor socket(open_with_room(
+        [&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }));
     if (socket) {
       send_at_once(socket.get());
       return socket;

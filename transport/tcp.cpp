@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "transport/tcp_mesh.hpp"
 #include "transport/tcp_peer.hpp"
 #include "transport/tcp_silence.hpp"
@@ -85,7 +86,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
 }
 
 Error TcpTransport::adopt(std::vector<Descriptor> sockets) {
-  epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   const auto streams = static_cast<std::size_t>(options_.streams);
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -44,6 +44,8 @@ class TcpTransport final : public Transport {
 
   // The address for the other ranks. Give one that they can reach: 0.0.0.0 is none.
   Expected<std::string> listen(std::string_view host = "127.0.0.1");
+  // In place of the number in the options; before connect(), the same on all.
+  void use_streams(int streams) { options_.streams = streams; }
   // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                 const Patience& patience);

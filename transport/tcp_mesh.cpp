@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "transport/door.hpp"
 
 namespace pith {
@@ -56,11 +57,12 @@ class Mesh {
   }
   Descriptor& slot(int peer, int stream) { return result_[slot_of(peer, stream)]; }
   int poll_once();
-  void begin(Attempt& attempt);
+  Error begin(Attempt& attempt);
   Error drive(Attempt& attempt);
   void accept_callers();
   bool drive(Caller& caller);
   bool keep(Caller& caller);
+  Error starved(const Error& error) const;
   Error overdue() const;
 
   const TcpMeshPlan& plan_;
@@ -68,6 +70,7 @@ class Mesh {
   std::vector<Attempt> attempts_;
   std::vector<Caller> callers_;
   std::vector<pollfd> polled_;
+  std::size_t open_attempts_ = 0;  // the first of attempts_
   std::size_t missing_callers_ = 0;
   Door door_;
   Error accept_error_;  // the last
@@ -99,17 +102,18 @@ Error Mesh::run() {
   while (!attempts_.empty() || missing_callers_ != 0) {
     if (plan_.patience.over()) return overdue();
     for (Attempt& attempt : attempts_) {
-      if (!attempt.socket && monotonic_ns() >= attempt.not_before_ns) begin(attempt);
+      if (attempt.socket || monotonic_ns() < attempt.not_before_ns) continue;
+      if (Error error = begin(attempt)) return error;
     }
     if (poll_once() < 0 && errno != EINTR) return system_error("wait for connections", errno);
-    // polled_: the listener, then attempts, then callers, as they were before.
+    // polled_: the listener, then open attempts, then callers, as they were before.
     const std::size_t callers = callers_.size();
     for (std::size_t i = 0; i < callers; ++i) {
       const std::uint64_t age = monotonic_ns() - callers_[i].since_ns;
-      const bool lasting = polled_[1 + attempts_.size() + i].revents == 0 || drive(callers_[i]);
+      const bool lasting = polled_[1 + open_attempts_ + i].revents == 0 || drive(callers_[i]);
       if (!lasting || age > Door::greeting_ns) callers_[i].socket.reset();
     }
-    for (std::size_t i = 0; i < attempts_.size(); ++i) {
+    for (std::size_t i = 0; i < open_attempts_; ++i) {
       if (polled_[1 + i].revents == 0) continue;
       if (Error error = drive(attempts_[i])) return error;
     }
@@ -118,6 +122,7 @@ Error Mesh::run() {
     });
     std::erase_if(callers_, [](const Caller& caller) { return !caller.socket; });
     if (polled_[0].revents != 0) accept_callers();
+    if (Error error = starved(accept_error_)) return error;
   }
   return {};
 }
@@ -134,9 +139,17 @@ int Mesh::poll_once() {
   const bool room = missing_callers_ != 0 && !door_.is_full(callers_.size(), now);
   if (now < door_.opens_at_ns()) until = std::min(until, door_.opens_at_ns());
   polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
+  // poll() refuses more places than there may be descriptors, so those without one come last.
+  std::partition(attempts_.begin(), attempts_.end(),
+                 [](const Attempt& attempt) { return static_cast<bool>(attempt.socket); });
+  open_attempts_ = 0;
   for (const Attempt& attempt : attempts_) {
+    if (!attempt.socket) {
+      until = std::min(until, attempt.not_before_ns);
+      continue;
+    }
+    ++open_attempts_;
     polled_.push_back({attempt.socket.get(), attempt.events, 0});
-    if (!attempt.socket) until = std::min(until, attempt.not_before_ns);
   }
   for (const Caller& caller : callers_) {
     polled_.push_back({caller.socket.get(), caller.events, 0});
@@ -146,7 +159,14 @@ int Mesh::poll_once() {
                 std::min(timeout_ms(until), plan_.patience.nap_ms()));
 }
 
-void Mesh::begin(Attempt& attempt) {
+// Strangers who have the last descriptors go after a while; where there are none, nothing helps.
+Error Mesh::starved(const Error& error) const {
+  if (!error || !callers_.empty() || !descriptors_are_used_up()) return {};
+  return {error.code(), fmt::format("connect to the other ranks: {}", error.message())};
+}
+
+// An error only where trying again would not help.
+Error Mesh::begin(Attempt& attempt) {
   attempt.connected = false;
   attempt.events = POLLOUT;
   attempt.not_before_ns = monotonic_ns() + retry_ns;
@@ -156,6 +176,7 @@ void Mesh::begin(Attempt& attempt) {
   } else {
     attempt.last = socket.error();
   }
+  return starved(attempt.last);
 }
 
 // An error only where trying again would not help.

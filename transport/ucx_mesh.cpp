@@ -3,8 +3,10 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "transport/socket.hpp"
 #include "transport/ucx_ranks.hpp"
 
@@ -35,6 +37,10 @@ Error UcxRanks::meet(const UcxAddress& theirs, int rank) {
   peer->token = ucx_token(secret_, in);
   Expected<ucp_ep_h> endpoint =
       worker_->connect(theirs.worker, &UcxRanks::endpoint_broke, peer.get());
+  if (!endpoint && !make_descriptor_room(2)) {
+    return system_error(fmt::format("connect to rank {}: {}", rank, endpoint.error().message()),
+                        EMFILE);
+  }
   if (!endpoint) {
     return {Code::remote, fmt::format("rank {}: {}", rank, endpoint.error().message()), rank};
   }
@@ -56,6 +62,8 @@ Error UcxRanks::connect(std::span<const std::string> addresses, std::span<const 
     }
     if (Error error = meet(*theirs, rank)) return error;
   }
+  // UCX connects on demand, both ways at once sometimes.
+  make_descriptor_room(2 * peers_.size());
   unreported_.reserve(peers_.size());
   for (Peer* peer : peers_) peer->outbox.say(UcxKind::hello);
   return await_greetings(patience);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/settings.hpp"
 #include "core/settings_origin.hpp"
 #include "transport/ucx.hpp"
@@ -17,6 +19,8 @@
 namespace pith {
 namespace {
 
+// A worker over sockets opens some 16 of its own.
+constexpr std::size_t worker_descriptors = 24;
 constexpr std::uint64_t closing_ns = 1'000'000'000;
 
 // UCX reads sysfs, the environment and its modules meanwhile; ranks may be threads.
@@ -71,6 +75,11 @@ Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
   if (ucx.why_not) return ucx.why_not;
   std::unique_ptr<UcxWorker> worker(new UcxWorker(ucx));
   const std::lock_guard lock(init_mutex());
+  // UCX ends the process where it finds too few in the middle.
+  if (!make_descriptor_room(worker_descriptors)) {
+    return system_error(fmt::format("UCX: {} descriptors for a worker", worker_descriptors),
+                        EMFILE);
+  }
   if (Error error = worker->find_devices(is_loopback(host))) return error;
   if (Error error = worker->make_worker()) return error;
   return worker;

@@ -11,6 +11,7 @@
 
 #include "comm/blob.hpp"
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 
 namespace pith {
 
@@ -138,6 +139,9 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
     if (!error) return bootstrap;
     const std::uint64_t now = monotonic_ns();
     if (refused || now > bootstrap.deadline_ns_) return error;
+    if (descriptors_are_used_up()) {
+      return Error(Code::system, fmt::format("rank {}: {}", rank, error.message()), rank);
+    }
     if (!id.known_before && now > busy_until) return error;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, most_pause);
@@ -160,6 +164,14 @@ Error Bootstrap::failure() const {
   return {Code::remote, std::string(said.text, length)};
 }
 
+// What is sent so far is whole, and so little finds room. Who has been told already says nothing.
+void Bootstrap::give_up(const Error& error) {
+  if (!connection_ || failure()) return;
+  std::string message;
+  append_blob(message, error.message(), BlobHeader::Kind::failure);
+  static_cast<void>(send_all(connection_.get(), bytes_of(message), {monotonic_ns()}));
+}
+
 Expected<std::string> Bootstrap::host() const {
   const Expected<Address> address = local_address(connection_.get());
   if (!address) return address.error();
@@ -178,7 +190,10 @@ Expected<std::string> Bootstrap::exchange(const std::string& mine) {
   const Patience patience = silence_until(deadline_ns_);
   std::string message;
   append_blob(message, mine);
-  if (Error error = send_all(connection_.get(), bytes_of(message), patience)) return error;
+  if (Error error = send_all(connection_.get(), bytes_of(message), patience)) {
+    const Error told = failure();  // who has closed the connection may have said why
+    return told ? told : error;
+  }
   BlobHeader header;
   std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(&header, 1));
   if (Error error = recv_all(connection_.get(), header_bytes, patience)) return error;

@@ -62,6 +62,8 @@ class Bootstrap final : public Gatherer {
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
+  // This rank cannot go on, for a cause of its own: the root tells the others. Does not wait.
+  void give_up(const Error& error);
   // Where else to hear that the start-up has failed.
   void listen_to(std::function<Error()> source) { source_ = std::move(source); }
 

@@ -14,6 +14,7 @@
 #include "comm/meeting.hpp"
 #include "comm/process_end.hpp"
 #include "comm/rendezvous.hpp"
+#include "comm/start_error.hpp"
 #include "comm/start_log.hpp"
 #include "comm/stream_memory.hpp"
 #include "comm/topology.hpp"
@@ -144,9 +145,16 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, times, cancellation);
   if (!bootstrap) return bootstrap.error();
   log.phase("bootstrap root");
-  Expected<std::shared_ptr<ControlSeat>> control =
-      ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
-  if (!control) return control.error();
+  Expected<std::shared_ptr<ControlSeat>> control = std::shared_ptr<ControlSeat>();
+  const Error uncontrolled = without_throwing([&] {
+    control = ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
+    return control.error();
+  });
+  if (uncontrolled) {
+    const Error told = as_of_rank(rank, uncontrolled);
+    bootstrap->give_up(told);
+    return told;
+  }
   log.phase("control plane");
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   std::unique_ptr<Communicator> made(
@@ -155,10 +163,15 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
     made->trace_prefix_ = PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address);
   }
   bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
-  const Error error = made->connect(*bootstrap, settings, log);
-  if (!error) return made;
+  const Error failed = without_throwing([&] { return made->connect(*bootstrap, settings, log); });
+  if (!failed) return made;
   const Error cancelled = cancellation ? cancellation->error() : Error();
-  if (!cancelled) return error;
+  if (!cancelled) {
+    const Error error = as_of_rank(rank, failed);
+    bootstrap->give_up(error);
+    if (error.code() != Code::remote) made->control_->revoke(job_key, as_seen_elsewhere(error));
+    return error;
+  }
   made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
   return cancelled;
 }

@@ -82,6 +82,11 @@ std::vector<int> ControlPlane::expected_children() const {
           live.begin() + static_cast<std::ptrdiff_t>(last)};
 }
 
+std::size_t ControlPlane::neighbours() const {
+  const std::lock_guard lock(mutex_);
+  return expected_children().size() + (parent_ >= 0 ? 1 : 0);
+}
+
 // The parent among those that live, as far as is known here. A new one is told everything.
 void ControlPlane::refresh_tree() {
   if (!started_) return;

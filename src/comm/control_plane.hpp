@@ -178,6 +178,8 @@ class ControlPlane final : public ControlEars {
   // What has revoked the communicator, as far as it is known here, also before it is added.
   Error revocation_of(CommKey comm) const;
   int parent() const;
+  // Connections of the tree that this rank has once it stands.
+  std::size_t neighbours() const;
   // Communicators of which this rank still knows anything, but for results of a limited size.
   std::vector<CommKey> remembered() const;
 

@@ -59,6 +59,10 @@ class TcpSeat final : public ControlSeat {
     plane_.turn(now_ns);
   }
   int descriptor() const override { return wire_.descriptor(); }
+  std::size_t descriptors_to_come() const override {
+    const std::size_t all = plane_.neighbours();
+    return all - std::min(all, wire_.connections());
+  }
 
  private:
   void close() override { wire_.close(monotonic_ns() + goodbye_ns); }

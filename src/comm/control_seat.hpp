@@ -38,6 +38,8 @@ class ControlSeat : public Controlled {
   const Secret& secret() const { return secret_; }
   // Where this rank listens.
   const std::string& host() const { return host_; }
+  // Descriptors that the tree still takes here.
+  virtual std::size_t descriptors_to_come() const { return 0; }
   // The same, and the thread looks at once.
   void revoke(CommKey comm, const Error& error);
   void suspect(CommKey comm, const CallNote& call);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 
 namespace pith {
 
@@ -36,7 +37,7 @@ Expected<std::string> ControlTcp::listen(const std::string& host) {
   const Expected<Address> address = local_address(listener->get());
   if (!address) return address.error();
   listener_ = std::move(*listener);
-  events_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  events_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!events_) return system_error("create an epoll descriptor", errno);
   epoll_event event{};
   event.events = EPOLLIN;

@@ -48,6 +48,11 @@ class ControlTcp final : public ControlWire {
   void close(std::uint64_t deadline_ns);
   // Readable when progress() has something to do.
   int descriptor() const { return events_.get(); }
+  // That stand or are being made.
+  std::size_t connections() const {
+    const std::lock_guard lock(mutex_);
+    return links_.size() + strangers_.size();
+  }
 
  private:
   enum class State : std::uint8_t { connecting, shaking, open };
@@ -94,7 +99,7 @@ class ControlTcp final : public ControlWire {
   std::vector<std::string> addresses_;
   Descriptor listener_;
   Descriptor events_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::list<Link> links_;      // with ranks
   std::list<Link> strangers_;  // that have not proved themselves
   std::list<Link> probes_;     // that only connect

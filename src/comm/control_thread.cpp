@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 
 namespace pith {
 
@@ -18,7 +20,8 @@ constexpr int look_ms = 100;
 
 ControlThread& ControlThread::instance() { return PerProcess<ControlThread>::get(); }
 
-ControlThread::ControlThread() : wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+ControlThread::ControlThread()
+    : wake_descriptor_(open_with_room([] { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })) {}
 
 void ControlThread::stop() {
   std::thread thread;
@@ -39,7 +42,11 @@ bool ControlThread::stopped() {
 void ControlThread::add(Controlled& controlled) {
   const std::lock_guard lock(mutex_);
   // First: where it cannot be made, nobody is in the list.
-  if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  try {
+    if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw std::system_error(error.code(), "a thread cannot be started");
+  }
   all_.push_back(&controlled);
   wake();
 }

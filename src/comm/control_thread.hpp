@@ -25,7 +25,7 @@ class ControlThread {
  public:
   static ControlThread& instance();
 
-  // Until it is removed.
+  // Until it is removed. Throws where no thread can be started: then nothing has changed.
   void add(Controlled& controlled);
   // Returns when it is not being turned any more. Not from a turn().
   void remove(const Controlled& controlled);

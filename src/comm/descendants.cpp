@@ -4,9 +4,11 @@
 
 #include "comm/communicator.hpp"
 #include "comm/members.hpp"
+#include "comm/start_error.hpp"
 #include "comm/start_log.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
+#include "core/run_together.hpp"
 #include "transport/tcp.hpp"
 
 namespace pith {
@@ -25,10 +27,17 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(const Expected<
   ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout,
                            one_process_ ? nullptr : cancellation_);
   StartLog log("descendant", child->rank(), child->size(), LogLevel::debug);
-  Error error = one_process_ ? child->connect_threads(gatherer, *settings, log)
-                             : child->connect(gatherer, *settings, log);
-  if (error) return error;
-  return child;
+  const Error failed = without_throwing([&] {
+    return one_process_ ? child->connect_threads(gatherer, *settings, log)
+                        : child->connect(gatherer, *settings, log);
+  });
+  if (!failed) return child;
+  // The others wait for our connections.
+  const Error error = as_of_rank(child->rank(), failed);
+  if (error.code() != Code::remote && !cancellation_->error()) {
+    control_->revoke(key, as_seen_elsewhere(error));
+  }
+  return error;
 }
 
 std::vector<int> Communicator::named(const std::vector<int>& members) const {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/descriptor_share.hpp"
 #include "comm/usable_cores.hpp"
 
 namespace pith {
@@ -17,6 +18,7 @@ struct Introduction {
   UsableCores cores;
   bool devices = false;  // the process uses a CUDA device
   std::string host_id;   // PITH_HOST_ID
+  DescriptorShare descriptors;
 
   std::string pack() const;
   // What is missing in the text is empty.

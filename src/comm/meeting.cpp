@@ -7,6 +7,7 @@
 #include "comm/start_log.hpp"
 #include "comm/stream_memory.hpp"
 #include "comm/topology.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -21,6 +22,9 @@ std::string_view host_part(std::string_view address) {
 bool have_one_address(std::string_view one, std::string_view other) {
   return !host_part(one).empty() && host_part(one) == host_part(other);
 }
+
+// Looking at each costs a system call.
+constexpr std::size_t descriptors_of_interest = std::size_t{1} << 16;
 
 std::string flags_of(const std::vector<bool>& flags) {
   std::string text;
@@ -77,6 +81,9 @@ Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, G
 
 Error Meeting::hold(StartLog& log) {
   if (Error error = introduce()) return error;
+  needs_.resize(ranks_);
+  for (std::size_t r = 0; r < ranks_; ++r) needs_[r].share = all_[r].descriptors;
+  if (Error error = streams_with_room(needs_, settings_.streams).error()) return error;
   log.phase("introductions");
   if (Error error = attach()) return error;
   log.phase("shared memory");
@@ -116,8 +123,10 @@ Error Meeting::introduce() {
   mine.cores = UsableCores::of_this_thread();
   mine.devices = uses_devices();
   if (rule_.allows("shm")) {
+    Expected<std::string> name = shm->listen();
+    if (name) mine.shm_name = *name;
     // A host that forbids memory files still has sockets.
-    if (Expected<std::string> name = shm->listen()) mine.shm_name = *name;
+    if (!name && !rule_.allows("tcp") && !rule_.allows("ucx")) return name.error();
   }
   if (Error error = offer_ucx()) return error;
   if (ucx) {
@@ -130,6 +139,10 @@ Error Meeting::introduce() {
     if (!address) return address.error();
     mine.tcp_address = *address;
   }
+  // All ranks may be threads of one process.
+  const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.streams + 2);
+  mine.descriptors = DescriptorShare::of_this_process(std::min(most, descriptors_of_interest),
+                                                      seat_.descriptors_to_come());
   mine.host_id = settings_.host_id;
   if (orders_by_locality(settings_, ranks_)) {
     Locality at = own_locality();
@@ -185,6 +198,10 @@ Error Meeting::attach() {
       const bool shared = attach_each_other(*matrix, a, b);
       const Link link = choose(a, b, shared);
       ++pairs_[static_cast<std::size_t>(link)];
+      for (const std::size_t end : {a, b}) {
+        needs_[end].peers += link == Link::tcp;
+        needs_[end].other += link == Link::shm ? 2U : 0U;  // UCX by RDMA takes none
+      }
       all_share_memory = all_share_memory && link == Link::shm;
       any_share_memory = any_share_memory || link == Link::shm;
       if (shared || have_one_address(all_[a].tcp_address, all_[b].tcp_address)) {
@@ -245,6 +262,7 @@ Error Meeting::connect() {
   };
   if (!any(by_ucx)) ucx.reset();
   if (!any(by_tcp)) tcp.reset();
+  if (Error error = agree_on_streams()) return first(error);
   // Ranks that use both do this in the same order.
   if (ucx) {
     const std::vector<std::string> addresses = all_of(&Introduction::ucx_address);
@@ -252,6 +270,23 @@ Error Meeting::connect() {
   }
   if (!tcp) return {};
   return first(tcp->connect(all_of(&Introduction::tcp_address), by_tcp, gatherer_.patience()));
+}
+
+// As many for all: both ends of a pair cut messages alike.
+Error Meeting::agree_on_streams() {
+  const Expected<int> streams = streams_with_room(needs_, settings_.streams);
+  if (!streams) return streams.error();
+  if (!tcp) return {};
+  tcp->use_streams(*streams);
+  const DescriptorNeed& ours = needs_[static_cast<std::size_t>(rank_)];
+  make_descriptor_room(ours.peers * static_cast<std::uint64_t>(*streams));
+  if (rank_ == 0 && *streams < settings_.streams) {
+    log(LogLevel::info,
+        fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
+                    "there are not enough descriptors (ulimit -Hn)",
+                    *streams, settings_.streams));
+  }
+  return {};
 }
 
 // What has failed elsewhere explains more than what it has led to here.

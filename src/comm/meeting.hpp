@@ -58,6 +58,7 @@ class Meeting {
   Error introduce();
   Error offer_ucx();
   Error attach();
+  Error agree_on_streams();
   void put_in_order(const RankGroups& groups);
   void find_crowds(const RankGroups& groups);
   Error connect();
@@ -76,6 +77,7 @@ class Meeting {
 
   std::vector<Introduction> all_;       // by rank
   std::vector<Link> links_;             // to each rank
+  std::vector<DescriptorNeed> needs_;   // by rank
   std::array<std::size_t, 4> pairs_{};  // of ranks, by Link
   Engine& engine_;
 };

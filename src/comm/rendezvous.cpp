@@ -17,9 +17,11 @@
 #include "comm/blob.hpp"
 #include "comm/listen_host.hpp"
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
 #include "core/per_process.hpp"
 #include "core/random_bytes.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -82,9 +84,12 @@ class Server {
   void write(Guest& guest);
   void leave(Guest& guest);
   void finish_round();
+  void hear_failures();
+  void starve(const Error& error);
   void check_leavers();
   void check_absent();
   void fail_all(const std::string& why);
+  void tell_all(const std::string& why);
   void close_door();
   bool has_blob(const Guest& guest) const;
   bool complete() const { return !ranks_.empty() && joined_ == ranks_.size(); }
@@ -125,11 +130,24 @@ void Server::welcome() {
   while (monotonic_ns() >= deaf_until_ && has_room()) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
     if (!accepted) deaf_until_ = monotonic_ns() + deaf_ns;  // no descriptors are left
-    if (!accepted || !*accepted) return;
+    if (!accepted) return starve(accepted.error());
+    if (!*accepted) return;
     guests_.emplace_back(std::move(*accepted),
                          Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}),
                          monotonic_ns() + handshake_ns);
   }
+}
+
+// Strangers who have all descriptors go after a while; ranks do not. Those that could not be taken
+// are told when the others have left room for them.
+void Server::starve(const Error& error) {
+  const auto is_stranger = [](const Guest& guest) { return !guest.joined; };
+  if (ranks_.empty() || complete() || !failure_.empty()) return;
+  if (std::any_of(guests_.begin(), guests_.end(), is_stranger)) return;
+  tell_all(fmt::format(
+      "the process where ranks meet has no descriptors for {} ranks, {} of which have come: {}",
+      ranks_.size(), joined_, error.message()));
+  if (one_meeting_) give_up_at_ = std::min(give_up_at_, monotonic_ns() + second_ns);
 }
 
 void Server::greet(Guest& guest) {
@@ -278,12 +296,29 @@ void Server::check_leavers() {
 
 void Server::fail_all(const std::string& why) {
   if (!failure_.empty()) return;
+  tell_all(why);
+  close_door();
+}
+
+void Server::tell_all(const std::string& why) {
   failure_ = why;
   give_up_at_ = std::min(give_up_at_, monotonic_ns() + late_ns);
   log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
-  close_door();
   for (Guest& guest : guests_) {
     if (guest.joined && !guest.gone) guest.say(why, BlobHeader::Kind::failure);
+  }
+}
+
+// A rank that gives up says why, in place of what it would have contributed.
+void Server::hear_failures() {
+  for (Guest& guest : guests_) {
+    if (!guest.joined || !has_blob(guest)) continue;
+    BlobHeader header;
+    std::memcpy(&header, guest.in.data(), sizeof header);
+    if (header.kind != BlobHeader::Kind::failure) continue;
+    const std::string why = guest.in.substr(sizeof header, header.size);
+    guest.in.erase(0, sizeof header + header.size);
+    fail_all(why);
   }
 }
 
@@ -344,6 +379,7 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
       if (guest.proved && !guest.joined && !guest.gone) hear_name(guest);
       if (guest.joined && !guest.gone) read(guest);
     }
+    hear_failures();
     finish_round();
     check_leavers();
     check_absent();
@@ -382,7 +418,11 @@ class Servers {
   struct Running {
     Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop, int wake)
         : thread([this, server = std::move(server), &stop, wake] {
-            server->serve(stop, wake);
+            const Error error = without_throwing([&] {
+              server->serve(stop, wake);
+              return Error();
+            });
+            if (error) log(LogLevel::error, fmt::format("bootstrap root: {}", error.message()));
             over = true;
           }) {}
     std::atomic<bool> over{false};
@@ -390,7 +430,7 @@ class Servers {
   };
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
-  Descriptor wake_{eventfd(0, EFD_CLOEXEC)};
+  Descriptor wake_{open_with_room([] { return eventfd(0, EFD_CLOEXEC); })};
   std::list<Running> running_;  // joins those it lets go of
 };
 

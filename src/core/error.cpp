@@ -1,7 +1,10 @@
 #include "core/error.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <system_error>
+
+#include "core/descriptor_limit.hpp"
 
 namespace pith {
 
@@ -13,7 +16,8 @@ void Error::drop(Detail* detail) noexcept {
 }
 
 Error system_error(std::string what, int errno_value) {
-  return {Code::system, what + ": " + std::generic_category().message(errno_value)};
+  const std::string limit = errno_value == EMFILE ? "; " + descriptor_limit_text() : "";
+  return {Code::system, what + ": " + std::generic_category().message(errno_value) + limit};
 }
 
 }  // namespace pith

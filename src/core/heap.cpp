@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/descriptor_limit.hpp"
 #include "core/per_process.hpp"
 
 namespace pith {
@@ -63,7 +64,7 @@ Heap& Heap::process() {
 }
 
 Heap::Heap(std::size_t virtual_bytes, std::size_t keep_bytes) : keep_bytes_(keep_bytes) {
-  fd_ = memfd_create("pith-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  fd_ = open_with_room([] { return memfd_create("pith-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (fd_ < 0) return;
   virtual_bytes = round_up(virtual_bytes, huge_bytes);
   for (std::size_t bytes = virtual_bytes;; bytes = round_up(bytes / 2, huge_bytes)) {

@@ -153,11 +153,13 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("LANES", text, 1, 8, s.lanes);
                 }},
-    SettingInfo{"STREAMS", Scope::agreed, "TCP connections between two ranks",
-                [](const Settings& s) { return std::to_string(s.streams); },
-                [](Settings& s, const std::string& text) {
-                  return set_integer("STREAMS", text, 1, 16, s.streams);
-                }},
+    SettingInfo{
+        "STREAMS", Scope::agreed,
+        "TCP connections between two ranks; fewer where the hard limit of descriptors is too low",
+        [](const Settings& s) { return std::to_string(s.streams); },
+        [](Settings& s, const std::string& text) {
+          return set_integer("STREAMS", text, 1, 16, s.streams);
+        }},
     SettingInfo{"ORDER", Scope::agreed,
                 "topology: rings and trees walk the ranks host by host and core by core; rank: as "
                 "they are numbered",

@@ -33,7 +33,9 @@ class Limit {
     getrlimit(RLIMIT_NOFILE, &before_);
     const int next = dup(STDERR_FILENO);
     close(next);
-    const rlimit tight = {static_cast<rlim_t>(next) + room, before_.rlim_max};
+    // Hard, or it would be raised; whoever runs as root may raise that too, afterwards.
+    const rlim_t all = static_cast<rlim_t>(next) + room;
+    const rlimit tight = {all, all};
     must(setrlimit(RLIMIT_NOFILE, &tight) == 0, "no limit");
   }
   ~Limit() { setrlimit(RLIMIT_NOFILE, &before_); }
