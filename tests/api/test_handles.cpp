@@ -287,3 +287,24 @@ TEST_CASE("a handle with blocking = 0 is aborted", "[failure]") {
     CHECK(run(2, setup, abort_of_a_lonely_split) == "");
   }
 }
+
+TEST_CASE("a communicator names the algorithm of a collective", "[handles]") {
+  CHECK(run(2, every_link()[0], [](Rank& self) {
+          const Comm comm(self.join());
+          const char* name = nullptr;
+          ok(pithCommGetAlgorithm(comm, "allreduce", 1 << 20, pithFloat32, &name));
+          ensure(name && *name, "no name");
+          setenv("PITH_ALGO", "allreduce:ring", 1);
+          pithComm_t child = nullptr;
+          ok(pithCommSplit(comm, 0, self.rank, &child, nullptr));
+          ok(pithCommGetAlgorithm(child, "allreduce", 2, pithFloat16, &name));
+          ensure(name == std::string("ring"), "another than the one that is forced");
+          ok(pithCommDestroy(child));
+          fails(pithCommGetAlgorithm(comm, "allreduced", 1, pithInt8, &name), pithInvalidArgument,
+                {"pithCommGetAlgorithm: collective is \"allreduced\""});
+          fails(pithCommGetAlgorithm(comm, nullptr, 1, pithInt8, &name), pithInvalidArgument,
+                {"collective is NULL"});
+          fails(pithCommGetAlgorithm(nullptr, "allreduce", 1, pithInt8, &name), pithInvalidArgument,
+                {"comm is NULL"});
+        }) == "");
+}
