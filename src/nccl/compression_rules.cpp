@@ -8,6 +8,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/dtype.hpp"
 #include "pith/pith.h"
 
 namespace pith::nccl {
@@ -136,7 +137,7 @@ std::string CompressionRules::objection(const NcclCall& call) const {
   if (call.type < 0 || call.type >= ncclNumTypes) return "its sums are of no type";
   if ((types >> call.type & 1) == 0) {
     return fmt::format("its sums are of {}, which types= does not name",
-                       name_of(static_cast<DType>(call.type)));
+                       pith::name_of(static_cast<pith::DType>(call.type)));
   }
   const std::size_t size = call.type == ncclFloat32 ? 4 : 2;
   return fmt::format("its sums are short: {} bytes, min= is {}", call.count * size, bytes_min);
