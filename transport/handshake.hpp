@@ -48,6 +48,8 @@ class Handshake {
   Expected<Want> step(int fd);
 
   const Greeting& greeting() const { return greeting_; }
+  // The acceptor knows greeting(), which nothing has proved yet.
+  bool has_greeting() const { return state_ != State::opening; }
   // True when the last error shows another secret, so that trying again is pointless. An acceptor
   // only infers that of a caller who leaves as soon as it has seen the proof.
   bool refused() const { return refused_; }

@@ -132,7 +132,9 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
   }
   const std::string where =
       ports.first == 0 ? "any port"
-                       : fmt::format("all of {}={}-{}", ports.setting, ports.first, ports.last);
+      : ports.first == ports.last
+          ? fmt::format("port {} ({})", ports.first, ports.setting)
+          : fmt::format("all of {}={}-{}", ports.setting, ports.first, ports.last);
   return system_error(fmt::format("listen on {}, {}", host, where), last_errno);
 }
 

@@ -51,7 +51,7 @@ struct Address {
 struct PortRange {
   std::uint16_t first = 0;
   std::uint16_t last = 0;
-  std::string_view setting = "PITH_PORT_RANGE";  // that could say another one
+  std::string_view setting = "PITH_PORT_RANGE";  // what has given it, for errors
 };
 
 // "127.0.0.1:5000" or "[::1]:5000"; numbers only, so that nothing waits for a name server.

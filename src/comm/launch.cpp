@@ -129,6 +129,7 @@ Launch from_torchrun(Reader& read) {
   launch.host = read.text("MASTER_ADDR");
   launch.port =
       port_from(static_cast<unsigned long long>(read.number("MASTER_PORT", 1, 65535)) + 1000);
+  launch.port_by = fmt::format("from MASTER_PORT={}", read.text("MASTER_PORT"));
   launch.job =
       fmt::format("torchrun {} {} {}", read.text("MASTER_PORT"), read.text("TORCHELASTIC_RUN_ID"),
                   read.text("TORCHELASTIC_RESTART_COUNT"));
@@ -175,6 +176,7 @@ Launch from_srun_variables(Reader& read) {
   const std::string_view step_id = read.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
   const auto step = static_cast<unsigned long long>(read.number_or(step_id, 0));
   launch.port = port_from(job * 31 + step);
+  launch.port_by = fmt::format("from SLURM_JOB_ID={} and {}={}", job, step_id, step);
   launch.job = fmt::format("srun {}.{}", job, step);
   const std::string list =
       read.first_of({"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"});
@@ -243,6 +245,7 @@ Expected<Launch> by_hand(const Settings& settings) {
   if (launch.host.starts_with('[')) launch.host = launch.host.substr(1, launch.host.size() - 2);
   const char* const end = settings.root.data() + settings.root.size();
   std::from_chars(settings.root.data() + colon + 1, end, launch.port);
+  launch.port_by = fmt::format("PITH_ROOT={}", settings.root);
   launch.job = "by hand";
   return launch;
 }
@@ -259,7 +262,9 @@ Expected<Launch> read_launch(const Variables& variables, const Settings& setting
     Launch launch = readers[i](read);
     if (read.wrong) return read.wrong;
     launch.launcher = marks[i].launcher;
-    if (launch.way == Launch::Way::address && settings.port != 0) launch.port = settings.port;
+    if (launch.way != Launch::Way::address || settings.port == 0) return launch;
+    launch.port = settings.port;
+    launch.port_by = fmt::format("PITH_PORT={}", settings.port);
     return launch;
   }
   return nothing_found(read);

@@ -24,7 +24,8 @@ struct Launch {
   bool one_host = false;  // the launcher says that all ranks are on this host
   std::string host;       // address: of rank 0, a name or a number
   std::uint16_t port = 0;
-  std::string job;  // tells this job from another one at the same address
+  std::string port_by;  // what gave it, for messages: "PITH_PORT=5000", "from MASTER_PORT=29500"
+  std::string job;      // tells this job from another one at the same address
   int pmi_fd = -1;
 
   // address: the variables that say where rank 0 listens, for messages.

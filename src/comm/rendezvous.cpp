@@ -35,7 +35,8 @@ constexpr std::ptrdiff_t most_strangers = 256;
 constexpr std::uint64_t patience_ns = second_ns / 2;  // with the oldest of them, when all are there
 constexpr int tick_ms = 100;
 constexpr std::uint32_t name_bytes_max = 300;
-constexpr std::uint64_t late_ns = 10 * second_ns;    // for ranks that come after the start failed
+constexpr std::uint64_t late_ns = 120 * second_ns;   // for ranks that come after the start failed
+constexpr std::uint64_t parting_ns = second_ns;      // the same, where the process ends
 constexpr std::uint64_t report_ns = 60 * second_ns;  // before it is told who has not come
 constexpr std::uint64_t deaf_ns = second_ns / 10;    // after a call that could not be taken
 
@@ -72,6 +73,10 @@ class Server {
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
+  // The start has failed, and ranks may come that have not heard of it. Any thread.
+  bool owes_word() const { return owes_word_.load(std::memory_order_relaxed); }
+  // A start that has failed lets go of its port, which another one needs. Any thread.
+  void give_port_back() { gives_back_.store(true, std::memory_order_relaxed); }
 
  private:
   bool has_room();
@@ -91,6 +96,9 @@ class Server {
   void fail_all(const std::string& why);
   void tell_all(const std::string& why);
   void close_door();
+  void note_told(int rank);
+  bool has_heard(const Guest& guest) const;
+  bool all_have_heard() const;
   bool has_blob(const Guest& guest) const;
   bool complete() const { return !ranks_.empty() && joined_ == ranks_.size(); }
   std::string missing() const;
@@ -113,7 +121,10 @@ class Server {
   int first_left_ = -1;
   int other_secrets_ = 0;  // callers who held another one
   std::string last_other_secret_;
-  std::string failure_;  // why nobody can start any more; empty: they can
+  std::string failure_;     // why nobody can start any more; empty: they can
+  std::vector<bool> told_;  // ranks that have heard so
+  std::atomic<bool> owes_word_{false};
+  std::atomic<bool> gives_back_{false};
 };
 
 // The oldest stranger goes when the table is full: a rank proves itself at once, or calls again.
@@ -153,7 +164,7 @@ void Server::starve(const Error& error) {
 void Server::greet(Guest& guest) {
   const Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
   guest.proved = want && *want == Handshake::Want::done;
-  guest.gone = !want || monotonic_ns() > guest.deadline;
+  guest.gone = !want || monotonic_ns() > guest.deadline || has_heard(guest);
   if (want || !guest.handshake.refused()) return;
   ++other_secrets_;
   last_other_secret_ = want.error().message();
@@ -189,13 +200,17 @@ void Server::join(Guest& guest, const std::string& name) {
     }
     ranks_.resize(static_cast<std::size_t>(greeting.ranks));
     names_.resize(ranks_.size());
+    told_.resize(ranks_.size());
     give_up_at_ = monotonic_ns() + timeout_ns_;
     report_at_ = monotonic_ns() + report_ns;
     first_rank_ = rank;
     first_name_ = name;
   }
   const auto n = static_cast<int>(ranks_.size());
-  if (!failure_.empty()) return refuse(guest, failure_);
+  if (!failure_.empty()) {
+    note_told(rank);
+    return refuse(guest, failure_);
+  }
   if (complete()) return refuse(guest, used_up(rank));
   if (greeting.ranks != n) {
     return fail_all(
@@ -295,18 +310,40 @@ void Server::check_leavers() {
 }
 
 void Server::fail_all(const std::string& why) {
-  if (!failure_.empty()) return;
-  tell_all(why);
-  close_door();
+  if (failure_.empty()) tell_all(why);
 }
 
 void Server::tell_all(const std::string& why) {
   failure_ = why;
-  give_up_at_ = std::min(give_up_at_, monotonic_ns() + late_ns);
+  give_up_at_ = monotonic_ns() + late_ns;
   log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
   for (Guest& guest : guests_) {
-    if (guest.joined && !guest.gone) guest.say(why, BlobHeader::Kind::failure);
+    if (!guest.joined || guest.gone) continue;
+    note_told(guest.rank);
+    guest.say(why, BlobHeader::Kind::failure);
   }
+}
+
+void Server::note_told(int rank) {
+  if (rank >= 0 && static_cast<std::size_t>(rank) < told_.size()) {
+    told_[static_cast<std::size_t>(rank)] = true;
+  }
+}
+
+// Whoever calls again means another start, and goes on calling until that begins.
+bool Server::has_heard(const Guest& guest) const {
+  if (failure_.empty() || guest.proved || !guest.handshake.has_greeting()) return false;
+  const int rank = guest.handshake.greeting().from;
+  return rank >= 0 && static_cast<std::size_t>(rank) < told_.size() &&
+         told_[static_cast<std::size_t>(rank)];
+}
+
+// Those that had joined and are gone do not come again.
+bool Server::all_have_heard() const {
+  for (std::size_t r = 0; r < told_.size(); ++r) {
+    if (!told_[r] && names_[r].empty()) return false;
+  }
+  return true;
 }
 
 // A rank that gives up says why, in place of what it would have contributed.
@@ -389,10 +426,13 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
     guests_.remove_if([](const Guest& guest) { return guest.gone; });
     const auto seated = [](const Guest* guest) { return guest != nullptr; };
     // Who comes too late is told why.
-    const bool failed = !failure_.empty() && (!listener_ || monotonic_ns() > give_up_at_);
+    if (!failure_.empty() && gives_back_.load(std::memory_order_relaxed)) listener_.reset();
+    const bool deaf = !listener_ || all_have_heard() || monotonic_ns() > give_up_at_;
+    const bool failed = !failure_.empty() && deaf;
+    owes_word_.store(!failure_.empty() && !deaf, std::memory_order_relaxed);
     const bool over = complete() || failed;
     if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
-    welcome();
+    if (listener_) welcome();
   }
 }
 
@@ -405,7 +445,13 @@ class Servers {
     running_.remove_if([](const Running& one) { return one.over.load(); });
     running_.emplace_back(std::move(server), stop_, wake_.get());
   }
+  // Another start needs a port that one which has failed may have.
+  void give_ports_back() {
+    const std::lock_guard lock(mutex_);
+    for (Running& one : running_) one.server->give_port_back();
+  }
   void stop() {
+    await_parting();
     stop_ = true;
     constexpr std::uint64_t once = 1;
     if (wake_) [[maybe_unused]]
@@ -416,8 +462,8 @@ class Servers {
 
  private:
   struct Running {
-    Running(std::unique_ptr<Server> server, const std::atomic<bool>& stop, int wake)
-        : thread([this, server = std::move(server), &stop, wake] {
+    Running(std::unique_ptr<Server> one, const std::atomic<bool>& stop, int wake)
+        : server(std::move(one)), thread([this, &stop, wake] {
             const Error error = without_throwing([&] {
               server->serve(stop, wake);
               return Error();
@@ -425,9 +471,23 @@ class Servers {
             if (error) log(LogLevel::error, fmt::format("bootstrap root: {}", error.message()));
             over = true;
           }) {}
+    const std::unique_ptr<Server> server;
     std::atomic<bool> over{false};
     std::jthread thread;
   };
+  // Ranks that come a little late to a start that has failed are to hear why.
+  void await_parting() {
+    const std::uint64_t until = monotonic_ns() + parting_ns;
+    const auto owes = [](const Running& one) { return !one.over && one.server->owes_word(); };
+    while (monotonic_ns() < until) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (std::none_of(running_.begin(), running_.end(), owes)) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
   Descriptor wake_{open_with_room([] { return eventfd(0, EFD_CLOEXEC); })};
@@ -464,9 +524,10 @@ Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, P
   return id;
 }
 
-Error Rendezvous::open_at(const std::string& host, std::uint16_t port, const UniqueId& id,
+Error Rendezvous::open_at(const std::string& host, const PortRange& port, const UniqueId& id,
                           double timeout_s) {
-  Expected<Descriptor> listener = listen_on(host, {port, port, "PITH_PORT"});
+  Expected<Descriptor> listener = listen_on(host, port);
+  if (!listener) Servers::instance().give_ports_back();
   if (!listener) return listener.error();
   Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
   return {};

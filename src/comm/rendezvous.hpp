@@ -21,9 +21,11 @@ class Rendezvous {
   // Listens on `host` and serves in the background until all ranks have gone or the process ends.
   // `timeout_s`: how long the first rank waits for the last one.
   static Expected<UniqueId> open(const std::string& host, double timeout_s, PortRange ports = {});
-  // Where all ranks know beforehand: `host` and `port`, for holders of id.secret. Listens for one
-  // meeting only, until all have come or it has failed, so that another may follow at that port.
-  static Error open_at(const std::string& host, std::uint16_t port, const UniqueId& id,
+  // Where all ranks know beforehand: `host` and `port`, a range of one, for holders of id.secret.
+  // Listens for one meeting only, so that another may follow at that port: until all have come or,
+  // where it has failed, all have heard why, the next one is opened in this process, or 2 minutes
+  // have passed.
+  static Error open_at(const std::string& host, const PortRange& port, const UniqueId& id,
                        double timeout_s);
 };
 

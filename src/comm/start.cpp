@@ -172,8 +172,8 @@ Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id
                 const Settings& settings) {
   const std::uint64_t until = monotonic_ns() + rebind_ns;
   while (true) {
-    const Error error =
-        Rendezvous::open_at(place.listen, launch.port, id, settings.wait_for_ranks_s());
+    const Error error = Rendezvous::open_at(
+        place.listen, {launch.port, launch.port, launch.port_by}, id, settings.wait_for_ranks_s());
     if (!error) return {};
     if (monotonic_ns() > until) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

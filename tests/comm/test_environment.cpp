@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -168,7 +169,7 @@ TEST_CASE("a port in use and wrong variables are named", "[environment]") {
   const std::string own = format_address(*local_address(taken->get()));
   Setup setup = few_seconds("1");
   setup.way = Way::alone;
-  CHECK(run(1, setup, [&](Rank&) {
+  CHECK(run(1, setup, [&](Rank& self) {
           pithComm_t comm = nullptr;
           fails(pithCommInitEnv(nullptr), pithInvalidArgument, {"comm"});
           fails(pithCommInitEnv(&comm), pithInvalidUsage, {"torchrun", "mpirun", "srun"});
@@ -176,9 +177,63 @@ TEST_CASE("a port in use and wrong variables are named", "[environment]") {
           fails(pithCommInitEnv(&comm), pithInvalidUsage, {"PITH_SIZE PITH_ROOT"});
           set("PITH_SIZE", "2");
           set("PITH_ROOT", own);
-          fails(pithCommInitEnv(&comm), pithSystemError, {own.substr(own.find(':') + 1)});
+          const std::string port = own.substr(own.find(':') + 1);
+          fails(pithCommInitEnv(&comm), pithSystemError,
+                {"port " + port + " (PITH_ROOT=" + own + ")"});
           set("PITH_ROOT", "::1:x");
           fails(pithCommInitEnv(&comm), pithInvalidArgument, {"PITH_ROOT is \"::1:x\""});
+          for (const char* name : {"PITH_RANK", "PITH_SIZE", "PITH_ROOT"}) unsetenv(name);
+          as_torchrun(self, std::stoi(port));
+          set("WORLD_SIZE", "2");
+          fails(pithCommInitEnv(&comm), pithSystemError, {"port " + port + " (PITH_PORT=" + port});
+          // 29500 is what makes 20500 of it.
+          const Expected<Descriptor> derived = listen_on("127.0.0.1", {20'500, 20'500});
+          unsetenv("PITH_PORT");
+          fails(pithCommInitEnv(&comm), pithSystemError, {"port 20500 (from MASTER_PORT=29500)"});
+        }) == "");
+}
+
+// Rank 1 has met the root when it is killed; rank 2 comes when all is over.
+TEST_CASE("a rank that comes late to a failed start hears of whom it failed", "[environment]") {
+  const int port = free_port();
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  Setup setup = few_seconds("10");
+  setup.may_be_killed = true;
+  CHECK(run(3, setup, [&](Rank& self) {
+          by_hand(self, at);
+          pithComm_t comm = nullptr;
+          if (self.rank == 1) {
+            std::thread([] {
+              sleep_s(1);
+              raise(SIGKILL);
+            }).detach();
+          }
+          if (self.rank == 2) wait_until([&] { return self.slot(0) == 1; });
+          const double start = now_s();
+          fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 1 went away"});
+          if (self.rank == 0) {
+            self.slot(0) = 1;
+            wait_until([&] { return self.slot(2) == 1; });
+          }
+          if (self.rank == 2) ensure(now_s() - start < 5, "waited for the timeout");
+          self.slot(self.rank) = 1;
+        }) == "");
+}
+
+// The port of a start that has failed serves the next one of the same process.
+TEST_CASE("ranks start again where they have failed to", "[environment]") {
+  const int port = free_port();
+  CHECK(run(3, few_seconds("1"), [&](Rank& self) {
+          by_hand(self, "127.0.0.1:" + std::to_string(port));
+          pithComm_t comm = nullptr;
+          if (self.rank != 2)
+            fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 2 did not join"});
+          if (self.rank == 0) sleep_s(0.5);  // the others call again before it opens
+          self.meet();
+          set("PITH_INIT_TIMEOUT", "20");
+          if (self.rank == 0) sleep_s(0.3);
+          if (self.rank == 2) sleep_s(0.6);
+          start_twice_and_sum(self);
         }) == "");
 }
 
