@@ -170,6 +170,7 @@ int run(const Program& program) {
     check_root(options, ranks_of(options, start));
     return run_process(program, start);
   }
+  check_not_launched(options);
   check_root(options, options.ranks * options.threads * options.ranks_per_thread);
   IdPipe pipe;
   return pith_bench::run_processes(options.ranks, [&](int process) {

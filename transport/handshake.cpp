@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/operation.hpp"
 #include "core/random_bytes.hpp"
@@ -70,8 +71,9 @@ Handshake Handshake::connector(const Secret& secret, const Greeting& greeting) {
   return shake;
 }
 
-Handshake Handshake::acceptor(const Secret& secret, const Greeting& expected) {
+Handshake Handshake::acceptor(const Secret& secret, const Greeting& expected, bool looks_first) {
   Handshake shake;
+  shake.looks_first_ = looks_first;
   shake.secret_ = secret;
   shake.greeting_ = expected;
   shake.will_read(sizeof(Opening));
@@ -106,6 +108,7 @@ Expected<Handshake::Want> Handshake::step(int fd) {
     if (Error error = advance()) {
       return Error(error.code(), fmt::format("greet {}: {}", peer_name(fd), error.message()));
     }
+    if (state_ == State::proof && std::exchange(looks_first_, false)) return Want::write;
   }
 }
 

@@ -41,15 +41,16 @@ class Handshake {
   // For the connector every field is set.
   static Handshake connector(const Secret& secret, const Greeting& greeting);
   // For the acceptor `any` allows every value; greeting() says which one came.
-  static Handshake acceptor(const Secret& secret, const Greeting& expected);
+  // `looks_first`: step() returns Want::write once when the caller has said who it is, which
+  // nothing has proved yet, and nothing has been said to it.
+  static Handshake acceptor(const Secret& secret, const Greeting& expected,
+                            bool looks_first = false);
 
   enum class Want { read, write, done };
   // Moves what can move without waiting. After an error the connection is of no use.
   Expected<Want> step(int fd);
 
   const Greeting& greeting() const { return greeting_; }
-  // The acceptor knows greeting(), which nothing has proved yet.
-  bool has_greeting() const { return state_ != State::opening; }
   // True when the last error shows another secret, so that trying again is pointless. An acceptor
   // only infers that of a caller who leaves as soon as it has seen the proof.
   bool refused() const { return refused_; }
@@ -78,6 +79,7 @@ class Handshake {
   Greeting greeting_;
   bool connector_ = false;
   bool refused_ = false;
+  bool looks_first_ = false;
   State state_ = State::opening;
   Message opening_{};  // as it was on the wire
   Nonce nonce_{};      // the acceptor's

@@ -1,6 +1,7 @@
 #include "frame/meeting_point.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "comm/launch.hpp"
+#include "core/settings.hpp"
 #include "frame/team.hpp"
 
 namespace pith_perf {
@@ -54,6 +57,18 @@ bool no_launcher() {
 }
 
 }  // namespace
+
+void check_not_launched(const Options& options) {
+  const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
+  if (!settings) return;  // each rank says so
+  const pith::Variables variables = pith::variables_from_environment(pith::launch_variables());
+  const pith::Expected<pith::Launch> launch = pith::read_launch(variables, *settings);
+  if (!launch || launch->size == 1) return;
+  throw std::runtime_error(fmt::format(
+      "--ranks is {}, and {} has started this process as rank {} of {}: expected ranks to be "
+      "started by one of the two",
+      options.ranks, launch->launcher, launch->rank, launch->size));
+}
 
 // The first communicator is only there to carry an id of which each thread can make its ranks.
 Start start_from_environment() {

@@ -3,6 +3,8 @@
 
 #include <pith/pith.h>
 
+#include "frame/options.hpp"
+
 namespace pith_perf {
 
 struct Start {
@@ -26,6 +28,10 @@ class IdPipe {
  private:
   int ends_[2];
 };
+
+// Throws std::runtime_error where a launcher has started several of this process, each of which
+// would start --ranks of its own.
+void check_not_launched(const Options& options);
 
 // Of a process that mpirun, srun or torchrun started as a rank, or that nobody did: it is alone
 // then. Throws std::runtime_error.

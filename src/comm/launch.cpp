@@ -46,18 +46,22 @@ constexpr std::array<std::string_view, 31> names = {
     "SLURM_STEPID",
 };
 
-// One launcher is recognised by these variables, all of them.
+// One launcher is recognised by these variables, all of them; the first two are rank and size, or
+// what leads to them.
 struct Mark {
   std::string_view launcher;
+  std::string_view setting;               // its name in PITH_LAUNCHER
   std::array<std::string_view, 4> names;  // empty ones at the end
 };
 
 constexpr std::array<Mark, 5> marks = {{
-    {"torchrun", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}},
-    {"Open MPI's mpirun", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"}},
-    {"MPICH's mpirun", {"PMI_RANK", "PMI_SIZE", "PMI_FD"}},
-    {"srun --mpi=pmix", {"PMIX_RANK", "PMIX_NAMESPACE", "SLURM_NTASKS"}},
-    {"srun", {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}},
+    {"torchrun", "torchrun", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}},
+    {"Open MPI's mpirun",
+     "openmpi",
+     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"}},
+    {"MPICH's mpirun", "mpich", {"PMI_RANK", "PMI_SIZE", "PMI_FD"}},
+    {"srun --mpi=pmix", "srun", {"PMIX_RANK", "SLURM_NTASKS", "PMIX_NAMESPACE"}},
+    {"srun", "srun", {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}},
 }};
 
 // Below the ports that systems give to outgoing connections, so that none of these, and no rank
@@ -194,7 +198,18 @@ using Read = Launch (*)(Reader&);
 constexpr std::array<Read, marks.size()> readers = {from_torchrun, from_open_mpi, from_mpich,
                                                     from_srun_pmix, from_srun_variables};
 
+// Steps of Slurm that are no tasks of srun: the shell of a batch job or of salloc, whose variables
+// describe the allocation.
+bool is_step_of_shell(const Reader& read) {
+  constexpr std::uint64_t first_special = 0xfffffff0;
+  const std::string id = read.first_of({"SLURM_STEP_ID", "SLURM_STEPID"});
+  std::uint64_t number = 0;
+  std::from_chars(id.data(), id.data() + id.size(), number);
+  return number >= first_special;
+}
+
 bool carries(const Reader& read, const Mark& mark) {
+  if (mark.setting == "srun" && is_step_of_shell(read)) return false;
   return std::all_of(mark.names.begin(), mark.names.end(), [&](std::string_view name) {
     return name.empty() || read.has(name) || (name == "SLURM_STEP_ID" && read.has("SLURM_STEPID"));
   });
@@ -214,11 +229,48 @@ std::string describe(const Reader& read, const Mark& mark) {
   return fmt::format("{} ({}{})", mark.launcher, all, some ? ": not set " + lacking : "");
 }
 
-Error nothing_found(const Reader& read) {
-  std::string looked = "by hand (PITH_RANK, PITH_SIZE, PITH_ROOT)";
-  for (const Mark& mark : marks) looked += "; " + describe(read, mark);
+// `only`: PITH_LAUNCHER, empty where it is not set.
+Error nothing_found(const Reader& read, std::string_view only) {
+  std::string looked = only.empty() ? "by hand (PITH_RANK, PITH_SIZE, PITH_ROOT)" : "";
+  for (const Mark& mark : marks) {
+    if (!only.empty() && mark.setting != only) continue;
+    looked += (looked.empty() ? "" : "; ") + describe(read, mark);
+  }
+  const std::string why = only.empty() ? "" : fmt::format(" (PITH_LAUNCHER is \"{}\")", only);
   return {Code::invalid_usage,
-          fmt::format("no launcher has said which rank this is; looked for: {}", looked)};
+          fmt::format("no launcher has said which rank this is{}; looked for: {}", why, looked)};
+}
+
+// Whoever is started by another launcher inherits its variables and is counted anew: torchrun's
+// workers, as they say, and the processes of an mpirun that has started its daemons by srun.
+bool may_be_inherited(const Reader& read, const Mark& inner, const Mark& outer) {
+  if (inner.setting == "torchrun") return read.has("TORCHELASTIC_RUN_ID");
+  return outer.setting == "srun";
+}
+
+std::string values_of(const Reader& read, const Mark& mark, const Launch& launch) {
+  return fmt::format("{} says rank {} of {} ({}={}, {}={})", mark.launcher, launch.rank,
+                     launch.size, mark.names[0], read.text(mark.names[0]), mark.names[1],
+                     read.text(mark.names[1]));
+}
+
+struct Told {
+  const Mark& mark;
+  const Launch& launch;
+};
+// What is left in an environment from elsewhere must not make another job of this one. A step of
+// one task is no evidence: shells run in one.
+Error conflict_of(const Reader& read, const Told& first, const Told& other) {
+  const bool same =
+      first.launch.rank == other.launch.rank && first.launch.size == other.launch.size;
+  const bool shell = other.mark.setting == "srun" && other.launch.size == 1;
+  if (same || shell || may_be_inherited(read, first.mark, other.mark)) return {};
+  return {Code::invalid_usage,
+          fmt::format(
+              "two launchers disagree on which rank this is: {}, {}; expected the variables "
+              "of one to be unset, or PITH_LAUNCHER={} or PITH_LAUNCHER={}",
+              values_of(read, first.mark, first.launch), values_of(read, other.mark, other.launch),
+              first.mark.setting, other.mark.setting)};
 }
 
 Expected<Launch> by_hand(const Settings& settings) {
@@ -257,17 +309,27 @@ std::span<const std::string_view> launch_variables() { return names; }
 Expected<Launch> read_launch(const Variables& variables, const Settings& settings) {
   if (settings.rank >= 0 || settings.size != 0 || !settings.root.empty()) return by_hand(settings);
   Reader read(variables);
+  std::optional<Launch> launch;
+  std::size_t first = 0;
   for (std::size_t i = 0; i < marks.size(); ++i) {
-    if (!carries(read, marks[i])) continue;
-    Launch launch = readers[i](read);
+    const bool meant = settings.launcher.empty() || settings.launcher == marks[i].setting;
+    if (!meant || !carries(read, marks[i])) continue;
+    Launch found = readers[i](read);
+    if (launch) {
+      const Error wrong = conflict_of(read, {marks[first], *launch}, {marks[i], found});
+      if (wrong) return wrong;
+      continue;
+    }
     if (read.wrong) return read.wrong;
-    launch.launcher = marks[i].launcher;
-    if (launch.way != Launch::Way::address || settings.port == 0) return launch;
-    launch.port = settings.port;
-    launch.port_by = fmt::format("PITH_PORT={}", settings.port);
-    return launch;
+    launch = std::move(found);
+    launch->launcher = marks[i].launcher;
+    first = i;
   }
-  return nothing_found(read);
+  if (!launch) return nothing_found(read, settings.launcher);
+  if (launch->way != Launch::Way::address || settings.port == 0) return *launch;
+  launch->port = settings.port;
+  launch->port_by = fmt::format("PITH_PORT={}", settings.port);
+  return *launch;
 }
 
 std::string first_host(std::string_view list) {

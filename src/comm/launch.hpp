@@ -40,7 +40,7 @@ std::span<const std::string_view> launch_variables();
 
 // PITH_RANK, PITH_SIZE and PITH_ROOT first, then torchrun, Open MPI or another PMIx, MPICH, srun:
 // who is started last stands first, as torchrun inside of srun. The error lists all that was looked
-// for.
+// for, or names two that disagree and cannot be one inside of the other; PITH_LAUNCHER chooses.
 Expected<Launch> read_launch(const Variables& variables, const Settings& settings);
 
 // "node[003-005,9],other" -> "node003"; empty where the text is no such list.

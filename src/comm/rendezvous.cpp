@@ -97,7 +97,7 @@ class Server {
   void tell_all(const std::string& why);
   void close_door();
   void note_told(int rank);
-  bool has_heard(const Guest& guest) const;
+  bool has_heard(int rank) const;
   bool all_have_heard() const;
   bool has_blob(const Guest& guest) const;
   bool complete() const { return !ranks_.empty() && joined_ == ranks_.size(); }
@@ -144,7 +144,7 @@ void Server::welcome() {
     if (!accepted) return starve(accepted.error());
     if (!*accepted) return;
     guests_.emplace_back(std::move(*accepted),
-                         Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}),
+                         Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}, true),
                          monotonic_ns() + handshake_ns);
   }
 }
@@ -162,9 +162,15 @@ void Server::starve(const Error& error) {
 }
 
 void Server::greet(Guest& guest) {
-  const Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
+  Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
+  const bool called = want && *want == Handshake::Want::write;
+  if (called && has_heard(guest.handshake.greeting().from)) {
+    guest.gone = true;
+    return;
+  }
+  if (called) want = guest.handshake.step(guest.fd.get());
   guest.proved = want && *want == Handshake::Want::done;
-  guest.gone = !want || monotonic_ns() > guest.deadline || has_heard(guest);
+  guest.gone = !want || monotonic_ns() > guest.deadline;
   if (want || !guest.handshake.refused()) return;
   ++other_secrets_;
   last_other_secret_ = want.error().message();
@@ -331,9 +337,7 @@ void Server::note_told(int rank) {
 }
 
 // Whoever calls again means another start, and goes on calling until that begins.
-bool Server::has_heard(const Guest& guest) const {
-  if (failure_.empty() || guest.proved || !guest.handshake.has_greeting()) return false;
-  const int rank = guest.handshake.greeting().from;
+bool Server::has_heard(int rank) const {
   return rank >= 0 && static_cast<std::size_t>(rank) < told_.size() &&
          told_[static_cast<std::size_t>(rank)];
 }

@@ -281,6 +281,18 @@ constexpr std::array table{
                   s.secret_file = text;
                   return Error();
                 }},
+    SettingInfo{"LAUNCHER", Scope::local,
+                "whose variables say which rank this is, where several launchers' are there and "
+                "disagree: torchrun, openmpi, mpich or srun",
+                [](const Settings& s) { return s.launcher; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "torchrun" && text != "openmpi" && text != "mpich" &&
+                      text != "srun") {
+                    return bad_value("LAUNCHER", text, "torchrun, openmpi, mpich or srun");
+                  }
+                  s.launcher = text;
+                  return Error();
+                }},
     SettingInfo{"INSECURE", Scope::local,
                 "1: start on several hosts without a secret; whoever reaches the port can join",
                 [](const Settings& s) { return flag(s.insecure); },

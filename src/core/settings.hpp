@@ -41,6 +41,7 @@ struct Settings {
   std::string secret;
   std::string secret_file;
   bool insecure = false;
+  std::string launcher;  // empty: whichever is there
   double init_timeout = 120;
   double join_timeout = 0;
   double timeout = 300;  // 0: never

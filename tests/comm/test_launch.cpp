@@ -119,15 +119,65 @@ TEST_CASE("launch: every launcher's variables", "[launch]") {
 }
 
 TEST_CASE("launch: who goes first", "[launch]") {
+  // Each is started by the one before.
   Variables all = srun;
   CHECK(read(all).launcher == "srun");
   all.insert(mpich.begin(), mpich.end());
   CHECK(read(all).launcher == "MPICH's mpirun");
-  all.insert(open_mpi.begin(), open_mpi.end());
-  CHECK(read(all).launcher == "Open MPI's mpirun");
   all.insert(torchrun.begin(), torchrun.end());
+  all["TORCHELASTIC_RUN_ID"] = "none";
   CHECK(read(all).launcher == "torchrun");
   CHECK(read(all, by_hand(0, 2, "h:1")).launcher == "PITH_RANK");
+  // Two that say the same.
+  Variables same = with(torchrun, {{"RANK", "1"}, {"WORLD_SIZE", "4"}});
+  same.insert(open_mpi.begin(), open_mpi.end());
+  CHECK(read(same).launcher == "torchrun");
+}
+
+TEST_CASE("launch: launchers that disagree are named, and one can be chosen", "[launch]") {
+  // As an operator of clusters leaves them in a pod.
+  Variables pod = with(torchrun, {{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  const auto in_pod = [&](const Variables& more) {
+    Variables all = pod;
+    all.insert(more.begin(), more.end());
+    return all;
+  };
+  refuses(in_pod(open_mpi), {}, Code::invalid_usage,
+          {"torchrun says rank 0 of 1 (RANK=0, WORLD_SIZE=1)",
+           "Open MPI's mpirun says rank 1 of 4 (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=4)",
+           "PITH_LAUNCHER=torchrun or PITH_LAUNCHER=openmpi"});
+  refuses(in_pod(mpich), {}, Code::invalid_usage,
+          {"PMI_RANK=2, PMI_SIZE=3", "PITH_LAUNCHER=mpich"});
+  refuses(in_pod(srun), {}, Code::invalid_usage,
+          {"SLURM_PROCID=5, SLURM_NTASKS=6", "PITH_LAUNCHER=srun"});
+  Variables two = open_mpi;
+  two.insert(mpich.begin(), mpich.end());
+  refuses(two, {}, Code::invalid_usage, {"Open MPI's mpirun says", "MPICH's mpirun says"});
+  Settings settings;
+  settings.launcher = "openmpi";
+  CHECK(read(in_pod(open_mpi), settings).size == 4);
+  settings.launcher = "torchrun";
+  CHECK(read(in_pod(open_mpi), settings).size == 1);
+  CHECK(read(in_pod(open_mpi), by_hand(0, 2, "h:1")).size == 2);
+  settings.launcher = "mpich";
+  refuses(in_pod(open_mpi), settings, Code::invalid_usage,
+          {"PITH_LAUNCHER is \"mpich\"", "MPICH's mpirun (PMI_RANK, PMI_SIZE, PMI_FD)"});
+}
+
+TEST_CASE("launch: variables of a shell that Slurm has started are no launcher's", "[launch]") {
+  // A batch script's or salloc's, in which somebody starts ranks by other means.
+  const Variables batch = with(srun, {{"SLURM_STEP_ID", "4294967291"}, {"SLURM_PROCID", "0"}});
+  refuses(batch, {}, Code::invalid_usage, {"no launcher has said"});
+  Variables inside = batch;
+  inside.insert(torchrun.begin(), torchrun.end());
+  CHECK(read(inside).launcher == "torchrun");
+  // srun --pty bash, and what it has left behind.
+  Variables shell = with(srun, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}});
+  shell.insert(torchrun.begin(), torchrun.end());
+  CHECK(read(shell).launcher == "torchrun");
+  shell.insert(mpich.begin(), mpich.end());
+  shell = without(shell, "RANK");
+  CHECK(read(shell).launcher == "MPICH's mpirun");
 }
 
 TEST_CASE("launch: ports keep clear of the launcher's and of outgoing calls", "[launch]") {

@@ -305,6 +305,15 @@ class ExitStatus(unittest.TestCase):
         done = run("broadcast_perf", "--ranks", "2", "-r", "2")
         self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
 
+    def test_under_a_launcher(self):
+        for size, works in (("1", True), ("2", False)):
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1",
+                       OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE=size, PMIX_NAMESPACE="1")
+            self.assertEqual(done.returncode == 0, works, done.stderr)
+            if not works:
+                self.assertIn("--ranks is 2, and Open MPI's mpirun has started this process as "
+                              "rank 0 of 2", done.stderr)
+
     def test_version(self):
         done = run("all_reduce_perf", "--version")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
