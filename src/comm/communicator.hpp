@@ -352,6 +352,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
     Error error;
     std::uint64_t heard = 0;     // from it, at the last look
     std::uint64_t since_ns = 0;  // it has been waited for in vain; 0: it is not
+    bool is_late = false;        // for too long, as was seen once
   };
   std::vector<Death> deaths_;  // in the order of the news; guarded by hearsay_mutex_
   std::atomic<bool> any_died_{false};

@@ -64,6 +64,8 @@ std::string ControlPlane::departure(int rank, bool ended) {
 
 void ControlPlane::close() {
   const std::lock_guard lock(mutex_);
+  // Who could not wait for all its children tells those that there are.
+  if (started_ && leaving_ && !announced_) spread(departure(options_.rank, ending_), -1);
   started_ = false;
 }
 

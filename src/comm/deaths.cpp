@@ -14,7 +14,8 @@ namespace pith {
 
 namespace {
 
-// Of a dead rank from which nothing has come for so long nothing will.
+// Of a dead rank from which nothing has come for so long nothing will. Then it is looked once more,
+// after a turn of the transports: who drives them may not have run meanwhile.
 constexpr std::uint64_t missed_ns = 600'000'000;
 
 }  // namespace
@@ -44,8 +45,9 @@ void Communicator::look_at_dead() {
       const bool moves = std::exchange(death.heard, heard) != heard;
       if (moves || death.since_ns == 0 || !is_waited_for(rank)) {
         death.since_ns = is_waited_for(rank) ? now_ns : 0;
+        death.is_late = false;
       } else if (now_ns - death.since_ns > missed_ns) {
-        missed = death.error;
+        if (std::exchange(death.is_late, true)) missed = death.error;
       }
     }
   }

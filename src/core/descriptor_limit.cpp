@@ -17,8 +17,9 @@ namespace {
 
 // For what else the process opens meanwhile.
 constexpr std::size_t spare = 16;
-// Of threads that start together each may take some at once.
-constexpr std::size_t ahead = 64;
+// Of threads that start together each may take some at once: 16 whose messages brought three each
+// lost some with room for 64. A higher limit gives nobody a higher number.
+constexpr std::size_t ahead = 512;
 
 rlimit limits() {
   rlimit both{};

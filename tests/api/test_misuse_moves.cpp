@@ -80,7 +80,7 @@ void bad_operations(Rank& self) {
         {"op ", "made for type float", "type double"});
   fails(pithAllReduce(a, a, 4, pithFloat32, op, other, nullptr), bad, {"op is", "communicator"});
   fails(pithRedOpDestroy(op, other), bad, {"op is", "pithRedOpCreatePreMulSum"});
-  fails(pithRedOpDestroy(pithMax, comm), bad, {"op is 2"});
+  fails(pithRedOpDestroy(pithMax, comm), bad, {"op is pithMax (2)"});
   fails(pithRedOpDestroy(op, nullptr), bad, {"comm is NULL"});
   ok(pithAllReduce(a, a, 4, pithFloat32, op, comm, nullptr));
   ensure(a[3] == 8.0f * static_cast<float>(self.size), "a wrong sum after refused calls");

@@ -26,25 +26,15 @@ using pith::ShmMeeting;
 
 constexpr std::uint64_t second_ns = 1000000000;
 
-// Without room for more than so many descriptors beyond those that are open.
-class Limit {
- public:
-  explicit Limit(rlim_t room) {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    const int next = dup(STDERR_FILENO);
-    close(next);
-    // Hard, or it would be raised; whoever runs as root may raise that too, afterwards.
-    const rlim_t all = static_cast<rlim_t>(next) + room;
-    const rlimit tight = {all, all};
-    must(setrlimit(RLIMIT_NOFILE, &tight) == 0, "no limit");
-  }
-  ~Limit() { setrlimit(RLIMIT_NOFILE, &before_); }
-  Limit(const Limit&) = delete;
-  Limit& operator=(const Limit&) = delete;
-
- private:
-  rlimit before_{};
-};
+// From now on without room for more than so many descriptors beyond those that are open. Hard, or
+// it would be raised: in a process of its own.
+void limit_descriptors(rlim_t room) {
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  const rlim_t all = static_cast<rlim_t>(next) + room;
+  const rlimit tight = {all, all};
+  must(setrlimit(RLIMIT_NOFILE, &tight) == 0, "no limit");
+}
 
 Descriptor call(const std::string& name) {
   sockaddr_un address = {};
@@ -164,10 +154,15 @@ void attend(int rank, const Names& names, int strangers, rlim_t room) {
     return;
   }
   names.swap(rank, "heard");
-  const Limit limit(room);
+  limit_descriptors(room);
   const double before = cpu_seconds();
   must(meet(meeting, all, 20 * second_ns) == 1, "the peer was not attached");
   must(cpu_seconds() - before < 2, "spun");
+}
+
+std::string attended(int strangers, rlim_t room) {
+  const auto body = [=](int rank, const Names& names) { attend(rank, names, strangers, room); };
+  return told_by_child([&] { return run_forked(body); });
 }
 
 // Calls with noise for as long as it lives.
@@ -227,9 +222,7 @@ void attend_noise(int rank, const Names& names) {
 TEST_CASE("shm: noisy strangers, with descriptors too") { CHECK(run_forked(attend_noise) == ""); }
 
 TEST_CASE("shm: silent strangers, more than are let in at once") {
-  CHECK(run_forked([](int rank, const Names& names) { attend(rank, names, 600, 500); }) == "");
+  CHECK(attended(600, 500) == "");
 }
 
-TEST_CASE("shm: silent strangers that take all descriptors") {
-  CHECK(run_forked([](int rank, const Names& names) { attend(rank, names, 100, 60); }) == "");
-}
+TEST_CASE("shm: silent strangers that take all descriptors") { CHECK(attended(100, 60) == ""); }
