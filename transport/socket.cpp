@@ -123,6 +123,8 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
     const int on = 1;
     // A port of our own past must not be refused because old connections linger on it.
     if (port != 0) ::setsockopt(socket->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const int off = 0;  // "::" is every address, whatever the system thinks
+    if (host == "::") ::setsockopt(socket->get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::bind(socket->get(), raw(*address), address->length) == 0 &&
         ::listen(socket->get(), SOMAXCONN) == 0) {
       return std::move(*socket);
@@ -130,11 +132,11 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
     last_errno = errno;
     if (last_errno != EADDRINUSE && last_errno != EACCES) break;
   }
-  const std::string where =
-      ports.first == 0 ? "any port"
-      : ports.first == ports.last
-          ? fmt::format("port {} ({})", ports.first, ports.setting)
-          : fmt::format("all of {}={}-{}", ports.setting, ports.first, ports.last);
+  std::string where = fmt::format("port {} ({})", ports.first, ports.setting);
+  if (ports.setting == PortRange().setting) {
+    where = fmt::format("all of {}={}-{}", ports.setting, ports.first, ports.last);
+  }
+  if (ports.first == 0) where = "any port";
   return system_error(fmt::format("listen on {}, {}", host, where), last_errno);
 }
 

@@ -73,6 +73,11 @@ class Server {
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
+  // Nobody is served any more.
+  void hang_up() {
+    guests_.clear();
+    listener_.reset();
+  }
   // The start has failed, and ranks may come that have not heard of it. Any thread.
   bool owes_word() const { return owes_word_.load(std::memory_order_relaxed); }
   // A start that has failed lets go of its port, which another one needs. Any thread.
@@ -472,6 +477,7 @@ class Servers {
               server->serve(stop, wake);
               return Error();
             });
+            server->hang_up();
             if (error) log(LogLevel::error, fmt::format("bootstrap root: {}", error.message()));
             over = true;
           }) {}

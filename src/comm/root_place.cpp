@@ -23,8 +23,8 @@ std::string with_port(const std::string& host, std::uint16_t port) {
   return is_ip6(host) ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-// A name's address in numbers. All ranks must come to the same family, so IPv4 goes first
-// unless another one is asked for.
+// A name's address in numbers, a loopback one where it has no other. All ranks must come to the
+// same family, so IPv4 goes first unless another one is asked for.
 Expected<std::string> resolve_name(const std::string& name, const std::string& family) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -36,13 +36,19 @@ Expected<std::string> resolve_name(const std::string& name, const std::string& f
                                            ::gai_strerror(status)));
   }
   const int wanted = family == "AF_INET6" ? AF_INET6 : AF_INET;
-  const addrinfo* best = first;
-  while (best && best->ai_family != wanted) best = best->ai_next;
-  if (!best) best = first;
-  Address address;
-  address.length = best->ai_addrlen;
-  std::memcpy(&address.storage, best->ai_addr, best->ai_addrlen);
-  return format_host(address);
+  std::string best;
+  int best_standing = 0;
+  for (const addrinfo* one = first; one; one = one->ai_next) {
+    Address address;
+    address.length = one->ai_addrlen;
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    const std::string host = format_host(address);
+    const int standing = 1 + 2 * !is_loopback(host) + (one->ai_family == wanted);
+    if (standing <= best_standing) continue;
+    best = host;
+    best_standing = standing;
+  }
+  return best;
 }
 
 bool has_address(const std::vector<Interface>& interfaces, const std::string& host) {
@@ -81,16 +87,21 @@ Expected<RootPlace> find_root(const Launch& launch, const Settings& settings) {
   if (!host) return host.error();
   place.listen = *host;
   place.address = with_port(*host, launch.port);
-  if (launch.rank != 0) return place;
-  // A host's own name may stand for a loopback address in its own table, and an address may belong
-  // to a router in front of it: then rank 0 listens everywhere, and begins at its own interface.
+  // A host's own name may stand for a loopback address in its own table, which others cannot reach,
+  // and an address may belong to a router in front of it: then rank 0 listens everywhere. It and
+  // the ranks beside it begin at their own interface, for by it they tell the others where they
+  // are.
+  const bool own_name = is_loopback(*host);
+  if (launch.rank != 0 && !own_name) return place;
   const Expected<std::vector<Interface>> interfaces = list_interfaces();
   if (!interfaces) return interfaces.error();
-  if (has_address(*interfaces, *host)) return place;
+  if (has_address(*interfaces, *host) && !own_name) return place;
   say_not_ours(launch, *host, *interfaces);
   const Expected<std::string> own = root_host(settings);
   if (!own) return own.error();
-  place.listen = is_ip6(*own) ? "::" : "0.0.0.0";
+  const bool any_ip6 = std::ranges::any_of(
+      *interfaces, [](const Interface& one) { return one.is_ip6() && !one.loopback; });
+  place.listen = is_ip6(*own) || any_ip6 ? "::" : "0.0.0.0";
   place.address = with_port(*own, launch.port);
   return place;
 }

@@ -246,7 +246,8 @@ TEST_CASE("launch: where the root listens", "[launch]") {
   launch.rank = 0;
   place = find_root(launch, settings);
   REQUIRE(place);
-  CHECK((place->listen == "0.0.0.0" && place->address == "127.0.0.1:5000" && !place->loopback));
+  const bool everywhere = place->listen == "0.0.0.0" || place->listen == "::";
+  CHECK((everywhere && place->address == "127.0.0.1:5000" && !place->loopback));
   launch.one_host = true;
   place = find_root(launch, settings);
   REQUIRE(place);

@@ -1,8 +1,10 @@
 """Which of a host's addresses ranks use: by default, as they are told, and over IPv6 alone."""
+import os
+import subprocess
 import unittest
 
 import case
-from lab import HAS_IPV6, Lab
+from lab import HAS_IPV6, Lab, program
 from ranks import RankError, Ranks
 
 # Where start-up must fail it shall do so soon.
@@ -16,6 +18,25 @@ def add_wrong_way(host):
 
 def add_bridge(host):
     host.add_dead_end("docker0", f"192.0.2.{host.number + 1}/24")
+
+
+class Tables:
+    """/etc/hosts of hosts by number, as `ip netns exec` puts it in place."""
+
+    def __init__(self, lab, tables):
+        self.files = {f"/etc/netns/{lab[number].namespace}/hosts": text
+                      for number, text in tables.items()}
+
+    def __enter__(self):
+        for path, text in self.files.items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="ascii") as table:
+                table.write(text)
+
+    def __exit__(self, *_):
+        for path in self.files:
+            os.remove(path)
+            os.rmdir(os.path.dirname(path))
 
 
 class Interfaces(unittest.TestCase):
@@ -58,6 +79,43 @@ class Interfaces(unittest.TestCase):
                                f"PITH_SOCKET_FAMILY is .*AF_INET.*{lab[0].address6}")
         with Lab(2) as lab:
             self.check_start(lab, {"PITH_SOCKET_FAMILY": "AF_INET6"}, f"[{lab[0].address6}]:")
+
+    def check_names(self, lab, tables, family=""):
+        """Ranks 0 and 1 on the first host, 2 on the second, as torchrun's variables have it."""
+        port = 6000
+        for table in tables:
+            with self.subTest(table), Tables(lab, {0: f"{table} node1\n",
+                                                   1: f"{lab[0].known_address} node1\n"}):
+                port += 1
+                processes = []
+                for rank, host in enumerate((0, 0, 1)):
+                    variables = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2",
+                                 "MASTER_ADDR": "node1", "MASTER_PORT": str(port),
+                                 "PITH_SECRET": "sesame", "PITH_TRANSPORT": "tcp",
+                                 "PITH_INIT_TIMEOUT": "10"}
+                    if family:
+                        variables["PITH_SOCKET_FAMILY"] = family
+                    processes.append(lab[host].start(
+                        [program("env_rank")], variables, text=True,
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+                told = [process.communicate(timeout=60)[0] for process in processes]
+                for rank, (process, text) in enumerate(zip(processes, told)):
+                    self.assertEqual(process.returncode, 0, f"rank {rank}: {text}")
+                    self.assertIn(f"rank {rank} of 3: sum 6", text)
+
+    def test_a_name_that_stands_for_loopback_on_its_own_host(self):
+        with Lab(2) as lab:
+            lab[0].known_address = lab[0].address
+            self.check_names(lab, ("127.0.0.1", "127.0.1.1", f"127.0.0.1 node1\n{lab[0].address}"))
+
+    @unittest.skipUnless(HAS_IPV6, "no IPv6 here")
+    def test_a_name_that_stands_for_loopback_over_ipv6(self):
+        with Lab(2, ipv4=False) as lab:
+            lab[0].known_address = lab[0].address6
+            self.check_names(lab, ("::1", f"127.0.0.1 node1\n::1"), "AF_INET6")
+        with Lab(2) as lab:
+            lab[0].known_address = lab[0].address6
+            self.check_names(lab, ("::1", "127.0.0.1"))
 
     def test_ports(self):
         with Lab(2) as lab:
