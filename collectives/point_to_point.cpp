@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
 #include <vector>
 
 #include "collectives/patterns.hpp"
@@ -41,34 +40,6 @@ Task<Error> move_message(Call& call, Message message, std::size_t chunk_bytes) {
     } else {
       error = co_await own.recv(peer, pair_lane, k, piece);
     }
-    if (error) co_return error;
-  }
-  co_return Error();
-}
-
-constexpr std::size_t no_message = ~std::size_t{0};
-
-// For each message to a peer the next one to it; first[rank]: the first. `no_message`: none.
-struct SendOrder {
-  std::vector<std::size_t> first;
-  std::vector<std::size_t> next;
-
-  SendOrder(std::span<const Message> messages, int ranks)
-      : first(static_cast<std::size_t>(ranks), no_message), next(messages.size(), no_message) {
-    for (std::size_t i = messages.size(); i-- > 0;) {
-      if (!messages[i].sends) continue;
-      next[i] = std::exchange(first[static_cast<std::size_t>(messages[i].peer)], i);
-    }
-  }
-};
-
-// One after the other, as their receives are posted: all at once their pieces would alternate, and
-// a peer that takes them one by one would have to keep most of each to reach the end of the first.
-Task<Error> send_in_order(Call& call, std::span<const Message> messages, const SendOrder& order,
-                          std::size_t at, std::size_t chunk_bytes) {
-  for (; at != no_message; at = order.next[at]) {
-    Task<Error> one = move_message(call, messages[at], chunk_bytes);
-    Error error = co_await std::move(one);
     if (error) co_return error;
   }
   co_return Error();
@@ -150,18 +121,11 @@ Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
     Task<Error> alone = move_message(call, messages[0], chunk_bytes);
     co_return co_await std::move(alone);
   }
-  const SendOrder order(messages, call.size());
   std::vector<Task<Error>> strands;
   strands.reserve(messages.size() + 1);
   strands.push_back(copy_own(call, messages, rank, chunk_bytes));
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Message& message = messages[i];
-    if (message.peer == rank) continue;
-    if (!message.sends) {
-      strands.push_back(move_message(call, message, chunk_bytes));
-    } else if (order.first[static_cast<std::size_t>(message.peer)] == i) {
-      strands.push_back(send_in_order(call, messages, order, i, chunk_bytes));
-    }
+  for (const Message& message : messages) {
+    if (message.peer != rank) strands.push_back(move_message(call, message, chunk_bytes));
   }
   co_return co_await when_all(std::span(strands));
 }

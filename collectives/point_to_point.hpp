@@ -1,6 +1,5 @@
-// Messages between two ranks. Those of one call are under way at once, so that ranks which send to
-// each other do not wait for each other's receives; but those to one peer leave one after the
-// other, so that what it awaits is never behind a part of all the others.
+// Messages between two ranks. All messages of one call are under way at once, so that ranks which
+// send to each other do not wait for each other's receives.
 #pragma once
 
 #include <cstdint>

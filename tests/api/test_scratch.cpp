@@ -175,44 +175,7 @@ void count_between_threads(bool registered) {
   for (pithComm_t comm : comms) ok(pithCommDestroy(comm));
 }
 
-// Two senders, each of many messages in one group, whose receiver takes them one by one, in turn.
-void take_in_turn(Rank& self, const std::string& where) {
-  constexpr int messages = 60;
-  constexpr std::size_t bytes = mib;
-  const Buffer buffer(bytes, false);
-  std::fill_n(buffer.data(), bytes, static_cast<char>(self.rank));
-  const Comm comm(self.join());
-  if (self.rank != 0) {
-    ok(pithGroupStart());
-    for (int i = 0; i < messages; ++i) {
-      ok(pithSend(buffer.data(), bytes, pithUint8, 0, comm, nullptr));
-    }
-    ok(pithGroupEnd());
-    return;
-  }
-  sleep_s(0.2);  // until the senders are as far ahead as they can be
-  const std::int64_t before = resident_bytes();
-  for (int i = 0; i < messages; ++i) {
-    for (int from = 1; from < self.size; ++from) {
-      ok(pithRecv(buffer.data(), bytes, pithUint8, from, comm, nullptr));
-      ensure(buffer.data()[bytes - 1] == static_cast<char>(from), "another's message");
-      check(where, "a message", resident_bytes() - before);
-    }
-  }
-}
-
 }  // namespace
-
-TEST_CASE("a receiver that takes turns keeps little of groups of messages", "[scratch]") {
-  for (const Setup& link : every_link()) {
-    if (link.way == Way::alone) continue;
-    Setup setup = link;
-    setup.limit_s = 120;
-    const std::string where = name_of(setup);
-    INFO(where);
-    CHECK(run(3, setup, [&](Rank& self) { take_in_turn(self, where); }) == "");
-  }
-}
 
 TEST_CASE("scratch of one communicator stays within limits", "[scratch]") {
   for (const bool registered : {false, true}) {
