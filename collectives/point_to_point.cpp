@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "collectives/patterns.hpp"
@@ -21,28 +22,140 @@ std::size_t find_own(std::span<const Message> messages, std::size_t at, int rank
   return at;
 }
 
-// Even an empty message is one, so that a receive of nothing waits for its send.
-std::uint32_t pieces_of(const Message& message, std::size_t chunk_bytes) {
-  return static_cast<std::uint32_t>(
-      std::max<std::size_t>(1, chunks_in(message.data.size, chunk_bytes)));
-}
+// A message cut into a head, which is all of a short one, and the rest. The head is step 0, or step
+// 1 where something shorter came before it: the announcement of a head that the window had no room
+// for.
+constexpr std::uint32_t rest_step = 2;
 
-Task<Error> move_message(Call& call, Message message, std::size_t chunk_bytes) {
+struct Cut {
+  Cut(const Message& message, std::size_t head_bytes, std::size_t chunk_bytes)
+      : data(message.data),
+        chunk(chunk_bytes),
+        head(data.part(0, std::min({data.size, head_bytes, chunk_bytes}))) {}
+  bool is_long() const { return head.size < data.size; }
+  std::uint32_t pieces() const {
+    return static_cast<std::uint32_t>(chunks_in(data.size - head.size, chunk));
+  }
+  Bytes piece(std::uint32_t k) const {
+    const Range range = chunk_of({head.size, data.size - head.size}, chunk, k);
+    return data.part(range.begin, range.size);
+  }
+  // An empty message, which is one so that a receive of nothing waits for its send, is announced
+  // by a byte.
+  Bytes announcement(std::byte& byte) const { return {&byte, head.size == 0 ? 1u : 0u}; }
+
+  Bytes data;
+  std::size_t chunk;
+  Bytes head;
+};
+
+Task<Error> send_message(Call& call, Message message, PairWindows& windows,
+                         std::size_t chunk_bytes) {
   Call own(call.context(), message.number, PairDigest{message.type, message.count}.encode());
+  Call word(call.context(), message.number, 0);
   const int peer = call.place_of(message.peer);
-  const std::uint32_t pieces = pieces_of(message, chunk_bytes);
-  for (std::uint32_t k = 0; k < pieces; ++k) {
-    const Range range = chunk_of({0, message.data.size}, chunk_bytes, k);
-    const Bytes piece = message.data.part(range.begin, range.size);
-    Error error;
-    if (message.sends) {
-      error = co_await own.send(peer, pair_lane, k, piece);
-    } else {
-      error = co_await own.recv(peer, pair_lane, k, piece);
-    }
+  const Cut cut(message, windows.head_bytes(), chunk_bytes);
+  const bool at_once = windows.admit(message.peer, cut.head.size);
+  std::byte byte{};
+  const Bytes first = at_once ? cut.head : cut.announcement(byte);
+  Error error = co_await own.send(peer, pair_lane, 0, first);
+  if (error) co_return error;
+  if (!at_once || cut.is_long()) {
+    std::uint64_t taken = 0;
+    const Bytes into{reinterpret_cast<std::byte*>(&taken), sizeof taken};
+    error = co_await word.recv(peer, pair_lane, receiving_step, into);
+    if (error) co_return error;
+    windows.acknowledge(message.peer, taken);
+  }
+  if (!at_once) {
+    error = co_await own.send(peer, pair_lane, 1, cut.head);
     if (error) co_return error;
   }
-  co_return Error();
+  for (std::uint32_t k = 0; k < cut.pieces(); ++k) {
+    error = co_await own.send(peer, pair_lane, rest_step + k, cut.piece(k));
+    if (error) co_return error;
+  }
+  co_return error;
+}
+
+// Receives what comes first of a long message and says that it is received, at once: each might
+// wait for the other. What is wrong with the message is told first. Awaits to what came.
+class RecvFirstAwaiter {
+ public:
+  RecvFirstAwaiter(const Call& own, const Call& word, int from, Bytes into, Bytes taken)
+      : recv_(own, from, pair_lane, 0, into),
+        send_(word, from, pair_lane, receiving_step, taken, {}) {}
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    return start_both(recv_, send_, remaining_, waiter);
+  }
+  Expected<std::size_t> await_resume() {
+    Error received = recv_.result();
+    Error sent = send_.result();
+    if (received) return received;
+    if (sent) return sent;
+    return recv_.length();
+  }
+
+ private:
+  RecvStage recv_;
+  SendStage send_;
+  int remaining_ = 0;
+};
+static_assert(SafeAwaiter<RecvFirstAwaiter>);
+
+Error another_cut(Call& call, int peer, std::size_t came, std::size_t expected) {
+  return call.fail(Error(
+      Code::invalid_usage,
+      fmt::format("rank {} sent {} bytes where {} were expected", peer, came, expected), peer));
+}
+
+Task<Error> receive_message(Call& call, Message message, PairWindows& windows,
+                            std::size_t chunk_bytes) {
+  Call own(call.context(), message.number, PairDigest{message.type, message.count}.encode());
+  Call word(call.context(), message.number, 0);
+  const int peer = call.place_of(message.peer);
+  const Cut cut(message, windows.head_bytes(), chunk_bytes);
+  std::byte byte{};
+  std::uint64_t taken = windows.taken(message.peer);
+  const Bytes told{reinterpret_cast<std::byte*>(&taken), sizeof taken};
+  const Bytes announcement = cut.announcement(byte);
+  const Bytes into = announcement.size > cut.head.size ? announcement : cut.head;
+  std::size_t came = 0;
+  if (cut.is_long()) {
+    const Expected<std::size_t> first = co_await RecvFirstAwaiter(own, word, peer, into, told);
+    if (!first) co_return first.error();
+    came = *first;
+  } else {
+    const Expected<std::size_t> first = co_await own.recv_some(peer, pair_lane, 0, into);
+    if (!first) co_return first.error();
+    came = *first;
+  }
+  Error error;
+  if (came == cut.head.size) {
+    windows.take(message.peer, cut.head.size);
+  } else if (came != announcement.size) {
+    co_return another_cut(own, message.peer, came, cut.head.size);
+  } else {
+    if (!cut.is_long()) {
+      taken = windows.taken(message.peer);
+      error = co_await word.send(peer, pair_lane, receiving_step, told);
+      if (error) co_return error;
+    }
+    error = co_await own.recv(peer, pair_lane, 1, cut.head);
+    if (error) co_return error;
+  }
+  for (std::uint32_t k = 0; k < cut.pieces(); ++k) {
+    error = co_await own.recv(peer, pair_lane, rest_step + k, cut.piece(k));
+    if (error) co_return error;
+  }
+  co_return error;
+}
+
+Task<Error> move_message(Call& call, const Message& message, PairWindows& windows,
+                         std::size_t chunk_bytes) {
+  return message.sends ? send_message(call, message, windows, chunk_bytes)
+                       : receive_message(call, message, windows, chunk_bytes);
 }
 
 // Kernels reach pinned memory, but not what is the host's alone.
@@ -89,6 +202,11 @@ Task<Error> copy_own(Call& call, std::span<const Message> messages, int rank,
 
 }  // namespace
 
+std::size_t bytes_before(std::uint32_t step, std::size_t head_bytes, std::size_t chunk_bytes) {
+  if (step < rest_step || step == receiving_step) return 0;
+  return std::min(head_bytes, chunk_bytes) + (step - rest_step) * chunk_bytes;
+}
+
 Error check_own(std::span<const Message> messages, int rank) {
   std::size_t to = 0;
   for (std::size_t from = 0;; ++from, ++to) {
@@ -114,18 +232,19 @@ Error check_own(std::span<const Message> messages, int rank) {
   }
 }
 
-Task<Error> exchange_messages(Call& call, std::span<const Message> messages,
+Task<Error> exchange_messages(Call& call, std::span<const Message> messages, PairWindows& windows,
                               std::size_t chunk_bytes) {
   const int rank = call.callers_rank();
   if (messages.size() == 1 && messages[0].peer != rank) {
-    Task<Error> alone = move_message(call, messages[0], chunk_bytes);
+    Task<Error> alone = move_message(call, messages[0], windows, chunk_bytes);
     co_return co_await std::move(alone);
   }
   std::vector<Task<Error>> strands;
   strands.reserve(messages.size() + 1);
   strands.push_back(copy_own(call, messages, rank, chunk_bytes));
   for (const Message& message : messages) {
-    if (message.peer != rank) strands.push_back(move_message(call, message, chunk_bytes));
+    if (message.peer == rank) continue;
+    strands.push_back(move_message(call, message, windows, chunk_bytes));
   }
   co_return co_await when_all(std::span(strands));
 }

@@ -236,10 +236,10 @@ PITH_API pithResult_t pithScatter(const void* send, void* recv, size_t recvcount
                                   pithStream_t stream);
 /* A message to, or from, one rank. Those of a pair are matched in the order of the calls, each
  * direction by itself, whatever else the two ranks call; count and type must be the same at both
- * ends, else the receiver gets pithInvalidUsage. Send returns when the buffer may be changed, which
- * a long message is not before its Recv is called: calls that wait for each other belong in one
- * group, where all of them are under way at once, as do Send and Recv of a rank with itself. A
- * message of count 0 is one, too. */
+ * ends, else the receiver gets pithInvalidUsage. Send returns when the buffer may be changed: of a
+ * long message, or one behind many that nobody has received, not before its Recv is called. Calls
+ * that wait for each other belong in one group, where all of them are under way at once, as do Send
+ * and Recv of a rank with itself. A message of count 0 is one, too. */
 PITH_API pithResult_t pithSend(const void* send, size_t count, pithDataType_t type, int peer,
                                pithComm_t comm, pithStream_t stream);
 PITH_API pithResult_t pithRecv(void* recv, size_t count, pithDataType_t type, int peer,

@@ -197,8 +197,9 @@ bool CallRecorder::AwaitedList::is_nearer(const Awaited& one) {
 }
 
 bool CallRecorder::is_of(const Awaited& one, const Message& message) {
+  const bool with_message = one.tag.step != receiving_step;
   return one.tag.lane == pair_lane && one.tag.call == message.number && one.peer == message.peer &&
-         one.sends == message.sends;
+         one.sends == (message.sends == with_message);
 }
 
 void CallRecorder::tell_awaited(std::span<const Awaited> awaited) {
@@ -354,11 +355,12 @@ std::string CallRecorder::how_far(const Read& call, const AwaitedNow& awaited) {
 }
 
 std::string CallRecorder::how_far(const Message& message, const AwaitedNow& awaited,
-                                  std::size_t chunk_bytes) {
+                                  std::size_t head_bytes, std::size_t chunk_bytes) {
   for (std::size_t i = 0; i < awaited.count; ++i) {
     if (!is_of(awaited.some[i], message)) continue;
-    return fmt::format(", {} of {} bytes have {}", awaited.some[i].tag.step * chunk_bytes,
-                       message.count * size_of(message.type), message.sends ? "gone" : "come");
+    const std::size_t moved = bytes_before(awaited.some[i].tag.step, head_bytes, chunk_bytes);
+    return fmt::format(", {} of {} bytes have {}", moved, message.count * size_of(message.type),
+                       message.sends ? "gone" : "come");
   }
   return {};
 }
@@ -370,7 +372,7 @@ void CallRecorder::drop_ended(Entries& entries, std::size_t most) {
   std::erase_if(entries, [&](const auto& one) { return has_ended(one) && ended-- > most; });
 }
 
-std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes,
+std::vector<std::string> CallRecorder::lines(std::size_t head_bytes, std::size_t chunk_bytes,
                                              std::size_t most_ended) const {
   const AwaitedNow awaited = awaited_now();
   std::vector<Read> all;
@@ -390,8 +392,9 @@ std::vector<std::string> CallRecorder::lines(std::size_t chunk_bytes,
   }
   for (const ReadMessage& one : pairs) {
     const bool runs = one.times.state == running;
-    lines.push_back(fmt::format("{}{}{}", describe(one.message), when(one.times),
-                                runs ? how_far(one.message, awaited, chunk_bytes) : ""));
+    lines.push_back(
+        fmt::format("{}{}{}", describe(one.message), when(one.times),
+                    runs ? how_far(one.message, awaited, head_bytes, chunk_bytes) : ""));
   }
   return lines;
 }

@@ -83,8 +83,9 @@ class CallRecorder {
   std::uint64_t last_completed() const { return completed_.count(); }
   static constexpr std::size_t kept = 64;
   // The last calls and then the last messages, a line each, for the log: all that run, and of both
-  // so many that have ended. `chunk_bytes`: in which messages of pairs are cut.
-  std::vector<std::string> lines(std::size_t chunk_bytes, std::size_t most_ended = kept) const;
+  // so many that have ended. `head_bytes`, `chunk_bytes`: in which messages of pairs are cut.
+  std::vector<std::string> lines(std::size_t head_bytes, std::size_t chunk_bytes,
+                                 std::size_t most_ended = kept) const;
 
  private:
   enum State : std::uint32_t { running, ended_well, failed };
@@ -146,7 +147,7 @@ class CallRecorder {
   static std::string steps(const Read& call, const AwaitedNow& awaited, bool sends);
   static std::string how_far(const Read& call, const AwaitedNow& awaited);
   static std::string how_far(const Message& message, const AwaitedNow& awaited,
-                             std::size_t chunk_bytes);
+                             std::size_t head_bytes, std::size_t chunk_bytes);
   template <class Entries>
   static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);

@@ -83,6 +83,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
     : engine_(std::make_unique<Engine>(static_cast<int>(members.size()))),
       routes_(members.size()),
       pairs_(members.size()),
+      windows_(members.size()),
       control_(std::move(control)),
       key_(key),
       rank_(rank),
@@ -183,9 +184,9 @@ void Communicator::complete(CollectiveArgs& args) const {
   args.tuning = tuning_;
 }
 
-Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) const {
+Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) {
   if (args.collective == Collective::point_to_point) {
-    return exchange_messages(call, args.messages, args.tuning.chunk_bytes);
+    return exchange_messages(call, args.messages, windows_, args.tuning.chunk_bytes);
   }
   if (!args.tensors.empty()) {
     return allreduce_compressed(call, args.tensors, args.tuning);

@@ -220,7 +220,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
   Error read_forced(const std::string& text);
   const Algorithm& choose(const CollectiveArgs& args) const;
-  Task<Error> start(Call& call, const CollectiveArgs& args) const;
+  Task<Error> start(Call& call, const CollectiveArgs& args);
   static Error told_to_all(const Call& call, const CollectiveArgs& args, const Error& error);
   Error run_alone(const CollectiveArgs& args);
   bool is_alone(const CollectiveArgs& args) const;
@@ -320,6 +320,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   unsigned cuda_worker_blocks_ = 0;  // 0: no workers
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
+  PairWindows windows_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
   std::atomic<int> active_{0};           // calls in the background and on streams
   std::atomic<bool> blocking_{false};    // a thread is inside a blocking call

@@ -364,8 +364,9 @@ void Communicator::on_stalled(const Stall& stall) {
                                  title_of(stall.call));
   text += "; its last calls:";
   constexpr std::size_t told_ended = 4;  // jobs have many ranks
-  for (const std::string& line : recorder_.lines(tuning_.chunk_bytes, told_ended))
-    text += "\n  " + line;
+  const std::vector<std::string> lines =
+      recorder_.lines(windows_.head_bytes(), tuning_.chunk_bytes, told_ended);
+  for (const std::string& line : lines) text += "\n  " + line;
   log(LogLevel::warn, text);
 }
 

@@ -12,6 +12,9 @@
 namespace pith {
 
 inline constexpr std::uint16_t pair_lane = 0xfffe;
+// In this lane, the step of the word from a message's receiver that it receives the message: it
+// travels against the direction whose number it has. Its digest is 0.
+inline constexpr std::uint32_t receiving_step = std::uint32_t{1} << 31;
 
 struct PairDigest {
   DType type = DType::u8;

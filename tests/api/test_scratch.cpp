@@ -175,7 +175,75 @@ void count_between_threads(bool registered) {
   for (pithComm_t comm : comms) ok(pithCommDestroy(comm));
 }
 
+// Rank 0 receives from the others by turns, one message at a time, while each sends all it has. The
+// most that rank 0 takes on the way.
+struct Flood {
+  std::size_t bytes;
+  int messages;
+  bool in_group = false;  // at the senders
+  bool barrier = false;   // in their group as well, and before rank 0 receives
+};
+
+void send_flood(Rank& self, pithComm_t comm, const Flood& flood) {
+  const std::vector<char> data(flood.bytes, static_cast<char>(self.rank));
+  if (flood.in_group) ok(pithGroupStart());
+  for (int k = 0; k < flood.messages; ++k) {
+    ok(pithSend(data.data(), data.size(), pithInt8, 0, comm, nullptr));
+  }
+  if (flood.barrier) ok(pithBarrier(comm, nullptr));
+  if (flood.in_group) ok(pithGroupEnd());
+}
+
+std::int64_t receive_flood(Rank& self, pithComm_t comm, const Flood& flood, std::int64_t before) {
+  std::vector<char> data(flood.bytes, char{-1});
+  before += static_cast<std::int64_t>(data.size());
+  if (flood.barrier) ok(pithBarrier(comm, nullptr));
+  std::int64_t most = resident_bytes() - before;
+  for (int k = 0; k < flood.messages; ++k) {
+    for (int from = 1; from < self.size; ++from) {
+      ok(pithRecv(data.data(), data.size(), pithInt8, from, comm, nullptr));
+      ensure(data.empty() || (data.front() == from && data.back() == from), "a wrong byte");
+    }
+    if (k % 16 == 0) most = std::max(most, resident_bytes() - before);
+  }
+  return most;
+}
+
+void count_flood(Rank& self, const Flood& flood, const std::string& where) {
+  const Comm comm(self.join());
+  // Rank 0 is late, and so is the last rank: what the first one sends comes ahead of it.
+  self.meet();
+  const std::int64_t before = resident_bytes();
+  self.meet();
+  if (self.rank != 0) {
+    if (self.rank == self.size - 1) sleep_s(0.2);
+    send_flood(self, comm, flood);
+  } else {
+    const std::int64_t taken = receive_flood(self, comm, flood, before);
+    std::printf("%s: %.2f MiB\n", where.c_str(), static_cast<double>(taken) / double(mib));
+    ensure(taken <= 8 * mib, where + ": " + std::to_string(taken) + " bytes");
+  }
+  ok(pithBarrier(comm, nullptr));
+}
+
 }  // namespace
+
+TEST_CASE("what comes before its receive is called stays within limits", "[scratch][messages]") {
+  constexpr std::size_t mebibyte = mib;
+  for (const Flood& flood : {Flood{mebibyte, 200}, Flood{4096, 20'000}, Flood{0, 100'000},
+                             Flood{mebibyte, 200, true}, Flood{4096, 5'000, true, true}}) {
+    for (const Setup& link : between_processes()) {
+      Setup setup = link;
+      setup.limit_s = 120;
+      const std::string where = name_of(setup) + ", " + std::to_string(flood.messages) +
+                                " messages of " + std::to_string(flood.bytes) + " bytes" +
+                                (flood.in_group ? " in a group" : "") +
+                                (flood.barrier ? " with a barrier" : "");
+      INFO(where);
+      CHECK(run(3, setup, [&](Rank& self) { count_flood(self, flood, where); }) == "");
+    }
+  }
+}
 
 TEST_CASE("scratch of one communicator stays within limits", "[scratch]") {
   for (const bool registered : {false, true}) {

@@ -31,20 +31,29 @@ inline std::string describe(const MessageCase& c) {
                      c.messages, c.ranks, c.most_bytes, c.chunk_bytes, c.seed);
 }
 
-// How many messages of a pair have gone before; shared by the calls on one communicator.
-using MessageCounts = std::map<std::pair<int, int>, std::uint32_t>;
+// How many messages of a pair have gone before, and the ranks' windows; shared by the calls on one
+// communicator.
+struct MessageCounts {
+  std::map<std::pair<int, int>, std::uint32_t> sent;
+  std::vector<PairWindows> windows;  // by rank; empty until the first call
+};
 
 class MessageProgram final : public Program {
  public:
   MessageProgram(const MessageCase& c, MessageCounts& counts)
-      : case_(c), buffers_(static_cast<std::size_t>(c.ranks)), lists_(buffers_.size()) {
+      : case_(c),
+        buffers_(static_cast<std::size_t>(c.ranks)),
+        lists_(buffers_.size()),
+        windows_(counts.windows) {
+    if (windows_.empty()) draw_windows();
     for (std::size_t m = 0; m < c.messages; ++m) draw(m, counts);
     for (auto& buffer : buffers_) buffer.insert(buffer.end(), margin, beside);
     for (const Drawn& one : drawn_) add(one);
   }
 
   Task<Error> start(Call& call, int rank) override {
-    return exchange_messages(call, lists_[static_cast<std::size_t>(rank)], case_.chunk_bytes);
+    const auto r = static_cast<std::size_t>(rank);
+    return exchange_messages(call, lists_[r], windows_[r], case_.chunk_bytes);
   }
   std::span<std::byte> memory(int rank) override {
     return buffers_[static_cast<std::size_t>(rank)];
@@ -92,6 +101,13 @@ class MessageProgram final : public Program {
     return at;
   }
 
+  // From windows that have room for no message to those that have room for all.
+  void draw_windows() {
+    const std::size_t ranks = buffers_.size();
+    const PairWindows drawn(ranks, std::size_t{128} << random_bits(case_.seed, 999, 0) % 8);
+    windows_.assign(ranks, drawn);
+  }
+
   void draw(std::size_t name, MessageCounts& counts) {
     const auto ranks = static_cast<std::size_t>(case_.ranks);
     Drawn one{};
@@ -99,7 +115,7 @@ class MessageProgram final : public Program {
     one.to = static_cast<int>(below(ranks, name, 1));
     one.name = name;
     one.bytes = below(case_.most_bytes + 1, name, 2);
-    one.number = counts[{one.from, one.to}]++;
+    one.number = counts.sent[{one.from, one.to}]++;
     one.at_sender = take(one.from, one.bytes);
     one.at_receiver = take(one.to, one.bytes);
     drawn_.push_back(one);
@@ -129,6 +145,7 @@ class MessageProgram final : public Program {
   std::vector<Drawn> drawn_;
   std::vector<std::vector<std::byte>> buffers_;
   std::vector<std::vector<Message>> lists_;
+  std::vector<PairWindows>& windows_;
 };
 
 }  // namespace pith::test

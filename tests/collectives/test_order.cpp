@@ -108,8 +108,10 @@ TEST_CASE("messages of pairs go by the caller's ranks", "[collectives][order]") 
       messages[r].push_back({bytes(received[r][p]), 1, DType::i32, peer, false});
     }
   }
+  std::vector<PairWindows> windows(ranks, PairWindows(ranks));
   auto task = [&](Call& call, int rank) {
-    return exchange_messages(call, messages[static_cast<std::size_t>(rank)], 64);
+    const auto r = static_cast<std::size_t>(rank);
+    return exchange_messages(call, messages[r], windows[r], 64);
   };
   for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
   for (std::size_t r = 0; r < ranks; ++r) {

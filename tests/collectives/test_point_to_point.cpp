@@ -90,6 +90,8 @@ TEST_CASE("ends that differ are named by the receiver", "[messages]") {
                         Case{{10, DType::u8}, {12, DType::u8}, "where 12 of type uint8"},
                         Case{{4, DType::f32}, {4, DType::i32}, "where 4 of type int32"},
                         Case{{500, DType::u8}, {0, DType::u8}, "sent 500 elements"}}) {
+    // Without and with room for the message.
+    const std::size_t window = GENERATE(std::size_t{128}, std::size_t{4096});
     World world(simulator(2, 0));
     std::vector<std::byte> memory(4096);
     std::array<Message, 2> ends;
@@ -102,8 +104,10 @@ TEST_CASE("ends that differ are named by the receiver", "[messages]") {
                              sends,
                              0};
     }
+    std::array windows = {PairWindows(2, window), PairWindows(2, window)};
     auto task = [&](Call& call, int rank) {
-      return exchange_messages(call, std::span(&ends[static_cast<std::size_t>(rank)], 1), 64);
+      const auto r = static_cast<std::size_t>(rank);
+      return exchange_messages(call, std::span(&ends[r], 1), windows[r], 64);
     };
     const std::vector<Error> errors = run_ranks(world, task);
     CHECK(errors[1].code() == Code::invalid_usage);

@@ -67,9 +67,9 @@ using Lines = std::vector<std::string>;
 
 TEST_CASE("the recorder keeps the last 64 calls, in order", "[call-recorder]") {
   CallRecorder recorder;
-  CHECK(recorder.lines(chunk).empty());
+  CHECK(recorder.lines(chunk, chunk).empty());
   run(recorder, 100);
-  const Lines lines = recorder.lines(chunk);
+  const Lines lines = recorder.lines(chunk, chunk);
   REQUIRE(lines.size() == 64);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::string number = std::to_string(37 + i);
@@ -84,7 +84,7 @@ TEST_CASE("all lines tell of what runs, and of what has ended the last ones", "[
   CallRecorder recorder;
   for (std::uint32_t number = 1; number <= 9; ++number) begin(recorder, number);
   for (const std::uint32_t number : {1, 2, 4, 5, 6, 8}) recorder.end(number, true);
-  const Lines lines = recorder.lines(chunk, 2);
+  const Lines lines = recorder.lines(chunk, chunk, 2);
   REQUIRE(lines.size() == 5);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::array numbers = {"3", "6", "7", "8", "9"};
@@ -131,7 +131,8 @@ TEST_CASE("a call whose place another has taken ends without a word", "[call-rec
   CHECK(oldest(recorder) == "call 2 (allreduce of 2 float, sum)");
   recorder.end(1, true);
   CHECK(recorder.find(65));
-  CHECK(recorder.lines(chunk).back() == "call 65: allreduce of 65 float, sum, running for 0.0 s");
+  CHECK(recorder.lines(chunk, chunk).back() ==
+        "call 65: allreduce of 65 float, sum, running for 0.0 s");
   CHECK(recorder.last_completed() == 1);
 }
 
@@ -155,7 +156,7 @@ TEST_CASE("lines say when, and how it ended", "[call-recorder]") {
   recorder.tell_time(15 * second_ns);
   recorder.end(2, false);
   recorder.tell_time(16 * second_ns);
-  CHECK(recorder.lines(chunk) ==
+  CHECK(recorder.lines(chunk, chunk) ==
         Lines{"call 1: allreduce of 1 float, sum, done 4.0 s ago, after 2.0 s",
               "call 2: allreduce of 2 float, sum, failed 1.0 s ago, after 3.0 s",
               "call 3: allreduce of 3 float, sum, running for 4.0 s"});
@@ -174,9 +175,10 @@ TEST_CASE("lines say what each collective was called with", "[call-recorder]") {
   recorder.begin(2, 1, args);
   args.collective = Collective::barrier;
   recorder.begin(3, 1, args);
-  CHECK(recorder.lines(chunk) == Lines{"call 1: broadcast of 7 uint64, root 3, running for 0.0 s",
-                                       "call 2: reduce of 7 uint64, max, root 3, running for 0.0 s",
-                                       "call 3: barrier, running for 0.0 s"});
+  CHECK(recorder.lines(chunk, chunk) ==
+        Lines{"call 1: broadcast of 7 uint64, root 3, running for 0.0 s",
+              "call 2: reduce of 7 uint64, max, root 3, running for 0.0 s",
+              "call 3: barrier, running for 0.0 s"});
 }
 
 TEST_CASE("lines say how far a call has got", "[call-recorder]") {
@@ -187,7 +189,7 @@ TEST_CASE("lines say how far a call has got", "[call-recorder]") {
   const std::array<Awaited, 4> awaited = {of_call(2, 2, 5), of_call(1, 2, 7, 3), of_call(0, 4, 0),
                                           of_call(9, 4, 1, pair_lane)};
   recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk) ==
+  CHECK(recorder.lines(chunk, chunk) ==
         Lines{"call 1: allreduce of 1 float, sum, done 0.0 s ago, after 0.0 s",
               "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for step 5 of rank 2 "
               "and step 7 of rank 1 in lane 3",
@@ -197,7 +199,7 @@ TEST_CASE("lines say how far a call has got", "[call-recorder]") {
   // Where there are more than there is room for, nothing is said of calls that may be among them.
   const std::vector<Awaited> many(20, of_call(2, 2, 1));
   recorder.tell_awaited(many);
-  CHECK(recorder.lines(chunk)[2] == "call 3: allreduce of 3 float, sum, running for 0.0 s");
+  CHECK(recorder.lines(chunk, chunk)[2] == "call 3: allreduce of 3 float, sum, running for 0.0 s");
 }
 
 TEST_CASE("lines say for whom a call waits to send", "[call-recorder]") {
@@ -209,7 +211,7 @@ TEST_CASE("lines say for whom a call waits to send", "[call-recorder]") {
   const std::array<Awaited, 5> awaited = {of_call(2, 2, 5), to(1, 1, 4), to(3, 1, 6, 2),
                                           to(1, 2, 7), to(1, 3, 0, pair_lane)};
   recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk) ==
+  CHECK(recorder.lines(chunk, chunk) ==
         Lines{"call 1: allreduce of 1 float, sum, running for 0.0 s, waits to send step 4 to rank "
               "1 and step 6 to rank 3 in lane 2",
               "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for step 5 of rank 2, "
@@ -221,12 +223,18 @@ TEST_CASE("of a message to a peer it is known how much has gone", "[call-recorde
   CallRecorder recorder;
   const std::array<Message, 2> both = {message(1, true, 600, 4), message(1, false, 600, 4)};
   recorder.begin(both);
-  const std::array<Awaited, 2> awaited = {Awaited{1, Tag{0, 4, 1, pair_lane}, false},
-                                          Awaited{1, Tag{0, 4, 2, pair_lane}, true}};
+  const std::array<Awaited, 2> awaited = {Awaited{1, Tag{0, 4, 2, pair_lane}, false},
+                                          Awaited{1, Tag{0, 4, 3, pair_lane}, true}};
   recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk) ==
+  CHECK(recorder.lines(chunk, chunk) ==
         Lines{"send of 600 float to rank 1, running for 0.0 s, 2000 of 2400 bytes have gone",
               "recv of 600 float from rank 1, running for 0.0 s, 1000 of 2400 bytes have come"});
+  // The receiver's word travels the other way.
+  const std::array<Awaited, 1> word = {Awaited{1, Tag{0, 4, receiving_step, pair_lane}, false}};
+  recorder.tell_awaited(word);
+  CHECK(recorder.lines(chunk, chunk) ==
+        Lines{"send of 600 float to rank 1, running for 0.0 s, 0 of 2400 bytes have gone",
+              "recv of 600 float from rank 1, running for 0.0 s"});
 }
 
 TEST_CASE("whom the oldest call waits for, however much is awaited", "[call-recorder]") {
@@ -244,7 +252,7 @@ TEST_CASE("whom the oldest call waits for, however much is awaited", "[call-reco
   CHECK(list.waits_for() == 5);
   CHECK(list.some().size() == CallRecorder::most_awaited);
   recorder.tell_awaited(list.some());
-  CHECK(recorder.lines(chunk)[0] ==
+  CHECK(recorder.lines(chunk, chunk)[0] ==
         "call 3: allreduce of 3 float, sum, running for 0.0 s, waits for step 7 of rank 5");
 }
 
@@ -266,7 +274,7 @@ TEST_CASE("whom the oldest message waits for, however much is awaited", "[call-r
   const CallRecorder::AwaitedList stuck = list_of(recorder, all);
   CHECK(stuck.waits_for() == 5);
   recorder.tell_awaited(stuck.some());
-  CHECK(recorder.lines(chunk)[0] ==
+  CHECK(recorder.lines(chunk, chunk)[0] ==
         "send of 10 float to rank 5, running for 0.0 s, 0 of 40 bytes have gone");
   CHECK(oldest(recorder) == "send of 10 float to rank 5");
 
@@ -297,17 +305,18 @@ TEST_CASE("messages of pairs: which, when, how far", "[call-recorder]") {
   CHECK_FALSE(recorder.find(0));  // they are no calls of all ranks
   CHECK(recorder.last_completed() == 0);
   recorder.tell_time(14 * second_ns);
-  CHECK(recorder.lines(chunk) == Lines{"send of 10 float to rank 1, done 1.0 s ago, after 3.0 s",
-                                       "recv of 600 float from rank 2, done 1.0 s ago, after 3.0 s",
-                                       "recv of 700 float from rank 2, running for 4.0 s"});
+  CHECK(recorder.lines(chunk, chunk) ==
+        Lines{"send of 10 float to rank 1, done 1.0 s ago, after 3.0 s",
+              "recv of 600 float from rank 2, done 1.0 s ago, after 3.0 s",
+              "recv of 700 float from rank 2, running for 4.0 s"});
   // Two whole pieces have come, and the third is waited for; not another pair's, nor a call's.
   const std::array<Awaited, 3> awaited = {of_call(1, 5, 1, pair_lane), of_call(2, 5, 1),
-                                          of_call(2, 5, 2, pair_lane)};
+                                          of_call(2, 5, 3, pair_lane)};
   recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk).back() ==
+  CHECK(recorder.lines(chunk, chunk).back() ==
         "recv of 700 float from rank 2, running for 4.0 s, 2000 of 2800 bytes have come");
   recorder.end(second, false);
-  CHECK(recorder.lines(chunk).back() ==
+  CHECK(recorder.lines(chunk, chunk).back() ==
         "recv of 700 float from rank 2, failed 0.0 s ago, after 4.0 s");
   CHECK(oldest(recorder) == "none");
 }
@@ -320,7 +329,7 @@ TEST_CASE("of messages of pairs the last 64 are kept, and calls go before them",
   const CallRecorder::Batch batch = recorder.begin(many);
   begin(recorder, 1);
   CHECK(oldest(recorder) == "call 1 (allreduce of 1 float, sum)");
-  Lines lines = recorder.lines(chunk);
+  Lines lines = recorder.lines(chunk, chunk);
   REQUIRE(lines.size() == 65);
   CHECK(lines[0] == "call 1: allreduce of 1 float, sum, running for 0.0 s");
   CHECK(lines[1] == "send of 1 float to rank 36, running for 0.0 s");
@@ -333,7 +342,7 @@ TEST_CASE("of messages of pairs the last 64 are kept, and calls go before them",
   CHECK(oldest(recorder) == "send or recv");
   recorder.end(batch, true);
   CHECK(oldest(recorder) == "none");
-  lines = recorder.lines(chunk);
+  lines = recorder.lines(chunk, chunk);
   REQUIRE(lines.size() == 65);
   CHECK(lines[64] == "send of 1 float to rank 99, done 0.0 s ago, after 0.0 s");
 }
