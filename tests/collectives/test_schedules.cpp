@@ -122,6 +122,7 @@ struct Part {
   }
 
   Group group;
+  MessageCounts counts;  // outlive the programs
   std::vector<Programs> batches;
   std::string failure;  // the first rank's that has one
 };
@@ -190,11 +191,10 @@ std::vector<int> random_members(Dice& dice, int ranks) {
 std::unique_ptr<Part> random_part(Dice& dice, World& world, std::uint32_t id, std::string& calls) {
   auto part = std::make_unique<Part>(world, id, random_members(dice, world.size()));
   const int ranks = part->group.size();
-  MessageCounts counts;
   for (std::size_t b = 1 + dice.below(3); b > 0; --b) {
     Programs& batch = part->batches.emplace_back();
     for (std::size_t k = 1 + dice.below(most_at_once); k > 0; --k) {
-      batch.push_back(random_call(dice, ranks, counts));
+      batch.push_back(random_call(dice, ranks, part->counts));
       calls += fmt::format("\n  communicator {}, batch {}: {}", id, part->batches.size(),
                            batch.back()->name);
     }

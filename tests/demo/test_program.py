@@ -108,9 +108,17 @@ class Short(Case):
         self.assertLessEqual(accuracy, 97 if below else 100)
 
     def test_too_short_a_run_is_refused(self):
-        status, output, complaints, _ = run("--no-comparison", "--epochs", "1")
+        status, output, complaints, _ = run("--no-comparison", "--epochs", "1", "--batch", "200")
         self.assertEqual((status, output), (1, ""))
-        self.assertIn("the check needs 20", complaints)
+        self.assertIn("the check needs 5", complaints)
+
+    def test_one_epoch(self):
+        status, output, complaints, _ = run("--no-comparison", "--epochs", "1")
+        self.assertEqual((status, complaints), (0, ""))
+        self.assertIn("after  5 steps  distance", output)
+        self.assertNotIn("after 20 steps", output)
+        self.assertIn("A run of less than 20 steps is not asked for its accuracy.", output)
+        self.assertRegex(output.splitlines()[-1], r"^demo: accuracy .* equal .*: yes, ")
 
     def check_skipped(self, reason, *arguments, under=()):
         """All but the comparison is there, and a line says why that is not."""

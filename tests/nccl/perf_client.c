@@ -168,8 +168,10 @@ int main(int count, char** arguments) {
     if (option == 'm') setup.allocated = 1;
     if (option == '?') return 2;
   }
-  if (setup.ranks < 1 || setup.ranks > client_ranks_max || setup.factor < 2 || setup.first < 256) {
-    fprintf(stderr, "expected 1 to %d ranks, a factor from 2, sizes from 256\n", client_ranks_max);
+  const size_t least = sizeof(float) * (size_t)setup.ranks; /* an element in each rank's block */
+  if (setup.ranks < 1 || setup.ranks > client_ranks_max || setup.factor < 2 || setup.first < least) {
+    fprintf(stderr, "expected 1 to %d ranks, a factor from 2, sizes from 4 bytes a rank\n",
+            client_ranks_max);
     return 2;
   }
   for (int k = 0; k < kinds; ++k) {

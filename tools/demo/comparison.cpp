@@ -1,6 +1,7 @@
 #include "tools/demo/comparison.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include "tools/demo/chart.hpp"
 #include "tools/demo/hosts.hpp"
 #include "tools/demo/launcher.hpp"
+#include "tools/demo/progress.hpp"
 #include "tools/demo/scheme_training.hpp"
 #include "tools/demo/session.hpp"
 
@@ -97,6 +99,16 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   std::fflush(stdout);
 }
 
+// Where the row will be, which a scheme takes up to half a minute to come to. Gone at the end.
+void draw_progress(const std::string& spec, std::size_t done, std::size_t steps) {
+  constexpr std::size_t bar_width = 30;
+  const std::string text = fmt::format(
+      "{:<40.40} {} step {:3} of {}", spec,
+      bar(static_cast<double>(done) / static_cast<double>(steps), bar_width), done, steps);
+  fmt::print("\r{}", done < steps ? text : std::string(text.size(), ' ') + '\r');
+  std::fflush(stdout);
+}
+
 struct Stuck : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -175,7 +187,11 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
-  const auto note = [&](std::size_t) { std::atomic_ref(report.stepped_at_s).store(now_s()); };
+  const bool draws = options.rank == 0 && isatty(STDOUT_FILENO) == 1;
+  const auto note = [&](std::size_t done) {
+    std::atomic_ref(report.stepped_at_s).store(now_s());
+    if (draws) draw_progress(plan.spec, done, plan.steps);
+  };
   const SchemeRun run = train_with_scheme(plan, data, demo_model(), session.comm(), options.ranks,
                                           options.rank, note);
   report.bytes = static_cast<std::uint64_t>(sent_bytes() - sent_before);

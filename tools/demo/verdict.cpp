@@ -16,7 +16,7 @@ double square(double value) { return value * value; }
 
 bool Verdict::equal() const {
   bool near = true;
-  for (std::size_t i = 0; i < errors.size(); ++i) {
+  for (std::size_t i = 0; i < reached; ++i) {
     near = near && errors[i] <= checkpoints[i].error_max;
   }
   return identical && near && std::abs(accuracy - single_accuracy) <= accuracy_gap_max;
@@ -41,7 +41,9 @@ Verdict judge(const Board& board, const SingleProcess& single) {
   });
   const std::span<const float> start = single.first_parameters;
   Verdict verdict{};
-  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+  verdict.reached = static_cast<std::size_t>(
+      std::ranges::count_if(single.snapshots, [](const auto& one) { return !one.empty(); }));
+  for (std::size_t i = 0; i < verdict.reached; ++i) {
     verdict.errors[i] = relative_error(board.snapshot(i), single.snapshots[i], start);
   }
   verdict.final_error = relative_error(board.final_parameters(), single.final_parameters, start);
@@ -58,7 +60,7 @@ void print_verdict(const Verdict& verdict, const SingleProcess& single) {
       "Against a single process on the same global batches ({:.1f} s), the distance between the\n"
       "parameters of both divided by the distance that training moved them:\n",
       single.seconds);
-  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+  for (std::size_t i = 0; i < verdict.reached; ++i) {
     fmt::print("  after {:2} steps  distance {:.1e} (at most {:.0e})\n", checkpoints[i].steps,
                verdict.errors[i], checkpoints[i].error_max);
   }
@@ -70,7 +72,10 @@ void print_verdict(const Verdict& verdict, const SingleProcess& single) {
   fmt::print(
       "Not zero, because a float32 sum depends on the order of its terms; and where that makes a\n"
       "unit open on one side only, the distance jumps: so the strict bound is the early one.\n\n");
-  if (verdict.accuracy <= accuracy_min) {
+  if (verdict.is_short()) {
+    fmt::print("A run of less than {} steps is not asked for its accuracy.\n\n",
+               checkpoints.back().steps);
+  } else if (verdict.accuracy <= accuracy_min) {
     fmt::print("The demo counts as passed above {:.0f} % accuracy only.\n\n", 100.0 * accuracy_min);
   }
   std::fflush(stdout);
