@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Runs the README's shell lines that one machine can run; the others are named here, with the reason.
+A line that is neither run nor named fails. Usage: ... SOURCE_FOLDER BUILD_FOLDER"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE, BUILD = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1), sys.argv.pop(1)))
+
+# By their beginnings: why they are not run.
+LEFT_OUT = {
+    "./pith": "builds and tests all, of which this is a part",
+    "cc prog.c": "run_readme_example.sh does that",
+    "cmake --install": "run_installed.sh does that",
+    "srun": "needs Slurm",
+    "torchrun": "needs PyTorch",
+    "PITH_RANK=0": "has another host's address",
+    "LD_PRELOAD=": "is about a program of the reader's; tests/nccl has such ones",
+    "PITH_COMPRESS": "settings, which tests/nccl uses",
+    "PITH_NCCL_FALLBACK": "needs NVIDIA's library",
+    "PITH_TRACE=": "is about a program of the reader's",
+    "pithCommShrink": "is C",
+    "mpirun --enable-recovery": "takes a program of the reader's",
+    "mpiexec -disable-auto-cleanup": "takes a program of the reader's",
+}
+RUN = ("mpirun -n 4 build/bin/all_reduce_perf", "build/bin/")
+# So large a size takes long where two cores are shared.
+SHORTER = {"-e 64M": "-e 256K"}
+
+
+def lines():
+    """Indented blocks outside of fences, and what stands in backticks in the text and looks so."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", (SOURCE / "README.md").read_text(encoding="utf-8"))
+    for line in text.splitlines():
+        if line.startswith("    ") and not line.startswith("    #"):
+            yield line.partition("  #")[0].strip()
+    flowing = re.sub(r"\s+", " ", re.sub(r"(?m)^    .*$", "", text))
+    for code in re.findall(r"`([^`]+)`", flowing):
+        if re.match(r"(build/bin/\S+ -|\./pith |mpirun |mpiexec |srun -|torchrun -|cmake -)", code):
+            yield code
+
+
+class ShellLines(unittest.TestCase):
+    def test_all(self):
+        seen = list(lines())
+        self.assertGreater(len(seen), 8)
+        for line in seen:
+            with self.subTest(line):
+                if line.startswith(RUN):
+                    self.run_line(line)
+                else:
+                    self.assertTrue(line.startswith(tuple(LEFT_OUT)), "neither run nor named here")
+
+    def run_line(self, line):
+        words = line.split()
+        if not line.startswith("build/bin/") and not shutil.which(words[0]):
+            self.skipTest(f"no {words[0]} here")
+        for long, short in SHORTER.items():
+            line = line.replace(long, short)
+        if not (BUILD / "bin" / re.search(r"build/bin/(\S+)", line)[1]).exists():
+            self.skipTest("it is not built here")
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMPI_MCA_rmaps_base_oversubscribe": "1", "PITH_IFNAME": "lo"}
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(BUILD, os.path.join(folder, "build"))
+            done = subprocess.run(["sh", "-c", line], cwd=folder, env=environment, timeout=60,
+                                  capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr[-1000:])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=0)
