@@ -169,7 +169,8 @@ int main(int count, char** arguments) {
     if (option == '?') return 2;
   }
   const size_t least = sizeof(float) * (size_t)setup.ranks; /* an element in each rank's block */
-  if (setup.ranks < 1 || setup.ranks > client_ranks_max || setup.factor < 2 || setup.first < least) {
+  if (setup.ranks < 1 || setup.ranks > client_ranks_max || setup.factor < 2 ||
+      setup.first < least) {
     fprintf(stderr, "expected 1 to %d ranks, a factor from 2, sizes from 4 bytes a rank\n",
             client_ranks_max);
     return 2;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the README's shell lines that one machine can run; the others are named here, with the reason.
-A line that is neither run nor named fails. Usage: ... SOURCE_FOLDER BUILD_FOLDER"""
+"""Runs the README's shell lines that one machine can run; the others are named here, with the
+reason. A line that is neither run nor named fails. Usage: ... SOURCE_FOLDER BUILD_FOLDER"""
 import os
 import pathlib
 import re
@@ -10,7 +10,8 @@ import sys
 import tempfile
 import unittest
 
-SOURCE, BUILD = (pathlib.Path(argument).resolve() for argument in (sys.argv.pop(1), sys.argv.pop(1)))
+SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
 # By their beginnings: why they are not run.
 LEFT_OUT = {
