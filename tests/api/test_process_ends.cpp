@@ -79,7 +79,8 @@ TEST_CASE("what a rank has sent before it ended in order comes to who asks later
     CHECK(run(3, setup, [](Rank& self) {
             pithComm_t comm = self.join();
             ok(pithBarrier(comm, nullptr));
-            if (self.rank != 0) wait_until([&] { return failed_of(comm).size() == 1; });
+            // The other one may have ended, too, by then.
+            if (self.rank != 0) wait_until([&] { return !failed_of(comm).empty(); });
             std::vector<float> values(1000, self.rank == 0 ? 3.0F : 0.0F);
             ok(pithBcast(values.data(), values.size(), pithFloat32, 0, comm, nullptr));
             for (const float value : values) ensure(value == 3, "a wrong value");
