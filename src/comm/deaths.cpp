@@ -43,8 +43,9 @@ void Communicator::look_at_dead() {
       const int rank = death.error.rank();
       const std::uint64_t heard = route_to(rank).transport->heard_from(rank);
       const bool moves = std::exchange(death.heard, heard) != heard;
-      if (moves || death.since_ns == 0 || !is_waited_for(rank)) {
-        death.since_ns = is_waited_for(rank) ? now_ns : 0;
+      const bool waited = is_waited_for(rank);
+      if (moves || death.since_ns == 0 || !waited) {
+        death.since_ns = waited ? now_ns : 0;
         death.is_late = false;
       } else if (now_ns - death.since_ns > missed_ns) {
         if (std::exchange(death.is_late, true)) missed = death.error;

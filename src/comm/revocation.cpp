@@ -7,6 +7,7 @@
 
 #include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
+#include "comm/start_error.hpp"
 #include "comm/stream_calls.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
@@ -67,10 +68,9 @@ void Communicator::revoke(const Error& error) {
 
 // From elsewhere. Whoever drives the engine ends the running calls; if nobody does, this thread.
 void Communicator::on_revoked(const Error& error) {
-  const bool ours = error.code() == Code::invalid_usage || error.code() == Code::remote;
   {
     const std::lock_guard lock(hearsay_mutex_);
-    heard_ = ours ? error : Error(Code::remote, error.message(), error.rank());
+    heard_ = as_seen_elsewhere(error);
   }
   is_revoked_.store(true, std::memory_order_release);
   if (heard_posted_.exchange(true)) return;
