@@ -3,16 +3,23 @@
 //
 // The head of a message goes at once as long as the pair's window has room for it, and of a short
 // message that is all. The rest, or a message for which there is no room, waits until its receiver
-// says that it receives it, and with that what of the window is free again. So a message waits for
-// its own receive alone, which it needs anyway: no order of calls that is legal can deadlock.
+// says that it receives it, and with that what of the window is free again. The latter is announced
+// by an empty message, and later ones of the pair wait behind it, for else there would be as many
+// announcements at the receiver as messages. So a message waits for its own receive or for that of
+// an earlier message of the pair, which is called before its own: no order of calls that is legal
+// can deadlock.
 //
 // Not thread-safe: whoever drives the engine uses it.
 #pragma once
 
 #include <algorithm>
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "core/call_number.hpp"
+#include "core/scheduler.hpp"
 
 namespace pith {
 
@@ -39,6 +46,45 @@ class PairWindows {
     pair.acknowledged = std::max(pair.acknowledged, taken);
   }
 
+  // A message that must wait behind an earlier one. Lives in the frame of who waits.
+  struct Waiter {
+    std::uint32_t number = 0;
+    std::coroutine_handle<> handle;
+    Waiter* next = nullptr;
+  };
+  // Whether an earlier message to `peer` is announced, or waits.
+  bool is_behind(int peer, std::uint32_t number) const {
+    const Pair& pair = pairs_[static_cast<std::size_t>(peer)];
+    return (pair.waiting && is_later(number, pair.waiting->number)) ||
+           std::ranges::any_of(pair.announced,
+                               [=](std::uint32_t other) { return is_later(number, other); });
+  }
+  void wait(int peer, Waiter& waiter) {
+    Waiter** at = &this->at(peer).waiting;
+    // Nearly always at the end, which is remembered.
+    Waiter* const last = this->at(peer).last_waiting;
+    if (*at && is_later(waiter.number, last->number)) at = &last->next;
+    while (*at && is_later(waiter.number, (*at)->number)) at = &(*at)->next;
+    waiter.next = *at;
+    *at = &waiter;
+    if (!waiter.next) this->at(peer).last_waiting = &waiter;
+  }
+  // The first of those that wait goes on, unless it is still behind another one.
+  void wake_next(int peer, Scheduler& scheduler) {
+    Pair& pair = at(peer);
+    Waiter* const first = pair.waiting;
+    if (!first) return;
+    pair.waiting = first->next;
+    if (!is_behind(peer, first->number)) return scheduler.make_ready(first->handle);
+    pair.waiting = first;
+  }
+  void announced(int peer, std::uint32_t number) { at(peer).announced.push_back(number); }
+  // Its receive has been called, or it has failed.
+  void answered(int peer, std::uint32_t number, Scheduler& scheduler) {
+    std::erase(at(peer).announced, number);
+    wake_next(peer, scheduler);
+  }
+
   // At their receiver. A head has come that went at once.
   void take(int peer, std::size_t head) { at(peer).taken += room_of(head); }
   // Of all those from `peer`, with what it takes to keep them.
@@ -56,6 +102,9 @@ class PairWindows {
     std::uint64_t sent = 0;
     std::uint64_t acknowledged = 0;
     std::uint64_t taken = 0;
+    std::vector<std::uint32_t> announced;  // mostly one
+    Waiter* waiting = nullptr;             // by their numbers
+    Waiter* last_waiting = nullptr;        // where any waits
   };
   Pair& at(int peer) { return pairs_[static_cast<std::size_t>(peer)]; }
 

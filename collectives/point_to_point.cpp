@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "collectives/patterns.hpp"
@@ -49,13 +50,57 @@ struct Cut {
   Bytes head;
 };
 
+// Awaits until no earlier message to the peer waits for room.
+class PairTurn {
+ public:
+  PairTurn(PairWindows& windows, const Message& message)
+      : windows_(windows), peer_(message.peer), waiter_{message.number, {}, nullptr} {}
+  bool await_ready() const { return !windows_.is_behind(peer_, waiter_.number); }
+  void await_suspend(std::coroutine_handle<> handle) {
+    waiter_.handle = handle;
+    windows_.wait(peer_, waiter_);
+  }
+  void await_resume() const {}
+
+ private:
+  PairWindows& windows_;
+  int peer_;
+  PairWindows::Waiter waiter_;
+};
+static_assert(SafeAwaiter<PairTurn>);
+
+// A message for which there is no room, from its announcement to its answer.
+class Announced {
+ public:
+  Announced(PairWindows& windows, const Message& message, Scheduler& scheduler)
+      : windows_(&windows), peer_(message.peer), number_(message.number), scheduler_(scheduler) {
+    windows.announced(peer_, number_);
+  }
+  Announced(const Announced&) = delete;
+  Announced& operator=(const Announced&) = delete;
+  ~Announced() { windows_->answered(peer_, number_, scheduler_); }
+
+ private:
+  PairWindows* windows_;
+  int peer_;
+  std::uint32_t number_;
+  Scheduler& scheduler_;
+};
+
 Task<Error> send_message(Call& call, Message message, PairWindows& windows,
                          std::size_t chunk_bytes) {
   Call own(call.context(), message.number, PairDigest{message.type, message.count}.encode());
   Call word(call.context(), message.number, 0);
   const int peer = call.place_of(message.peer);
   const Cut cut(message, windows.head_bytes(), chunk_bytes);
+  co_await PairTurn(windows, message);
   const bool at_once = windows.admit(message.peer, cut.head.size);
+  std::optional<Announced> announced;
+  if (at_once) {
+    windows.wake_next(message.peer, call.scheduler());
+  } else {
+    announced.emplace(windows, message, call.scheduler());
+  }
   std::byte byte{};
   const Bytes first = at_once ? cut.head : cut.announcement(byte);
   Error error = co_await own.send(peer, pair_lane, 0, first);
@@ -66,6 +111,7 @@ Task<Error> send_message(Call& call, Message message, PairWindows& windows,
     error = co_await word.recv(peer, pair_lane, receiving_step, into);
     if (error) co_return error;
     windows.acknowledge(message.peer, taken);
+    announced.reset();
   }
   if (!at_once) {
     error = co_await own.send(peer, pair_lane, 1, cut.head);

@@ -230,8 +230,9 @@ void count_flood(Rank& self, const Flood& flood, const std::string& where) {
 
 TEST_CASE("what comes before its receive is called stays within limits", "[scratch][messages]") {
   constexpr std::size_t mebibyte = mib;
-  for (const Flood& flood : {Flood{mebibyte, 200}, Flood{4096, 20'000}, Flood{0, 100'000},
-                             Flood{mebibyte, 200, true}, Flood{4096, 5'000, true, true}}) {
+  for (const Flood& flood :
+       {Flood{mebibyte, 200}, Flood{4096, 20'000}, Flood{0, 100'000}, Flood{mebibyte, 200, true},
+        Flood{4096, 5'000, true, true}, Flood{1, 100'000, true}}) {
     for (const Setup& link : between_processes()) {
       Setup setup = link;
       setup.limit_s = 120;
