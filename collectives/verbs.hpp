@@ -1,6 +1,7 @@
 // The awaiters behind Call's verbs. All of them live in the frame of the awaiting coroutine.
 #pragma once
 
+#include <new>
 #include <optional>
 
 #include "collectives/call.hpp"
@@ -89,7 +90,12 @@ class SendStage {
       static_cast<void>(call_.fail(send_.error));
       return true;
     }
-    return transport_->start(send_);
+    try {
+      return transport_->start(send_);
+    } catch (const std::bad_alloc&) {  // the coroutine that waits would be told twice
+      send_.error = out_of_memory();
+      return true;
+    }
   }
 
   const Call& call_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -114,8 +115,8 @@ void RingTransport::append(Peer& peer, Send& send) {
   if (peer.first) {
     peer.last->next = &send;
   } else {
-    peer.first = &send;
     sending_.push_back(&peer);
+    peer.first = &send;
   }
   peer.last = &send;
 }
@@ -169,7 +170,7 @@ void RingTransport::take_piece(Peer& peer, const RingMessage& message) {
   Mailbox::Incoming& incoming = *peer.incoming;
   const std::size_t length =
       std::min<std::size_t>(incoming.header.length - peer.arrived, shape_.large_bytes);
-  copy_bytes(incoming.data + peer.arrived, message.data, length);
+  if (incoming.data) copy_bytes(incoming.data + peer.arrived, message.data, length);
   peer.arrived += length;
   peer.in.return_slot(message.kind, message.slot);
   wake(peer, RingSleep::for_room);
@@ -261,7 +262,12 @@ void RingTransport::quiesce(const CommState& comm, const Error& error) {
     if (begun && begun->comm == &comm) {
       // The receiver has a part of it: the rest follows from a copy.
       auto* send = static_cast<Send*>(begun);
-      peer->orphan.assign(peer->rest, peer->rest + (send->header.length - peer->sent));
+      try {
+        peer->orphan.assign(peer->rest, peer->rest + (send->header.length - peer->sent));
+      } catch (const std::bad_alloc&) {  // the message ends here, and all that would follow it
+        end_sends(peer->rank, error);
+        continue;
+      }
       peer->rest = peer->orphan.data();
       peer->orphan_send.header = send->header;
       peer->orphan_send.next = send->next;

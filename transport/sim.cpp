@@ -286,7 +286,9 @@ void SimWorld::hand_over(SimMessage& message) {
   --wire.messages;
   if (message.incoming) {
     // At once at its end: nothing of it was promised to be there before.
-    std::memcpy(message.incoming->data, message.data, message.header.length);
+    if (std::byte* into = message.incoming->data) {
+      std::memcpy(into, message.data, message.header.length);
+    }
     mailbox.finish(*message.incoming);
     drop_use(message);
   } else {

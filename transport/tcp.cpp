@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "core/clock.hpp"
@@ -147,7 +148,13 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
     send.error = peer.error;
     return true;
   }
-  peer.outbox.push_rest(send, opening, written < 0 ? 0 : static_cast<std::size_t>(written));
+  try {
+    peer.outbox.push_rest(send, opening, written < 0 ? 0 : static_cast<std::size_t>(written));
+  } catch (const std::bad_alloc&) {  // nobody could tell where the next message begins
+    lose(peer, out_of_memory());
+    send.error = peer.error;
+    return true;
+  }
   return false;
 }
 
@@ -346,7 +353,13 @@ bool TcpTransport::arm() {
 }
 
 void TcpTransport::quiesce(const CommState& comm, const Error& error) {
-  for (Peer* peer : peers_) peer->outbox.quiesce(&comm, error, true);
+  for (Peer* peer : peers_) {
+    try {
+      peer->outbox.quiesce(&comm, error, true);
+    } catch (const std::bad_alloc&) {  // no copy to complete its messages from
+      lose(*peer, error);
+    }
+  }
 }
 
 std::uint64_t TcpTransport::heard_from(int peer) const { return find(peer)->heard_bytes; }

@@ -35,7 +35,7 @@ MessageOpening whole_opening(const Header& header) {
 TcpOutgoing& TcpOutgoingPool::take(Send& send) {
   if (spare_.empty()) {
     all_.push_back(std::make_unique<TcpOutgoing>());
-    spare_.reserve(all_.size());
+    spare_.reserve(all_.capacity());
     spare_.push_back(all_.back().get());
   }
   TcpOutgoing& outgoing = *spare_.back();
@@ -77,9 +77,10 @@ bool TcpWriter::wrote(std::size_t bytes) {
 }
 
 TcpOutgoing& TcpOutbox::take(Send& send) {
+  TcpOutgoing& outgoing = pool_.take(send);
   ++pending_;
   ++waited_;
-  return pool_.take(send);
+  return outgoing;
 }
 
 void TcpOutbox::push(Send& send) {

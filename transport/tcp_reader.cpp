@@ -8,8 +8,9 @@ namespace pith {
 
 TcpInbox::Cut* TcpInbox::announce(std::uint32_t message, const Header& header) {
   if (message != next_ || cut_.size() == cut_max) return nullptr;
-  ++next_;
+  cut_.reserve(cut_.size() + 1);
   cut_.push_back({message, &mailbox_.begin(peer_, header), 0});
+  ++next_;
   return &cut_.back();
 }
 
@@ -46,6 +47,10 @@ TcpReader::TcpReader(TcpInbox& inbox, int stream, std::size_t buffer_bytes)
 
 std::span<const iovec> TcpReader::targets() {
   if (stalled_ || goodbye_) return {};
+  if (body_left_ != 0 && !body_->data) {
+    targets_[0] = {buffer_.get(), std::min(capacity_, body_left_)};
+    return {targets_.data(), 1};
+  }
   if (body_left_ != 0) {
     targets_[0] = {body_->data + body_offset_, body_left_};
     targets_[1] = {buffer_.get(), std::min(capacity_, tail_bytes)};
@@ -155,7 +160,7 @@ void TcpReader::start_body(Mailbox::Incoming& incoming, std::size_t offset, std:
   body_cut_ = cut;
   const std::size_t here = std::min(bytes, end_ - begin_);
   if (here == 0) return;
-  std::memcpy(incoming.data + offset, buffer_.get() + begin_, here);
+  if (incoming.data) std::memcpy(incoming.data + offset, buffer_.get() + begin_, here);
   begin_ += here;
   body_moved(here);
 }

@@ -40,6 +40,7 @@ class Transport : public Pollable {
   // True: complete at once (send.error says how). False: the waiter is resumed once the bytes are
   // no longer touched. Suspends when the wire to the peer has no room: that is the credit.
   // Messages of one sender to one peer arrive in order; any length up to message_bytes_max.
+  // std::bad_alloc: it has not begun.
   virtual bool start(Send& send) = 0;
 
   // Messages up to this size are delivered without being cut, so they can be borrowed in place.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "transport/ucx_ranks.hpp"
@@ -132,7 +134,12 @@ ucs_status_t UcxRanks::message_came(void* self, const void* head, std::size_t he
   arrival.data = arrival.rendezvous ? nullptr : static_cast<const std::byte*>(data);
   arrival.bytes = bytes;
   arrival.message = data;
-  return ranks.take(*peer, arrival);
+  try {
+    return ranks.take(*peer, arrival);
+  } catch (const std::bad_alloc&) {  // not through UCX's frames
+    ranks.no_memory_ = true;
+    return UCS_OK;
+  }
 }
 
 ucs_status_t UcxRanks::take(Peer& peer, const UcxArrival& arrival) {
@@ -313,6 +320,7 @@ void UcxRanks::report_lost() {
 bool UcxRanks::progress() {
   bool moved = false;
   for (int round = 0; round < rounds_per_turn && worker_->progress(); ++round) moved = true;
+  if (std::exchange(no_memory_, false)) throw std::bad_alloc();
   for (Peer* peer : peers_) {
     if (peer->live) moved |= pump(*peer);
     moved |= check_peer(*peer);

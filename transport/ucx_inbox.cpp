@@ -13,7 +13,7 @@ UcxInbox::Held& held_of(std::uint64_t name) { return *reinterpret_cast<UcxInbox:
 UcxInbox::Held& UcxInbox::hold(const UcxArrival& arrival) {
   if (spare_.empty()) {
     all_.push_back(std::make_unique<Held>());
-    spare_.reserve(all_.size());
+    spare_.reserve(all_.capacity());
     spare_.push_back(all_.back().get());
   }
   Held& held = *spare_.back();
@@ -132,7 +132,7 @@ const char* UcxInbox::take_piece(const UcxHead& head, const std::byte* data, std
       incoming_->header.length != header.length) {
     return "a piece of another message";
   }
-  copy_bytes(incoming_->data + head.offset, data, bytes);
+  if (incoming_->data) copy_bytes(incoming_->data + head.offset, data, bytes);
   incoming_->arrived += bytes;
   if (incoming_->arrived == header.length) {
     mailbox_.finish(*std::exchange(incoming_, nullptr));

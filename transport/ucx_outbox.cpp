@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/compute.hpp"
@@ -17,7 +18,7 @@ void UcxOutbox::open(ucp_ep_h endpoint, std::uint64_t token) {
 UcxOutgoing& UcxOutbox::take_outgoing(Send& send) {
   if (spare_.empty()) {
     all_.push_back(std::make_unique<UcxOutgoing>());
-    spare_.reserve(all_.size());
+    for (auto* list : {&spare_, &queue_, &posted_}) list->reserve(all_.capacity());
     spare_.push_back(all_.back().get());
   }
   UcxOutgoing& outgoing = *spare_.back();
@@ -57,7 +58,10 @@ bool UcxOutbox::start(Send& send) {
   queue_.push_back(&outgoing);
   starting_ = &outgoing;
   started_done_ = false;
-  pump();
+  try {
+    pump();
+  } catch (const std::bad_alloc&) {  // tried again by progress(), which says so
+  }
   starting_ = nullptr;
   return started_done_;
 }
@@ -78,18 +82,18 @@ bool UcxOutbox::pump() {
 
 void UcxOutbox::post_next(UcxOutgoing& outgoing) {
   const std::size_t bytes = next_bytes(outgoing);
+  UcxSlot& slot = wire_.slots->take(bytes);
   spent_ += ucx_cost(bytes);
   outgoing.begun = true;
   ++outgoing.pending;
-  if (outgoing.direct) return post_direct(outgoing);
-  post_piece(outgoing, bytes);
+  slot.outgoing = &outgoing;
+  if (outgoing.direct) return post_direct(outgoing, slot);
+  post_piece(outgoing, slot, bytes);
 }
 
-void UcxOutbox::post_direct(UcxOutgoing& outgoing) {
-  UcxSlot& slot = wire_.slots->take(0);
+void UcxOutbox::post_direct(UcxOutgoing& outgoing, UcxSlot& slot) {
   slot.head = head_of(UcxKind::direct);
   slot.head.header = outgoing.header;
-  slot.outgoing = &outgoing;
   outgoing.posted = outgoing.header.length;
   slot.outbox = this;
   const ucs_status_ptr_t request = wire_.worker->send_direct(
@@ -98,13 +102,11 @@ void UcxOutbox::post_direct(UcxOutgoing& outgoing) {
   if (is_done(slot, request)) --outgoing.pending;
 }
 
-void UcxOutbox::post_piece(UcxOutgoing& outgoing, std::size_t bytes) {
-  UcxSlot& slot = wire_.slots->take(bytes);
+void UcxOutbox::post_piece(UcxOutgoing& outgoing, UcxSlot& slot, std::size_t bytes) {
   slot.head = head_of(UcxKind::piece);
   slot.head.header = outgoing.header;
   slot.head.offset = static_cast<std::uint32_t>(outgoing.posted);
   copy_bytes(slot.data.get(), outgoing.data + outgoing.posted, bytes);
-  slot.outgoing = &outgoing;
   outgoing.posted += bytes;
   const bool large = bytes >= wire_.rendezvous_bytes;
   const UcxWorker::Way way = large ? UcxWorker::Way::rendezvous : UcxWorker::Way::eager;
@@ -197,12 +199,17 @@ void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
   for (UcxOutgoing* outgoing : posted_) {
     if (meant(*outgoing)) end(*outgoing, error);
   }
+  bool copied = true;
   std::erase_if(queue_, [&](UcxOutgoing* outgoing) {
     if (!meant(*outgoing)) return false;
     if (outgoing->begun) {
       const std::size_t rest = outgoing->header.length - outgoing->posted;
-      outgoing->copy = std::make_unique_for_overwrite<std::byte[]>(outgoing->header.length);
-      std::memcpy(outgoing->copy.get() + outgoing->posted, outgoing->data + outgoing->posted, rest);
+      outgoing->copy.reset(new (std::nothrow) std::byte[outgoing->header.length]);
+      copied &= outgoing->copy != nullptr;
+      if (outgoing->copy) {
+        std::memcpy(outgoing->copy.get() + outgoing->posted, outgoing->data + outgoing->posted,
+                    rest);
+      }
       outgoing->data = outgoing->copy.get();
       end(*outgoing, error);
       return false;
@@ -211,6 +218,7 @@ void UcxOutbox::quiesce(const CommState& comm, const Error& error) {
     spare_.push_back(outgoing);
     return true;
   });
+  if (!copied) fail(error);
 }
 
 void UcxOutbox::for_each_sending(const std::function<void(const Send&)>& see) const {

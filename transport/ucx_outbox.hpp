@@ -86,8 +86,8 @@ class UcxOutbox {
   bool has_room(const UcxOutgoing& outgoing) const;
   std::size_t next_bytes(const UcxOutgoing& outgoing) const;
   void post_next(UcxOutgoing& outgoing);
-  void post_piece(UcxOutgoing& outgoing, std::size_t bytes);
-  void post_direct(UcxOutgoing& outgoing);
+  void post_piece(UcxOutgoing& outgoing, UcxSlot& slot, std::size_t bytes);
+  void post_direct(UcxOutgoing& outgoing, UcxSlot& slot);
   bool post(UcxSlot& slot, UcxWorker::Way way);
   bool is_done(UcxSlot& slot, ucs_status_ptr_t request);
   void end(UcxOutgoing& outgoing, const Error& error);

@@ -108,6 +108,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   std::vector<Peer*> peers_;  // connected or once connected
   std::vector<Peer*> unreported_;
   std::uint64_t strangers_ = 0;
+  bool no_memory_ = false;             // for a message that UCX has delivered
   int flushing_ = 0;                   // flushes of all that UCX has not finished
   std::unique_ptr<UcxWorker> worker_;  // ends first: it calls back into all the others
 };

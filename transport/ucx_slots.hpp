@@ -46,12 +46,13 @@ class UcxSlots {
   void add(std::size_t room) {
     auto& spare = spare_[room > small_bytes];
     for (int i = 0; i < 8; ++i) {
-      all_.push_back(std::make_unique<UcxSlot>());
-      all_.back()->room = room;
-      all_.back()->data = std::make_unique_for_overwrite<std::byte[]>(room);
+      auto slot = std::make_unique<UcxSlot>();
+      slot->room = room;
+      slot->data = std::make_unique_for_overwrite<std::byte[]>(room);
+      all_.push_back(std::move(slot));
+      spare.reserve(all_.capacity());
       spare.push_back(all_.back().get());
     }
-    spare.reserve(all_.size());
   }
 
   std::vector<std::unique_ptr<UcxSlot>> all_;

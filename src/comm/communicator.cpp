@@ -67,15 +67,19 @@ FrameArena& BackgroundCall::frame_arena() const { return communicator_.engine_->
 
 Task<Error> BackgroundCall::run_and_report() {
   Task<Error> collective = communicator_.start(*call_, args_);
-  Error error = co_await std::move(collective);
+  Error error = out_of_memory();
+  if (collective) error = co_await std::move(collective);
   error = Communicator::told_to_all(*call_, args_, error);
-  // The frame is still running; the next turn of the engine takes it apart.
+  post_reaping();  // the frame is still running; the next turn of the engine takes it apart
+  co_return error;
+}
+
+void BackgroundCall::post_reaping() {
   run = [](Work& self) {
     auto& call = static_cast<BackgroundCall&>(self);
     call.communicator_.reap(call);
   };
   communicator_.engine_->post(*this);
-  co_return error;
 }
 
 Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control,
@@ -112,6 +116,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
     static_cast<Communicator*>(self)->revoke_for_loss(error);
   };
   recorder_.tell_time(monotonic_ns());
+  engine_->on_no_memory = [this] { revoke(out_of_memory()); };
   engine_->mailbox().on_dispute = [this](int peer, std::uint32_t call) { dispute(peer, call); };
 }
 
@@ -185,6 +190,14 @@ void Communicator::complete(CollectiveArgs& args) const {
 }
 
 Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) {
+  try {
+    return task_of(call, args);
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
+Task<Error> Communicator::task_of(Call& call, const CollectiveArgs& args) {
   if (args.collective == Collective::point_to_point) {
     return exchange_messages(call, args.messages, windows_, args.tuning.chunk_bytes);
   }
@@ -282,13 +295,8 @@ Error Communicator::run_here(std::uint32_t call_number, const CollectiveArgs& ar
   const std::uint64_t digest = digest_of(args);
   const Recorded recorded = call_begins(call_number, digest, args);
   Call call(context_, call_number, digest);
-  Error result;
-  Task<Error> task;
-  try {
-    task = start(call, args);
-  } catch (const std::bad_alloc&) {
-    result = Error(Code::internal, "out of memory for a collective");
-  }
+  Error result = out_of_memory();
+  Task<Error> task = start(call, args);
   if (task) {
     task.handle().resume();
     engine_->drive_until([&] { return task.done(); });
@@ -399,8 +407,20 @@ double Communicator::warn_s() const {
 // Messages of pairs start at once: what they wait for may be behind any number of calls.
 void Communicator::enqueue(BackgroundCall& call) {
   if (call.is_paired()) return begin(call);
-  queued_.push_back(&call);
+  try {
+    queued_.push_back(&call);
+  } catch (const std::bad_alloc&) {
+    ++running_;
+    return end_without_memory(call);
+  }
   start_queued();
+}
+
+// It has not begun; its gradients are kept as those of a refused call.
+void Communicator::end_without_memory(BackgroundCall& call) {
+  revoke(out_of_memory());
+  absorb_gradients(compute_, call.number_, call.args_.tensors);
+  call.post_reaping();
 }
 
 void Communicator::start_queued() {
@@ -417,12 +437,16 @@ void Communicator::begin(BackgroundCall& call) {
   const std::uint64_t digest = digest_of(call.args_);
   call.recorded_ = call_begins(call.number_, digest, call.args_);
   call.call_.emplace(context_, call.number_, digest);
-  call.task_ = call.run_and_report();
+  try {
+    call.task_ = call.run_and_report();
+  } catch (const std::bad_alloc&) {
+    return end_without_memory(call);
+  }
   call.task_.handle().resume();
 }
 
 void Communicator::reap(BackgroundCall& call) {
-  Error error = call.task_.take();
+  Error error = call.task_ ? call.task_.take() : out_of_memory();
   if (error && state_.revoked) error = state_.revoked;
   call_ends(call.number_, call.recorded_, is_over(error));
   call.task_ = Task<Error>();

@@ -70,6 +70,7 @@ class BackgroundCall : public Work {
  private:
   friend class Communicator;
   Task<Error> run_and_report();
+  void post_reaping();
   bool is_paired() const { return args_.collective == Collective::point_to_point; }
 
   Communicator& communicator_;
@@ -220,7 +221,9 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
   Error read_forced(const std::string& text);
   const Algorithm& choose(const CollectiveArgs& args) const;
+  // Null: there is no memory for it.
   Task<Error> start(Call& call, const CollectiveArgs& args);
+  Task<Error> task_of(Call& call, const CollectiveArgs& args);
   static Error told_to_all(const Call& call, const CollectiveArgs& args, const Error& error);
   Error run_alone(const CollectiveArgs& args);
   bool is_alone(const CollectiveArgs& args) const;
@@ -246,9 +249,10 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   void enqueue(BackgroundCall& call);
   void start_queued();
   void begin(BackgroundCall& call);
+  void end_without_memory(BackgroundCall& call);
   void reap(BackgroundCall& call);
 
-  void revoke(const Error& error);
+  void revoke(const Error& cause);
   void revoke_for_loss(const Error& error);
   // A call that begins now would need the dead. Precondition of these three: the token is held.
   void revoke_if_any_died();

@@ -54,8 +54,10 @@ Error Communicator::heard() {
 }
 
 // Here, by whoever drives the engine; all other ranks hear of it by the control plane.
-void Communicator::revoke(const Error& error) {
+void Communicator::revoke(const Error& cause) {
   if (state_.revoked) return;
+  if (cause.code() == Code::system) engine_->open_reserve();  // there may be no memory to tell
+  const Error error = as_of_rank(rank_, cause);
   state_.revoked = error;
   is_revoked_.store(true, std::memory_order_release);
   log(LogLevel::info, fmt::format("rank {}: communicator revoked: {}", rank(), error.message()),

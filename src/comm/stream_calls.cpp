@@ -52,7 +52,8 @@ struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
 
 Task<Error> StreamCalls::StreamCall::run_and_report() {
   Task<Error> collective = owner.communicator_.start(*call, args);
-  Error error = co_await std::move(collective);
+  Error error = out_of_memory();
+  if (collective) error = co_await std::move(collective);
   error = Communicator::told_to_all(*call, args, error);
   unsettled = error && owner.communicator_.peers_may_touch();
   if (unsettled && on_device) {

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 #include "core/clock.hpp"
@@ -34,6 +35,8 @@ constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
 constexpr std::uint64_t stranger_ns = 1'000'000;
 constexpr unsigned naps_after_stranger = 64;
 constexpr int nap_ms = 1;
+// Enough to say that there is no memory; its pages are not touched.
+constexpr std::size_t reserve_bytes = std::size_t{64} << 10;
 // Sources nobody waits for are polled once in so many turns.
 constexpr std::uint32_t slow_poll_mask = 255;
 
@@ -53,7 +56,11 @@ void relax() {
 }  // namespace
 
 Engine::Engine(int peers)
-    : mailbox_(scheduler_, peers), wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+    : mailbox_(scheduler_, peers),
+      wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      reserve_(std::make_unique_for_overwrite<std::byte[]>(reserve_bytes)) {
+  out_of_memory();
+}
 
 Engine::~Engine() {
   leave_background();
@@ -69,6 +76,18 @@ void Engine::post(Work& work) {
   wake();
 }
 
+// True where there was no memory: that is something to be told of.
+template <class Run>
+bool Engine::with_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    if (!on_no_memory) throw;
+    on_no_memory();
+    return true;
+  }
+}
+
 bool Engine::run_posted() {
   if (!posted_.load(std::memory_order_relaxed)) return false;
   Work* stack = posted_.exchange(nullptr, std::memory_order_acquire);
@@ -82,7 +101,10 @@ bool Engine::run_posted() {
   while (queue) {
     Work* work = queue;
     queue = queue->next;
-    work->run(*work);
+    with_memory([work] {
+      work->run(*work);
+      return true;
+    });
   }
   return true;
 }
@@ -92,7 +114,7 @@ bool Engine::progress() {
   bool moved = scheduler_.run_ready();
   const bool all = std::exchange(all_sources_, false) || (++turn_ & slow_poll_mask) == 0;
   for (Pollable* source : sources_) {
-    if (all || source->busy()) moved |= source->progress();
+    if (all || source->busy()) moved |= with_memory([source] { return source->progress(); });
   }
   moved |= scheduler_.run_ready();
   if (all && !moved) moved = mailbox_.dispute_mismatched();

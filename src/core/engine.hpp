@@ -4,7 +4,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/frame_arena.hpp"
@@ -48,6 +51,11 @@ class Engine {
 
   // One turn: posted work, ready coroutines, sources. True when there was anything to do.
   bool progress();
+  // Called by progress() where a source or posted work had no memory; both go on afterwards.
+  // Without it std::bad_alloc leaves progress().
+  std::function<void()> on_no_memory;
+  // Gives back what is kept for those who tell of a lack of memory.
+  void open_reserve() { reserve_.reset(); }
   // One turn that leaves no source out, for who looks once in a while.
   bool progress_all() {
     all_sources_ = true;
@@ -85,6 +93,8 @@ class Engine {
  private:
   friend class ProgressThread;
   bool run_posted();  // whether there was any
+  template <class Run>
+  bool with_memory(const Run& run);
   void rest_alone(unsigned idle_turns);
   void rest_in_crowd(unsigned idle_turns);
   void nap();
@@ -102,6 +112,7 @@ class Engine {
   bool spun_ = false;        // enough in this wait
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
+  std::unique_ptr<std::byte[]> reserve_;
 
   alignas(64) std::atomic<bool> owned_{false};
   std::atomic<int> contenders_{0};

@@ -57,6 +57,9 @@ class Error {
   Detail* detail_ = nullptr;
 };
 
+// There may be no memory for an error either: this one is made when the first engine is.
+const Error& out_of_memory();
+
 // Errno of a failed system call, with what was tried: "connect to 127.0.0.1:5000: refused".
 Error system_error(std::string what, int errno_value);
 

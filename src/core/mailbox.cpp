@@ -120,10 +120,21 @@ bool Mailbox::accepts(int peer) const {
 }
 
 void Mailbox::add_waiting(Receive& receive) {
-  const std::size_t b = bucket_of(receive.peer, receive.tag);
-  append<Operation>(waiting_[b], waiting_tail_[b], receive);
   ++state(receive.peer).waiting;
   ++waiting_total_;
+  const std::size_t b = bucket_of(receive.peer, receive.tag);
+  append<Operation>(waiting_[b], waiting_tail_[b], receive);
+}
+
+// False: there is no memory for the peer's state.
+bool Mailbox::wait(Receive& receive) {
+  try {
+    add_waiting(receive);
+  } catch (const std::bad_alloc&) {
+    receive.error = out_of_memory();
+    return false;
+  }
+  return true;
 }
 
 Receive* Mailbox::take_waiting(int peer, const Header& header) {
@@ -163,6 +174,9 @@ void Mailbox::add_spare_stored() {
 
 Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
   if (spare_stored_.empty()) add_spare_stored();
+  const std::size_t room = room_of(header);
+  state(peer).backlog += room;  // may have to make the peer's state: before anything is linked
+  heap_slots_->backlog += room;
   Stored* stored = spare_stored_.back();
   spare_stored_.pop_back();
   stored->header = header;
@@ -171,25 +185,35 @@ Mailbox::Stored* Mailbox::new_stored(int peer, const Header& header) {
   stored->incoming = nullptr;
   const std::size_t b = bucket_of(peer, header.tag());
   append(stored_[b], stored_tail_[b], *stored);
-  add_to_backlog(peer, header);
   return stored;
 }
 
-void Mailbox::add_to_backlog(int peer, const Header& header) {
-  const std::size_t room = header.length + sizeof(Stored);
-  state(peer).backlog += room;
-  heap_slots_->backlog += room;
-}
-
-void Mailbox::take_from_backlog(int peer, const Header& header) {
-  const std::size_t room = header.length + sizeof(Stored);
-  state(peer).backlog -= room;
-  heap_slots_->backlog -= room;
-}
+std::size_t Mailbox::room_of(const Header& header) { return header.length + sizeof(Stored); }
 
 void Mailbox::free_stored(Stored* stored) {
-  take_from_backlog(stored->peer, stored->header);
+  const std::size_t room = room_of(stored->header);
+  state(stored->peer).backlog -= room;
+  heap_slots_->backlog -= room;
   spare_stored_.push_back(stored);
+}
+
+void Mailbox::discard(Stored& stored) {
+  const std::size_t b = bucket_of(stored.peer, stored.header.tag());
+  unlink(stored_[b], stored_tail_[b], [&](Stored& other) { return &other == &stored; });
+  free_stored(&stored);
+}
+
+// Lends a copy of the message; a receive for which there is no memory ends with an error.
+void Mailbox::lend_copy(Receive& receive, const Header& header, const std::byte* data) {
+  std::byte* owned = nullptr;
+  try {
+    owned = heap_slots_->take(header.length);
+  } catch (const std::bad_alloc&) {
+    receive.error = out_of_memory();
+    return;
+  }
+  copy_bytes(owned, data, header.length);
+  receive.lease = Lease(owned, header.length, heap_slots_.get(), receive.peer, slot_of(owned));
 }
 
 // Sets receive.error and returns false where the message is not the one the receiver means.
@@ -226,12 +250,12 @@ void Mailbox::hand_over_owned(Receive& receive, const Header& header, std::byte*
 void Mailbox::hand_over(Receive& receive, Stored* stored) {
   const Header& header = stored->header;
   if (!stored->owner) {
-    if (!receive.borrow) {
-      if (check(receive, header)) copy_bytes(receive.into, stored->data, header.length);
-    } else {
-      std::byte* owned = heap_slots_->take(header.length);
-      copy_bytes(owned, stored->data, header.length);
-      hand_over_owned(receive, header, owned);
+    if (check(receive, header)) {
+      if (receive.borrow) {
+        lend_copy(receive, header, stored->data);
+      } else {
+        copy_bytes(receive.into, stored->data, header.length);
+      }
     }
     return free_stored(stored);
   }
@@ -259,10 +283,7 @@ bool Mailbox::start_unobserved(Receive& receive) {
     return true;
   }
   Stored* stored = take_stored(receive);
-  if (!stored) {
-    add_waiting(receive);
-    return false;
-  }
+  if (!stored) return !wait(receive);
   if (!stored->incoming) {
     hand_over(receive, stored);
     return true;
@@ -272,7 +293,10 @@ bool Mailbox::start_unobserved(Receive& receive) {
   incoming.stored_ = nullptr;
   free_stored(stored);
   give_to(receive, incoming);
-  if (incoming.source_) fetch(incoming);
+  if (!incoming.source_) return false;
+  MessageSource& source = *incoming.source_;
+  const std::uint64_t message = incoming.message;
+  if (!fetch(incoming)) source.drop(message);
   return false;
 }
 
@@ -294,9 +318,7 @@ Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte*
         receive->lease = Lease(data, header.length, owner, peer, slot);
         taken = Taken::kept;
       } else {
-        std::byte* owned = heap_slots_->take(header.length);
-        copy_bytes(owned, data, header.length);
-        receive->lease = Lease(owned, header.length, heap_slots_.get(), peer, slot_of(owned));
+        lend_copy(*receive, header, data);
       }
     }
     scheduler_.complete(*receive);
@@ -315,17 +337,27 @@ Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte*
     stored->slot = slot;
     return Taken::kept;
   }
-  std::byte* owned = heap_slots_->take(header.length);
-  copy_bytes(owned, data, header.length);
-  stored->data = owned;
-  stored->owner = heap_slots_.get();
-  stored->slot = slot_of(owned);
+  try {
+    keep_owned(*stored, heap_slots_->take(header.length));
+  } catch (const std::bad_alloc&) {
+    discard(*stored);
+    throw;
+  }
+  copy_bytes(slot_at(stored->slot), data, header.length);
   return Taken::copied;
+}
+
+void Mailbox::keep_owned(Stored& stored, std::byte* owned) {
+  stored.data = owned;
+  stored.owner = heap_slots_.get();
+  stored.slot = slot_of(owned);
 }
 
 Mailbox::Incoming& Mailbox::take_incoming(int peer, const Header& header) {
   if (spare_incoming_.empty()) {
     all_incoming_.push_back(std::make_unique<Incoming>());
+    spare_incoming_.reserve(all_incoming_.capacity());
+    active_incoming_.reserve(all_incoming_.capacity());
     spare_incoming_.push_back(all_incoming_.back().get());
   }
   Incoming& incoming = *spare_incoming_.back();
@@ -353,15 +385,23 @@ bool Mailbox::fits(const Receive& receive, const Header& header) {
   return header.length <= receive.room && receive.digest == header.digest;
 }
 
+// Of an ended communicator nobody wants the bytes, and they take no memory.
 Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
   Incoming& incoming = take_incoming(peer, header);
-  if (Receive* receive = take_waiting(peer, header)) {
-    give_to(*receive, incoming);
-    if (!receive->borrow && fits(*receive, header)) incoming.data = receive->into;
-  } else if (!closed_.contains(header.comm)) {
-    store(incoming);
+  Receive* receive = take_waiting(peer, header);
+  if (receive) give_to(*receive, incoming);
+  if (receive && !receive->borrow && fits(*receive, header)) {
+    incoming.data = receive->into;
+    return incoming;
   }
-  if (!incoming.data) incoming.data = incoming.owned_ = heap_slots_->take(header.length);
+  if (!receive && closed_.contains(header.comm)) return incoming;
+  try {
+    if (!receive) store(incoming);
+    incoming.data = incoming.owned_ = heap_slots_->take(header.length);
+  } catch (const std::bad_alloc&) {
+    abandon(incoming, out_of_memory());
+    throw;
+  }
   return incoming;
 }
 
@@ -372,30 +412,43 @@ void Mailbox::store(Incoming& incoming) {
 
 Mailbox::Incoming* Mailbox::announce(int peer, const Header& header, MessageSource& source,
                                      std::uint64_t message) {
-  Receive* receive = take_waiting(peer, header);
-  if (!receive && closed_.contains(header.comm)) return nullptr;
   Incoming& incoming = take_incoming(peer, header);
   incoming.source_ = &source;
   incoming.message = message;
-  if (receive) {
+  if (Receive* receive = take_waiting(peer, header)) {
     give_to(*receive, incoming);
-    fetch(incoming);
-  } else {
+    return fetch(incoming) ? &incoming : nullptr;
+  }
+  if (closed_.contains(header.comm)) {
+    free_incoming(incoming);
+    return nullptr;
+  }
+  try {
     store(incoming);
+  } catch (const std::bad_alloc&) {
+    free_incoming(incoming);
+    throw;
   }
   return &incoming;
 }
 
 // What the network may be told to write to must be there until it has: a caller's own need not be.
-void Mailbox::fetch(Incoming& incoming) {
+// False: there is no memory for it, and its receive has ended.
+bool Mailbox::fetch(Incoming& incoming) {
   const Receive& receive = *incoming.receive_;
   if (receive.direct && fits(receive, incoming.header)) {
     incoming.data = receive.direct->bytes().data;
     incoming.memory = receive.direct->network_memory();
   } else {
-    incoming.data = incoming.owned_ = heap_slots_->take(incoming.header.length);
+    try {
+      incoming.data = incoming.owned_ = heap_slots_->take(incoming.header.length);
+    } catch (const std::bad_alloc&) {
+      abandon(incoming, out_of_memory());
+      return false;
+    }
   }
   incoming.source_->fetch(incoming);
+  return true;
 }
 
 void Mailbox::finish(Incoming& incoming) {
@@ -413,21 +466,14 @@ void Mailbox::finish(Incoming& incoming) {
   }
   if (incoming.stored_) {
     incoming.stored_->incoming = nullptr;
-    incoming.stored_->data = incoming.owned_;
-    incoming.stored_->owner = heap_slots_.get();
-    incoming.stored_->slot = slot_of(incoming.owned_);
-    return;
+    return keep_owned(*incoming.stored_, incoming.owned_);
   }
   if (incoming.owned_) heap_slots_->give(incoming.owned_);
 }
 
 void Mailbox::abandon(Incoming& incoming, const Error& error) {
   free_incoming(incoming);
-  if (Stored* stored = incoming.stored_) {
-    const std::size_t b = bucket_of(incoming.peer, incoming.header.tag());
-    unlink(stored_[b], stored_tail_[b], [&](Stored& other) { return &other == stored; });
-    free_stored(stored);
-  }
+  if (incoming.stored_) discard(*incoming.stored_);
   if (incoming.owned_) heap_slots_->give(incoming.owned_);
   if (!incoming.receive_) return;
   --state(incoming.peer).waiting;
@@ -510,12 +556,11 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
   }
   for (Incoming* incoming : active_incoming_) {
     if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
-    // The rest of the message must go somewhere that is ours.
+    // The rest of the message must not go to memory of the caller's.
     if (!incoming->owned_ && incoming->source_) {
       incoming->withheld_ = incoming->receive_->direct->withhold();
     } else if (!incoming->owned_) {
-      incoming->owned_ = heap_slots_->take(incoming->header.length);
-      incoming->data = incoming->owned_;
+      incoming->data = nullptr;
     }
     --state(incoming->peer).waiting;
     --waiting_total_;

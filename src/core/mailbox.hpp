@@ -6,6 +6,10 @@
 // fills its own wire and then waits. A rank that waits for a peer's message always accepts from
 // it, which is what keeps back-pressure from turning into deadlock.
 //
+// Without memory for a message that nobody waits for yet, std::bad_alloc leaves deliver(), begin()
+// and announce(), and the message is still its transport's; a receive that needs memory and does
+// not get it ends with an error, and start() throws nothing.
+//
 // Not thread-safe: whoever drives the engine uses it.
 #pragma once
 
@@ -58,7 +62,7 @@ class Mailbox {
   struct Stored;
 
   // A message that arrives piece by piece. `data` has room for header.length bytes and may move
-  // until `finish`: read it anew for each piece.
+  // until `finish`: read it anew for each piece. Null: nobody wants the bytes.
   struct Incoming {
     Header header;
     std::byte* data = nullptr;
@@ -148,11 +152,10 @@ class Mailbox {
   void free_incoming(Incoming& incoming);
   void give_to(Receive& receive, Incoming& incoming);
   void store(Incoming& incoming);
-  void fetch(Incoming& incoming);
+  bool fetch(Incoming& incoming);
   void drop(Incoming& incoming);
   static bool fits(const Receive& receive, const Header& header);
-  void add_to_backlog(int peer, const Header& header);
-  void take_from_backlog(int peer, const Header& header);
+  static std::size_t room_of(const Header& header);
   bool start_observed(Receive& receive);
   bool start_unobserved(Receive& receive);
   const PeerState& state(int peer) const;
@@ -162,7 +165,11 @@ class Mailbox {
   void add_spare_stored();
   Stored* new_stored(int peer, const Header& header);
   void free_stored(Stored* stored);
+  void discard(Stored& stored);
+  void keep_owned(Stored& stored, std::byte* owned);
+  void lend_copy(Receive& receive, const Header& header, const std::byte* data);
   void add_waiting(Receive& receive);
+  bool wait(Receive& receive);
   bool check(Receive& receive, const Header& header);
   bool dispute(int peer, const Header& header);
   void hand_over(Receive& receive, Stored* stored);

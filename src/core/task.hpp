@@ -80,9 +80,7 @@ class Promise : public PromiseBase {
     value_.emplace(std::forward<U>(value));
   }
   // Only allocation can throw in here; it must not pass through the engine or the C API.
-  void unhandled_exception() {
-    value_.emplace(Error(Code::internal, "out of memory inside a collective"));
-  }
+  void unhandled_exception() { value_.emplace(out_of_memory()); }
   T take() { return std::move(*value_); }
   const T& result() const { return *value_; }
 

@@ -105,7 +105,7 @@ TEST_CASE("an exception becomes an error", "[task]") {
   Task<Error> task = throws(strand);
   task.handle().resume();
   REQUIRE(task.done());
-  CHECK(task.result().code() == Code::internal);
+  CHECK(task.result().code() == Code::system);
 }
 
 TEST_CASE("the scheduler keeps its order while it grows", "[scheduler]") {
