@@ -45,6 +45,10 @@ def rows_of(output):
     return [line.split() for line in output.splitlines() if line and not line.startswith("#")]
 
 
+def ranks_of(output):
+    return re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +\d+ on +\S+ device +\d+ \[", output)
+
+
 def out_of_bounds(output):
     return re.search(r"^# Out of bounds values : (\d+) (OK|FAILED)$", output, re.M).groups()
 
@@ -70,9 +74,7 @@ class Table(unittest.TestCase):
                 self.assertRegex(done.stdout, r"# nThread 1 nGpus 1 minBytes 256 maxBytes 4096 "
                                  r"step: 4\(factor\) warmup iters: 1 iters: 2 agg iters: 1 "
                                  r"validation: 1 graph: 0")
-                ranks = re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +\d+ on +\S+ device +\d+ \[",
-                                   done.stdout)
-                self.assertEqual(ranks, ["0", "1"])
+                self.assertEqual(ranks_of(done.stdout), ["0", "1"])
 
     def test_alone(self):
         """Without a launcher and --ranks it is one process, as nccl-tests is."""
@@ -313,6 +315,30 @@ class ExitStatus(unittest.TestCase):
             if not works:
                 self.assertIn("--ranks is 2, and Open MPI's mpirun has started this process as "
                               "rank 0 of 2", done.stderr)
+                self.assertEqual(ranks_of(done.stdout), [])
+
+    def test_under_launchers_that_disagree(self):
+        """Several of this process, each of which would start ranks of its own."""
+        mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "1"}
+        pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        for ranks in ((), ("--ranks", "2")):
+            with self.subTest(ranks):
+                self.check_refused("two launchers disagree", *ranks, **mpirun, **pod)
+
+    def test_under_a_launcher_that_is_missed(self):
+        """It is no reason to run alone: each of the others would, too."""
+        for ranks in ((), ("--ranks", "2")):
+            for variables in ({"RANK": "0", "WORLD_SIZE": "4"}, {"PMI_RANK": "0", "PMI_SIZE": "2"},
+                              {"PITH_LAUNCHER": "srun", "OMPI_COMM_WORLD_RANK": "0",
+                               "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "1"},
+                              {"PITH_LAUNCHER": "srun"}):
+                with self.subTest(ranks=ranks, variables=variables):
+                    self.check_refused("no launcher has said", *ranks, **variables)
+
+    def check_refused(self, words, *arguments, **variables):
+        done = run("all_reduce_perf", *arguments, "-b", "8", "-e", "8", "-n", "1", **variables)
+        self.assertEqual((done.returncode, done.stderr.count(words)), (1, 1), done.stderr)
+        self.assertEqual(ranks_of(done.stdout), [])
 
     def test_version(self):
         done = run("all_reduce_perf", "--version")
