@@ -136,7 +136,7 @@ std::vector<std::vector<pithComm_t>> join_for_threads(const Options& options, co
 }
 
 int run_process(const Program& program, const Start& start) {
-  Watchdog::start(program.options.timeout_s);
+  Watchdog::start(program.options.timeout_s, start.process);
   std::vector<std::vector<pithComm_t>> comms = join_for_threads(program.options, start);
   std::vector<std::thread> others;
   for (int thread = 1; thread < program.options.threads; ++thread) {

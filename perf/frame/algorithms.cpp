@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "frame/data.hpp"
 
 namespace pith_perf {
@@ -11,25 +13,52 @@ Counts counts_of(const Collective& collective, std::size_t bytes, pithDataType_t
   return collective.counts(bytes / element, 16 / element, static_cast<std::size_t>(ranks));
 }
 
+std::size_t bytes_of(const Counts& counts, pithDataType_t type) {
+  return std::max(counts.send, counts.recv) * size_of(type);
+}
+
+std::string algorithm_of(const Collective& collective, const Counts& counts, pithDataType_t type,
+                         pithRedOp_t op, pithComm_t comm, int ranks) {
+  const std::string name(collective.name);
+  const char* algorithm = nullptr;
+  if (pithCommGetAlgorithm(comm, name.c_str(), counts.call, type, &algorithm) != pithSuccess) {
+    return {};
+  }
+  return ranks == 1 && op != mulsum ? "none" : algorithm;
+}
+
+namespace {
+
+// "ring from 8 B, ..."; the sizes are those of the lines.
+std::string changes_of(const Options& options, const Collective& collective, pithDataType_t type,
+                       pithRedOp_t op, pithComm_t comm, int ranks) {
+  std::string changes;
+  std::string last;
+  for (std::size_t size = options.min_bytes; size <= options.max_bytes;
+       size = options.after(size)) {
+    const Counts counts = counts_of(collective, size, type, ranks);
+    const std::string algorithm = algorithm_of(collective, counts, type, op, comm, ranks);
+    if (last == algorithm) continue;
+    last = algorithm;
+    changes +=
+        fmt::format("{}{} from {} B", changes.empty() ? "" : ", ", last, bytes_of(counts, type));
+  }
+  return changes;
+}
+
+}  // namespace
+
 std::string algorithm_lines(const Options& options, const Collective& collective, pithComm_t comm,
                             int ranks) {
-  const std::string name(collective.name);
+  const auto end = options.ops.end();
+  const bool factor = collective.has_op && std::find(options.ops.begin(), end, mulsum) != end;
   std::string lines;
   for (const pithDataType_t type : options.types) {
-    std::string changes;
-    std::string last;
-    for (std::size_t size = options.min_bytes; size <= options.max_bytes;
-         size = options.after(size)) {
-      const Counts counts = counts_of(collective, size, type, ranks);
-      const char* algorithm = nullptr;
-      if (pithCommGetAlgorithm(comm, name.c_str(), counts.call, type, &algorithm) != pithSuccess) {
-        return {};
-      }
-      if (last == algorithm) continue;
-      last = algorithm;
-      changes += fmt::format("{}{} from {} B", changes.empty() ? "" : ", ", last, size);
-    }
-    lines += fmt::format("# Algorithms of {}: {}\n", type_names[type], changes);
+    const std::string changes = changes_of(options, collective, type, mulsum, comm, ranks);
+    if (changes.empty()) return {};
+    std::string what = changes;
+    if (ranks == 1) what = "none, one rank" + (factor ? "; of mulsum: " + changes : "");
+    lines += fmt::format("# Algorithms of {}: {}\n", type_names[type], what);
   }
   return lines;
 }

@@ -122,9 +122,10 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
       what.wire_bytes += share * static_cast<double>(stats.bytes_sent);
       what.select_us += share * stats.select_seconds * 1e6;
       what.exchange_us += share * stats.exchange_seconds * 1e6;
-      what.algorithm = stats.algorithm;
-      what.bypassed = stats.bypassed != 0;
     }
+    const pithCompressorStats_t all = compressors.stats(0);  // as of each rank
+    what.ways.add(all.bypassed != 0 ? Ways{1, 1, {}, {all.algorithm}}
+                                    : Ways{1, 0, {all.algorithm}, {}});
   }
   what.density = mean_of(team_, what.density);
   what.wire_bytes = mean_of(team_, what.wire_bytes);

@@ -1,6 +1,7 @@
 #include "frame/json_file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
@@ -102,6 +103,7 @@ void JsonFile::begin(const Line& line) {
            {"type", line.type},
            {"redop", line.op},
            {"root", fmt::format("{:6}", line.root)}};
+  if (!line.algorithm.empty()) line_["algorithm"] = line.algorithm;
 }
 
 void JsonFile::half(const Measured& measured, bool in_place, bool cputime) {
@@ -118,6 +120,10 @@ void JsonFile::compression(const Compressed& what, Json& body) {
   const auto known = [](const std::optional<double>& value) {
     return value ? number_of(*value) : Json();
   };
+  const Ways& ways = what.ways;
+  body["bypassed"] = ways.bypassed;
+  body["algorithm"] = fmt::format("{}", fmt::join(ways.compressed_by, " and "));
+  body["dense_algorithm"] = fmt::format("{}", fmt::join(ways.dense_by, " and "));
   body["density"] = number_of(what.density);
   body["wire_bytes"] = number_of(what.wire_bytes);
   body["ratio"] = number_of(what.ratio);

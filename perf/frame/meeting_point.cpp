@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 
 #include "comm/launch.hpp"
@@ -50,32 +50,38 @@ Start alone() {
   return start;
 }
 
-// No code tells it from variables that are there and wrong.
-bool no_launcher() {
-  return std::string_view(pithGetLastError(nullptr)).find("no launcher has said") !=
-         std::string_view::npos;
+using Found = pith::Expected<std::optional<pith::Launch>>;
+
+// Nothing where no launcher has left a trace.
+Found launch_of_this_process() {
+  const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
+  if (!settings) throw std::runtime_error(settings.error().message());
+  return pith::find_launch(pith::variables_from_environment(pith::launch_variables()), *settings);
 }
 
 }  // namespace
 
 void check_not_launched(const Options& options) {
-  const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
-  if (!settings) return;  // each rank says so
-  const pith::Variables variables = pith::variables_from_environment(pith::launch_variables());
-  const pith::Expected<pith::Launch> launch = pith::read_launch(variables, *settings);
-  if (!launch || launch->size == 1) return;
+  const Found found = launch_of_this_process();
+  if (!found) {
+    throw std::runtime_error(
+        fmt::format("--ranks is {}, and a launcher may have started this process, too: {}",
+                    options.ranks, found.error().message()));
+  }
+  if (!*found || (*found)->size == 1) return;
+  const pith::Launch& launch = **found;
   throw std::runtime_error(fmt::format(
       "--ranks is {}, and {} has started this process as rank {} of {}: expected ranks to be "
       "started by one of the two",
-      options.ranks, launch->launcher, launch->rank, launch->size));
+      options.ranks, launch.launcher, launch.rank, launch.size));
 }
 
 // The first communicator is only there to carry an id of which each thread can make its ranks.
 Start start_from_environment() {
+  const Found launch = launch_of_this_process();
+  if (launch && !*launch) return alone();
   pithComm_t comm = nullptr;
-  const pithResult_t joined = pithCommInitEnv(&comm);
-  if (joined == pithInvalidUsage && no_launcher()) return alone();
-  must(joined, "pithCommInitEnv");
+  must(pithCommInitEnv(&comm), "pithCommInitEnv");
   Start start;
   must(pithCommUserRank(comm, &start.process), "pithCommUserRank");
   must(pithCommCount(comm, &start.processes), "pithCommCount");

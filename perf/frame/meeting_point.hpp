@@ -30,11 +30,11 @@ class IdPipe {
 };
 
 // Throws std::runtime_error where a launcher has started several of this process, each of which
-// would start --ranks of its own.
+// would start --ranks of its own, or may have.
 void check_not_launched(const Options& options);
 
 // Of a process that mpirun, srun or torchrun started as a rank, or that nobody did: it is alone
-// then. Throws std::runtime_error.
+// then. Throws std::runtime_error, also where a launcher's variables are there in part.
 Start start_from_environment();
 
 }  // namespace pith_perf

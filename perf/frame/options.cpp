@@ -97,7 +97,8 @@ void add_timing(CLI::App& app, Options& options, RawOptions& raw) {
                  "also report the times of single iterations");
   app.add_option("-K,--per_iter_skip", options.per_iter_skip, "iterations that -I leaves out first")
       ->check(CLI::Range(0, any));
-  app.add_option("-T,--timeout", options.timeout_s, "seconds after which a stuck test ends; 0: off")
+  app.add_option("-T,--timeout", options.timeout_s,
+                 "seconds that a measurement may take, or the run ends; 0: off")
       ->check(CLI::Range(0, any));
   app.add_option("--min_bw", options.min_bandwidth, "GB/s below 90 % of which the run has failed")
       ->envname("NCCL_TESTS_MIN_BW");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,17 @@ struct Line {
   std::string_view type;
   std::string_view op;
   int root = -1;
+  std::string algorithm = {};  // empty: unknown, or the halves tell
+};
+
+// How compressed calls went.
+struct Ways {
+  int calls = 0;
+  int bypassed = 0;                     // of them: dense
+  std::set<std::string> compressed_by;  // algorithms
+  std::set<std::string> dense_by;       // of the bypassed
+
+  void add(const Ways& more);
 };
 
 // What --compress adds to a half: means over calls and ranks.
@@ -36,8 +48,7 @@ struct Compressed {
   double ratio = 0;       // what a dense ring sends in float32 / wire_bytes
   double select_us = 0;   // as the library tells; 0 where it does not
   double exchange_us = 0;
-  std::string algorithm;                // of the last call
-  bool bypassed = false;                // it was dense
+  Ways ways;
   std::optional<double> largest_error;  // against what was expected; nothing: not checked
   std::optional<double> rms_error;
 };

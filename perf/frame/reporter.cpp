@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 #include <pith/pith.h>
 
+#include <utility>
+
 #include "frame/table.hpp"
 #include "frame/team.hpp"
+#include "frame/watchdog.hpp"
 
 namespace pith_perf {
 namespace {
 
 // Whoever reads along sees each line as it comes.
 void print(const std::string& text) {
+  Watchdog::line_is_open(!text.ends_with('\n'));
   fmt::print("{}", text);
   std::fflush(stdout);
 }
@@ -34,19 +38,30 @@ void Reporter::start(std::span<const RankInfo> ranks, const std::string& algorit
 }
 
 void Reporter::begin(const Line& line) {
-  print(beginning(line));
+  row(beginning(line));
   if (json_) json_->begin(line);
 }
 
 void Reporter::half(const Measured& measured, bool in_place) {
-  print(pith_perf::half(measured));
-  if (measured.compressed) how_now_ = how_it_went(*measured.compressed);
+  row(pith_perf::half(measured));
+  if (measured.compressed) ways_.add(measured.compressed->ways);
   if (json_) json_->half(measured, in_place, options_.report_cputime);
 }
 
+// Compressed, the row waits for its end: only then it is known how its calls went.
+void Reporter::row(const std::string& part) {
+  if (options_.compress.empty()) return print(part);
+  row_ += part;
+}
+
 void Reporter::end() {
-  print(options_.report_timestamps ? fmt::format("{:>21}\n", time_stamp()) : "\n");
-  if (how_now_ != how_) print(fmt::format("# from this size on: {}\n", how_ = how_now_));
+  if (ways_.calls > 0) {
+    const std::string how = how_it_went(std::exchange(ways_, {}));
+    if (how != how_) print(fmt::format("# from this size on: {}\n", how));
+    how_ = how;
+  }
+  row(options_.report_timestamps ? fmt::format("{:>21}\n", time_stamp()) : "\n");
+  if (!row_.empty()) print(std::exchange(row_, {}));
   if (json_) json_->end(options_.iters);
 }
 

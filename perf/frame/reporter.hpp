@@ -25,12 +25,15 @@ class Reporter {
   void finish(const Summary& summary, std::span<const Usage> usage);
 
  private:
+  void row(const std::string& part);
+
   const Options& options_;
   std::string_view program_;
   int version_ = 0;
   int ranks_ = 0;
-  std::string how_;      // compressed calls went, as the table says
-  std::string how_now_;  // the last one
+  std::string how_;  // compressed calls went, as the table has said
+  Ways ways_;        // of the row's
+  std::string row_;  // what waits for that to be told before it
   std::optional<JsonFile> json_;
 };
 

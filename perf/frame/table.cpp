@@ -1,6 +1,7 @@
 #include "frame/table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <vector>
@@ -137,9 +138,14 @@ std::string half(const Measured& measured) {
   return text;
 }
 
-std::string how_it_went(const Compressed& what) {
-  return what.bypassed ? fmt::format("bypassed, sent dense by {}", what.algorithm)
-                       : fmt::format("compressed by {}", what.algorithm);
+std::string how_it_went(const Ways& ways) {
+  const std::string compressed =
+      fmt::format("compressed by {}", fmt::join(ways.compressed_by, " and "));
+  const std::string dense = fmt::format("sent dense by {}", fmt::join(ways.dense_by, " and "));
+  if (ways.bypassed == 0) return compressed;
+  if (ways.bypassed == ways.calls) return "bypassed, " + dense;
+  return fmt::format("bypassed {} of {}, {}; the others {}", ways.bypassed, ways.calls, dense,
+                     compressed);
 }
 
 std::string resource_lines(std::span<const Usage> usage, int ranks) {

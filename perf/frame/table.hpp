@@ -19,8 +19,8 @@ std::string column_names(const Options& options);
 // A line is its beginning and two halves.
 std::string beginning(const Line& line);
 std::string half(const Measured& measured);
-// "by topk_gather", or that it was dense.
-std::string how_it_went(const Compressed& what);
+// "compressed by topk_gather", or how many calls were dense, of those of both halves.
+std::string how_it_went(const Ways& ways);
 // Comments to whatever reads the table. `usage`: a rank after the other, line after line.
 std::string resource_lines(std::span<const Usage> usage, int ranks);
 std::string footer(const Summary& summary, std::string_view program);

@@ -68,10 +68,7 @@ void Timing::run_sizes(Case& at) {
     for (std::size_t size = options_.min_bytes; size <= options_.max_bytes;
          size = options_.after(size)) {
       at = sized(at, size);
-      const Line line = {at.bytes, at.counts.call, type_names[at.type],
-                         collective_.has_op ? op_names[at.op] : "none",
-                         collective_.has_root ? at.root : -1};
-      if (reporter_ != nullptr) reporter_->begin(line);
+      if (reporter_ != nullptr) reporter_->begin(line_of(at));
       for (const bool in_place : {false, true}) {
         Measured measured = measure(at, in_place && collective_.in_place);
         if (in_place && !collective_.in_place) measured.wrong.reset();
@@ -83,9 +80,19 @@ void Timing::run_sizes(Case& at) {
   }
 }
 
+Line Timing::line_of(const Case& at) const {
+  const pithRedOp_t op = collective_.has_op ? at.op : pithSum;
+  return {at.bytes,
+          at.counts.call,
+          type_names[at.type],
+          collective_.has_op ? op_names[at.op] : "none",
+          collective_.has_root ? at.root : -1,
+          algorithm_of(collective_, at.counts, at.type, op, team_.comm(0), team_.ranks())};
+}
+
 Timing::Case Timing::sized(Case at, std::size_t bytes) const {
   at.counts = counts_of(collective_, bytes, at.type, team_.ranks());
-  at.bytes = std::max(at.counts.send, at.counts.recv) * size_of(at.type);
+  at.bytes = bytes_of(at.counts, at.type);
   return at;
 }
 

@@ -41,6 +41,7 @@ class Timing {
   };
 
   void run_sizes(Case& at);
+  Line line_of(const Case& at) const;
   Case sized(Case at, std::size_t bytes) const;
   Measured measure(const Case& at, bool in_place);
   double time_iterations(const Case& at, bool in_place);

@@ -198,6 +198,8 @@ using Read = Launch (*)(Reader&);
 constexpr std::array<Read, marks.size()> readers = {from_torchrun, from_open_mpi, from_mpich,
                                                     from_srun_pmix, from_srun_variables};
 
+bool is_step(const Reader& read) { return read.has("SLURM_STEP_ID") || read.has("SLURM_STEPID"); }
+
 // Steps of Slurm that are no tasks of srun: the shell of a batch job or of salloc, whose variables
 // describe the allocation.
 bool is_step_of_shell(const Reader& read) {
@@ -211,7 +213,7 @@ bool is_step_of_shell(const Reader& read) {
 bool carries(const Reader& read, const Mark& mark) {
   if (mark.setting == "srun" && is_step_of_shell(read)) return false;
   return std::all_of(mark.names.begin(), mark.names.end(), [&](std::string_view name) {
-    return name.empty() || read.has(name) || (name == "SLURM_STEP_ID" && read.has("SLURM_STEPID"));
+    return name.empty() || read.has(name) || (name == "SLURM_STEP_ID" && is_step(read));
   });
 }
 
@@ -239,6 +241,17 @@ Error nothing_found(const Reader& read, std::string_view only) {
   const std::string why = only.empty() ? "" : fmt::format(" (PITH_LAUNCHER is \"{}\")", only);
   return {Code::invalid_usage,
           fmt::format("no launcher has said which rank this is{}; looked for: {}", why, looked)};
+}
+
+// A rank or a size that a launcher has set, though not all that it is recognised by. Slurm sets
+// both in its shells too, and for all that they start.
+bool has_trace(const Reader& read) {
+  const bool task = is_step(read) && !is_step_of_shell(read);
+  return std::any_of(marks.begin(), marks.end(), [&](const Mark& mark) {
+    return std::any_of(mark.names.begin(), mark.names.begin() + 2, [&](std::string_view name) {
+      return read.has(name) && (task || !name.starts_with("SLURM_"));
+    });
+  });
 }
 
 // Whoever is started by another launcher inherits its variables and is counted anew: torchrun's
@@ -307,7 +320,18 @@ Expected<Launch> by_hand(const Settings& settings) {
 std::span<const std::string_view> launch_variables() { return names; }
 
 Expected<Launch> read_launch(const Variables& variables, const Settings& settings) {
-  if (settings.rank >= 0 || settings.size != 0 || !settings.root.empty()) return by_hand(settings);
+  const Expected<std::optional<Launch>> found = find_launch(variables, settings);
+  if (!found) return found.error();
+  if (!*found) return nothing_found(Reader(variables), settings.launcher);
+  return **found;
+}
+
+Expected<std::optional<Launch>> find_launch(const Variables& variables, const Settings& settings) {
+  if (settings.rank >= 0 || settings.size != 0 || !settings.root.empty()) {
+    const Expected<Launch> told = by_hand(settings);
+    if (!told) return told.error();
+    return std::optional(*told);
+  }
   Reader read(variables);
   std::optional<Launch> launch;
   std::size_t first = 0;
@@ -325,11 +349,14 @@ Expected<Launch> read_launch(const Variables& variables, const Settings& setting
     launch->launcher = marks[i].launcher;
     first = i;
   }
-  if (!launch) return nothing_found(read, settings.launcher);
-  if (launch->way != Launch::Way::address || settings.port == 0) return *launch;
+  if (!launch) {
+    if (settings.launcher.empty() && !has_trace(read)) return launch;
+    return nothing_found(read, settings.launcher);
+  }
+  if (launch->way != Launch::Way::address || settings.port == 0) return launch;
   launch->port = settings.port;
   launch->port_by = fmt::format("PITH_PORT={}", settings.port);
-  return *launch;
+  return launch;
 }
 
 std::string first_host(std::string_view list) {

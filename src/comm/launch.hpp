@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,9 @@ std::span<const std::string_view> launch_variables();
 // who is started last stands first, as torchrun inside of srun. The error lists all that was looked
 // for, or names two that disagree and cannot be one inside of the other; PITH_LAUNCHER chooses.
 Expected<Launch> read_launch(const Variables& variables, const Settings& settings);
+// The same, but nothing where the process seems to be nobody's rank: PITH_LAUNCHER is not set, and
+// no variable tells a rank or a size.
+Expected<std::optional<Launch>> find_launch(const Variables& variables, const Settings& settings);
 
 // "node[003-005,9],other" -> "node003"; empty where the text is no such list.
 std::string first_host(std::string_view list);

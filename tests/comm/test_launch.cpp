@@ -180,6 +180,33 @@ TEST_CASE("launch: variables of a shell that Slurm has started are no launcher's
   CHECK(read(shell).launcher == "MPICH's mpirun");
 }
 
+TEST_CASE("launch: nobody's rank, or one that was missed", "[launch]") {
+  const auto nobody = [](const Variables& variables, const Settings& settings = {}) {
+    const Expected<std::optional<Launch>> found = find_launch(variables, settings);
+    return found && !*found;
+  };
+  CHECK(nobody({}));
+  CHECK(nobody({{"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}}));
+  const Variables allocation = without(without(srun, "SLURM_PROCID"), "SLURM_STEP_ID");
+  CHECK(nobody(allocation));  // salloc's shell
+  CHECK(nobody(with(allocation, {{"SLURM_PROCID", "0"}})));
+  CHECK(nobody(with(srun, {{"SLURM_STEP_ID", "4294967291"}})));
+
+  for (const char* name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                           "PMI_RANK", "PMI_SIZE", "PMIX_RANK"}) {
+    INFO(name);
+    CHECK_FALSE(nobody({{name, "0"}}));
+    refuses({{name, "0"}}, {}, Code::invalid_usage, {"no launcher has said"});
+  }
+  CHECK_FALSE(nobody(without(srun, "SLURM_NTASKS")));
+  Settings settings;
+  settings.launcher = "srun";
+  CHECK_FALSE(nobody({}, settings));
+  CHECK_FALSE(nobody(open_mpi, settings));
+  CHECK_FALSE(nobody({}, by_hand(0, 2, "")));
+  CHECK_FALSE(nobody(open_mpi));
+}
+
 TEST_CASE("launch: ports keep clear of the launcher's and of outgoing calls", "[launch]") {
   for (int port = 1; port <= 65535; port += 7) {
     const Launch launch = read(with(torchrun, {{"MASTER_PORT", std::to_string(port).c_str()}}));

@@ -107,6 +107,20 @@ class Launchers(unittest.TestCase):
             done = run(launcher(2) + [PERF, "-b", "8", "-e", "64K", "-f", "8", "-n", "2"])
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stdout, r"Out of bounds values : 0 OK")
+            # One job of two, not two of one.
+            self.assertEqual(re.findall(r"(?m)^#  Rank +(\d+) ", done.stdout), ["0", "1"])
+
+    def test_perf_programs_that_miss_their_launcher(self):
+        if not PERF or open_mpi not in LAUNCHERS:
+            self.skipTest("there is no perf program or no Open MPI")
+        pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        for ranks, variables, words in (((), {"PITH_LAUNCHER": "srun"}, "no launcher has said"),
+                                        (("--ranks", "2"), pod, "two launchers disagree")):
+            with self.subTest(variables):
+                done = run(open_mpi(2) + [PERF, *ranks, "-b", "8", "-e", "8"], **variables)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(words, done.stderr)
+                self.assertNotIn("#  Rank", done.stdout)
 
 
 if __name__ == "__main__":

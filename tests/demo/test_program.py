@@ -158,6 +158,10 @@ class Short(Case):
         self.assertIn(demo.wait(60), (0, 1))
         text = shown.decode()
         self.assertRegex(text, r"\repoch +1/2  \[#*-+\]")
+        # All that is drawn over fits a terminal's line, and what replaces it erases it first.
+        for drawn in re.findall(r"\r([^\r\n]*)(?=\r[^\n])", text):
+            self.assertLess(len(drawn), 80, drawn)
+        self.assertRegex(text, r"\r\x1b\[Kepoch +1/2  loss")
         self.assertIn("\rsingle process  [", text)
         self.assertTrue(LAST_LINE.fullmatch(text.splitlines()[-1]), text)
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -45,6 +46,10 @@ def rows_of(output):
     return [line.split() for line in output.splitlines() if line and not line.startswith("#")]
 
 
+def ranks_of(output):
+    return re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +\d+ on +\S+ device +\d+ \[", output)
+
+
 def out_of_bounds(output):
     return re.search(r"^# Out of bounds values : (\d+) (OK|FAILED)$", output, re.M).groups()
 
@@ -70,9 +75,7 @@ class Table(unittest.TestCase):
                 self.assertRegex(done.stdout, r"# nThread 1 nGpus 1 minBytes 256 maxBytes 4096 "
                                  r"step: 4\(factor\) warmup iters: 1 iters: 2 agg iters: 1 "
                                  r"validation: 1 graph: 0")
-                ranks = re.findall(r"(?m)^#  Rank +(\d+) Group +0 Pid +\d+ on +\S+ device +\d+ \[",
-                                   done.stdout)
-                self.assertEqual(ranks, ["0", "1"])
+                self.assertEqual(ranks_of(done.stdout), ["0", "1"])
 
     def test_alone(self):
         """Without a launcher and --ranks it is one process, as nccl-tests is."""
@@ -100,6 +103,20 @@ class Table(unittest.TestCase):
         done = run("all_reduce_perf", *sizes, "--algo", "ring")
         self.assertRegex(done.stdout, r"(?m)^# Algorithms of float: ring from 8 B$")
         self.assertLess(done.stdout.index("# Algorithms"), done.stdout.index("# Out of bounds"))
+        # As the lines round sizes, so does the head.
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "10", "-e", "10", "--algo", "ring")
+        self.assertEqual([row[0] for row in rows_of(done.stdout)], ["8"])
+        self.assertRegex(done.stdout, r"(?m)^# Algorithms of float: ring from 8 B$")
+        done = run("all_gather_perf", "--ranks", "3", "-b", "100", "-e", "100", "-n", "1")
+        size = rows_of(done.stdout)[0][0]
+        self.assertRegex(done.stdout, rf"(?m)^# Algorithms of float: \w+ from {size} B$")
+        # One rank's call is a copy, unless it multiplies.
+        alone = ("--ranks", "1", "-b", "8", "-e", "8", "-n", "1")
+        done = run("all_reduce_perf", *alone)
+        self.assertRegex(done.stdout, r"(?m)^# Algorithms of float: none, one rank$")
+        done = run("all_reduce_perf", *alone, "-o", "mulsum")
+        self.assertRegex(done.stdout, r"(?m)^# Algorithms of float: none, one rank; of mulsum: \w+ "
+                         r"from 8 B$")
 
     def test_pinning(self):
         allowed = sorted(os.sched_getaffinity(0))
@@ -232,6 +249,28 @@ class Json(unittest.TestCase):
         self.assertEqual(document["out_of_bounds"], {"count": 0, "okay": "true"})
         self.assertEqual(document["average_bus_bandwidth"]["okay"], "unchecked")
 
+    def test_algorithm(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks, wanted in (("2", "ring"), ("1", "none")):
+                path = pathlib.Path(folder) / f"{ranks}.json"
+                done = run("all_reduce_perf", "--ranks", ranks, "-b", "8", "-e", "64", "-f", "8",
+                           "-n", "1", "--algo", "ring", "-J", str(path))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                document = json.loads(path.read_text(encoding="utf-8"))
+                self.assertEqual([one["algorithm"] for one in document["results"]], 2 * [wanted])
+
+    def test_environment(self):
+        """Settings that were set, by --transport too, and no secret."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out.json"
+            done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1", "-J",
+                       str(path), "--transport", "tcp", PITH_LANES="2", PITH_SECRET="hush",
+                       PITH_SECRET_FILE="")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            told = json.loads(path.read_text(encoding="utf-8"))["env"]
+        self.assertEqual(sorted(one for one in told if one.startswith("PITH_")),
+                         ["PITH_LANES=2", "PITH_TRANSPORT=tcp"])
+
     def test_bus_factors(self):
         with tempfile.TemporaryDirectory() as folder:
             for program, (factor, _, _) in PROGRAMS.items():
@@ -285,6 +324,16 @@ class ExitStatus(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"# Avg bus bandwidth    : \S+ FAILED")
 
+    def test_timeout(self):
+        """One process of the run says it, on a line of its own, though calls go on and on."""
+        begin = time.monotonic()
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1000000000",
+                   "-T", "1")
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "Test timeout: --timeout, 1 s, was reached\n"))
+        self.assertTrue(done.stdout.endswith("-1\n"), done.stdout)
+
     def test_refusals(self):
         for arguments, words in (
                 (["--ranks", "2", "-b", "2x"], ["--minbytes", "2x"]),
@@ -313,6 +362,30 @@ class ExitStatus(unittest.TestCase):
             if not works:
                 self.assertIn("--ranks is 2, and Open MPI's mpirun has started this process as "
                               "rank 0 of 2", done.stderr)
+                self.assertEqual(ranks_of(done.stdout), [])
+
+    def test_under_launchers_that_disagree(self):
+        """Several of this process, each of which would start ranks of its own."""
+        mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "1"}
+        pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+        for ranks in ((), ("--ranks", "2")):
+            with self.subTest(ranks):
+                self.check_refused("two launchers disagree", *ranks, **mpirun, **pod)
+
+    def test_under_a_launcher_that_is_missed(self):
+        """It is no reason to run alone: each of the others would, too."""
+        for ranks in ((), ("--ranks", "2")):
+            for variables in ({"RANK": "0", "WORLD_SIZE": "4"}, {"PMI_RANK": "0", "PMI_SIZE": "2"},
+                              {"PITH_LAUNCHER": "srun", "OMPI_COMM_WORLD_RANK": "0",
+                               "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "1"},
+                              {"PITH_LAUNCHER": "srun"}):
+                with self.subTest(ranks=ranks, variables=variables):
+                    self.check_refused("no launcher has said", *ranks, **variables)
+
+    def check_refused(self, words, *arguments, **variables):
+        done = run("all_reduce_perf", *arguments, "-b", "8", "-e", "8", "-n", "1", **variables)
+        self.assertEqual((done.returncode, done.stderr.count(words)), (1, 1), done.stderr)
+        self.assertEqual(ranks_of(done.stdout), [])
 
     def test_version(self):
         done = run("all_reduce_perf", "--version")
@@ -335,6 +408,26 @@ class Compressed(unittest.TestCase):
         done = run("all_reduce_perf", *sizes, "--compress", "topk:density=1,bypass=auto")
         self.assertRegex(done.stdout, r"(?m)^# from this size on: bypassed, sent dense by \w+$")
         self.assertEqual(len(rows_of(done.stdout)), 1)
+        # Ahead of the row that it is about.
+        done = run("all_reduce_perf", *sizes, "--compress", "topk")
+        lines = done.stdout.splitlines()
+        told = [i for i, line in enumerate(lines) if line.startswith("# from this size on")]
+        rows = [i for i, line in enumerate(lines) if line and not line.startswith("#")]
+        self.assertEqual([i + 1 for i in told], rows)
+
+    def test_bypass_in_json(self):
+        for spec, bypassed in (("topk:bypass=never", 0), ("topk:density=1,bypass=auto", 3)):
+            with tempfile.TemporaryDirectory() as folder, self.subTest(spec):
+                path = pathlib.Path(folder) / "out.json"
+                done = run("all_reduce_perf", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "3",
+                           "--compress", spec, "-J", str(path))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                result = json.loads(path.read_text(encoding="utf-8"))["results"][0]
+                for half in (result["out_of_place"], result["in_place"]):
+                    self.assertEqual(half["bypassed"], bypassed)
+                    names = (half["algorithm"], half["dense_algorithm"])
+                    self.assertEqual([name != "" for name in names],
+                                     [bypassed == 0, bypassed > 0], names)
 
     def test_table_and_json(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -52,3 +52,13 @@ TEST_CASE("the footer tells what failed", "[perf]") {
         "# Out of bounds values : 2 FAILED\n# Avg bus bandwidth    : 4.5 FAILED\n#\n"
         "# Collective test concluded: x_perf\n#\n");
 }
+
+TEST_CASE("how compressed calls went counts those of both halves", "[perf]") {
+  Ways ways = {20, 0, {"topk_gather"}, {}};
+  CHECK(how_it_went(ways) == "compressed by topk_gather");
+  ways.add({20, 3, {"topk_split"}, {"ring"}});
+  CHECK(how_it_went(ways) ==
+        "bypassed 3 of 40, sent dense by ring; the others compressed by topk_gather and "
+        "topk_split");
+  CHECK(how_it_went({20, 20, {}, {"ring"}}) == "bypassed, sent dense by ring");
+}

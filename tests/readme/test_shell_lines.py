@@ -73,6 +73,10 @@ class ShellLines(unittest.TestCase):
             done = subprocess.run(["sh", "-c", line], cwd=folder, env=environment, timeout=60,
                                   capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr[-1000:])
+        if "all_reduce_perf" in line:
+            told = re.findall(r"(?m)^#  Rank +(\d+) ", done.stdout)
+            ranks = int(re.search(r" (?:-n|--ranks) (\d+) ", line)[1])
+            self.assertEqual(told, [str(rank) for rank in range(ranks)])
 
 
 if __name__ == "__main__":

@@ -146,6 +146,18 @@ class Packages(Machine):
         self.assertEqual([tree for tree, _ in self.configured()], ["build"])
 
 
+class LeftOut(unittest.TestCase):
+    def test_each_message_names_the_package(self):
+        """Whoever has a library installed lacks what is needed to build with it."""
+        for folder in ("", "perf", "tools"):
+            text = (ROOT / folder / "CMakeLists.txt").read_text(encoding="utf-8")
+            messages = re.findall(r'message\(STATUS ((?:"[^"]*"\s*)+)\)', text)
+            self.assertTrue(messages, folder)
+            for message in messages:
+                with self.subTest(message):
+                    self.assertRegex(message, r"\((lib\w+|nlohmann-json3)-dev[,)]")
+
+
 class OtherSystems(Machine):
     def test_neither_apt_nor_compiler(self):
         self.pith("test")

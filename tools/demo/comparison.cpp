@@ -1,7 +1,6 @@
 #include "tools/demo/comparison.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +16,7 @@
 #include "tools/demo/chart.hpp"
 #include "tools/demo/hosts.hpp"
 #include "tools/demo/launcher.hpp"
-#include "tools/demo/progress.hpp"
+#include "tools/demo/progress_line.hpp"
 #include "tools/demo/scheme_training.hpp"
 #include "tools/demo/session.hpp"
 
@@ -99,14 +98,10 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   std::fflush(stdout);
 }
 
-// Where the row will be, which a scheme takes up to half a minute to come to. Gone at the end.
-void draw_progress(const std::string& spec, std::size_t done, std::size_t steps) {
-  constexpr std::size_t bar_width = 30;
-  const std::string text = fmt::format(
-      "{:<40.40} {} step {:3} of {}", spec,
-      bar(static_cast<double>(done) / static_cast<double>(steps), bar_width), done, steps);
-  fmt::print("\r{}", done < steps ? text : std::string(text.size(), ' ') + '\r');
-  std::fflush(stdout);
+const char* name_of(std::string_view spec) {
+  const auto* const found = std::find_if(known_schemes.begin(), known_schemes.end(),
+                                         [&](const Scheme& scheme) { return scheme.spec == spec; });
+  return found == known_schemes.end() ? "" : found->name;
 }
 
 struct Stuck : std::runtime_error {
@@ -148,6 +143,7 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
   setenv("PITH_IFNAME", "eth0", 1);
   print_heading(options);
   std::vector<ChartLine> lines;
+  ProgressLine half_drawn(true);  // by ranks that were killed
   bool good = true;
   std::size_t later = known_schemes.size();
   for (const Scheme& scheme : known_schemes) {
@@ -161,8 +157,10 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
     try {
       lines.push_back(run_scheme(scheme, options, hosts, own));
     } catch (const TimeOver& over) {
+      half_drawn.erase();
       fmt::print("{:<15} stopped: {}\n", scheme.name, over.what());
     } catch (const std::exception& error) {
+      half_drawn.erase();
       fmt::print("{:<15} failed: {}\n", scheme.name, error.what());
       good = false;
     }
@@ -187,10 +185,12 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
-  const bool draws = options.rank == 0 && isatty(STDOUT_FILENO) == 1;
+  // Where the row will be, which a scheme takes up to half a minute to come to.
+  ProgressLine line(options.rank == 0);
+  const std::string label = fmt::format("{:<15}", name_of(plan.spec));
   const auto note = [&](std::size_t done) {
     std::atomic_ref(report.stepped_at_s).store(now_s());
-    if (draws) draw_progress(plan.spec, done, plan.steps);
+    line.draw(label, done, plan.steps);
   };
   const SchemeRun run = train_with_scheme(plan, data, demo_model(), session.comm(), options.ranks,
                                           options.rank, note);

@@ -1,7 +1,6 @@
 // pith-demo: rank processes train a small network on handwritten digits, averaging its gradients
 // with Pith, and the result is compared with training in a single process.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -16,6 +15,7 @@
 #include "tools/demo/launcher.hpp"
 #include "tools/demo/options.hpp"
 #include "tools/demo/progress.hpp"
+#include "tools/demo/progress_line.hpp"
 #include "tools/demo/session.hpp"
 #include "tools/demo/trainer.hpp"
 #include "tools/demo/verdict.hpp"
@@ -86,20 +86,15 @@ void run_rank(const Options& options) {
 
 SingleProcess train_alone(const Options& options, const Dataset& data, const Deadline& deadline) {
   const std::size_t steps = Schedule(options, data.train.size()).steps();
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
-  SingleProcess single = train_single(options, data, [&](std::size_t done) {
+  ProgressLine line(true);
+  return train_single(options, data, [&](std::size_t done) {
     if (deadline.is_over()) {
       throw TimeOver(
           fmt::format("the single process had made {} of {} steps when the demo's {:g} s were over",
                       done, steps, deadline.seconds()));
     }
-    if (!terminal) return;
-    fmt::print("\rsingle process  {}",
-               bar(static_cast<double>(done) / static_cast<double>(steps), bar_width));
-    std::fflush(stdout);
+    line.draw("single process", done, steps);
   });
-  if (terminal) fmt::print("\r{:{}}\r", "", bar_width + 18);
-  return single;
 }
 
 // True when the demo showed what it set out to show.

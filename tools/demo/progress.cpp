@@ -1,24 +1,16 @@
 #include "tools/demo/progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 #include <thread>
 
 namespace pith::demo {
 namespace {
 
-constexpr auto redraw_interval = std::chrono::milliseconds(50);
 constexpr double mega = 1e6;
 
 }  // namespace
-
-std::string bar(double fraction, std::size_t width) {
-  const auto full = static_cast<std::size_t>(std::lround(fraction * static_cast<double>(width)));
-  return fmt::format("[{:#<{}}{:-<{}}]", "", full, "", width - full);
-}
 
 Progress::Progress(const Options& options, std::size_t steps_per_epoch, bool shown)
     : epochs_(options.epochs),
@@ -26,7 +18,7 @@ Progress::Progress(const Options& options, std::size_t steps_per_epoch, bool sho
       ranks_(options.ranks),
       steps_per_epoch_(steps_per_epoch),
       shown_(shown),
-      terminal_(isatty(STDOUT_FILENO) == 1) {}
+      line_(shown) {}
 
 void Progress::heading(std::size_t parameters, std::size_t train_size, std::size_t test_size) {
   if (!shown_) return;
@@ -39,23 +31,18 @@ void Progress::heading(std::size_t parameters, std::size_t train_size, std::size
 }
 
 void Progress::step(std::size_t step) {
-  const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || !terminal_ || now - drawn_ < redraw_interval) return;
-  drawn_ = now;
-  const std::size_t done = step % steps_per_epoch_;
-  fmt::print("\repoch {:3}/{}  {}", step / steps_per_epoch_ + 1, epochs_,
-             bar(static_cast<double>(done) / static_cast<double>(steps_per_epoch_), bar_width));
-  std::fflush(stdout);
+  line_.draw(fmt::format("epoch {:3}/{}", step / steps_per_epoch_ + 1, epochs_),
+             step % steps_per_epoch_, steps_per_epoch_);
 }
 
 void Progress::epoch(std::size_t epoch, const EpochSummary& summary) {
   if (!shown_) return;
-  if (terminal_) fmt::print("\r");
-  fmt::print("epoch {:3}/{}  ", epoch + 1, epochs_);
-  if (terminal_) fmt::print("{}  ", bar(1.0, bar_width));
-  fmt::print("loss {:7.4f}  accuracy {:5.1f} %  {:7.0f} MB moved  {:3.0f} % in communication\n",
-             summary.loss, 100.0 * summary.accuracy, summary.bytes / mega,
-             100.0 * summary.communication_share);
+  line_.erase();
+  fmt::print(
+      "epoch {:3}/{}  loss {:7.4f}  accuracy {:5.1f} %  {:7.0f} MB moved  {:3.0f} % in "
+      "communication\n",
+      epoch + 1, epochs_, summary.loss, 100.0 * summary.accuracy, summary.bytes / mega,
+      100.0 * summary.communication_share);
   std::fflush(stdout);
 }
 

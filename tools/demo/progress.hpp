@@ -1,13 +1,12 @@
 // What the demo prints while it trains and when it has ended.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "tools/demo/board.hpp"
 #include "tools/demo/options.hpp"
+#include "tools/demo/progress_line.hpp"
 
 namespace pith::demo {
 
@@ -35,14 +34,8 @@ class Progress {
   int ranks_;
   std::size_t steps_per_epoch_;
   bool shown_;
-  bool terminal_;
-  std::chrono::steady_clock::time_point drawn_{};
+  ProgressLine line_;
 };
-
-inline constexpr std::size_t bar_width = 24;
-
-// "[#####-----]", for a fraction of 0 to 1.
-std::string bar(double fraction, std::size_t width);
 
 struct Totals {
   double bytes = 0.0;
