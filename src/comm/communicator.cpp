@@ -123,7 +123,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
 Communicator::~Communicator() {
   ProcessEnd::instance().remove(*this);
   drain();
-  part(Error(Code::remote, "the communicator was destroyed"));
+  part(Error(Code::remote, "the communicator was destroyed"), monotonic_ns() + goodbye_ns);
   for (const auto& [call, error] : unsettled_) finish_now(*call, error);
 }
 
@@ -463,7 +463,7 @@ void Communicator::reap(BackgroundCall& call) {
 void Communicator::drain() {
   const FloatMode mode;
   unsigned idle = 0;
-  while (blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0) {
+  while (runs()) {
     if (!engine_->try_own()) {
       sched_yield();
       continue;

@@ -177,8 +177,10 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   // Waits until no call runs any more.
   void drain();
   // The process ends, and this rank leaves in order: no call begins any more, peers are told and
-  // get what was sent. False where a call runs.
-  bool leave_with_process();
+  // get what was sent, by the deadline. False where a call goes on running.
+  bool leave_with_process(std::uint64_t deadline_ns);
+  // What a rank that leaves waits for its peers at most.
+  static constexpr std::uint64_t goodbye_ns = 1'000'000'000;
   ControlSeat& seat() { return *control_; }
   // An abort that nobody else hears of, where no call runs or is enqueued, in a moment at the
   // latest, nor may be replayed; false: it must be a real one. No call begins afterwards.
@@ -260,13 +262,15 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   Error refuses_calls();
   Error first_death();
   Error death_of(int rank);
+  // Whether the control plane knows why nothing comes from the rank any more.
+  bool has_ended(int rank) const;
   void look_at_dead();
   void look_soon_at_dead();
   bool is_waited_for(int rank) const;
   const Route& route_to(int rank) const {
     return routes_[static_cast<std::size_t>(order_.place_of(rank))];
   }
-  void part(const Error& why);
+  void part(const Error& why, std::uint64_t deadline_ns);
   Error aborted_here() const;
   Error heard();
   Error run_here(std::uint32_t call_number, const CollectiveArgs& args);
@@ -274,6 +278,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   Error check_left_over(std::uint32_t call);
   void look_for_left_over();
   void drive_if_idle();
+  bool runs() const;
+  bool ends_soon(std::uint64_t until_ns);
   // Ranks are in different calls under one number; `peer` is one that is not in ours.
   void dispute(int peer, std::uint32_t call);
   void look_at_dispute(std::uint64_t now_ns);
@@ -315,7 +321,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   RankOrder order_;
   Hosts hosts_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::function<void()>> closers_;
+  std::vector<std::function<void(std::uint64_t deadline_ns)>> closers_;
   bool parted_ = false;          // they have been called
   TcpTransport* tcp_ = nullptr;  // of these; null: there is none
   double heartbeat_s_ = 0;

@@ -29,8 +29,6 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint64_t goodbye_ns = 1'000'000'000;
-
 // The communicator that spans the whole job; its descendants have other keys.
 constexpr CommKey job_key = 1;
 
@@ -210,18 +208,18 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
-    closers_.emplace_back([shm = meeting.shm.get()] { shm->close(); });
+    closers_.emplace_back([shm = meeting.shm.get()](std::uint64_t) { shm->close(); });
     add_transport(std::move(meeting.shm));
   }
   if (meeting.ucx) {
     meeting.ucx->on_peer_lost = lost;
-    closers_.emplace_back([ucx = meeting.ucx.get()] { ucx->close(monotonic_ns() + goodbye_ns); });
+    closers_.emplace_back([ucx = meeting.ucx.get()](std::uint64_t by) { ucx->close(by); });
     add_transport(std::move(meeting.ucx));
   }
   if (meeting.tcp) {
     meeting.tcp->on_peer_lost = lost;
     tcp_ = meeting.tcp.get();
-    closers_.emplace_back([tcp = tcp_] { tcp->close(monotonic_ns() + goodbye_ns); });
+    closers_.emplace_back([tcp = tcp_](std::uint64_t by) { tcp->close(by); });
     add_transport(std::move(meeting.tcp));
   }
   begin_trace();

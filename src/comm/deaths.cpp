@@ -85,6 +85,11 @@ Error Communicator::death_of(int rank) {
   return found == deaths_.end() ? Error() : found->error;
 }
 
+bool Communicator::has_ended(int rank) const {
+  if (!control_ || rank < 0) return false;
+  return !control_->plane().cause_of(members_[static_cast<std::size_t>(rank)]).empty();
+}
+
 void Communicator::revoke_if_any_died() {
   if (!any_died_.load(std::memory_order_relaxed) || state_.revoked) [[likely]]
     return;
@@ -99,9 +104,7 @@ Error Communicator::refusal_of(std::uint32_t number) {
 
 Error Communicator::async_error() {
   if (Error revoked = error()) return revoked;
-  const bool idle =
-      !blocking_.load(std::memory_order_acquire) && active_.load(std::memory_order_acquire) == 0;
-  return idle ? first_death() : Error();
+  return runs() ? Error() : first_death();
 }
 
 }  // namespace pith

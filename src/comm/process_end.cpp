@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/communicator.hpp"
+#include "core/clock.hpp"
 
 namespace pith {
 
@@ -31,8 +32,10 @@ void ProcessEnd::leave_all() {
   const std::lock_guard lock(mutex_);
   std::vector<ControlSeat*> leaving;
   std::vector<ControlSeat*> staying;
+  const std::uint64_t deadline_ns = monotonic_ns() + Communicator::goodbye_ns;
   for (Communicator* communicator : held_) {
-    (communicator->leave_with_process() ? leaving : staying).push_back(&communicator->seat());
+    (communicator->leave_with_process(deadline_ns) ? leaving : staying)
+        .push_back(&communicator->seat());
   }
   held_.clear();
   std::ranges::sort(leaving);

@@ -25,6 +25,8 @@ constexpr std::uint64_t dispute_ns = 500 * ms;
 constexpr std::uint64_t settle_ns = 700 * ms;
 constexpr std::uint64_t confirm_ns = 250 * ms;
 constexpr std::uint64_t cause_ns = 200 * ms;
+// What a call that has ended for its caller still does.
+constexpr std::uint64_t moment_ns = 100 * ms;
 
 // Apart from the rounds of splits and shrinks.
 constexpr std::uint32_t settle_round = 0xffffffff;
@@ -40,7 +42,7 @@ void Communicator::revoke_for_loss(const Error& error) {
   const std::uint64_t until = monotonic_ns() + cause_ns;
   const auto is_clear = [&] {
     return error.code() != Code::remote || heard_posted_.load(std::memory_order_acquire) ||
-           death_of(error.rank());
+           death_of(error.rank()) || has_ended(error.rank());
   };
   while (!is_clear() && monotonic_ns() < until) nap();
   if (const Error cause = heard()) return revoke(cause);
@@ -116,17 +118,23 @@ void Communicator::abort() {
   engine_->disown();
 }
 
-// Who waits for a stream hears of a call's end before it has ended here.
-bool Communicator::leave() {
-  constexpr std::uint64_t moment_ns = 100'000'000;
-  const std::uint64_t until = monotonic_ns() + moment_ns;
-  const auto runs = [this] {
-    return blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0;
-  };
+bool Communicator::runs() const {
+  return blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0;
+}
+
+// Who waits for a stream hears of a call's end before it has ended here, and at the end of the
+// process nobody else drives the engine.
+bool Communicator::ends_soon(std::uint64_t until_ns) {
   while (runs()) {
-    if (monotonic_ns() > until) return false;
+    if (monotonic_ns() > until_ns) return false;
+    drive_if_idle();
     sched_yield();
   }
+  return true;
+}
+
+bool Communicator::leave() {
+  if (!ends_soon(monotonic_ns() + moment_ns)) return false;
   engine_->own();
   const bool idle = !runs() && !(streams_ && streams_->may_be_replayed());
   // Calls that a group has collected, or that another thread begins just now.
@@ -150,7 +158,7 @@ Error Communicator::error() {
 }
 
 // Nobody may look at what goes now. The control thread does not look at us any more.
-void Communicator::part(const Error& why) {
+void Communicator::part(const Error& why, std::uint64_t deadline_ns) {
   if (std::exchange(parted_, true)) return;
   control_->plane().remove(key_, members_);
   engine_->leave_background();
@@ -158,17 +166,16 @@ void Communicator::part(const Error& why) {
   if (!state_.revoked) state_.revoked = why;
   is_revoked_.store(true, std::memory_order_release);
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
-  for (const auto& close : closers_) close();
+  for (const auto& close : closers_) close(deadline_ns);
   engine_->scheduler().run_ready();
   engine_->disown();
 }
 
-bool Communicator::leave_with_process() {
-  const bool runs =
-      blocking_.load(std::memory_order_acquire) || active_.load(std::memory_order_acquire) > 0;
-  if (runs) return false;
+bool Communicator::leave_with_process(std::uint64_t deadline_ns) {
+  if (!ends_soon(std::min(deadline_ns, monotonic_ns() + moment_ns))) return false;
   const FloatMode mode;
-  part(Error(Code::invalid_usage, "this process is ending, and has left the communicator"));
+  part(Error(Code::invalid_usage, "this process is ending, and has left the communicator"),
+       deadline_ns);
   return true;
 }
 
