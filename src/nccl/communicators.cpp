@@ -34,14 +34,6 @@ Error error_of(pithResult_t result) {
                      result == pithInProgress ? "in progress" : api::last_error());
 }
 
-// The caller's function, where Pith's own has served it under its own name.
-Error named(std::string_view function, const Error& error) {
-  constexpr std::string_view own = "pithCommInitRankConfig:";
-  const std::string_view text = error ? error.message() : "";
-  if (!text.starts_with(own)) return error;
-  return {error.code(), fmt::format("{}:{}", function, text.substr(own.size()))};
-}
-
 // NCCL_COMM_ID: the address is known, the secret is the job's, and rank 0 opens the root there.
 Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int nranks) {
   Expected<Settings> settings = settings_from_environment();
@@ -88,8 +80,7 @@ Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueI
   }
   complete_new_communicators();
   const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
-  return named(function,
-               error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config))));
+  return api::init_rank(function, ours(comm), nranks, id, rank, pointer_to(*config));
 }
 
 // Nobody takes what was in `comm` before for a communicator that came of this.
