@@ -89,7 +89,7 @@ Error check_empty(const NcclCall& call) {
   const auto op = static_cast<pithRedOp_t>(call.op);
   Error error = api::check_communicator(function, comm);
   if (!error) error = check_revoked(find_extension(comm).get(), call);
-  if (!error) error = comm->communicator->error();
+  if (!error) error = async_error_of(comm);
   if (!error && has_root(call.kind)) {
     error = api::check_rank(function, "root", call.root, comm->communicator->size());
   }
