@@ -183,7 +183,8 @@ Error ResultWriter::finish() {
   if (tensor_.sparse.list) return {};
   if (count_ <= tensor_.sparse.capacity) return {};
   return {Code::invalid_argument,
-          fmt::format("capacity is {}, expected at least {}, which n tells: the first pairs are "
+          fmt::format("pithAllReduceCompressedSparse: capacity is {}, expected at least {}, which "
+                      "n tells: the first pairs are "
                       "there, and the call counts",
                       tensor_.sparse.capacity, count_)};
 }

@@ -10,6 +10,10 @@
 
 enum { limit_s = 60 };
 
+static void path_of_log(pid_t process, char* path, size_t room) {
+  snprintf(path, room, "/tmp/pith-client-%d.log", (int)process);
+}
+
 static void run_child(int rank, int size, struct client_shared* shared,
                       const char* const* environment, client_body body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -47,6 +51,11 @@ void client_run(const char* name, int size, const char* const* environment, clie
       for (int rank = 0; rank < size; ++rank) kill(children[rank], SIGALRM);
     }
   }
+  for (int rank = 0; rank < size; ++rank) {
+    char path[64];
+    path_of_log(children[rank], path, sizeof path);
+    unlink(path); /* where there is one, whatever the rank came to */
+  }
   munmap(shared, sizeof *shared);
   printf("%s, %d ranks: %s\n", name, size, bad ? "FAILED" : "ok");
   if (bad) exit(1);
@@ -79,12 +88,11 @@ void client_log(void) {
 
 void client_take_log(struct client* me, char* text, size_t room) {
   char path[64];
-  snprintf(path, sizeof path, "/tmp/pith-client-%d.log", (int)getpid());
+  path_of_log(getpid(), path, sizeof path);
   FILE* file = fopen(path, "r");
   CHECK(file != NULL);
   text[fread(text, 1, room - 1, file)] = '\0';
   fclose(file);
-  unlink(path);
 }
 
 int client_times_in(const char* text, const char* words) {

@@ -50,7 +50,8 @@ void client_run(const char* name, int size, const char* const* environment, clie
 /* The same id in all processes, made by rank 0. */
 ncclUniqueId client_id(struct client* me, int which);
 ncclComm_t client_join(struct client* me);
-/* From here on NCCL logs to a file, at INFO, which client_take_log reads and removes. */
+/* From here on NCCL logs to a file, at INFO, which client_take_log reads. It goes when its case is
+ * over. */
 void client_log(void);
 void client_take_log(struct client* me, char* text, size_t room);
 int client_times_in(const char* text, const char* words);

@@ -39,6 +39,11 @@ Error check_takes_calls(const char* function, const pithComm& comm) {
 
 }  // namespace
 
+Error told_by(const char* function, const Error& error) {
+  if (!error) return {};
+  return {error.code(), fmt::format("{}: {}", function, error.message()), error.rank()};
+}
+
 Error check_pointer(const char* function, const char* argument, const void* pointer) {
   if (pointer) return {};
   return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
@@ -151,10 +156,7 @@ Error resolve_stream(const char* function, pithStream_t& stream,
     if (!memory) continue;
     any = true;
     const Expected<bool> on_device = is_device_memory(memory);
-    if (!on_device) {
-      const Error& error = on_device.error();
-      return {error.code(), fmt::format("{}: {}", function, error.message())};
-    }
+    if (!on_device) return told_by(function, on_device.error());
     if (!*on_device) continue;
     stream = legacy_stream();
     return check_stream(function, stream);

@@ -11,6 +11,8 @@
 
 namespace pith::api {
 
+// The same error as this function's, where whoever wrote it did not know who had asked.
+Error told_by(const char* function, const Error& error);
 Error check_pointer(const char* function, const char* argument, const void* pointer);
 // What the use of a destroyed communicator is answered with.
 Error destroyed_before(const char* function);

@@ -57,7 +57,7 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
   const std::byte* scalar = args.factor.where;
   if (stream || !scalar) return {};
   const Expected<bool> on_device = is_device_memory(scalar);
-  if (!on_device) return on_device.error();
+  if (!on_device) return told_by(function, on_device.error());
   if (!*on_device) return {};
   return {Code::invalid_argument,
           fmt::format("{}: op has its scalar in device memory ({}), expected a stream", function,

@@ -160,8 +160,10 @@ Error create(pithComm_t* comm, const Options& options, std::function<Made()> mak
 // as in NCCL. It is not ready before the group's end, and gone if the group fails.
 class Promised {
  public:
-  Promised(pithComm_t* comm, const Options& options, std::shared_ptr<Cancellation> making)
-      : where_(comm), handle_(new_handle(options).release()) {
+  // `function`: that wants it; a literal.
+  Promised(const char* function, pithComm_t* comm, const Options& options,
+           std::shared_ptr<Cancellation> making)
+      : function_(function), where_(comm), handle_(new_handle(options).release()) {
     handle_->being_made = true;
     handle_->making = std::move(making);
     *where_ = handle_;
@@ -172,7 +174,7 @@ class Promised {
   Promised& operator=(const Promised&) = delete;
 
   Error keep(const std::function<Made()>& make, const Completion& complete) {
-    if (handle_->destroyed) return destroyed_before("pithCommInitRank");
+    if (handle_->destroyed) return destroyed_before(function_);
     if (!handle_->blocking) {
       Background work([raw = handle_, make, complete] { return finish(*raw, make, complete); });
       std::exchange(handle_, nullptr)->begin(std::move(work));
@@ -199,11 +201,13 @@ class Promised {
     if (handle && !handle->destroyed.exchange(true)) keep_destroyed(handle);
   }
 
+  const char* const function_;
   pithComm_t* const where_;
   pithComm_t handle_;  // null: the caller's from now on
 };
 
-Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Options& options) {
+Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank, int nranks,
+           const Options& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: on a thread of its own the program might be changing its environment.
   const Expected<Settings> settings = settings_from_environment();
@@ -215,21 +219,10 @@ Error join(pithComm_t* comm, const UniqueId& id, int rank, int nranks, const Opt
   Group& group = Group::of_this_thread();
   if (rank == 0 && settings) warn_of_settings_of_nccl(*settings);
   if (!group.open()) return create(comm, options, make, making, complete);
-  const auto promised = std::make_shared<Promised>(comm, options, making);
+  const auto promised = std::make_shared<Promised>(function, comm, options, making);
   group.add([promised, make, complete] { return promised->keep(make, complete); }, nullptr,
             [promised] { promised->take_back(); });
   return {};
-}
-
-Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
-                int rank, const pithConfig_t* config) {
-  if (Error error = check_pointer(function, "comm", comm)) return error;
-  if (Error error = check_nranks(function, nranks, rank)) return error;
-  const Expected<UniqueId> loaded = UniqueId::load(id.internal);
-  if (!loaded) return loaded.error();
-  const Expected<Options> options = read_config(function, config, {});
-  if (!options) return options.error();
-  return join(comm, *loaded, rank, nranks, *options);
 }
 
 // A descendant of `comm`, for streams of the same context: this thread's may be another, or none.
@@ -381,14 +374,6 @@ Error background_error(pithComm& comm) {
   return comm.being_made ? runs : comm.failure;
 }
 
-// A call in the background that has just ended well is told of before a death that it did not need.
-Error async_error(pithComm_t comm) {
-  const bool waited_for = has_background(*comm);
-  if (Error error = background_error(*comm)) return error;
-  if (!comm->communicator) return {};
-  return waited_for ? comm->communicator->error() : comm->communicator->async_error();
-}
-
 // A number that the communicator knows.
 template <class Number, class Ask>
 pithResult_t tell(const char* function, pithComm_t comm, const char* argument, Number* number,
@@ -409,6 +394,25 @@ namespace pith::api {
 
 void complete_communicators_by(Completion (*begin)()) {
   begin_completion.store(begin, std::memory_order_release);
+}
+
+Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
+                int rank, const pithConfig_t* config) {
+  if (Error error = check_pointer(function, "comm", comm)) return error;
+  if (Error error = check_nranks(function, nranks, rank)) return error;
+  const Expected<UniqueId> loaded = UniqueId::load(id.internal);
+  if (!loaded) return told_by(function, loaded.error());
+  const Expected<Options> options = read_config(function, config, {});
+  if (!options) return options.error();
+  return join(function, comm, *loaded, rank, nranks, *options);
+}
+
+// A call in the background that has just ended well is told of before a death that it did not need.
+Error async_error(pithComm_t comm) {
+  const bool waited_for = has_background(*comm);
+  if (Error error = background_error(*comm)) return error;
+  if (!comm->communicator) return {};
+  return waited_for ? comm->communicator->error() : comm->communicator->async_error();
 }
 
 Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
@@ -459,13 +463,14 @@ pithResult_t pithCommInitRankConfig(pithComm_t* comm, int nranks, pithUniqueId i
 
 pithResult_t pithCommInitEnv(pithComm_t* comm) {
   return guarded([&] {
-    if (Error error = check_pointer("pithCommInitEnv", "comm", comm)) return error;
+    constexpr const char* function = "pithCommInitEnv";
+    if (Error error = check_pointer(function, "comm", comm)) return error;
     const Expected<Settings> settings = settings_from_environment();
     if (!settings) return settings.error();
     set_log_level(settings->log);
     const Expected<Start> start = start_from_environment(*settings);
     if (!start) return start.error();
-    return join(comm, start->id, start->rank, start->size, {});
+    return join(function, comm, start->id, start->rank, start->size, {});
   });
 }
 
@@ -559,7 +564,7 @@ pithResult_t pithCommFinalize(pithComm_t comm) {
 pithResult_t pithCommDestroy(pithComm_t comm) {
   return guarded([&]() -> Error {
     constexpr const char* function = "pithCommDestroy";
-    const bool is_alive = comm && comm->process == fork_generation() && !comm->destroyed;
+    const bool is_alive = comm && !check_handle(function, comm);
     if (Error error = is_alive ? check_not_in_group(function, *comm) : Error()) return error;
     return destroy(comm);
   });

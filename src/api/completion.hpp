@@ -17,6 +17,13 @@ using Completion = std::function<Error(pithComm&)>;
 // or Shrink. One that is empty does nothing.
 void complete_communicators_by(Completion (*begin)());
 
+// pithCommInitRankConfig for a function of another name: a literal.
+Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
+                int rank, const pithConfig_t* config);
+
+// What pithCommGetAsyncError tells, in words. Precondition: check_handle has accepted it.
+Error async_error(pithComm_t comm);
+
 // pithCommSplit of a communicator that may be revoked, which takes no call that all ranks share
 // but shrink: by way of one. Collective over the ranks that live.
 Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "api/group.hpp"
+#include "api/check.hpp"
 
 namespace pith::api {
 
@@ -16,6 +16,13 @@ Error busy(const char* function, const Compressor& compressor) {
 }
 
 }  // namespace
+
+Error check_compressor(const char* function, pithCompressor_t compressor) {
+  Error error = check_pointer(function, "compressor", compressor);
+  if (error || !compressor->destroyed.load(std::memory_order_relaxed)) return error;
+  return {Code::invalid_argument,
+          fmt::format("{}: compressor was destroyed, expected a compressor", function)};
+}
 
 Claim::Claim(const char* function, Compressor& compressor) : compressor_(&compressor) {
   if (compressor.claim()) return;

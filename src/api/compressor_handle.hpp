@@ -1,6 +1,7 @@
 // The handle of a compressor in the C API, and who may use it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "comm/communicator.hpp"
@@ -9,9 +10,13 @@
 
 struct pithCompressor {
   std::shared_ptr<pith::Compressor> state;  // shared with calls in flight
+  std::atomic<bool> destroyed{false};       // there is no state; see destroyed_handles.hpp
 };
 
 namespace pith::api {
+
+// NULL or destroyed is an error.
+Error check_compressor(const char* function, pithCompressor_t compressor);
 
 // Holds a compressor for the length of a scope, so that no call touches it meanwhile.
 class Claim {

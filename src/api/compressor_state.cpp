@@ -25,7 +25,7 @@ Error refuse(const char* function, const std::string& what) {
 template <class Body>
 pithResult_t between_calls(const char* function, pithCompressor_t compressor, Body body) {
   return guarded([&]() -> Error {
-    if (Error error = check_pointer(function, "compressor", compressor)) return error;
+    if (Error error = check_compressor(function, compressor)) return error;
     const Claim claim(function, *compressor->state);
     if (claim.error()) return claim.error();
     return without_throwing([&] { return body(*compressor->state); });

@@ -4,6 +4,7 @@
 
 #include "api/check.hpp"
 #include "api/compressor_handle.hpp"
+#include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
 #include "api/submit.hpp"
 
@@ -11,10 +12,6 @@ using namespace pith;
 using namespace pith::api;
 
 namespace {
-
-Error check_compressor(const char* function, pithCompressor_t compressor) {
-  return check_pointer(function, "compressor", compressor);
-}
 
 Error refuse(const char* function, const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
@@ -85,8 +82,12 @@ pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec
 pithResult_t pithCompressorDestroy(pithCompressor_t compressor) {
   return guarded([&]() -> Error {
     if (!compressor) return {};
-    if (Error error = check_free("pithCompressorDestroy", *compressor->state)) return error;
-    delete compressor;
+    constexpr const char* function = "pithCompressorDestroy";
+    if (Error error = check_compressor(function, compressor)) return error;
+    if (Error error = check_free(function, *compressor->state)) return error;
+    // Of two threads that destroy it, the second one hears what all later ones hear.
+    if (compressor->destroyed.exchange(true)) return check_compressor(function, compressor);
+    keep_destroyed(compressor);
     return {};
   });
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "api/compressor_handle.hpp"
 #include "api/group.hpp"
 
 namespace pith::api {
@@ -11,30 +12,40 @@ namespace pith::api {
 namespace {
 
 // The last ones. An older one's memory may be another handle's, as it would be without all this.
+template <class Handle>
 class DestroyedHandles {
  public:
-  void keep(pithComm_t comm) {
-    std::unique_ptr<pithComm> oldest(comm);
+  void keep(std::unique_ptr<Handle>& handle) {
     const std::lock_guard lock(mutex_);
-    kept_[next_].swap(oldest);
+    kept_[next_].swap(handle);
     next_ = (next_ + 1) % kept_.size();
   }
 
  private:
   std::mutex mutex_;
-  std::array<std::unique_ptr<pithComm>, 1024> kept_;
+  std::array<std::unique_ptr<Handle>, 1024> kept_;
   std::size_t next_ = 0;
 };
+
+// The one that is kept no longer ends here.
+template <class Handle>
+void keep(std::unique_ptr<Handle> handle) noexcept {
+  try {
+    PerProcess<DestroyedHandles<Handle>>::get().keep(handle);
+  } catch (...) {  // no memory to keep it in
+  }
+}
 
 }  // namespace
 
 void keep_destroyed(pithComm_t comm) noexcept {
   comm->let_go();
-  try {
-    PerProcess<DestroyedHandles>::get().keep(comm);
-  } catch (...) {  // no memory to keep it in
-    delete comm;
-  }
+  keep(std::unique_ptr<pithComm>(comm));
+}
+
+void keep_destroyed(pithCompressor_t compressor) noexcept {
+  compressor->state.reset();
+  keep(std::unique_ptr<pithCompressor>(compressor));
 }
 
 }  // namespace pith::api

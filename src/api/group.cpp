@@ -16,8 +16,10 @@ Group& Group::of_this_thread() {
   return group;
 }
 
-Expected<bool> Group::end() {
-  if (depth_ == 0) return Error(Code::invalid_usage, "pithGroupEnd without pithGroupStart");
+Expected<bool> Group::end(const char* function) {
+  if (depth_ == 0) {
+    return Error(Code::invalid_usage, fmt::format("{} without pithGroupStart", function));
+  }
   return --depth_ == 0;
 }
 

@@ -71,7 +71,7 @@ class Group {
   bool outermost() const { return depth_ == 1; }
   void start() { ++depth_; }
   // Error where no group is open. True: this was the outermost end.
-  Expected<bool> end();
+  Expected<bool> end(const char* function);
 
   void add(std::shared_ptr<Communicator> communicator, const CollectiveArgs& args, void* stream) {
     collectives_.push_back({std::move(communicator), args, stream, nullptr});

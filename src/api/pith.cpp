@@ -68,7 +68,7 @@ pithResult_t pithGroupStart(void) {
 pithResult_t pithGroupEnd(void) {
   return guarded([&] {
     Group& group = Group::of_this_thread();
-    const Expected<bool> outermost = group.end();
+    const Expected<bool> outermost = group.end("pithGroupEnd");
     if (!outermost) return outermost.error();
     return *outermost ? group.run() : Error();
   });
@@ -76,15 +76,16 @@ pithResult_t pithGroupEnd(void) {
 
 pithResult_t pithGroupEndAsync(pithRequest_t* request) {
   return guarded([&] {
-    Error error = check_pointer("pithGroupEndAsync", "request", request);
-    if (error) return error;
+    constexpr const char* function = "pithGroupEndAsync";
+    if (Error error = check_pointer(function, "request", request)) return error;
     Group& group = Group::of_this_thread();
-    const Expected<bool> outermost = group.end();
+    const Expected<bool> outermost = group.end(function);
     if (!outermost) return outermost.error();
     if (!*outermost) {
       group.start();
-      return Error(Code::invalid_usage,
-                   "pithGroupEndAsync: the group is inside another one, expected the outermost");
+      return Error(
+          Code::invalid_usage,
+          fmt::format("{}: the group is inside another one, expected the outermost", function));
     }
     Expected<Request> started = group.run_in_background();
     if (!started) return started.error();
@@ -132,6 +133,6 @@ pithResult_t pithMemAlloc(void** pointer, size_t bytes) {
 pithResult_t pithMemFree(void* pointer) {
   return guarded([&] {
     if (!pointer) return Error();
-    return Heap::process().free(pointer);
+    return told_by("pithMemFree", Heap::process().free(pointer));
   });
 }

@@ -49,7 +49,7 @@ bool log_by(LogLine line, const std::string& path) {
     if (path.empty()) {
       sink = std::make_shared<spdlog::sinks::stdout_sink_mt>();
     } else {
-      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, true);
     }
   } catch (const spdlog::spdlog_ex&) {
     return false;

@@ -17,8 +17,9 @@ void log(LogLevel level, const std::string& message, LogTopic topic = LogTopic::
 
 // A library on top may have lines of its own.
 using LogLine = std::string (*)(LogLevel level, LogTopic topic, const std::string& message);
-// From then on lines are what `line` makes of them, none where that is empty: in the file, or on
-// standard output where the path is empty. False where the file cannot be opened.
+// From then on lines are what `line` makes of them, none where that is empty: in the file, which
+// begins empty, or on standard output where the path is empty. False where the file cannot be
+// opened.
 bool log_by(LogLine line, const std::string& path);
 // A line for that log alone, as it is, whatever the level.
 void log_plain(const std::string& line);

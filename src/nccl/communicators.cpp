@@ -34,14 +34,6 @@ Error error_of(pithResult_t result) {
                      result == pithInProgress ? "in progress" : api::last_error());
 }
 
-// The caller's function, where Pith's own has served it under its own name.
-Error named(std::string_view function, const Error& error) {
-  constexpr std::string_view own = "pithCommInitRankConfig:";
-  const std::string_view text = error ? error.message() : "";
-  if (!text.starts_with(own)) return error;
-  return {error.code(), fmt::format("{}:{}", function, text.substr(own.size()))};
-}
-
 // NCCL_COMM_ID: the address is known, the secret is the job's, and rank 0 opens the root there.
 Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int nranks) {
   Expected<Settings> settings = settings_from_environment();
@@ -88,8 +80,7 @@ Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueI
   }
   complete_new_communicators();
   const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
-  return named(function,
-               error_of(pithCommInitRankConfig(ours(comm), nranks, id, rank, pointer_to(*config))));
+  return api::init_rank(function, ours(comm), nranks, id, rank, pointer_to(*config));
 }
 
 // Nobody takes what was in `comm` before for a communicator that came of this.
@@ -265,7 +256,7 @@ Error finalize(pithComm_t comm) {
     return {Code::invalid_argument,
             fmt::format("{}: comm is revoked, expected ncclCommDestroy", function)};
   }
-  if (Error error = comm->communicator->error()) return error;
+  if (Error error = async_error_of(comm)) return error;
   if (Error error = check_not_waiting(function, comm)) return error;
   return error_of(pithCommFinalize(comm));
 }
@@ -277,25 +268,21 @@ Error destroy(pithComm_t comm) {
   return error_of(pithCommDestroy(comm));
 }
 
-// To be revoked is no error; what a descendant came to is one.
-pithResult_t state_of_revoked(const pithComm& comm, const Extension& extension,
-                              pithResult_t state) {
-  if (state == pithInProgress) return state;
-  const std::lock_guard lock(comm.guard);
-  if (!extension.has_descendants || !comm.failure) return pithSuccess;
-  return static_cast<pithResult_t>(comm.failure.code());
+// A watchdog asks all the time, and what it hears is news once.
+void tell_change(pithComm_t comm, const Error& state) {
+  const bool failed = state && state.code() != Code::in_progress;
+  const std::shared_ptr<Extension> extension = failed ? extension_of(comm) : find_extension(comm);
+  if (!extension || extension->told.exchange(state.code()) == state.code()) return;
+  if (failed) remember(state.message(), LogLevel::info);
 }
 
 Error async_error(pithComm_t comm, ncclResult_t* result) {
-  pithResult_t state = pithSuccess;
-  if (Error error = error_of(pithCommGetAsyncError(comm, result ? &state : nullptr))) return error;
-  const std::shared_ptr<Extension> extension = find_extension(comm);
-  if (extension && extension->revoked) state = state_of_revoked(*comm, *extension, state);
-  *result = static_cast<ncclResult_t>(state);
-  if (state != pithSuccess && state != pithInProgress)
-    remember(pithGetLastError(comm), LogLevel::info);
-  if (state != pithSuccess || !extension) return {};
-  if (const auto there = extension->other_comm()) *result = there->async_error();
+  constexpr const char* function = "ncclCommGetAsyncError";
+  if (Error error = api::check_handle(function, comm)) return error;
+  if (Error error = api::check_pointer(function, "result", result)) return error;
+  const Error state = async_error_of(comm);
+  *result = static_cast<ncclResult_t>(state.code());
+  tell_change(comm, state);
   return {};
 }
 

@@ -89,11 +89,10 @@ std::vector<std::string> words(const std::string& text, char separator) {
 }
 
 std::string log_level(const std::string& debug) {
-  static const std::map<std::string, std::string> levels = {{"none", "error"}, {"version", "error"},
-                                                            {"warn", "warn"},  {"info", "info"},
-                                                            {"abort", "info"}, {"trace", "debug"}};
+  static const std::map<std::string, std::string> levels = {
+      {"warn", "warn"}, {"info", "info"}, {"abort", "info"}, {"trace", "debug"}};
   const auto found = levels.find(in_lower_case(debug));
-  return found == levels.end() ? std::string() : found->second;
+  return found == levels.end() ? "error" : found->second;
 }
 
 // One of NCCL's rules, "[function:]token,token" or "^token,token". The names of all its algorithms
@@ -303,7 +302,8 @@ void add_own_settings(const Variables& files, std::map<std::string, std::string>
   }
 }
 
-// Pith's level for what NCCL_DEBUG is; empty where it is not set.
+// Pith's level for what NCCL_DEBUG is: a word that NCCL does not know is for silence, too. Empty
+// where it is not set.
 std::string read_debug(const Variables& variables) {
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (debug.empty()) return {};

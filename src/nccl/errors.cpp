@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "api/group.hpp"
 #include "nccl/environment.hpp"
@@ -37,13 +38,14 @@ std::string in_nccl_names(std::string text) {
   return text;
 }
 
-}  // namespace
+bool has_failed(pithResult_t result) { return result != pithSuccess && result != pithInProgress; }
 
-void remember(const char* message, LogLevel level) noexcept {
+// `line`: the level of the message's line, where it gets one.
+void keep(const char* message, std::optional<LogLevel> line) noexcept {
   try {
     read_debug_once();
     const std::string text = in_nccl_names(message);
-    log(log_is_open() ? level : LogLevel::info, text, LogTopic::all);
+    if (line) log(log_is_open() ? *line : LogLevel::info, text, LogTopic::all);
     const std::lock_guard lock(the_last().mutex);
     const std::size_t length = std::min(text.size(), sizeof the_last().text - 1);
     std::memcpy(the_last().text, text.data(), length);
@@ -52,6 +54,10 @@ void remember(const char* message, LogLevel level) noexcept {
     // No memory for a message; the code says enough.
   }
 }
+
+}  // namespace
+
+void remember(const char* message, LogLevel level) noexcept { keep(message, level); }
 
 // Each thread has a copy, in which no other thread writes while its caller reads.
 const char* last_error() {
@@ -62,17 +68,22 @@ const char* last_error() {
 }
 
 ncclResult_t answer(pithResult_t result) {
-  if (result != pithSuccess && result != pithInProgress) {
+  if (has_failed(result)) {
     // What others have done is told when it happens.
     remember(api::last_error(), result == pithRemoteError ? LogLevel::info : LogLevel::warn);
   }
   return static_cast<ncclResult_t>(result);
 }
 
+ncclResult_t answer_again(pithResult_t result) {
+  if (has_failed(result)) keep(api::last_error(), {});
+  return static_cast<ncclResult_t>(result);
+}
+
 ncclResult_t fail_group(ncclResult_t result) {
   api::Group& group = api::Group::of_this_thread();
-  const bool failed = result != ncclSuccess && result != ncclInProgress;
-  if (failed && group.open()) group.fail(Error(static_cast<Code>(result), api::last_error()));
+  if (has_failed(static_cast<pithResult_t>(result)) && group.open())
+    group.fail(Error(static_cast<Code>(result), api::last_error()));
   return result;
 }
 

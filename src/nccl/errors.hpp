@@ -14,6 +14,8 @@ namespace pith::nccl {
 // The result of a function of pith.h on this thread. A message that came with it, in NCCL's names,
 // is the last one of the process from now on.
 ncclResult_t answer(pithResult_t result);
+// The same where the message has had its line before.
+ncclResult_t answer_again(pithResult_t result);
 // `level`: of the line in a log that NCCL_DEBUG has opened; Pith's own takes it for news.
 void remember(const char* message, LogLevel level) noexcept;
 const char* last_error();

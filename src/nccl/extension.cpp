@@ -1,8 +1,27 @@
 #include "nccl/extension.hpp"
 
+#include "api/completion.hpp"
 #include "api/group.hpp"
 
 namespace pith::nccl {
+
+namespace {
+
+// To be revoked is no error; what a descendant came to is one.
+Error state_of_revoked(const pithComm& comm, const Extension& extension, const Error& state) {
+  if (state.code() == Code::in_progress) return state;
+  const std::lock_guard lock(comm.guard);
+  return extension.has_descendants ? comm.failure : Error();
+}
+
+Error state_there(Extension& extension) {
+  const auto there = extension.other_comm();
+  const ncclResult_t state = there ? there->async_error() : ncclSuccess;
+  if (state == ncclSuccess) return {};
+  return {static_cast<Code>(state), "PITH_NCCL_FALLBACK: the other NCCL's communicator has failed"};
+}
+
+}  // namespace
 
 std::shared_ptr<Extension> find_extension(pithComm_t comm) {
   const std::lock_guard lock(comm->guard);
@@ -16,6 +35,14 @@ std::shared_ptr<Extension> extension_of(pithComm_t comm) {
     comm->has_attached.store(true, std::memory_order_release);
   }
   return std::static_pointer_cast<Extension>(comm->attached);
+}
+
+Error async_error_of(pithComm_t comm) {
+  Error state = api::async_error(comm);
+  const std::shared_ptr<Extension> extension = find_extension(comm);
+  if (!extension) return state;
+  if (extension->revoked) return state_of_revoked(*comm, *extension, state);
+  return state ? state : state_there(*extension);
 }
 
 }  // namespace pith::nccl

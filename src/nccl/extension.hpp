@@ -25,6 +25,7 @@ namespace pith::nccl {
 struct Extension {
   std::atomic<bool> revoked{false};          // by ncclCommRevoke
   std::atomic<bool> has_descendants{false};  // begun since then
+  std::atomic<Code> told{Code::success};     // by the last ncclCommGetAsyncError
   int device = 0;                            // known before anybody sees the communicator
   std::shared_ptr<const JobPart> job_part;   // where it was made from an id, and that matters
   std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
@@ -44,5 +45,9 @@ struct Extension {
 // Null where there is none. Precondition: comm is a communicator.
 std::shared_ptr<Extension> find_extension(pithComm_t comm);
 std::shared_ptr<Extension> extension_of(pithComm_t comm);
+// What ncclCommGetAsyncError tells of it, in words: also what all that runs on it is refused for.
+// What is only asked or kept is not, unlike in NCCL, as who is left may shrink it. Precondition:
+// comm is a communicator.
+Error async_error_of(pithComm_t comm);
 
 }  // namespace pith::nccl

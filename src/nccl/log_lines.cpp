@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cctype>
+#include <cstring>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -88,22 +89,11 @@ std::string with_fraction(std::string format, long nanoseconds) {
   return format;
 }
 
-// %h and %p in a path: host and process.
-std::string expand(const std::string& pattern) {
+// Without its domain.
+std::string host_name() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  std::string path;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    if (next == 'h') path += host;
-    if (next == 'p') path += std::to_string(getpid());
-    if (next == 'h' || next == 'p') {
-      ++i;
-    } else {
-      path += pattern[i];
-    }
-  }
-  return path;
+  return {host, std::find(host, host + std::strlen(host), '.')};
 }
 
 timespec now() {
@@ -119,12 +109,19 @@ std::string line_of(LogLevel level, LogTopic topic, const std::string& message) 
   const LogLines& lines = *the_lines.load(std::memory_order_acquire);
   if (!lines.shows(level, topic)) return {};
   constexpr const char* names[] = {"WARN", "WARN", "INFO", "TRACE"};
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  *std::find(host, host + sizeof host - 1, '.') = '\0';
-  return fmt::format("{}{}:{}:{} [{}] NCCL {} {}", lines.stamp(level, now()), host, getpid(),
+  return fmt::format("{}{}:{}:{} [{}] NCCL {} {}", lines.stamp(level, now()), host_name(), getpid(),
                      syscall(SYS_gettid), place_of_this_thread().device,
                      names[static_cast<int>(level)], message);
+}
+
+// What NCCL_DEBUG is. Any other word is none, as if nothing were to be said.
+unsigned level_of(const Variables& variables) {
+  constexpr std::array words = {Word{"VERSION", version}, Word{"WARN", warn}, Word{"INFO", info},
+                                Word{"ABORT", info}, Word{"TRACE", trace}};
+  const std::string debug = value_of(variables, "NCCL_DEBUG");
+  const auto is_it = [&](const Word& word) { return is_same_word(word.name, debug); };
+  const auto* const found = std::find_if(words.begin(), words.end(), is_it);
+  return found == words.end() ? 0 : found->bits;
 }
 
 }  // namespace
@@ -162,6 +159,24 @@ std::string LogLines::formatted(const timespec& time) const {
   return text;
 }
 
+std::string expand(const std::string& pattern) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    path += pattern[i];
+    if (pattern[i] != '%' || i + 1 == pattern.size()) continue;
+    const char next = pattern[++i];
+    if (next == 'h' || next == 'p' || next == '%') path.pop_back();
+    if (next == 'h') {
+      path += host_name();
+    } else if (next == 'p') {
+      path += std::to_string(getpid());
+    } else {
+      path += next;
+    }
+  }
+  return path;
+}
+
 bool log_is_open() { return the_lines.load(std::memory_order_acquire) != nullptr; }
 
 void open_log(const Variables& variables) {
@@ -169,9 +184,11 @@ void open_log(const Variables& variables) {
   std::call_once(once, [&] {
     const auto* const lines = new LogLines(variables);  // stays, as the log does
     the_lines.store(lines, std::memory_order_release);
-    if (!log_by(line_of, expand(value_of(variables, "NCCL_DEBUG_FILE")))) log_by(line_of, {});
+    const unsigned level = level_of(variables);
+    const std::string file = value_of(variables, "NCCL_DEBUG_FILE");
+    if (!log_by(line_of, level > version ? expand(file) : std::string())) log_by(line_of, {});
+    if (level == 0) return;
     const std::string text = fmt::format("NCCL version {} answered by Pith", NCCL_VERSION_CODE);
-    if (is_same_word(value_of(variables, "NCCL_DEBUG"), "NONE")) return;
     if (logs(LogLevel::info)) return log(LogLevel::info, text, LogTopic::all);
     log_plain(lines->stamp_of_version(now()) + text);
   });

@@ -28,7 +28,11 @@ class LogLines {
   std::string format_;
 };
 
-// From NCCL_DEBUG on the log looks as NCCL's does. Once in a process; then it says the version.
+// NCCL_DEBUG_FILE's %h and %p, host and process, and %%; other words stay as they are.
+std::string expand(const std::string& pattern);
+
+// From NCCL_DEBUG on the log looks as NCCL's does. Once in a process; then it says the version,
+// where NCCL_DEBUG is one of its levels. By those above VERSION the file is written.
 void open_log(const Variables& variables);
 bool log_is_open();
 

@@ -89,7 +89,7 @@ Error check_empty(const NcclCall& call) {
   const auto op = static_cast<pithRedOp_t>(call.op);
   Error error = api::check_communicator(function, comm);
   if (!error) error = check_revoked(find_extension(comm).get(), call);
-  if (!error) error = comm->communicator->error();
+  if (!error) error = async_error_of(comm);
   if (!error && has_root(call.kind)) {
     error = api::check_rank(function, "root", call.root, comm->communicator->size());
   }
@@ -168,9 +168,17 @@ Error end_group() {
   std::vector<Waiting> calls;
   calls.swap(waiting_of_this_thread());
   Group& group = Group::of_this_thread();
-  const Expected<bool> outermost = group.end();
+  const Expected<bool> outermost = group.end("ncclGroupEnd");
   if (!outermost) return outermost.error();
   return group.error() ? group.run() : run_waiting(calls, &group);
+}
+
+// Of what ends this thread's group. What a call of it was refused for has been told by that call.
+template <class End>
+ncclResult_t answer_end(End end) {
+  const Group& group = Group::of_this_thread();
+  const bool told = group.outermost() && group.error();
+  return told ? answer_again(end()) : answer(end());
 }
 
 // A group remains open when the innermost one ends.
@@ -206,23 +214,26 @@ double seconds_of(const Waiting& one) {
   return one.there ? seconds_there(shape, collective, link) : seconds_here(shape, collective, link);
 }
 
+Error check_info(const char* function, const ncclSimInfo_t* info) {
+  if (!info || (info->magic == NCCL_SIM_INFO_MAGIC && info->size >= sizeof *info)) return {};
+  return {Code::invalid_argument,
+          fmt::format("{}: info is not one that began with NCCL_SIM_INFO_INITIALIZER", function)};
+}
+
+// As in NCCL, what the group is refused for goes before what `info` is.
 Error simulate(ncclSimInfo_t* info) {
+  constexpr const char* function = "ncclGroupSimulateEnd";
   Group& group = Group::of_this_thread();
-  const Expected<bool> outermost = group.end();
+  const Expected<bool> outermost = group.end(function);
   if (!outermost) return outermost.error();
+  if (!*outermost) return check_info(function, info);
   std::vector<Waiting> calls;
-  if (*outermost) calls.swap(waiting_of_this_thread());
-  if (info && (info->magic != NCCL_SIM_INFO_MAGIC || info->size < sizeof *info)) {
-    if (*outermost) static_cast<void>(group.discard());
-    return {Code::invalid_argument,
-            "ncclGroupSimulateEnd: info is not one that began with "
-            "NCCL_SIM_INFO_INITIALIZER"};
-  }
-  if (!*outermost) return {};
-  double seconds = 0;
-  for (const Waiting& one : calls) seconds += seconds_of(one);
+  calls.swap(waiting_of_this_thread());
   const auto planned = group.discard();
   if (!planned) return planned.error();
+  if (Error error = check_info(function, info)) return error;
+  double seconds = 0;
+  for (const Waiting& one : calls) seconds += seconds_of(one);
   for (const Group::Planned& one : *planned) seconds += seconds_of(one);
   if (info && seconds > 0) info->estimatedTime = static_cast<float>(seconds);
   return {};
@@ -276,10 +287,10 @@ NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
   if (!nested()) group_kind = GroupKind::none;
   const bool waits =
       pith::api::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
-  return waits ? guarded([] { return end_group(); }) : answer(pithGroupEnd());
+  return answer_end([&] { return waits ? pith::api::guarded(end_group) : pithGroupEnd(); });
 }
 
 NCCL_EXPORT(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
   if (!nested()) group_kind = GroupKind::none;
-  return guarded([&] { return simulate(info); });
+  return answer_end([&] { return pith::api::guarded([&] { return simulate(info); }); });
 }

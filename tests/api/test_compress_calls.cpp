@@ -330,7 +330,8 @@ TEST_CASE("too little room for the pairs", "[compress]") {
                 send.data(), indices.data(), values.data(), capacity, &n, count, pithFloat32,
                 pithSum, compressor, comm, nullptr);
             if (self.rank == 0) {
-              fails(result, pithInvalidArgument, {"capacity is 3", std::to_string(n)});
+              fails(result, pithInvalidArgument,
+                    {"pithAllReduceCompressedSparse: capacity is 3", std::to_string(n)});
             } else {
               ok(result);
             }
@@ -359,7 +360,8 @@ TEST_CASE("too little room for the pairs in a group", "[compress]") {
           ok(pithGroupStart());
           ok(pithAllReduceCompressedSparse(send.data(), indices.data(), values.data(), 3, &n, count,
                                            pithFloat32, pithSum, compressor, comm, nullptr));
-          fails(pithGroupEnd(), pithInvalidArgument, {"capacity is 3"});
+          fails(pithGroupEnd(), pithInvalidArgument,
+                {"pithAllReduceCompressedSparse: capacity is 3"});
           ok(pithBarrier(comm, nullptr));
         }) == "");
 }

@@ -53,6 +53,25 @@ TEST_CASE("refused specs list what is known", "[compress]") {
         }) == "");
 }
 
+TEST_CASE("a compressor that was destroyed is refused", "[compress]") {
+  CHECK(run(1, alone(), [](Rank& self) {
+          constexpr auto bad = pithInvalidArgument;
+          const Comm comm(self.join());
+          pithCompressor_t gone = nullptr;
+          ok(pithCompressorCreate(&gone, "topk:density=0.1"));
+          ok(pithCompressorDestroy(gone));
+          fails(pithCompressorDestroy(gone), bad,
+                {"pithCompressorDestroy: compressor was destroyed"});
+          const Compressor another("topk:density=0.1");
+          ensure(another != gone, "a new one in the place of one that is gone");
+          fails(pithCompressorReset(gone), bad, {"pithCompressorReset: compressor was destroyed"});
+          std::vector<float> values(10);
+          fails(compressed_sum(values, values, gone, comm), bad,
+                {"pithAllReduceCompressed: compressor was destroyed"});
+          ok(compressed_sum(values, values, another, comm));
+        }) == "");
+}
+
 TEST_CASE("refused calls change nothing", "[compress]") {
   CHECK(run(1, threads(), [](Rank& self) {
           const Comm comm(self.join());

@@ -245,7 +245,8 @@ void errors_in_groups(Rank& self) {
 void wrong_ends(Rank& self) {
   pithRequest_t request = nullptr;
   fails(pithGroupEnd(), pithInvalidUsage, {"pithGroupEnd", "pithGroupStart"});
-  fails(pithGroupEndAsync(&request), pithInvalidUsage, {"pithGroupStart"});
+  fails(pithGroupEndAsync(&request), pithInvalidUsage,
+        {"pithGroupEndAsync without pithGroupStart"});
   ok(pithGroupStart());
   fails(pithGroupEndAsync(nullptr), pithInvalidArgument, {"request is NULL"});
   ok(pithGroupStart());

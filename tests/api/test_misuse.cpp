@@ -81,7 +81,8 @@ void bad_creation(Rank&) {
   fails(pithCommInitRank(&comm, 2, id, -1), bad, {"rank is -1"});
   pithUniqueId garbage;
   std::fill(std::begin(garbage.internal), std::end(garbage.internal), 'x');
-  fails(pithCommInitRank(&comm, 1, garbage, 0), bad, {"id", "pithGetUniqueId"});
+  fails(pithCommInitRank(&comm, 1, garbage, 0), bad, {"pithCommInitRank: id", "pithGetUniqueId"});
+  fails(pithCommInitRankConfig(&comm, 1, garbage, 0, nullptr), bad, {"pithCommInitRankConfig: id"});
   // The head is right, the address is not one.
   pithUniqueId torn = id;
   std::fill(std::begin(torn.internal) + 24, std::end(torn.internal), '?');
@@ -105,7 +106,7 @@ void memory(Rank&) {
   ensure(a == nullptr, "a refused allocation set the pointer");
   ok(pithMemFree(nullptr));
   int local = 0;
-  fails(pithMemFree(&local), bad, {"0x", "pithMemAlloc"});
+  fails(pithMemFree(&local), bad, {"pithMemFree: 0x", "pithMemAlloc"});
   for (const std::size_t bytes : {0u, 1u, 100u, 5000u, 5'000'000u}) {
     ok(pithMemAlloc(&a, bytes));
     ensure(reinterpret_cast<std::uintptr_t>(a) % 64 == 0, "not aligned to 64 bytes");

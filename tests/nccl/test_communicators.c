@@ -541,77 +541,6 @@ static void wrong_settings(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-/* NCCL_DEBUG tells the version at every level but NONE, and VERSION nothing else. */
-static void told_version(struct client* me) {
-  char text[4096], level[16];
-  ncclComm_t comm = NULL;
-  snprintf(level, sizeof level, "%s", getenv("NCCL_DEBUG"));
-  client_log();
-  setenv("NCCL_DEBUG", level, 1);
-  setenv("NCCL_SHM_DISABLE", "1", 1);
-  setenv("NCCL_NTHREADS", "4", 1); /* which INFO speaks of */
-  OK(ncclCommInitAll(&comm, 1, NULL));
-  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL)); /* and of this */
-  OK(ncclCommDestroy(comm));
-  client_take_log(me, text, sizeof text);
-  const char* const found = strstr(text, "NCCL version 22809");
-  CHECK((found == NULL) == (strcmp(level, "NONE") == 0));
-  CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
-  const int warned = client_times_in(text, "NCCL WARN ncclCommCount: comm is NULL");
-  CHECK(warned == (strcmp(level, "warn") == 0 || strcmp(level, "INFO") == 0));
-  CHECK(warned || found == NULL || strcmp(strchr(text, '\n'), "\n") == 0);
-  CHECK(strcmp(level, "warn") != 0 || (found == text && client_times_in(text, "\n") == 2));
-  if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
-}
-
-/* The first call of all is refused, and what NCCL_DEBUG was when the library was loaded is no
- * matter: it counts from there on. */
-static void first_words(struct client* me) {
-  char text[4096], begin[160], host[64] = "";
-  ncclComm_t comm = NULL;
-  float value = 1;
-  client_log();
-  setenv("NCCL_DEBUG", me->rank == 0 ? "WARN" : "VERSION", 1);
-  setenv("NCCL_DEBUG_TIMESTAMP_LEVELS", "INFO", 1); /* not the warning's */
-  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
-  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 2, client_id(me, 0), 2));
-  client_take_log(me, text, sizeof text);
-  CHECK(gethostname(host, sizeof host - 1) == 0);
-  if (strchr(host, '.')) *strchr(host, '.') = '\0';
-  const int pid = (int)getpid(), warns = me->rank == 0;
-  CHECK(strncmp(text, "NCCL version 22809", 18) == 0);
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclAllReduce: comm is NULL", host, pid,
-           pid);
-  CHECK(client_times_in(text, begin) == warns);
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank: rank is 2", host, pid,
-           pid);
-  CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
-}
-
-/* Lines begin with their time where that is asked for; what they are about is chosen, but of the
- * warning about a name that means nothing. */
-static void chosen_lines(struct client* me) {
-  char text[4096], begin[128], host[64] = "";
-  ncclComm_t comm = NULL;
-  client_log();
-  setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
-  setenv("NCCL_DEBUG_TIMESTAMP_FORMAT", "<%Y>_", 1);
-  setenv("NCCL_NTHREADS", "4", 1);
-  setenv("PITH_CHUNKS", "4", 1);
-  OK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank));
-  OK(ncclCommDestroy(comm));
-  client_take_log(me, text, sizeof text);
-  CHECK(gethostname(host, sizeof host - 1) == 0);
-  if (strchr(host, '.')) *strchr(host, '.') = '\0';
-  const int pid = (int)getpid();
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL INFO without effect", host, pid, pid);
-  CHECK(strstr(text, begin) != NULL);
-  CHECK(strstr(text, "ready after") == NULL); /* is about INIT */
-  snprintf(begin, sizeof begin, "> %s:%d:", host, pid);
-  CHECK(client_times_in(text, "NCCL WARN") == (me->rank == 0));
-  CHECK(client_times_in(text, begin) == (me->rank == 0));
-}
-
 /* As ranks say that they are on other hosts, they share no memory, and calls take longer. */
 static void by_host_id(struct client* me, int apart) {
   char text[16384], id[16];
@@ -674,6 +603,12 @@ static void promised(struct client* me) {
   OK(ncclCommAbort(before));
   FAILS(ncclRemoteError, ncclGroupEnd());
   CHECK(comm == NULL);
+  /* And a handle that is destroyed is its maker's failure. */
+  OK(ncclGroupStart());
+  OK(ncclCommInitRankScalable(&comm, 1, 0, 1, &own, NULL));
+  OK(ncclCommDestroy(comm));
+  FAILS(ncclInvalidArgument, ncclGroupEnd());
+  CHECK(strncmp(ncclGetLastError(NULL), "ncclCommInitRankScalable: ", 26) == 0);
 }
 
 /* And with blocking = 0 it is made after the group's end. */
@@ -727,14 +662,6 @@ int main(void) {
   client_run("NCCL_COMM_ID", 3, by_port, by_address);
   const char* public[] = {"NCCL_COMM_ID=192.0.2.1:20001", NULL};
   client_run("NCCL_COMM_ID of other hosts", 1, public, by_public_address);
-  const char* levels[] = {"NCCL_DEBUG=NONE", "NCCL_DEBUG=VERSION", "NCCL_DEBUG=warn",
-                          "NCCL_DEBUG=INFO"};
-  for (size_t i = 0; i < sizeof levels / sizeof *levels; ++i) {
-    const char* level[] = {levels[i], NULL};
-    client_run(levels[i], 1, level, told_version);
-  }
-  client_run("first words", 2, NULL, first_words);
-  client_run("chosen lines", 2, NULL, chosen_lines);
   client_run("other hosts by NCCL_HOSTID", 3, NULL, on_other_hosts);
   client_run("one host by NCCL_HOSTID", 3, NULL, on_one_host);
   const char* wrong[] = {"NCCL_ALGO=ring,nonsense", NULL};

@@ -1,5 +1,10 @@
 // Which lines NCCL's variables let through, and what stands before them.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <string>
 
 #include "catch.hpp"
 #include "nccl/log_lines.hpp"
@@ -61,6 +66,17 @@ TEST_CASE("warnings and errors are shown whatever they are about", "[nccl]") {
   CHECK(lines.shows(LogLevel::error, LogTopic::env));
   CHECK(lines.shows(LogLevel::info, LogTopic::all));
   CHECK_FALSE(lines.shows(LogLevel::debug, LogTopic::init));
+}
+
+TEST_CASE("NCCL_DEBUG_FILE", "[nccl]") {
+  char name[256] = "";
+  REQUIRE(gethostname(name, sizeof name - 1) == 0);
+  const std::string host(name, std::find(name, name + std::strlen(name), '.'));
+  const std::string process = std::to_string(getpid());
+  CHECK(nccl::expand("/tmp/%h.%p.log") == "/tmp/" + host + "." + process + ".log");
+  CHECK(nccl::expand("%%h%%%p") == "%h%" + process);
+  CHECK(nccl::expand("%x%") == "%x%");
+  CHECK(nccl::expand("").empty());
 }
 
 TEST_CASE("NCCL_DEBUG_TIMESTAMP_FORMAT", "[nccl]") {

@@ -193,6 +193,44 @@ static void ended_without_a_word(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* What a watchdog hears at last of a communicator on which nothing runs. */
+static void await_failure(struct client* me, ncclComm_t comm, ncclResult_t expected) {
+  ncclResult_t state = ncclSuccess;
+  while (state == ncclSuccess) {
+    OK(ncclCommGetAsyncError(comm, &state));
+    usleep(1000);
+  }
+  CHECK(state == expected);
+}
+
+/* Of a failure that nobody was in a call of, one line is enough, however often it is asked for; and
+ * each call is refused for it, be it of nothing, or the end. */
+static void ended_between_calls(struct client* me) {
+  char before[16384], text[16384];
+  client_log();
+  ncclComm_t comm = client_join(me);
+  int count = 0;
+  CHECK(sum_over(me, comm, 1) == me->size);
+  if (me->rank == 1) _exit(0);
+  await_failure(me, comm, ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(NULL), "rank 1") != NULL);
+  FAILS(ncclInvalidArgument, ncclCommCount(NULL, &count));
+  client_take_log(me, before, sizeof before);
+  for (int i = 0; i < 20; ++i) await_failure(me, comm, ncclRemoteError);
+  client_take_log(me, text, sizeof text);
+  CHECK(strcmp(before, text) == 0);
+  CHECK(strstr(ncclGetLastError(NULL), "comm is NULL") != NULL);
+  for (int i = 0; i < 2; ++i) {
+    FAILS(ncclRemoteError, ncclAllReduce(NULL, NULL, 0, ncclInt32, ncclSum, comm, NULL));
+    CHECK(strstr(ncclGetLastError(NULL), "rank 1") != NULL);
+    FAILS(ncclRemoteError, ncclCommFinalize(comm)); /* each time: it is not finalized */
+  }
+  OK(ncclGroupStart());
+  FAILS(ncclRemoteError, ncclBroadcast(NULL, NULL, 0, ncclInt32, 0, comm, NULL));
+  FAILS(ncclRemoteError, ncclGroupEnd());
+  OK(ncclCommDestroy(comm));
+}
+
 static ncclComm_t revoked;
 static void* revoke_soon(void* result) {
   usleep(300 * 1000);
@@ -284,6 +322,7 @@ int main(void) {
   client_run("grid", 8, NULL, grid);
   client_run("aborted by one", 8, NULL, aborted_by_one);
   client_run("ended without a word", 8, NULL, ended_without_a_word);
+  client_run("ended between calls", 3, NULL, ended_between_calls);
   client_run("revoked in a call", 8, NULL, revoked_in_a_call);
   client_run("grown", 8, NULL, grown);
   client_run("configured", 8, NULL, configured);

@@ -1,0 +1,191 @@
+/* What is logged where NCCL_DEBUG asks for it, once each, and where it goes. */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client.h"
+
+/* What a call in a group is refused for has its line then, and none when the group ends. */
+static void warned_once(struct client* me) {
+  char text[16384];
+  client_log();
+  ncclComm_t comm = client_join(me), other = NULL;
+  static float value[4096]; /* as many as PITH_COMPRESS wants here */
+  const size_t n = sizeof value / sizeof *value;
+  for (int turn = 0; turn < 4; ++turn) {
+    const ncclResult_t refused = ncclInvalidArgument;
+    OK(ncclGroupStart());
+    if (turn > 1) OK(ncclAllReduce(value, value, n, ncclFloat32, ncclSum, comm, NULL));
+    FAILS(refused, ncclAllReduce(value, value, n, ncclFloat32, ncclSum, NULL, NULL));
+    FAILS(refused, ncclBroadcast(value, value, 0, ncclFloat32, 7, comm, NULL));
+    FAILS(refused, ncclCommInitRank(&other, 1, client_id(me, 1), 1));
+    FAILS(refused, turn % 2 ? ncclGroupSimulateEnd(NULL) : ncclGroupEnd());
+    CHECK(strstr(ncclGetLastError(NULL), "ncclAllReduce: comm is NULL") != NULL);
+  }
+  FAILS(ncclInvalidUsage, ncclGroupEnd());
+  FAILS(ncclInvalidUsage, ncclGroupSimulateEnd(NULL));
+  CHECK(strstr(ncclGetLastError(NULL), "ncclGroupSimulateEnd without ncclGroupStart") != NULL);
+  OK(ncclCommDestroy(comm));
+  client_take_log(me, text, sizeof text);
+  CHECK(client_times_in(text, "NCCL WARN ncclAllReduce: comm is NULL") == 4);
+  CHECK(client_times_in(text, "NCCL WARN ncclBroadcast: root is 7") == 4);
+  CHECK(client_times_in(text, "NCCL WARN ncclCommInitRank: rank is 1") == 4);
+  CHECK(client_times_in(text, "NCCL WARN") == 14);
+}
+
+/* From here on standard output is a file, which nobody else sees. */
+static FILE* divert_output(struct client* me) {
+  FILE* const file = tmpfile();
+  CHECK(file != NULL && dup2(fileno(file), STDOUT_FILENO) == STDOUT_FILENO);
+  return file;
+}
+
+static void take_output(FILE* file, char* text, size_t room) {
+  rewind(file);
+  text[fread(text, 1, room - 1, file)] = '\0';
+}
+
+/* What has been logged by WARN and more is in the file; by less, on standard output. */
+static void take_words(struct client* me, FILE* output, int in_file, char* text, size_t room) {
+  char path[64];
+  snprintf(path, sizeof path, "/tmp/pith-client-%d.log", (int)getpid());
+  CHECK((access(path, F_OK) == 0) == in_file);
+  take_output(output, text, room);
+  CHECK(!in_file || text[0] == '\0');
+  if (in_file) client_take_log(me, text, room);
+}
+
+/* NCCL_DEBUG tells the version at every level, and VERSION nothing else. A word that means nothing
+ * there is no level; so is NONE. */
+static void told_version(struct client* me) {
+  char text[4096], level[16];
+  FILE* const output = divert_output(me);
+  ncclComm_t comm = NULL;
+  snprintf(level, sizeof level, "%s", getenv("NCCL_DEBUG"));
+  client_log();
+  setenv("NCCL_DEBUG", level, 1);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  setenv("NCCL_NTHREADS", "4", 1); /* which INFO speaks of */
+  OK(ncclCommInitAll(&comm, 1, NULL));
+  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL)); /* and of this */
+  OK(ncclCommDestroy(comm));
+  const int warns = strcmp(level, "warn") == 0 || strcmp(level, "INFO") == 0;
+  take_words(me, output, warns, text, sizeof text);
+  const char* const found = strstr(text, "NCCL version 22809");
+  CHECK(found != NULL || text[0] == '\0');
+  CHECK((found != NULL) == (warns || strcmp(level, "VERSION") == 0));
+  CHECK(found == NULL || strstr(found + 1, "NCCL version") == NULL);
+  const int warned = client_times_in(text, "NCCL WARN ncclCommCount: comm is NULL");
+  CHECK(warned == warns);
+  CHECK(warned || found == NULL || strcmp(strchr(text, '\n'), "\n") == 0);
+  CHECK(strcmp(level, "warn") != 0 || (found == text && client_times_in(text, "\n") == 2));
+  if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
+}
+
+/* The first call of all is refused, and what NCCL_DEBUG was when the library was loaded, WARN, is
+ * no matter: it counts from there on. What an earlier process has left in the file goes. */
+static void first_words(struct client* me) {
+  char text[4096], begin[160], path[64], host[64] = "";
+  ncclComm_t comm = NULL;
+  float value = 1;
+  FILE* const output = divert_output(me);
+  client_log();
+  const int pid = (int)getpid(), warns = me->rank == 0;
+  if (warns) {
+    snprintf(path, sizeof path, "/tmp/pith-client-%d.log", pid);
+    FILE* const left = fopen(path, "w");
+    CHECK(left != NULL && fputs("an earlier process\n", left) >= 0 && fclose(left) == 0);
+  }
+  if (me->rank < 2) setenv("NCCL_DEBUG", warns ? "WARN" : "VERSION", 1);
+  if (me->rank == 2) unsetenv("NCCL_DEBUG");
+  setenv("NCCL_DEBUG_TIMESTAMP_LEVELS", "INFO", 1); /* not the warning's */
+  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
+  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 2, client_id(me, 0), 2));
+  take_words(me, output, warns, text, sizeof text);
+  CHECK(gethostname(host, sizeof host - 1) == 0);
+  if (strchr(host, '.')) *strchr(host, '.') = '\0';
+  CHECK(me->rank == 2 ? text[0] == '\0' : strncmp(text, "NCCL version 22809", 18) == 0);
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclAllReduce: comm is NULL", host, pid,
+           pid);
+  CHECK(client_times_in(text, begin) == warns);
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank: rank is 2", host, pid,
+           pid);
+  CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
+}
+
+/* Lines begin with their time where that is asked for; what they are about is chosen, but of the
+ * warning about a name that means nothing. */
+static void chosen_lines(struct client* me) {
+  char text[4096], begin[128], host[64] = "";
+  ncclComm_t comm = NULL;
+  client_log();
+  setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
+  setenv("NCCL_DEBUG_TIMESTAMP_FORMAT", "<%Y>_", 1);
+  setenv("NCCL_NTHREADS", "4", 1);
+  setenv("PITH_CHUNKS", "4", 1);
+  OK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank));
+  OK(ncclCommDestroy(comm));
+  client_take_log(me, text, sizeof text);
+  CHECK(gethostname(host, sizeof host - 1) == 0);
+  if (strchr(host, '.')) *strchr(host, '.') = '\0';
+  const int pid = (int)getpid();
+  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL INFO without effect", host, pid, pid);
+  CHECK(strstr(text, begin) != NULL);
+  CHECK(strstr(text, "ready after") == NULL); /* is about INIT */
+  snprintf(begin, sizeof begin, "> %s:%d:", host, pid);
+  CHECK(client_times_in(text, "NCCL WARN") == (me->rank == 0));
+  CHECK(client_times_in(text, begin) == (me->rank == 0));
+}
+
+/* In a process that has the library from its beginning on; see first_words. */
+static void load_again(char* program) {
+  const char* const name = "NCCL_DEBUG_WHEN_LOADED";
+  if (!getenv(name)) {
+    setenv(name, "WARN", 1);
+    setenv("NCCL_DEBUG", "WARN", 1);
+    execl("/proc/self/exe", program, (char*)NULL);
+    perror("execl");
+    exit(1);
+  }
+  unsetenv("NCCL_DEBUG");
+}
+
+/* A rank that ends without looking at its log. */
+static volatile int* logged_by;
+static void leave_a_log(struct client* me) {
+  client_log();
+  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL));
+  *logged_by = (int)getpid();
+}
+
+static void logs_are_gone(void) {
+  char path[64];
+  logged_by =
+      mmap(NULL, sizeof *logged_by, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (logged_by == MAP_FAILED) exit(1);
+  client_run("a log that nobody takes", 1, NULL, leave_a_log);
+  snprintf(path, sizeof path, "/tmp/pith-client-%d.log", *logged_by);
+  if (access(path, F_OK) == 0) {
+    fprintf(stderr, "%s is still there\n", path);
+    unlink(path);
+    exit(1);
+  }
+}
+
+int main(int argc, char** argv) {
+  (void)argc;
+  load_again(argv[0]);
+  logs_are_gone();
+  client_run("warned once", 1, NULL, warned_once);
+  const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
+  client_run("warned once, compressed", 2, compressed, warned_once);
+  const char* levels[] = {"NCCL_DEBUG=NONE", "NCCL_DEBUG=VERSION", "NCCL_DEBUG=warn",
+                          "NCCL_DEBUG=INFO", "NCCL_DEBUG=loud"};
+  for (size_t i = 0; i < sizeof levels / sizeof *levels; ++i) {
+    const char* level[] = {levels[i], NULL};
+    client_run(levels[i], 1, level, told_version);
+  }
+  client_run("first words", 3, NULL, first_words);
+  client_run("chosen lines", 2, NULL, chosen_lines);
+  return 0;
+}
