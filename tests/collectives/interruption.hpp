@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/collectives/sparse_program.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -37,16 +38,17 @@ inline Interrupted interrupt_call(SparseProgram& program, World& world, const In
 }
 
 // interrupt(c, calls_before, where, failure) -> whether the interruption was reached, at every
-// `stride`-th step, ranks in turn. Empty is good.
+// `stride`-th step, ranks in turn; every second one of these, of deaths the others than of aborts,
+// but with PITH_TEST_FULL=1. Empty is good.
 template <class Interrupt>
 std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride,
                                  Interrupt interrupt) {
   std::string failure;
   for (const bool death : {false, true}) {
     bool reached = true;
-    for (std::uint64_t step = 0; reached; step += stride) {
-      const auto turn = static_cast<int>(step / stride);
-      const Interruption where{step, death, turn % c.ranks};
+    for (std::uint64_t turn = !full && death ? 1 : 0; reached; turn += full ? 1 : 2) {
+      const std::uint64_t step = turn * stride;
+      const Interruption where{step, death, static_cast<int>(turn / (full ? 1 : 2)) % c.ranks};
       reached = interrupt(c, calls_before, where, failure);
       if (failure.empty()) continue;
       return fmt::format("{}, {} of rank {} at step {}: {}", describe(c), death ? "death" : "abort",

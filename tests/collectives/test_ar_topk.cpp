@@ -6,6 +6,7 @@
 #include "collectives/notes.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -333,12 +334,8 @@ TEST_CASE("with lagged scores every rank leads within 5 N steps", "[ar-topk]") {
   }
 }
 
-TEST_CASE("AR-Topk of 1,024 ranks with random delays", "[ar-topk][scale]") {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const int ranks = 128;
-#else
-  const int ranks = 1024;
-#endif
+TEST_CASE("AR-Topk of many ranks with random delays", "[ar-topk][scale]") {
+  const int ranks = !sanitized && full ? 1024 : 128;
   SparseCase c;
   c.ranks = ranks;
   c.counts = {2000};

@@ -1,7 +1,5 @@
 // Every compressed scheme on many ranks whose messages are delayed at random: all ranks get the
 // same bits, and no gradient is lost. 128 ranks; with PITH_TEST_FULL=1 1,024.
-#include <cstdlib>
-
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
 #include "tests/sanitized.hpp"
@@ -10,7 +8,7 @@ namespace pith::test {
 
 namespace {
 
-const int reduction = !sanitized && std::getenv("PITH_TEST_FULL") ? 1 : 8;
+const int reduction = !sanitized && full ? 1 : 8;
 
 // Gradients given are results delivered and residuals kept; of integers, exactly.
 class Balance {

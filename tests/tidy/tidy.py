@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "comm": BELOW_API,
     "api": BELOW_API,
     "nccl": BELOW_API | {"api"},
-    "perf": BELOW_API | {"api"},
+    "perf": BELOW_API | {"api", "nccl"},
     "tools": BELOW_API | {"api"},
 }
 LIBRARY = set(MAY_INCLUDE) - {"perf", "tools"}
