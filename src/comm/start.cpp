@@ -17,6 +17,7 @@
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/per_process.hpp"
+#include "core/settings_origin.hpp"
 
 namespace pith {
 
@@ -56,6 +57,15 @@ std::string to_text(const UniqueId& id) {
   return to_hex(bytes);
 }
 
+// Launchers say at most that a time has run out.
+Error not_all_came(const Error& error, const Settings& settings) {
+  const bool longer = settings.join_timeout > settings.init_timeout;
+  return {Code::remote,
+          fmt::format("not all ranks of the job came within {:g} s ({}): {}",
+                      settings.wait_for_ranks_s(),
+                      variable_of(longer ? "JOIN_TIMEOUT" : "INIT_TIMEOUT"), error.message())};
+}
+
 // The ids of this process that went through its launcher. The connection to it stays open to the
 // end, for launchers let a process come and go only once.
 class Exchange {
@@ -73,9 +83,11 @@ class Exchange {
       if (!id) return id;
       mine = to_text(*id);
     }
+    const std::uint64_t deadline = deadline_of(settings);
     const Expected<std::string> told = launch.way == Launch::Way::pmi
-                                           ? by_pmi(launch, key, mine, settings)
+                                           ? by_pmi(launch, key, mine, deadline)
                                            : by_pmix(key, mine, settings);
+    if (!told && monotonic_ns() >= deadline) return not_all_came(told.error(), settings);
     if (!told) return told.error();
     return launch.rank == 0 ? id : from_hex(*told);
   }
@@ -99,8 +111,7 @@ class Exchange {
   }
 
   Expected<std::string> by_pmi(const Launch& launch, const std::string& key,
-                               const std::string& mine, const Settings& settings) {
-    const std::uint64_t deadline = deadline_of(settings);
+                               const std::string& mine, std::uint64_t deadline) {
     if (!pmi_) {
       Expected<PmiWire> wire = PmiWire::open(launch.pmi_fd, deadline);
       if (!wire) return wire.error();
