@@ -175,18 +175,29 @@ Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) 
                         id.address, launch.root_variable(), said.message())};
   }
   return {error.code(),
-          fmt::format("rank 0 is to listen at {}, by {}: {}; another job may be using that port",
-                      id.address, launch.root_variable(), error.message())};
+          fmt::format("rank 0 is to listen at {}, by {}: {} (for {} s); another "
+                      "job may be using that port",
+                      id.address, launch.root_variable(), error.message(), rebind_ns / second_ns)};
+}
+
+// Ranks that have called meanwhile may have met those of another job.
+std::string in_use_before(const Launch& launch, std::uint64_t waited_ns) {
+  if (waited_ns < second_ns / 10) return {};  // by a root of ours that was ending
+  return fmt::format("; port {} was in use for {:.1f} s before that, perhaps by another job",
+                     launch.port, static_cast<double>(waited_ns) * 1e-9);
 }
 
 Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id,
                 const Settings& settings) {
-  const std::uint64_t until = monotonic_ns() + rebind_ns;
+  const std::uint64_t begun = monotonic_ns();
+  std::uint64_t waited = 0;
   while (true) {
-    const Error error = Rendezvous::open_at(
-        place.listen, {launch.port, launch.port, launch.port_by}, id, settings.wait_for_ranks_s());
+    const Error error =
+        Rendezvous::open_at(place.listen, {launch.port, launch.port, launch.port_by}, id,
+                            settings.wait_for_ranks_s(), in_use_before(launch, waited));
     if (!error) return {};
-    if (monotonic_ns() > until) return who_listens(launch, id, error);
+    waited = monotonic_ns() - begun;
+    if (waited > rebind_ns) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
