@@ -324,6 +324,7 @@ TEST_CASE("ranks start again where they have failed to", "[environment]") {
   CHECK(run(3, few_seconds("1"), [&](Rank& self) {
           by_hand(self, "127.0.0.1:" + std::to_string(port));
           pithComm_t comm = nullptr;
+          self.meet();
           if (self.rank != 2)
             fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 2 did not join"});
           if (self.rank == 0) sleep_s(0.5);  // the others call again before it opens
