@@ -14,6 +14,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
+#include "transport/interfaces.hpp"
 
 namespace pith {
 namespace {
@@ -51,6 +52,23 @@ Expected<Descriptor> new_socket(const Address& address) {
 void send_at_once(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+std::string words_of(const PortRange& ports) {
+  if (ports.first == 0) return "any port";
+  const std::string to = ports.last > ports.first ? fmt::format("-{}", ports.last) : "";
+  return fmt::format("port {}{} ({})", ports.first, to, ports.setting);
+}
+
+// All other addresses that this library listens on come from the system.
+Error not_of_this_host(const Error& error) {
+  std::string ours;
+  const Expected<std::vector<Interface>> interfaces = list_interfaces();
+  for (const Interface& one : *interfaces) {
+    ours += fmt::format("{}{} ({})", ours.empty() ? "" : ", ", one.name, one.host);
+  }
+  return {error.code(), fmt::format("{}; expected of PITH_HOST one of this host's addresses: {}",
+                                    error.message(), ours)};
 }
 
 const sockaddr* raw(const Address& address) {
@@ -132,12 +150,9 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
     last_errno = errno;
     if (last_errno != EADDRINUSE && last_errno != EACCES) break;
   }
-  std::string where = fmt::format("port {} ({})", ports.first, ports.setting);
-  if (ports.setting == PortRange().setting) {
-    where = fmt::format("all of {}={}-{}", ports.setting, ports.first, ports.last);
-  }
-  if (ports.first == 0) where = "any port";
-  return system_error(fmt::format("listen on {}, {}", host, where), last_errno);
+  const Error error =
+      system_error(fmt::format("listen on {}, {}", host, words_of(ports)), last_errno);
+  return last_errno == EADDRNOTAVAIL ? not_of_this_host(error) : error;
 }
 
 Expected<Descriptor> accept_one(int listener) {

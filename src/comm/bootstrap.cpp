@@ -55,7 +55,7 @@ std::string own_name() {
 // An address in an id was there when the id was made.
 std::string nobody_there(const UniqueId& id) {
   return id.known_before
-             ? "rank 0 listens there once it has started"
+             ? "rank 0 has not started, or it has ended: then its own output says why"
              : "the process that made this id has ended, or its ranks have all started: an id "
                "serves one communicator";
 }
@@ -72,6 +72,12 @@ Error another_job(const UniqueId& id, int rank, const Error& error) {
       fmt::format("{}: the id is of another job, or of one that has ended and whose port serves "
                   "another id now; expected the id that rank 0's process has just made",
                   error.message())};
+}
+
+std::string name_of_root(const UniqueId& id) {
+  return fmt::format("{} at {}, where the ranks meet,",
+                     id.known_before ? "rank 0's process" : "the process that made the id",
+                     id.address);
 }
 
 std::span<std::byte> bytes_of(std::string& text) {
@@ -95,6 +101,8 @@ std::uint64_t Bootstrap::connect_deadline() const {
 }
 
 Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
+  root_ = name_of_root(id);
+  root_rank_ = id.known_before ? 0 : -1;
   const Expected<Address> root = parse_address(id.address);
   refused = !root;
   if (!root) return root.error();
@@ -102,6 +110,7 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
   const Patience patience = silence_until(connect_deadline());
   Expected<Descriptor> connection = connect_to(*root, patience);
   if (!connection) {
+    if (descriptors_are_used_up()) return connection.error();
     return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
                                            connection.error().message(), nobody_there(id)));
   }
@@ -118,8 +127,13 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
     return another_job(id, rank, error);
   }
   if (error) {
-    refused = refused && !hung_up(connection_.get());
-    return error;
+    const bool busy = hung_up(connection_.get());
+    refused = refused && !busy;
+    if (!busy) return of_root(error);
+    return Error(Code::remote,
+                 fmt::format("{} takes no calls, for it is busy or its start has failed: {}", root_,
+                             error.message()),
+                 root_rank_);
   }
   std::string hello;
   append_blob(hello, own_name());
@@ -136,7 +150,10 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
     if (Error cancelled = bootstrap.cancelled()) return cancelled;
-    if (!error) return bootstrap;
+    if (!error) {
+      bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's own begins at its first
+      return bootstrap;
+    }
     const std::uint64_t now = monotonic_ns();
     if (refused || now > bootstrap.deadline_ns_) return error;
     if (descriptors_are_used_up()) {
@@ -148,6 +165,15 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
   }
 }
 
+Error Bootstrap::root_lost() const {
+  return {Code::remote, fmt::format("{} has ended or is lost during start-up", root_), root_rank_};
+}
+
+Error Bootstrap::of_root(const Error& error) const {
+  if (hung_up(connection_.get())) return root_lost();
+  return {Code::remote, fmt::format("{} does not answer: {}", root_, error.message()), root_rank_};
+}
+
 // Outside of a gather the root says nothing, unless the start-up has failed.
 Error Bootstrap::failure() const {
   if (Error error = cancelled()) return error;
@@ -157,7 +183,7 @@ Error Bootstrap::failure() const {
     char text[512];
   } said;
   const ssize_t got = ::recv(connection_.get(), &said, sizeof said, MSG_PEEK | MSG_DONTWAIT);
-  if (got == 0) return {Code::remote, "the bootstrap root has ended during start-up"};
+  if (got <= 0 && hung_up(connection_.get())) return root_lost();
   if (got < static_cast<ssize_t>(sizeof said.header)) return {};
   const std::size_t length =
       std::min<std::size_t>(said.header.size, static_cast<std::size_t>(got) - sizeof said.header);
@@ -192,16 +218,16 @@ Expected<std::string> Bootstrap::exchange(const std::string& mine) {
   append_blob(message, mine);
   if (Error error = send_all(connection_.get(), bytes_of(message), patience)) {
     const Error told = failure();  // who has closed the connection may have said why
-    return told ? told : error;
+    return told ? told : of_root(error);
   }
   BlobHeader header;
   std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(&header, 1));
-  if (Error error = recv_all(connection_.get(), header_bytes, patience)) return error;
+  if (Error error = recv_all(connection_.get(), header_bytes, patience)) return of_root(error);
   if (header.size > blob_bytes_max) {
     return Error(Code::internal, "the bootstrap root sent a message that is too long");
   }
   std::string text(header.size, '\0');
-  if (Error error = recv_all(connection_.get(), bytes_of(text), patience)) return error;
+  if (Error error = recv_all(connection_.get(), bytes_of(text), patience)) return of_root(error);
   if (header.kind == BlobHeader::Kind::failure) return Error(Code::remote, text);
   return text;
 }

@@ -55,8 +55,8 @@ class Bootstrap final : public Gatherer {
   Bootstrap(StartTimes times, std::shared_ptr<const Cancellation> cancellation)
       : Gatherer(times.join_s, std::move(cancellation)), connect_s_(times.connect_s) {}
 
-  // Waits for the root, which waits as long for the last rank. Tells it who this process is, so
-  // that others can be told.
+  // Waits for the root, which then waits as long for the last rank: how late the root itself was
+  // takes nothing of that. Tells it who this process is, so that others can be told.
   static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, StartTimes times,
                                   std::shared_ptr<const Cancellation> cancellation = {});
 
@@ -78,8 +78,13 @@ class Bootstrap final : public Gatherer {
   Patience silence_until(std::uint64_t deadline_ns) const;
   // For what is there.
   std::uint64_t connect_deadline() const;
+  Error root_lost() const;
+  // What an error of the connection means.
+  Error of_root(const Error& error) const;
 
   Descriptor connection_;
+  std::string root_;    // for messages
+  int root_rank_ = -1;  // whose process it is, as far as is known
   double connect_s_ = 0;
   std::function<Error()> source_;
 };

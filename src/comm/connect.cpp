@@ -141,7 +141,10 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   log.begins(settings);
   const StartTimes times(settings.wait_for_ranks_s(), settings.init_timeout);
   Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, times, cancellation);
-  if (!bootstrap) return bootstrap.error();
+  if (!bootstrap) {
+    Rendezvous::cannot_join(id, as_of_rank(rank, bootstrap.error()));
+    return bootstrap.error();
+  }
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlSeat>> control = std::shared_ptr<ControlSeat>();
   const Error uncontrolled = without_throwing([&] {

@@ -65,11 +65,13 @@ struct Guest {
 
 class Server {
  public:
-  Server(Descriptor listener, UniqueId id, double timeout_s)
+  Server(Descriptor listener, UniqueId id, double timeout_s, std::string before = {})
       : listener_(std::move(listener)),
         id_(std::move(id)),
         one_meeting_(id_.known_before),
-        timeout_ns_(static_cast<std::uint64_t>(timeout_s * static_cast<double>(second_ns))) {}
+        timeout_s_(timeout_s),
+        timeout_ns_(static_cast<std::uint64_t>(timeout_s * static_cast<double>(second_ns))),
+        before_(std::move(before)) {}
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
@@ -78,10 +80,15 @@ class Server {
     guests_.clear();
     listener_.reset();
   }
-  // The start has failed, and ranks may come that have not heard of it. Any thread.
+  // Ranks wait or may come, and the start has failed or does so if this process ends. Any thread.
   bool owes_word() const { return owes_word_.load(std::memory_order_relaxed); }
   // A start that has failed lets go of its port, which another one needs. Any thread.
   void give_port_back() { gives_back_.store(true, std::memory_order_relaxed); }
+  // For a cause of this process, which whoever waits or comes is told. Any thread.
+  void cannot_join(const std::string& why);
+  bool serves(const UniqueId& id) const {
+    return id.address == id_.address && id.secret == id_.secret;
+  }
 
  private:
   bool has_room();
@@ -95,11 +102,12 @@ class Server {
   void leave(Guest& guest);
   void finish_round();
   void hear_failures();
+  std::string take_own_failure();
+  void note_debt(bool owes);
   void starve(const Error& error);
   void check_leavers();
   void check_absent();
   void fail_all(const std::string& why);
-  void tell_all(const std::string& why);
   void close_door();
   void note_told(int rank);
   bool has_heard(int rank) const;
@@ -113,7 +121,9 @@ class Server {
   Descriptor listener_;
   UniqueId id_;
   const bool one_meeting_;  // its port is needed again
-  std::uint64_t timeout_ns_;
+  const double timeout_s_;
+  const std::uint64_t timeout_ns_;
+  const std::string before_;      // of the port
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
   std::uint64_t report_at_ = 0;   // too
   std::uint64_t deaf_until_ = 0;
@@ -128,6 +138,8 @@ class Server {
   std::string last_other_secret_;
   std::string failure_;     // why nobody can start any more; empty: they can
   std::vector<bool> told_;  // ranks that have heard so
+  std::mutex mutex_;
+  std::string own_failure_;  // of this process, until the loop hears of it
   std::atomic<bool> owes_word_{false};
   std::atomic<bool> gives_back_{false};
 };
@@ -158,12 +170,27 @@ void Server::welcome() {
 // are told when the others have left room for them.
 void Server::starve(const Error& error) {
   const auto is_stranger = [](const Guest& guest) { return !guest.joined; };
-  if (ranks_.empty() || complete() || !failure_.empty()) return;
+  if (ranks_.empty() || complete()) return;
   if (std::any_of(guests_.begin(), guests_.end(), is_stranger)) return;
-  tell_all(fmt::format(
+  fail_all(fmt::format(
       "the process where ranks meet has no descriptors for {} ranks, {} of which have come: {}",
       ranks_.size(), joined_, error.message()));
-  if (one_meeting_) give_up_at_ = std::min(give_up_at_, monotonic_ns() + second_ns);
+}
+
+void Server::cannot_join(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (own_failure_.empty()) own_failure_ = why;
+  owes_word_ = true;
+}
+
+void Server::note_debt(bool owes) {
+  const std::lock_guard lock(mutex_);
+  owes_word_ = owes || !own_failure_.empty();
+}
+
+std::string Server::take_own_failure() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(own_failure_, {});
 }
 
 void Server::greet(Guest& guest) {
@@ -315,17 +342,17 @@ void Server::leave(Guest& guest) {
 void Server::check_leavers() {
   if (first_left_ < 0) return;
   const auto waits = [this](const Guest* guest) { return guest && has_blob(*guest); };
-  if (joined_ < ranks_.size() || std::any_of(ranks_.begin(), ranks_.end(), waits)) {
-    fail_all(fmt::format("rank {} went away during start-up", first_left_));
+  const std::string absent = missing();
+  if (!absent.empty() || std::any_of(ranks_.begin(), ranks_.end(), waits)) {
+    fail_all(fmt::format("rank {} went away during start-up{}", first_left_,
+                         absent.empty() ? "" : fmt::format("; {} had not come yet", absent)));
   }
 }
 
 void Server::fail_all(const std::string& why) {
-  if (failure_.empty()) tell_all(why);
-}
-
-void Server::tell_all(const std::string& why) {
+  if (!failure_.empty()) return;
   failure_ = why;
+  note_debt(true);  // before anybody hears of it, and ends this process
   give_up_at_ = monotonic_ns() + late_ns;
   log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
   for (Guest& guest : guests_) {
@@ -349,6 +376,7 @@ bool Server::has_heard(int rank) const {
 
 // Those that had joined and are gone do not come again.
 bool Server::all_have_heard() const {
+  if (told_.empty()) return false;
   for (std::size_t r = 0; r < told_.size(); ++r) {
     if (!told_[r] && names_[r].empty()) return false;
   }
@@ -389,8 +417,8 @@ void Server::check_absent() {
   if (ranks_.empty() || joined_ == ranks_.size() || !failure_.empty()) return;
   const std::uint64_t now = monotonic_ns();
   if (now > give_up_at_) {
-    return fail_all(fmt::format("{} did not join within {} s{}", missing(), timeout_ns_ / second_ns,
-                                turned_away()));
+    return fail_all(fmt::format("{} did not join within {:g} s{}{}", missing(), timeout_s_,
+                                turned_away(), before_));
   }
   if (now < report_at_) return;
   report_at_ = give_up_at_;
@@ -400,10 +428,11 @@ void Server::check_absent() {
       LogTopic::bootstrap);
 }
 
+// Who has come and gone is not.
 std::string Server::missing() const {
   std::string names;
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (!ranks_[r]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", r);
+  for (std::size_t r = 0; r < names_.size(); ++r) {
+    if (names_[r].empty()) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", r);
   }
   return names;
 }
@@ -418,14 +447,16 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
       waits.push_back({guest.fd.get(), events, 0});
     }
     // An id that nobody uses costs no turns.
-    const bool deserted = listens && guests_.empty() && ranks_.empty();
+    const bool deserted = !one_meeting_ && listens && guests_.empty() && ranks_.empty();
     poll(waits.data(), waits.size(), deserted && wake >= 0 ? -1 : tick_ms);
+    const std::string own = take_own_failure();  // what a rank here has said before comes first
     for (Guest& guest : guests_) {
       if (!guest.proved) greet(guest);
       if (guest.proved && !guest.joined && !guest.gone) hear_name(guest);
       if (guest.joined && !guest.gone) read(guest);
     }
     hear_failures();
+    if (!own.empty() && !complete()) fail_all(own);
     finish_round();
     check_leavers();
     check_absent();
@@ -438,9 +469,9 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
     if (!failure_.empty() && gives_back_.load(std::memory_order_relaxed)) listener_.reset();
     const bool deaf = !listener_ || all_have_heard() || monotonic_ns() > give_up_at_;
     const bool failed = !failure_.empty() && deaf;
-    owes_word_.store(!failure_.empty() && !deaf, std::memory_order_relaxed);
+    note_debt(failure_.empty() ? !ranks_.empty() && !complete() : !deaf);
     const bool over = complete() || failed;
-    if (!ranks_.empty() && over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
+    if (over && std::none_of(ranks_.begin(), ranks_.end(), seated)) return;
     if (listener_) welcome();
   }
 }
@@ -458,6 +489,12 @@ class Servers {
   void give_ports_back() {
     const std::lock_guard lock(mutex_);
     for (Running& one : running_) one.server->give_port_back();
+  }
+  void cannot_join(const UniqueId& id, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    for (Running& one : running_) {
+      if (one.server->serves(id)) one.server->cannot_join(why);
+    }
   }
   void stop() {
     await_parting();
@@ -489,6 +526,12 @@ class Servers {
   void await_parting() {
     const std::uint64_t until = monotonic_ns() + parting_ns;
     const auto owes = [](const Running& one) { return !one.over && one.server->owes_word(); };
+    {
+      const std::lock_guard lock(mutex_);
+      for (Running& one : running_) {
+        if (owes(one)) one.server->cannot_join("the process where the ranks meet has ended");
+      }
+    }
     while (monotonic_ns() < until) {
       {
         const std::lock_guard lock(mutex_);
@@ -535,12 +578,16 @@ Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, P
 }
 
 Error Rendezvous::open_at(const std::string& host, const PortRange& port, const UniqueId& id,
-                          double timeout_s) {
+                          double timeout_s, const std::string& before) {
   Expected<Descriptor> listener = listen_on(host, port);
   if (!listener) Servers::instance().give_ports_back();
   if (!listener) return listener.error();
-  Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s));
+  Servers::instance().start(std::make_unique<Server>(std::move(*listener), id, timeout_s, before));
   return {};
+}
+
+void Rendezvous::cannot_join(const UniqueId& id, const Error& error) {
+  Servers::instance().cannot_join(id, error.message());
 }
 
 }  // namespace pith

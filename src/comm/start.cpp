@@ -17,6 +17,7 @@
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/per_process.hpp"
+#include "core/settings_origin.hpp"
 
 namespace pith {
 
@@ -56,6 +57,15 @@ std::string to_text(const UniqueId& id) {
   return to_hex(bytes);
 }
 
+// Launchers say at most that a time has run out.
+Error not_all_came(const Error& error, const Settings& settings) {
+  const bool longer = settings.join_timeout > settings.init_timeout;
+  return {Code::remote,
+          fmt::format("not all ranks of the job came within {:g} s ({}): {}",
+                      settings.wait_for_ranks_s(),
+                      variable_of(longer ? "JOIN_TIMEOUT" : "INIT_TIMEOUT"), error.message())};
+}
+
 // The ids of this process that went through its launcher. The connection to it stays open to the
 // end, for launchers let a process come and go only once.
 class Exchange {
@@ -73,9 +83,11 @@ class Exchange {
       if (!id) return id;
       mine = to_text(*id);
     }
+    const std::uint64_t deadline = deadline_of(settings);
     const Expected<std::string> told = launch.way == Launch::Way::pmi
-                                           ? by_pmi(launch, key, mine, settings)
+                                           ? by_pmi(launch, key, mine, deadline)
                                            : by_pmix(key, mine, settings);
+    if (!told && monotonic_ns() >= deadline) return not_all_came(told.error(), settings);
     if (!told) return told.error();
     return launch.rank == 0 ? id : from_hex(*told);
   }
@@ -99,8 +111,7 @@ class Exchange {
   }
 
   Expected<std::string> by_pmi(const Launch& launch, const std::string& key,
-                               const std::string& mine, const Settings& settings) {
-    const std::uint64_t deadline = deadline_of(settings);
+                               const std::string& mine, std::uint64_t deadline) {
     if (!pmi_) {
       Expected<PmiWire> wire = PmiWire::open(launch.pmi_fd, deadline);
       if (!wire) return wire.error();
@@ -164,18 +175,29 @@ Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) 
                         id.address, launch.root_variable(), said.message())};
   }
   return {error.code(),
-          fmt::format("rank 0 is to listen at {}, by {}: {}; another job may be using that port",
-                      id.address, launch.root_variable(), error.message())};
+          fmt::format("rank 0 is to listen at {}, by {}: {} (for {} s); another "
+                      "job may be using that port",
+                      id.address, launch.root_variable(), error.message(), rebind_ns / second_ns)};
+}
+
+// Ranks that have called meanwhile may have met those of another job.
+std::string in_use_before(const Launch& launch, std::uint64_t waited_ns) {
+  if (waited_ns < second_ns / 10) return {};  // by a root of ours that was ending
+  return fmt::format("; port {} was in use for {:.1f} s before that, perhaps by another job",
+                     launch.port, static_cast<double>(waited_ns) * 1e-9);
 }
 
 Error listen_at(const RootPlace& place, const Launch& launch, const UniqueId& id,
                 const Settings& settings) {
-  const std::uint64_t until = monotonic_ns() + rebind_ns;
+  const std::uint64_t begun = monotonic_ns();
+  std::uint64_t waited = 0;
   while (true) {
-    const Error error = Rendezvous::open_at(
-        place.listen, {launch.port, launch.port, launch.port_by}, id, settings.wait_for_ranks_s());
+    const Error error =
+        Rendezvous::open_at(place.listen, {launch.port, launch.port, launch.port_by}, id,
+                            settings.wait_for_ranks_s(), in_use_before(launch, waited));
     if (!error) return {};
-    if (monotonic_ns() > until) return who_listens(launch, id, error);
+    waited = monotonic_ns() - begun;
+    if (waited > rebind_ns) return who_listens(launch, id, error);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

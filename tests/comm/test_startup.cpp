@@ -165,11 +165,11 @@ TEST_CASE("ports are taken from the range alone", "[startup]") {
         }) == "");
   setup.way = Way::alone;
   setup.environment = {ports(1)};
-  const std::string range = setup.environment[0].second;
   CHECK(run(1, setup, [&](Rank&) {
           pithUniqueId id{};
           ok(pithGetUniqueId(&id));
-          fails(pithGetUniqueId(&id), pithSystemError, {"PITH_PORT_RANGE=" + range, "127.0.0.1"});
+          fails(pithGetUniqueId(&id), pithSystemError,
+                {"127.0.0.1, port " + std::to_string(first) + " (PITH_PORT_RANGE)"});
         }) == "");
 }
 
@@ -180,6 +180,16 @@ TEST_CASE("an interface that is not there is named", "[startup]") {
           pithUniqueId id{};
           fails(pithGetUniqueId(&id), pithInvalidUsage,
                 {"PITH_IFNAME is \"=nowhere7\"", "lo (127.0.0.1)"});
+        }) == "");
+}
+
+TEST_CASE("PITH_HOST is named where it is no address of this host", "[startup]") {
+  Setup setup = alone();
+  setup.environment = {{"PITH_HOST", "203.0.113.7"}};
+  CHECK(run(1, setup, [](Rank&) {
+          pithUniqueId id{};
+          fails(pithGetUniqueId(&id), pithSystemError,
+                {"203.0.113.7", "PITH_HOST", "lo (127.0.0.1)"});
         }) == "");
 }
 
