@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "comm/packing.hpp"
@@ -56,9 +57,8 @@ Error no_room(const Process& process) {
                                                            process.ranks, process.first_rank);
   return {
       Code::system,
-      fmt::format("{} {} more descriptors to connect to the others, one for each TCP "
-                  "connection, and {} are left under the hard limit of {} (ulimit -Hn); "
-                  "expected a limit of at least {}",
+      fmt::format("{} {} more descriptors for connections to the others, and {} are left under the "
+                  "hard limit of {} (ulimit -Hn); expected a limit of at least {}",
                   who, needed, process.left, process.limit, process.limit + needed - process.left),
       process.first_rank};
 }
@@ -66,7 +66,10 @@ Error no_room(const Process& process) {
 }  // namespace
 
 DescriptorShare DescriptorShare::of_this_process(std::size_t most, std::size_t to_come) {
-  return {PerProcess<ProcessName>::get().value, descriptors_left(most), to_come,
+  // So many are enough, or more than anybody counts.
+  constexpr std::uint64_t enough = std::numeric_limits<std::uint64_t>::max() / 2;
+  const std::uint64_t counted = descriptors_left(most);
+  return {PerProcess<ProcessName>::get().value, counted < most ? counted : enough, to_come,
           hard_descriptor_limit()};
 }
 

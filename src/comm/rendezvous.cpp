@@ -196,7 +196,7 @@ std::string Server::take_own_failure() {
 void Server::greet(Guest& guest) {
   Expected<Handshake::Want> want = guest.handshake.step(guest.fd.get());
   const bool called = want && *want == Handshake::Want::write;
-  if (called && has_heard(guest.handshake.greeting().from)) {
+  if (called && one_meeting_ && has_heard(guest.handshake.greeting().from)) {
     guest.gone = true;
     return;
   }
@@ -466,7 +466,9 @@ void Server::serve(const std::atomic<bool>& stop, int wake) {
     guests_.remove_if([](const Guest& guest) { return guest.gone; });
     const auto seated = [](const Guest* guest) { return guest != nullptr; };
     // Who comes too late is told why.
-    if (!failure_.empty() && gives_back_.load(std::memory_order_relaxed)) listener_.reset();
+    if (gives_back_.exchange(false, std::memory_order_relaxed) && !failure_.empty()) {
+      listener_.reset();
+    }
     const bool deaf = !listener_ || all_have_heard() || monotonic_ns() > give_up_at_;
     const bool failed = !failure_.empty() && deaf;
     note_debt(failure_.empty() ? !ranks_.empty() && !complete() : !deaf);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/progress_thread.hpp"
 
 namespace pith {
@@ -57,7 +58,7 @@ void relax() {
 
 Engine::Engine(int peers)
     : mailbox_(scheduler_, peers),
-      wake_descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      wake_descriptor_(open_with_room([] { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })),
       reserve_(std::make_unique_for_overwrite<std::byte[]>(reserve_bytes)) {
   out_of_memory();
 }
