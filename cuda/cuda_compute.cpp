@@ -53,6 +53,7 @@ Error CudaCompute::open(unsigned worker_blocks) {
   CUresult result = driver_.ctx_priority_range(&least, &priority_);
   if (result == kSuccess) result = driver_.stream_create(&stream_, kStreamNonBlocking, priority_);
   if (result != kSuccess) return device_.error("cuStreamCreateWithPriority", result);
+  probe_ = std::make_unique<FailureProbe>(device_, stream_);
   const Expected<const KernelSet*> kernels = device_.kernels();
   if (!kernels) return kernels.error();
   const Expected<Device::Turn> turn = device_.take_slot();
@@ -61,7 +62,7 @@ Error CudaCompute::open(unsigned worker_blocks) {
   written_ = last_ticket_ = last_of_workers_ = tickets_->started();
   if (worker_blocks > 0) {
     Expected<std::unique_ptr<WorkerQueue>> workers =
-        WorkerQueue::create(device_, *tickets_, stream_, worker_blocks);
+        WorkerQueue::create(device_, *tickets_, stream_, *probe_, worker_blocks);
     if (!workers) return workers.error();
     workers_ = std::move(*workers);
   }
@@ -115,6 +116,7 @@ CudaCompute::~CudaCompute() {
     progress();
     device_.give_slot({tickets_, written_});
   }
+  probe_.reset();
   const Current current(device_);
   if (stream_) driver_.stream_destroy(stream_);
 }
@@ -196,7 +198,7 @@ Fence CudaCompute::add_ticket(CUresult launched) {
   if (launched == kSuccess) launched = written;
   if (launched == kSuccess) return {ticket};
   fail("a CUDA kernel could not be launched", launched);
-  look();
+  note_state(device_.failure(stream_));
   return {ticket};
 }
 
@@ -207,8 +209,7 @@ void CudaCompute::fail(const char* what, CUresult result) {
 }
 
 // A device that has failed runs nothing that it was given before, so that nobody may wait for it.
-void CudaCompute::look() {
-  const CUresult state = device_.failure(stream_);
+void CudaCompute::note_state(CUresult state) {
   if (state == kSuccess) return;
   fail("the CUDA device has failed", state);
   lost_ = true;
@@ -222,7 +223,7 @@ void CudaCompute::look_if_late() {
   const std::uint64_t now_ns = monotonic_ns();
   const std::uint64_t passed = tickets_->started();
   if (seen_ns_ != 0 && passed == seen_ && now_ns - seen_ns_ < late_ns) return;
-  if (seen_ns_ != 0 && passed == seen_) look();
+  if (seen_ns_ != 0 && passed == seen_) note_state(probe_->look());
   seen_ = passed;
   seen_ns_ = now_ns;
 }

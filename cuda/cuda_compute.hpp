@@ -10,6 +10,7 @@
 #include "core/compute.hpp"
 #include "core/peer_memory.hpp"
 #include "core/pollable.hpp"
+#include "cuda/failure_probe.hpp"
 #include "cuda/launch_queue.hpp"
 #include "cuda/scratch_pool.hpp"
 
@@ -68,6 +69,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   void begin_anew() {
     error_ = Error();
     lost_ = false;
+    probe_->forget();
   }
   ScratchPool& scratch() { return scratch_; }
   PeerMemory* peer_memory() const override { return peers_; }
@@ -87,7 +89,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   CUresult write_ticket(std::uint64_t ticket);
   void wait_for_workers();
   void fail(const char* what, CUresult result);
-  void look();
+  void note_state(CUresult state);
   void look_if_late();
 
   Device& device_;
@@ -112,6 +114,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;
   std::uint64_t last_of_workers_ = 0;  // the last ticket that a worker writes
+  std::unique_ptr<FailureProbe> probe_;
   std::unique_ptr<WorkerQueue> workers_;
   std::unique_ptr<LaunchQueue> queue_;
 };

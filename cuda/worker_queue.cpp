@@ -19,8 +19,9 @@ bool are_gone(const GraphsGone& graphs) {
 }  // namespace
 
 Expected<std::unique_ptr<WorkerQueue>> WorkerQueue::create(Device& device, Slot& tickets,
-                                                           CUstream stream, unsigned blocks) {
-  std::unique_ptr<WorkerQueue> made(new WorkerQueue(device, tickets, stream, blocks));
+                                                           CUstream stream, FailureProbe& probe,
+                                                           unsigned blocks) {
+  std::unique_ptr<WorkerQueue> made(new WorkerQueue(device, tickets, stream, probe, blocks));
   if (Error error = made->open()) return error;
   return made;
 }
@@ -181,7 +182,7 @@ bool WorkerQueue::make_room() {
   for (unsigned round = 1; pushed_ - load_word(ring_->taken) >= ring_steps; ++round) {
     store_word(ring_->published, published_ = pushed_);
     progress();
-    if (round % rounds_a_look == 0 && device_.failure(stream_) != kSuccess) return false;
+    if (round % rounds_a_look == 0 && probe_.look() != kSuccess) return false;
     sched_yield();
   }
   return true;

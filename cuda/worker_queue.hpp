@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "cuda/failure_probe.hpp"
 #include "cuda/kernels/worker.hpp"
 
 namespace pith::cuda {
@@ -33,7 +34,8 @@ class WorkerQueue {
 
   // `tickets` are those of the compute queue; its `stream` is used here only to clear memory.
   static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, Slot& tickets,
-                                                       CUstream stream, unsigned blocks);
+                                                       CUstream stream, FailureProbe& probe,
+                                                       unsigned blocks);
   // Waits for nobody: a stream may not have got to an abandoned call yet, a graph may be replayed.
   ~WorkerQueue();
   WorkerQueue(const WorkerQueue&) = delete;
@@ -63,8 +65,8 @@ class WorkerQueue {
     WorkerBoard* memory = nullptr;
     Device::Turn free;  // its slot's `start` is the worker's board_free
   };
-  WorkerQueue(Device& device, Slot& tickets, CUstream stream, unsigned blocks)
-      : device_(device), tickets_(tickets), stream_(stream), blocks_(blocks) {}
+  WorkerQueue(Device& device, Slot& tickets, CUstream stream, FailureProbe& probe, unsigned blocks)
+      : device_(device), tickets_(tickets), stream_(stream), probe_(probe), blocks_(blocks) {}
   Error open();
   Error add_boards();
   Expected<Board*> take_board();
@@ -76,6 +78,7 @@ class WorkerQueue {
   CUfunction kernel_ = nullptr;
   Slot& tickets_;
   const CUstream stream_;
+  FailureProbe& probe_;
   const unsigned blocks_;
   StepRing* ring_ = nullptr;
   std::vector<std::byte*> blocks_of_boards_;

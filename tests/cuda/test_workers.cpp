@@ -200,6 +200,37 @@ TEST_CASE("a worker's call ends while a thread that frees memory has the driver"
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
 }
 
+// After a tenth of a second without a step it is asked whether the device has failed.
+TEST_CASE(
+    "a worker's calls end though a peer is late and a thread that frees memory has the driver") {
+  const test::Device device;
+  const ByWorkers by_workers;
+  World world(2);
+  const Words hold(1);
+  issue_held(world, hold, 1);
+  hold[0].store(1, std::memory_order_release);
+  await(world, 1);
+  CUdeviceptr memory = 0;
+  OK(cu().mem_alloc(&memory, 64));
+  issue_held(world, hold, 2);
+  for (const auto& rank : world.ranks) {
+    REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
+  }
+  pithStubLocks(true);
+  std::thread frees([&] {
+    cu().ctx_set_current(device.context);
+    cu().mem_free(memory);
+    cu().ctx_set_current(nullptr);
+  });
+  sleep_ms(500);
+  hold[0].store(2, std::memory_order_release);
+  await(world, 2);
+  frees.join();
+  pithStubLocks(false);
+  world.finish(false);
+  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
+}
+
 TEST_CASE("a call gets scratch and ends while another thread waits for the driver's memory") {
   const test::Device device;
   Queue queue(2);
