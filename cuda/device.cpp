@@ -4,6 +4,7 @@
 #include <link.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 namespace pith::cuda {
@@ -241,17 +242,25 @@ CUresult Device::failure(CUstream stream) const {
   return state == kErrorNotReady || of_capture ? kSuccess : state;
 }
 
-unsigned Device::grant_blocks(const Turn& until, unsigned wanted) {
+unsigned Device::grant_blocks(const Turn& until, CUstream stream, unsigned wanted) {
   constexpr unsigned least_budget = 8;
   const std::lock_guard lock(mutex_);
   const unsigned budget =
       kernels_ ? std::max(kernels_->multiprocessors() / 4, least_budget) : least_budget;
   std::erase_if(grants_, [](const Grant& grant) { return has_passed(grant.until); });
-  unsigned granted = 0;
-  for (const Grant& grant : grants_) granted += grant.blocks;
-  if (granted + wanted > budget) return 1;
-  grants_.push_back({until, wanted});
-  return wanted;
+  std::map<CUstream, unsigned> others;
+  for (const Grant& grant : grants_) {
+    if (grant.stream == stream) continue;
+    unsigned& most = others[grant.stream];
+    most = std::max(most, grant.blocks);
+  }
+  unsigned taken = 0;
+  for (const auto& [other, blocks] : others) taken += blocks;
+  const unsigned left = budget - std::min(budget, taken);
+  const unsigned share = budget / static_cast<unsigned>(others.size() + 1);
+  const unsigned granted = std::clamp(std::min(left, share), 1u, wanted);
+  grants_.push_back({until, stream, granted});
+  return granted;
 }
 
 void Device::return_blocks(const Turn& until) {

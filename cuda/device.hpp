@@ -127,10 +127,11 @@ class Device {
     std::uint64_t value = 0;  // greater than any value the slot has held
   };
   static bool has_passed(const Turn& turn) { return turn.slot->started() >= turn.value; }
-  // How many blocks a worker gets of those it wants: all while workers with all of theirs leave
-  // other kernels most of the device, else one, which is enough to get on. `until`: its slot
-  // passes the value when the worker has ended.
-  unsigned grant_blocks(const Turn& until, unsigned wanted);
+  // How many blocks a worker on `stream` gets of those it wants, so that workers leave other
+  // kernels most of the device: at most an even share of what streams with workers may have, and
+  // what the other streams leave of it, but one at least, which is enough to get on. Workers of one
+  // stream run one after another. `until`: its slot passes the value when the worker has ended.
+  unsigned grant_blocks(const Turn& until, CUstream stream, unsigned wanted);
   // Of a worker that was not launched after all.
   void return_blocks(const Turn& until);
   Expected<Turn> take_slot();
@@ -166,6 +167,7 @@ class Device {
   std::vector<Late> late_;
   struct Grant {
     Turn until;
+    CUstream stream;
     unsigned blocks;
   };
   std::vector<Grant> grants_;

@@ -147,7 +147,7 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   passage.stay = Stay::waits;
   // One that never serves only waits. How many replays will run at once nobody knows.
   unsigned blocks = passage.enters ? blocks_ : 1;
-  if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, blocks);
+  if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, stream, blocks);
   void* params[] = {&args};
   const CUresult result =
       device_.driver().launch_kernel(kernel_, blocks, 1, 1, Worker::threads, 1, 1,

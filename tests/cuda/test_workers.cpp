@@ -358,31 +358,36 @@ TEST_CASE("workers refuse memory of another device, wherever the call comes from
   for (const auto& one : world.ranks) CHECK(holds_sum(one->recv, 2, 1));
 }
 
-TEST_CASE("workers that run at once have a part of the device, later ones a block each") {
+TEST_CASE(
+    "streams with workers share a part of the device, calls that queue on one have the same") {
   renew_device();
   const test::Device context;
-  const Stream stream;
-  const Expected<pith::cuda::Device*> found = pith::cuda::Device::of_stream(stream);
+  const Stream one;
+  const Stream other;
+  const Expected<pith::cuda::Device*> found = pith::cuda::Device::of_stream(one);
   REQUIRE(found);
   pith::cuda::Device& device = **found;
   const Expected<const KernelSet*> kernels = device.kernels();
   REQUIRE(kernels);
   const unsigned all = std::max((*kernels)->multiprocessors() / 4, 8u);
   std::vector<pith::cuda::Device::Turn> turns;
-  for (int i = 0; i < 3; ++i) {
+  const auto grant = [&](CUstream stream, unsigned wanted) {
     const auto turn = device.take_slot();
     REQUIRE(turn);
     turns.push_back(*turn);
-  }
-  const auto end = [](const pith::cuda::Device::Turn& turn) {
-    std::atomic_ref(turn.slot->start).store(turn.value, std::memory_order_release);
+    return device.grant_blocks(*turn, stream, wanted);
   };
-  CHECK(device.grant_blocks(turns[0], all) == all);
-  CHECK(device.grant_blocks(turns[1], 2) == 1);
-  end(turns[0]);
-  CHECK(device.grant_blocks(turns[1], 2) == 2);
-  CHECK(device.grant_blocks(turns[2], all - 1) == 1);
-  CHECK(device.grant_blocks(turns[2], all - 2) == all - 2);
-  for (std::size_t i = 1; i < turns.size(); ++i) end(turns[i]);
+  const auto end = [&](std::size_t which) {
+    std::atomic_ref(turns[which].slot->start).store(turns[which].value, std::memory_order_release);
+  };
+  for (int queued = 0; queued < 4; ++queued) CHECK(grant(one, all) == all);
+  CHECK(grant(other, all) == 1);      // nothing is left
+  CHECK(grant(one, all) == all / 2);  // from now on both have half
+  for (std::size_t i = 0; i < 4; ++i) end(i);
+  CHECK(grant(other, all) == all / 2);
+  CHECK(grant(one, 2) == 2);
+  for (std::size_t i = 4; i < turns.size(); ++i) end(i);
+  CHECK(grant(other, all) == all);
+  end(turns.size() - 1);
   for (const auto& turn : turns) device.give_slot(turn);
 }
