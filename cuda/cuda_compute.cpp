@@ -39,13 +39,14 @@ CudaCompute::CudaCompute(Device& device)
   set<DecodeIndicesKernel, launch_decode_indices>();
 }
 
-Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device, unsigned worker_blocks) {
+Expected<std::unique_ptr<CudaCompute>> CudaCompute::create(Device& device, unsigned worker_blocks,
+                                                           unsigned most_shared) {
   std::unique_ptr<CudaCompute> made(new CudaCompute(device));
-  if (Error error = made->open(worker_blocks)) return error;
+  if (Error error = made->open(worker_blocks, most_shared)) return error;
   return made;
 }
 
-Error CudaCompute::open(unsigned worker_blocks) {
+Error CudaCompute::open(unsigned worker_blocks, unsigned most_shared) {
   const Current current(device_);
   const RelaxedCapture relaxed(driver_);
   if (Error error = ask_about_device()) return error;
@@ -66,7 +67,8 @@ Error CudaCompute::open(unsigned worker_blocks) {
     if (!workers) return workers.error();
     workers_ = std::move(*workers);
   }
-  queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_, workers_.get());
+  queue_ = std::make_unique<LaunchQueue>(device_, **kernels, stream_, scratch_, workers_.get(),
+                                         most_shared);
   return {};
 }
 

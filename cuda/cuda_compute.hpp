@@ -20,7 +20,10 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
  public:
   // Loads the device's kernels where nobody has done so; fails where this build has none.
   // `worker_blocks`: of each worker; 0: steps are launched, and there are no workers.
-  static Expected<std::unique_ptr<CudaCompute>> create(Device& device, unsigned worker_blocks = 0);
+  // `most_shared`: blocks of a launched kernel that touches other ranks' memory.
+  static constexpr unsigned usual_blocks = 32;
+  static Expected<std::unique_ptr<CudaCompute>> create(Device& device, unsigned worker_blocks = 0,
+                                                       unsigned most_shared = usual_blocks);
   ~CudaCompute() override;
 
   MemoryKind kind() const override { return MemoryKind::cuda; }
@@ -81,7 +84,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
  private:
   explicit CudaCompute(Device& device);
-  Error open(unsigned worker_blocks);
+  Error open(unsigned worker_blocks, unsigned most_shared);
   Error ask_about_device();
   void ask_about_network(CUdevice device);
   Fence add_ticket(CUresult launched);

@@ -45,26 +45,28 @@ void launch(KernelName kernel, const MapArgs& args, std::size_t element) {
   LaunchQueue::current().launch_walk(kernel, blocks, args);
 }
 
-void launch(DType type, Op op, const ReduceArgs& args) {
-  if (args.count == 0) return;
+std::size_t blocks_for(DType type, const ReduceArgs& args) {
   const std::size_t element = size_of(type);
-  const std::size_t blocks = blocks_for(args.count * element, element, {args.out, args.outputs});
-  LaunchQueue::current().launch_walk(kernel_of(type, place_of(op)), blocks, args);
+  return blocks_for(args.count * element, element, {args.out, args.outputs});
 }
 
 }  // namespace
 
 void launch_reduce(const ReduceKernel::Args& args) {
+  if (args.count == 0) return;
   const ReduceArgs reduce{args.count, 2, 1, 0, {args.a, args.b}, {args.out}};
-  launch(args.type, args.op, reduce);
+  LaunchQueue::current().launch_walk(kernel_of(args.type, place_of(args.op)),
+                                     blocks_for(args.type, reduce), reduce);
 }
 
 void launch_reduce_many(const ReduceManyKernel::Args& args) {
   static_assert(ReduceManyKernel::most_operands <= most_operands);
+  if (args.count == 0) return;
   ReduceArgs reduce{args.count, args.inputs, args.outputs, args.divisor, {}, {}};
   std::copy_n(args.in.begin(), args.inputs, reduce.in);
   std::copy_n(args.out.begin(), args.outputs, reduce.out);
-  launch(args.type, args.op, reduce);
+  LaunchQueue::current().launch_shared(kernel_of(args.type, place_of(args.op)),
+                                       blocks_for(args.type, reduce), reduce);
 }
 
 void launch_finish_avg(const FinishAvgKernel::Args& args) {

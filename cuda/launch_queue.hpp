@@ -6,6 +6,7 @@
 // LaunchQueue::current().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "cuda/device.hpp"
@@ -17,14 +18,17 @@ namespace pith::cuda {
 
 class LaunchQueue {
  public:
-  // `workers`: may be null.
+  // `workers`: may be null. `most_shared`: blocks of a kernel that touches other ranks' memory:
+  // more saturate no link, and of the highest priority as they are they would starve the user's
+  // kernels.
   LaunchQueue(Device& device, const KernelSet& kernels, CUstream stream, ScratchPool& scratch,
-              WorkerQueue* workers)
+              WorkerQueue* workers, unsigned most_shared)
       : driver_(device.driver()),
         kernels_(kernels),
         stream_(stream),
         scratch_(scratch),
-        workers_(workers) {}
+        workers_(workers),
+        most_shared_(most_shared) {}
   ~LaunchQueue();
   LaunchQueue(const LaunchQueue&) = delete;
   LaunchQueue& operator=(const LaunchQueue&) = delete;
@@ -38,8 +42,12 @@ class LaunchQueue {
   // `blocks` is brought between 1 and what the device holds, for kernels that walk their grid.
   template <class Args>
   void launch_walk(KernelName name, std::size_t blocks, const Args& args) {
-    const std::size_t most = by_worker() ? workers_->most_blocks() : kernels_.most_blocks();
-    launch(name, blocks < most ? blocks : most, args);
+    launch(name, std::min(blocks, most_blocks()), args);
+  }
+  // Of vectors that may be other ranks'.
+  template <class Args>
+  void launch_shared(KernelName name, std::size_t blocks, const Args& args) {
+    launch_walk(name, by_worker() ? blocks : std::min<std::size_t>(blocks, most_shared_), args);
   }
   template <class Args>
   void launch(KernelName name, std::size_t blocks, Args args) {
@@ -54,6 +62,9 @@ class LaunchQueue {
   std::byte* workspace(std::size_t bytes);
 
  private:
+  std::size_t most_blocks() const {
+    return by_worker() ? workers_->most_blocks() : kernels_.most_blocks();
+  }
   bool by_worker() const { return workers_ && workers_->serves(); }
   void enqueue(KernelName name, std::size_t blocks, void* args, std::size_t args_bytes);
 
@@ -62,6 +73,7 @@ class LaunchQueue {
   const CUstream stream_;
   ScratchPool& scratch_;
   WorkerQueue* const workers_;
+  const unsigned most_shared_;
   CUresult result_ = kSuccess;
   struct Memory {
     std::byte* data;

@@ -60,7 +60,7 @@ typedef struct {
 typedef enum {
   pithSuccess = 0,
   pithUnhandledCudaError = 1,
-  pithSystemError = 2,
+  pithSystemError = 2, /* also: no memory for a call; then the other ranks get pithRemoteError */
   pithInternalError = 3,
   pithInvalidArgument = 4,
   pithInvalidUsage = 5,

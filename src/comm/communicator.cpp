@@ -34,11 +34,9 @@ bool moves_nothing(const CollectiveArgs& args) {
 
 Task<Error> do_nothing(Call&) { co_return Error(); }
 
-// 0: steps are launched.
-unsigned worker_blocks(const Settings& settings) {
-  const bool wanted = settings.cuda_steps == "worker" ||
-                      (settings.cuda_steps == "auto" && settings.one_cuda_connection);
-  return wanted ? settings.cuda_blocks : 0;
+bool wants_workers(const Settings& settings) {
+  return settings.cuda_steps == "worker" ||
+         (settings.cuda_steps == "auto" && settings.one_cuda_connection);
 }
 
 }  // namespace
@@ -100,7 +98,8 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   heartbeat_s_ = settings.heartbeat;
   timeout_s_ = settings.timeout;
   cuda_ipc_ = settings.cuda_ipc;
-  cuda_worker_blocks_ = worker_blocks(settings);
+  cuda_by_workers_ = wants_workers(settings);
+  cuda_blocks_ = settings.cuda_blocks;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();

@@ -327,7 +327,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   double heartbeat_s_ = 0;
   double timeout_s_ = 0;  // 0: none
   bool cuda_ipc_ = true;
-  unsigned cuda_worker_blocks_ = 0;  // 0: no workers
+  bool cuda_by_workers_ = false;
+  unsigned cuda_blocks_ = 0;
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;
   PairWindows windows_;

@@ -117,8 +117,9 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
 
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
                                                            cuda::Device& device) {
-  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
-      cuda::CudaCompute::create(device, communicator.cuda_worker_blocks_);
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(
+      device, communicator.cuda_by_workers_ ? communicator.cuda_blocks_ : 0,
+      communicator.cuda_blocks_);
   if (!compute) return compute.error();
   if (Error error = communicator.engine_->join_background()) return error;
   return std::unique_ptr<StreamCalls>(

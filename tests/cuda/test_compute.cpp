@@ -190,3 +190,34 @@ TEST_CASE("an allgather of unknown lengths serves device memory") {
     }
   }
 }
+
+// More saturate no link, and of the highest priority they would starve what the user runs beside.
+TEST_CASE(
+    "a reduction of several ranks' vectors takes few blocks, one of a rank's own all it can") {
+  const Device device;
+  const Stream stream;
+  const auto found = cuda::Device::of_stream(stream);
+  REQUIRE(found);
+  constexpr unsigned most_shared = 3;
+  Expected<std::unique_ptr<CudaCompute>> made = CudaCompute::create(**found, 0, most_shared);
+  REQUIRE(made);
+  CudaCompute& compute = **made;
+  constexpr std::size_t count = 1 << 20;
+  const DeviceMemory a(count * 4);
+  const DeviceMemory b(count * 4);
+  const auto grid_of = [&](Fence fence) {
+    compute.wait(fence);
+    return counters().largest_grid;
+  };
+  ReduceManyKernel::Args args{};
+  args.count = count;
+  args.type = DType::f32;
+  args.inputs = 2;
+  args.outputs = 1;
+  args.in = {a.as<std::byte>(), b.as<std::byte>()};
+  args.out = {a.as<std::byte>()};
+  cuda::pithStubReset();
+  CHECK(grid_of(compute.run<ReduceManyKernel>(args)) == most_shared);
+  CHECK(grid_of(compute.run<ReduceKernel>({a.as<std::byte>(), a.as<std::byte>(), b.as<std::byte>(),
+                                           count, DType::f32, Op::sum})) > most_shared);
+}

@@ -212,7 +212,7 @@ struct Range {
 struct AtomicCounters {
   std::atomic<std::uint64_t> allocs, frees, syncs, queries, launches, graph_launches,
       pageable_copies, host_functions, from_host_functions, blocked, host_copies, ipc_opens,
-      ipc_closes, network_flushes, blocks_together;
+      ipc_closes, network_flushes, blocks_together, largest_grid;
 };
 
 struct State {

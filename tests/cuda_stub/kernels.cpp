@@ -34,17 +34,19 @@ bool goes_on(void* raw) {
   return context->fault == kSuccess;
 }
 
+void keep_most(std::atomic<std::uint64_t>& most, std::uint64_t now) {
+  std::uint64_t known = most;
+  while (now > known && !most.compare_exchange_weak(known, now)) {
+  }
+}
+
 bool begins(void* raw, unsigned block) {
   auto* const context = static_cast<CUcontext>(raw);
   while (block >= context->room_for_blocks) {
     if (context->fault != kSuccess) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  const unsigned now = ++context->blocks_together;
-  AtomicCounters& counters = state().counters;
-  std::uint64_t most = counters.blocks_together;
-  while (now > most && !counters.blocks_together.compare_exchange_weak(most, now)) {
-  }
+  keep_most(state().counters.blocks_together, ++context->blocks_together);
   return true;
 }
 
@@ -127,6 +129,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   CUcontext context = context_of(stream, result);
   if (context == nullptr) return result;
   if (context != current_context()) return kErrorInvalidHandle;
+  keep_most(state().counters.largest_grid, grid_x);
   std::vector<Unit> args((kernel->args_bytes + sizeof(Unit) - 1) / sizeof(Unit));
   std::memcpy(static_cast<void*>(args.data()), params[0], kernel->args_bytes);
   return submit(stream, [kernel, grid_x, context, args = std::move(args)] {

@@ -386,7 +386,8 @@ void pithStubCounters(StubCounters* out) {
                       c.queries,         c.launches,        c.graph_launches,
                       c.pageable_copies, c.host_functions,  c.from_host_functions,
                       c.blocked,         c.host_copies,     c.ipc_opens,
-                      c.ipc_closes,      c.network_flushes, c.blocks_together};
+                      c.ipc_closes,      c.network_flushes, c.blocks_together,
+                      c.largest_grid};
   std::lock_guard lock(s.mutex);
   const auto limit = std::chrono::milliseconds(s.host_limit_ms);
   for (const auto& [thread, start] : s.running_host_functions) {
@@ -400,7 +401,7 @@ void pithStubReset() {
   for (auto* counter :
        {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
         &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked, &c.host_copies,
-        &c.ipc_opens, &c.ipc_closes, &c.network_flushes, &c.blocks_together})
+        &c.ipc_opens, &c.ipc_closes, &c.network_flushes, &c.blocks_together, &c.largest_grid})
     *counter = 0;
   s.attributes_need_context = false;
   s.largest_allocation = ~std::size_t{0};

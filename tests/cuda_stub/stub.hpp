@@ -25,6 +25,7 @@ struct StubCounters {
   std::uint64_t ipc_closes = 0;
   std::uint64_t network_flushes = 0;
   std::uint64_t blocks_together = 0;  // the most at once of kernels that wait
+  std::uint64_t largest_grid = 0;     // in blocks
 };
 
 enum class Strict : int {
