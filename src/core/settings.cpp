@@ -215,7 +215,8 @@ constexpr std::array table{
                   s.cuda_steps = text;
                   return Error();
                 }},
-    SettingInfo{"CUDA_BLOCKS", Scope::local, "blocks of a worker's kernel, and at most of one that reduces vectors of several ranks",
+    SettingInfo{"CUDA_BLOCKS", Scope::local,
+                "blocks of a worker's kernel; the most of one that reduces several ranks' vectors",
                 [](const Settings& s) { return std::to_string(s.cuda_blocks); },
                 [](Settings& s, const std::string& text) {
                   return set_integer("CUDA_BLOCKS", text, 1U, 1024U, s.cuda_blocks);
