@@ -88,7 +88,6 @@ bool run_threads(int size, Way way, Shared& shared, const Body& body) {
   return good;
 }
 
-// The leak checker's tracer crashes now and then among the threads of UCX.
 bool checks_leaks = true;
 
 // In the child. Leaves by exit, so that the library's own end is tested too.
@@ -96,7 +95,8 @@ bool checks_leaks = true;
                             const Body& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   set_environment(setup);
-  checks_leaks = setup.transport != "ucx";
+  // The leak checker's tracer crashes now and then among the threads of UCX.
+  if (setup.transport == "ucx") forgo_leak_check();
   const bool in_threads = setup.way == Way::threads || setup.way == Way::all;
   const bool good = in_threads
                         ? run_threads(size, setup.way, shared, body)
@@ -207,6 +207,8 @@ std::vector<Setup> between_processes() {
   for (Setup& setup : setups) setup.may_be_killed = true;
   return setups;
 }
+
+void forgo_leak_check() { checks_leaks = false; }
 
 std::string name_of(const Setup& setup) {
   constexpr std::array names = {"processes", "threads", "InitAll", "alone"};

@@ -42,6 +42,8 @@ std::vector<Setup> every_link();
 // Those of them whose ranks are processes, and may be killed.
 std::vector<Setup> between_processes();
 std::string name_of(const Setup& setup);
+// In a rank's process, which leaves a communicator at its end, or has no room for the leak checker.
+void forgo_leak_check();
 
 inline constexpr int most_ranks = 256;
 inline constexpr int ids = 8;
