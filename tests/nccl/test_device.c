@@ -1,6 +1,7 @@
 /* What depends on CUDA without moving data on a device: on the stub driver, given as the argument.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -231,6 +232,27 @@ static void no_vote(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* What a call does behind the stream is done at the end of the process, which is no death. */
+static void ends_behind_stream(struct client* me) {
+  void* context = NULL;
+  start_driver(me);
+  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  ncclComm_t comm = client_join(me);
+  float* memory = NULL;
+  OK(ncclMemAlloc((void**)&memory, 4096));
+  for (int call = 0; call < 3; ++call) {
+    OK(ncclAllReduce(memory, memory, 1000, ncclFloat32, ncclSum, comm, NULL));
+    CHECK(cuda.synchronize(NULL) == 0);
+  }
+  if (me->rank == 0) exit(0);
+  for (int look = 0; look < 20; ++look) {
+    ncclResult_t state = ncclInternalError;
+    OK(ncclCommGetAsyncError(comm, &state));
+    CHECK(state == ncclSuccess);
+    usleep(10000);
+  }
+}
+
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   driver_path = arguments[1];
@@ -240,6 +262,9 @@ int main(int count, char** arguments) {
   client_run("no device", 1, none, no_device);
   client_run("driver after the communicator", 2, NULL, late_driver);
   client_run("devices", 1, NULL, devices);
+  for (int turn = 0; turn < 10; ++turn) {
+    client_run("end behind a stream", 2, NULL, ends_behind_stream);
+  }
   const char* apart[] = {"PITH_CUDA_IPC=0", NULL};
   client_run("first calls", 1, apart, first_calls);
   const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=8K", NULL};
