@@ -73,15 +73,15 @@ static_assert(SafeAwaiter<PairTurn>);
 class Announced {
  public:
   Announced(PairWindows& windows, const Message& message, Scheduler& scheduler)
-      : windows_(&windows), peer_(message.peer), number_(message.number), scheduler_(scheduler) {
+      : windows_(windows), peer_(message.peer), number_(message.number), scheduler_(scheduler) {
     windows.announced(peer_, number_);
   }
   Announced(const Announced&) = delete;
   Announced& operator=(const Announced&) = delete;
-  ~Announced() { windows_->answered(peer_, number_, scheduler_); }
+  ~Announced() { windows_.answered(peer_, number_, scheduler_); }
 
  private:
-  PairWindows* windows_;
+  PairWindows& windows_;
   int peer_;
   std::uint32_t number_;
   Scheduler& scheduler_;

@@ -35,6 +35,33 @@ void await(const World& world, unsigned round) {
   }
 }
 
+// A call that is held for so long, and those that `queue` puts behind it, end while a thread that
+// frees memory has the driver.
+template <class Queue>
+void end_beside_free(World& world, const test::Device& device, int held_ms, const Queue& queue) {
+  const Words hold(1);
+  issue_held(world, hold, 1);
+  hold[0].store(1, std::memory_order_release);
+  await(world, 1);
+  CUdeviceptr memory = 0;
+  OK(cu().mem_alloc(&memory, 64));
+  issue_held(world, hold, 2);
+  queue();
+  pithStubLocks(true);
+  CUresult freed = kErrorNotReady;
+  std::thread frees([&] {
+    cu().ctx_set_current(device.context);
+    freed = cu().mem_free(memory);
+    cu().ctx_set_current(nullptr);
+  });
+  sleep_ms(held_ms);  // it has the driver, and waits for the streams
+  hold[0].store(2, std::memory_order_release);
+  await(world, 2);
+  frees.join();
+  CHECK(freed == kSuccess);
+  pithStubLocks(false);
+}
+
 // With one of its arguments in memory that is far.
 pithResult_t sparse_allreduce(const Rank& rank, const DeviceMemory& far,
                               std::string_view argument) {
@@ -177,26 +204,7 @@ TEST_CASE("a worker's call ends while a thread that frees memory has the driver"
   const ByWorkers by_workers;
   World world(2, GENERATE(as<const char*>(), nullptr, "allreduce:ring", "allreduce:one_shot",
                           "allreduce:two_shot"));
-  const Words hold(1);
-  issue_held(world, hold, 1);
-  hold[0].store(1, std::memory_order_release);
-  await(world, 1);
-  CUdeviceptr memory = 0;
-  OK(cu().mem_alloc(&memory, 64));
-  issue_held(world, hold, 2);
-  pithStubLocks(true);
-  CUresult freed = kErrorNotReady;
-  std::thread frees([&] {
-    cu().ctx_set_current(device.context);
-    freed = cu().mem_free(memory);
-    cu().ctx_set_current(nullptr);
-  });
-  sleep_ms(20);  // it has the driver, and waits for the streams
-  hold[0].store(2, std::memory_order_release);
-  await(world, 2);
-  frees.join();
-  CHECK(freed == kSuccess);
-  pithStubLocks(false);
+  end_beside_free(world, device, 20, [] {});
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
 }
 
@@ -206,27 +214,11 @@ TEST_CASE(
   const test::Device device;
   const ByWorkers by_workers;
   World world(2);
-  const Words hold(1);
-  issue_held(world, hold, 1);
-  hold[0].store(1, std::memory_order_release);
-  await(world, 1);
-  CUdeviceptr memory = 0;
-  OK(cu().mem_alloc(&memory, 64));
-  issue_held(world, hold, 2);
-  for (const auto& rank : world.ranks) {
-    REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
-  }
-  pithStubLocks(true);
-  std::thread frees([&] {
-    cu().ctx_set_current(device.context);
-    cu().mem_free(memory);
-    cu().ctx_set_current(nullptr);
+  end_beside_free(world, device, 500, [&] {
+    for (const auto& rank : world.ranks) {
+      REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
+    }
   });
-  sleep_ms(500);
-  hold[0].store(2, std::memory_order_release);
-  await(world, 2);
-  frees.join();
-  pithStubLocks(false);
   world.finish(false);
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
 }
