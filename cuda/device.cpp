@@ -114,6 +114,12 @@ unsigned long long id_of(const Driver& driver, CUcontext context) {
   return told ? id : 0;
 }
 
+std::string uuid_of(const Driver& driver, CUdevice device) {
+  CUuuid uuid{};
+  const bool told = driver.device_get_uuid && driver.device_get_uuid(&uuid, device) == kSuccess;
+  return told ? fmt::format("{:02x}", fmt::join(uuid.bytes, "")) : "";
+}
+
 // Held once, however often it is asked for; again, where somebody has reset the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device) {
   static std::mutex mutex;
@@ -207,6 +213,12 @@ Device* Device::any() {
 
 Error Device::error(const char* what, CUresult result) const {
   return {Code::cuda, fmt::format("{}: {}", what, driver_.describe(result))};
+}
+
+std::string Device::uuid() const {
+  const Current current(*this);
+  CUdevice device = 0;
+  return driver_.ctx_get_device(&device) == kSuccess ? uuid_of(driver_, device) : "";
 }
 
 Expected<const KernelSet*> Device::kernels() {

@@ -33,6 +33,10 @@ void look_for_driver();
 // Tells a context from the one that was at its address before; 0: the driver does not say.
 unsigned long long id_of(const Driver& driver, CUcontext context);
 
+// Tells a device, or a part of one that is a device to CUDA, from all others on all hosts; empty:
+// the driver does not say.
+std::string uuid_of(const Driver& driver, CUdevice device);
+
 // A device's primary context, held from then on: the process uses the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
@@ -99,6 +103,7 @@ class Device {
   const Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
   Error error(const char* what, CUresult result) const;
+  std::string uuid() const;  // of the context's device
 
   // Loaded at the first call.
   Expected<const KernelSet*> kernels();

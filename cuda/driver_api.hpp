@@ -43,6 +43,9 @@ using CUstreamCaptureStatus = int;
 using CUjit_option = int;
 using CUlibraryOption = int;
 // Names device memory to another process; the driver takes it by value.
+struct CUuuid {
+  unsigned char bytes[16];
+};
 struct CUipcMemHandle {
   char reserved[64];
 };
@@ -243,9 +246,9 @@ inline constexpr int kNetworkWritesToOwner = 100;
      void** extra))
 
 // May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), user objects
-// and flushes with 11.3, cuCtxGetId with 12.0, cuFuncLoad with 12.4, not every platform shares
-// device memory between processes, and stub_launch, which runs a host function, exists only in the
-// stub.
+// and flushes with 11.3, ids that tell MIG instances apart with 11.4, cuCtxGetId with 12.0,
+// cuFuncLoad with 12.4, not every platform shares device memory between processes, and stub_launch,
+// which runs a host function, exists only in the stub.
 #define PITH_CUDA_OPTIONAL(X)                                                                   \
   X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                 \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
@@ -259,6 +262,7 @@ inline constexpr int kNetworkWritesToOwner = 100;
   X(graph_retain_user_object, cuGraphRetainUserObject,                                          \
     (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                       \
   X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                        \
+  X(device_get_uuid, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                      \
   X(function_load, cuFuncLoad, (CUfunction function))                                           \
   X(flush_network_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))                  \
   X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))          \

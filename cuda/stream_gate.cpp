@@ -66,7 +66,13 @@ Error StreamGate::operations(CUstream stream, Passage& passage) const {
   if (result == kSuccess && passage.captured) {
     result = driver.write_value64(stream, end, 0, kWriteValueDefault);
   }
-  return result == kSuccess ? Error() : device_.error("a stream memory operation", result);
+  if (result == kSuccess) return {};
+  const char* const what =
+      passage.captured
+          ? "a stream memory operation in a graph (the body of a conditional node takes "
+            "none: there workers have to run the steps of calls, PITH_CUDA_STEPS)"
+          : "a stream memory operation";
+  return device_.error(what, result);
 }
 
 Error StreamGate::enqueue(CUstream stream, Passage& passage) {

@@ -34,9 +34,10 @@ bool moves_nothing(const CollectiveArgs& args) {
 
 Task<Error> do_nothing(Call&) { co_return Error(); }
 
-bool wants_workers(const Settings& settings) {
-  return settings.cuda_steps == "worker" ||
-         (settings.cuda_steps == "auto" && settings.one_cuda_connection);
+std::optional<bool> workers_asked_for(const Settings& settings) {
+  if (settings.cuda_steps == "launch") return false;
+  if (settings.cuda_steps == "worker" || settings.one_cuda_connection) return true;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -98,7 +99,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   heartbeat_s_ = settings.heartbeat;
   timeout_s_ = settings.timeout;
   cuda_ipc_ = settings.cuda_ipc;
-  cuda_by_workers_ = wants_workers(settings);
+  cuda_by_workers_ = workers_asked_for(settings);
   cuda_blocks_ = settings.cuda_blocks;
   trace_prefix_ = settings.trace;
   context_.scheduler = &engine_->scheduler();

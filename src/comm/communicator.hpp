@@ -327,7 +327,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   double heartbeat_s_ = 0;
   double timeout_s_ = 0;  // 0: none
   bool cuda_ipc_ = true;
-  bool cuda_by_workers_ = false;
+  std::optional<bool> cuda_by_workers_;  // null: where no other process's ranks use the device
+  std::vector<std::string> devices_of_others_;  // of other processes' ranks, by cuda::uuid_of
   unsigned cuda_blocks_ = 0;
   std::atomic<std::uint32_t> next_call_{1};
   PairNumbers pairs_;

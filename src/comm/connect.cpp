@@ -57,7 +57,7 @@ std::string introduction_of_thread(const Settings& settings, std::size_t ranks) 
   return Packer()
       .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
       .text(UsableCores::of_this_thread().pack())
-      .value(uses_devices())
+      .value(!devices_in_use().empty())
       .take();
 }
 
@@ -196,6 +196,7 @@ Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartL
   engine_->set_oversubscribed(meeting.crowded_here);
   set_crowded(meeting.crowded);
   set_devices(meeting.devices);
+  devices_of_others_ = std::move(meeting.devices_of_others);
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
     routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
@@ -306,7 +307,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
     if (Error error = made.back()->read_forced(settings.algo)) return error;
     made.back()->engine_->set_oversubscribed(crowded);
     made.back()->set_crowded(crowded);
-    made.back()->set_devices(uses_devices());
+    made.back()->set_devices(!devices_in_use().empty());
     made.back()->join(*hub, {});
   }
   wait_for_tree(seats);

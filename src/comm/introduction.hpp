@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/descriptor_share.hpp"
 #include "comm/usable_cores.hpp"
@@ -16,8 +17,8 @@ struct Introduction {
   std::string tcp_address;
   std::string locality;
   UsableCores cores;
-  bool devices = false;  // the process uses a CUDA device
-  std::string host_id;   // PITH_HOST_ID
+  std::vector<std::string> devices;  // CUDA's, that the process uses, by cuda::uuid_of
+  std::string host_id;               // PITH_HOST_ID
   DescriptorShare descriptors;
 
   std::string pack() const;

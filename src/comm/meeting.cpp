@@ -121,7 +121,7 @@ Error Meeting::introduce() {
   Introduction mine;
   mine.settings = agreed_text(settings_);
   mine.cores = UsableCores::of_this_thread();
-  mine.devices = uses_devices();
+  mine.devices = devices_in_use();
   if (rule_.allows("shm")) {
     Expected<std::string> name = shm->listen();
     if (name) mine.shm_name = *name;
@@ -152,8 +152,10 @@ Error Meeting::introduce() {
   Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
   if (!blobs) return blobs.error();
   for (const std::string& blob : *blobs) {
-    all_.push_back(Introduction::unpack(blob));
-    devices = devices && all_.back().devices;
+    const Introduction& one = all_.emplace_back(Introduction::unpack(blob));
+    devices = devices && !one.devices.empty();
+    if (one.descriptors.process == mine.descriptors.process) continue;
+    devices_of_others.insert(devices_of_others.end(), one.devices.begin(), one.devices.end());
   }
   return check_settings(all_, rank_);
 }

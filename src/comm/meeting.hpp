@@ -39,11 +39,12 @@ class Meeting {
   Transport* route_to(std::size_t rank) const;
   bool all_share_memory = true;  // every two ranks; the same on all
   bool any_share_memory = false;
-  std::size_t local_ranks = 1;  // that share our memory
-  bool crowded_here = false;    // more ranks than cores on our host
-  bool crowded = false;         // or on any; the same on all
-  bool devices = true;          // every rank's process uses a CUDA device
-  RankOrder order;              // the same on all
+  std::size_t local_ranks = 1;                 // that share our memory
+  bool crowded_here = false;                   // more ranks than cores on our host
+  bool crowded = false;                        // or on any; the same on all
+  bool devices = true;                         // every rank's process uses a CUDA device
+  std::vector<std::string> devices_of_others;  // of other processes' ranks, by cuda::uuid_of
+  RankOrder order;                             // the same on all
   // Names of the ranks' hosts, the same on all: those reach each other without leaving theirs.
   std::vector<std::size_t> host_names;
 

@@ -10,6 +10,7 @@
 #include "collectives/compressed_check.hpp"
 #include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
+#include "core/log.hpp"
 #include "core/run_together.hpp"
 
 namespace pith {
@@ -115,10 +116,25 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   engine.disown();
 }
 
+// Processes that share a device take turns on it, and a worker that waits for another one would use
+// up its own.
+bool StreamCalls::has_workers(const Communicator& communicator, const cuda::Device& device) {
+  if (communicator.cuda_by_workers_) return *communicator.cuda_by_workers_;
+  const std::string uuid = device.uuid();
+  const auto& others = communicator.devices_of_others_;
+  if (uuid.empty() || std::find(others.begin(), others.end(), uuid) == others.end()) return true;
+  log(LogLevel::info,
+      fmt::format(
+          "rank {}: ranks of other processes use CUDA device {} too, so each step of a call "
+          "is launched (PITH_CUDA_STEPS)",
+          communicator.rank(), uuid));
+  return false;
+}
+
 Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
                                                            cuda::Device& device) {
   Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(
-      device, communicator.cuda_by_workers_ ? communicator.cuda_blocks_ : 0,
+      device, has_workers(communicator, device) ? communicator.cuda_blocks_ : 0,
       communicator.cuda_blocks_);
   if (!compute) return compute.error();
   if (Error error = communicator.engine_->join_background()) return error;

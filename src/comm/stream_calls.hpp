@@ -120,6 +120,7 @@ class StreamCalls {
   };
   StreamCalls(Communicator& communicator, cuda::Device& device,
               std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
+  static bool has_workers(const Communicator& communicator, const cuda::Device& device);
   void device_failed(const Error& error);
   Error check_places(const CollectiveArgs& args);
   Error place_compressors(const CollectiveArgs& args);

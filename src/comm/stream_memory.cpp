@@ -161,20 +161,24 @@ CurrentContext::~CurrentContext() {
   if (pushed_) cuda::known_driver()->ctx_pop(&popped);
 }
 
-bool uses_devices() {
-  if (current_context()) return true;
+std::vector<std::string> devices_in_use() {
+  const bool has_context = current_context() != nullptr;
   const cuda::Driver* driver = cuda::known_driver();
+  cuda::CUdevice device = 0;
+  if (has_context && driver->ctx_get_device(&device) == cuda::kSuccess) {
+    return {cuda::uuid_of(*driver, device)};
+  }
   int devices = 0;
-  if (!driver || driver->device_count(&devices) != cuda::kSuccess) return false;
+  if (!driver || driver->device_count(&devices) != cuda::kSuccess) return {};
+  std::vector<std::string> found;
   for (int ordinal = 0; ordinal < devices; ++ordinal) {
-    cuda::CUdevice device = 0;
     unsigned flags = 0;
     int active = 0;
     const bool asked = driver->device_get(&device, ordinal) == cuda::kSuccess &&
                        driver->primary_ctx_state(device, &flags, &active) == cuda::kSuccess;
-    if (asked && active != 0) return true;
+    if (asked && active != 0) found.push_back(cuda::uuid_of(*driver, device));
   }
-  return false;
+  return found;
 }
 
 bool are_apart(const void* send, const void* recv) {

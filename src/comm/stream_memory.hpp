@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "collectives/algorithm.hpp"
 #include "core/error.hpp"
@@ -20,9 +22,9 @@ Error check_streams();
 // Device memory as far as the process knew the CUDA driver when it last looked for it, or has used
 // a stream; costs a load where it did not. To look costs some 10 ns: CUDA may come up at any time.
 void look_for_device_memory();
-// Whether this process computes on CUDA devices: this thread has a context, or a device's primary
-// one is in use. Loads nothing.
-bool uses_devices();
+// The CUDA devices that this process computes on, by cuda::uuid_of: this thread's context's, else
+// all whose primary context is in use. Loads nothing.
+std::vector<std::string> devices_in_use();
 // This thread's CUDA context; null: none, or the process does not use CUDA. Loads nothing.
 void* current_context();
 // Makes a CUDA context current on this thread for the length of a scope; null: leaves it alone.

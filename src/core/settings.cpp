@@ -205,7 +205,8 @@ constexpr std::array table{
                 }},
     SettingInfo{"CUDA_STEPS", Scope::local,
                 "launch: each step of a call on device memory is a kernel or copy of its own; "
-                "worker: one kernel on the caller's stream runs them all; auto: worker where "
+                "worker: one kernel on the caller's stream runs them all; auto: worker, but launch "
+                "where ranks of other processes use the same device, unless "
                 "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches",
                 [](const Settings& s) { return s.cuda_steps; },
                 [](Settings& s, const std::string& text) {

@@ -1,31 +1,13 @@
 // The small parts of start-up: settings, ids, blobs.
-#include <cstdlib>
-
 #include "catch.hpp"
 #include "comm/blob.hpp"
 #include "comm/unique_id.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
+#include "tests/variable.hpp"
 
 using namespace pith;
-
-namespace {
-
-// Sets one variable for as long as it lives.
-class Variable {
- public:
-  Variable(std::string name, const char* value) : name_(std::move(name)) {
-    setenv(name_.c_str(), value, 1);
-  }
-  ~Variable() { unsetenv(name_.c_str()); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  std::string name_;
-};
-
-}  // namespace
+using pith::test::Variable;
 
 TEST_CASE("settings: defaults and values", "[settings]") {
   const Expected<Settings> plain = settings_from_environment();

@@ -11,10 +11,8 @@
 
 using namespace pith::cuda;
 using namespace pith::cuda::test;
-using pith::DType;
 using pith::Expected;
 using pith::Fence;
-using pith::Op;
 
 namespace {
 
@@ -38,7 +36,8 @@ void await(const World& world, unsigned round) {
 // A call that is held for so long, and those that `queue` puts behind it, end while a thread that
 // frees memory has the driver.
 template <class Queue>
-void end_beside_free(World& world, const test::Device& device, int held_ms, const Queue& queue) {
+void end_beside_free(World& world, const test::Device& device, int held_ms, bool queries_wait,
+                     const Queue& queue) {
   const Words hold(1);
   issue_held(world, hold, 1);
   hold[0].store(1, std::memory_order_release);
@@ -47,7 +46,7 @@ void end_beside_free(World& world, const test::Device& device, int held_ms, cons
   OK(cu().mem_alloc(&memory, 64));
   issue_held(world, hold, 2);
   queue();
-  pithStubLocks(true);
+  pithStubLocks(true, queries_wait);
   CUresult freed = kErrorNotReady;
   std::thread frees([&] {
     cu().ctx_set_current(device.context);
@@ -204,7 +203,7 @@ TEST_CASE("a worker's call ends while a thread that frees memory has the driver"
   const ByWorkers by_workers;
   World world(2, GENERATE(as<const char*>(), nullptr, "allreduce:ring", "allreduce:one_shot",
                           "allreduce:two_shot"));
-  end_beside_free(world, device, 20, [] {});
+  end_beside_free(world, device, 20, true, [] {});
   for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 2));
 }
 
@@ -214,7 +213,7 @@ TEST_CASE(
   const test::Device device;
   const ByWorkers by_workers;
   World world(2);
-  end_beside_free(world, device, 500, [&] {
+  end_beside_free(world, device, 500, GENERATE(true, false), [&] {
     for (const auto& rank : world.ranks) {
       REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
     }
@@ -275,10 +274,9 @@ TEST_CASE("a call gets scratch and ends while another thread waits for the drive
 
 TEST_CASE("a message to oneself goes between pageable memory and a device's, whoever copies") {
   const test::Device device;
-  const char* steps = GENERATE("launch", "worker");
-  setenv("PITH_CUDA_STEPS", steps, 1);
+  const char* const steps = GENERATE("launch", "worker");
+  const pith::test::Variable chosen("PITH_CUDA_STEPS", steps);
   World world(2);
-  unsetenv("PITH_CUDA_STEPS");
   const Rank& rank = *world.ranks[0];
   constexpr std::size_t many = 700'001;
   const DeviceMemory there(many);
@@ -382,4 +380,70 @@ TEST_CASE(
   CHECK(grant(other, all) == all);
   end(turns.size() - 1);
   for (const auto& turn : turns) device.give_slot(turn);
+}
+
+// Loops of a compiler become such graphs, whose iterations the device decides on.
+TEST_CASE("the body of a conditional node takes calls whose steps workers run, and no others") {
+  const test::Device device;
+  const bool workers = GENERATE(true, false);
+  const pith::test::Variable steps("PITH_CUDA_STEPS", workers ? "worker" : "launch");
+  World world(2);
+  std::vector<std::unique_ptr<Graph>> bodies;
+  for (const auto& rank : world.ranks) {
+    OK(cu().capture_begin(rank->stream, kCaptureThreadLocal));
+    pithStubCapturesBody(rank->stream);
+    const pithResult_t captured = allreduce(*rank, rank->send, rank->recv, rank->stream);
+    CUgraph graph = nullptr;
+    if (!workers) {
+      CHECK(captured == pithUnhandledCudaError);
+      CHECK(says("a stream memory operation in a graph"));
+      CHECK(says("workers have to run the steps of calls, PITH_CUDA_STEPS"));
+      CHECK(cu().capture_end(rank->stream, &graph) == kErrorCaptureInvalidated);
+      continue;
+    }
+    REQUIRE(captured == pithSuccess);
+    OK(cu().capture_end(rank->stream, &graph));
+    bodies.push_back(std::make_unique<Graph>(graph));
+    OK(cu().graph_destroy(graph));
+  }
+  for (unsigned iteration = 1; workers && iteration <= 20; ++iteration) {
+    for (std::size_t r = 0; r < 2; ++r) {
+      fill(world.ranks[r]->send, r, iteration);
+      OK(cu().graph_launch(bodies[r]->exec, world.ranks[r]->stream));
+    }
+    world.finish(false);
+    for (const auto& rank : world.ranks) REQUIRE(holds_sum(rank->recv, 2, iteration));
+  }
+}
+
+// A copy that waits for its stream keeps its place in a queue, where one of ours would wait for it.
+TEST_CASE("calls end though each stream has a copy behind them, and few queues for copies") {
+  const test::Device device;
+  const ByWorkers by_workers;
+  const StubQueues few{.copy_queues = 2};
+  pithStubQueues(&few);
+  World world(2, GENERATE("allreduce:ring", "allreduce:two_shot"));
+  const Words pinned(count);  // what is in it nobody looks at
+  Words hold(1);
+  for (unsigned round = 1; round <= 3; ++round) {
+    for (std::size_t r = 0; r < 2; ++r) {
+      const Rank& rank = *world.ranks[r];
+      fill(rank.send, r, round);
+      fill(rank.other_send, r, round + 1);
+      if (r == 1) OK(cu().wait_value64(rank.stream, hold.at(0), round, kWaitValueGeq));
+      REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
+      REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.other) == pithSuccess);
+      const auto copy_back = [&](const DeviceMemory& from, CUstream stream) {
+        OK(cu().memcpy_async(pinned.at(0), device_address(from.as<void>()), count * 4, stream));
+      };
+      copy_back(rank.recv, rank.stream);
+      copy_back(rank.other_recv, rank.other);
+    }
+    hold[0].store(round, std::memory_order_release);
+    world.finish();
+    for (const auto& rank : world.ranks) {
+      REQUIRE(holds_sum(rank->recv, 2, round));
+      REQUIRE(holds_sum(rank->other_recv, 2, round + 1));
+    }
+  }
 }

@@ -67,7 +67,9 @@ inline Setup setup_of(const Peers& peers, const char* algorithm) {
   Setup setup;
   setup.way = peers.way;
   setup.transport = peers.transport;
-  setup.environment = {{"PITH_ALGO", algorithm}, {"PITH_CHUNK", "2048"}};
+  // What workers copy is no copy of the driver's.
+  setup.environment = {
+      {"PITH_ALGO", algorithm}, {"PITH_CHUNK", "2048"}, {"PITH_CUDA_STEPS", "launch"}};
   return setup;
 }
 

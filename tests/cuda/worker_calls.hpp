@@ -7,6 +7,7 @@
 #include "core/kernel_args.hpp"
 #include "cuda/stream_gate.hpp"
 #include "tests/cuda/stream_world.hpp"
+#include "tests/variable.hpp"
 
 namespace pith::cuda::test {
 
@@ -77,16 +78,9 @@ inline bool all_are(const DeviceMemory& memory, std::size_t length, std::uint32_
 }
 
 // Communicators that are made meanwhile have workers.
-class ByWorkers {
- public:
-  ByWorkers() {
-    setenv("PITH_CUDA_STEPS", "worker", 1);
-    setenv("PITH_CUDA_BLOCKS", "2", 1);
-  }
-  ~ByWorkers() {
-    unsetenv("PITH_CUDA_STEPS");
-    unsetenv("PITH_CUDA_BLOCKS");
-  }
+struct ByWorkers {
+  const pith::test::Variable steps{"PITH_CUDA_STEPS", "worker"};
+  const pith::test::Variable blocks{"PITH_CUDA_BLOCKS", "2"};
 };
 
 }  // namespace pith::cuda::test

@@ -50,6 +50,7 @@ static_assert(
 #define CHECK_OPTIONAL(field, symbol) \
   static_assert(SameAbi<decltype(ours::Driver::field), decltype(&::symbol)>::value, #symbol)
 CHECK_OPTIONAL(ctx_get_id, cuCtxGetId);
+CHECK_OPTIONAL(device_get_uuid, cuDeviceGetUuid);
 CHECK_OPTIONAL(user_object_create, cuUserObjectCreate);
 CHECK_OPTIONAL(user_object_release, cuUserObjectRelease);
 CHECK_OPTIONAL(graph_retain_user_object, cuGraphRetainUserObject);
@@ -151,6 +152,7 @@ CHECK_VALUE(kNetworkWritesToOwner, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
 
 static_assert(sizeof(ours::CUdeviceptr) == sizeof(::CUdeviceptr));
 static_assert(sizeof(ours::CUdevice) == sizeof(::CUdevice));
+static_assert(sizeof(ours::CUuuid) == sizeof(::CUuuid));
 static_assert(sizeof(ours::CUresult) == sizeof(::CUresult));
 static_assert(sizeof(ours::CUstreamCaptureMode) == sizeof(::CUstreamCaptureMode));
 static_assert(sizeof(ours::CUpointer_attribute) == sizeof(::CUpointer_attribute));

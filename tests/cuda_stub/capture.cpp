@@ -193,6 +193,11 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return kSuccess;
 }
 
+void pithStubCapturesBody(CUstream stream) {
+  std::lock_guard lock(state().mutex);
+  stream->capture->of_body = true;
+}
+
 }  // extern "C"
 
 }  // namespace pith::cuda

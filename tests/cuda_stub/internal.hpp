@@ -32,7 +32,9 @@ __attribute__((visibility("default"))) void pithStubRefuseAfter(std::int64_t ope
 __attribute__((visibility("default"))) bool pithStubIsArmed();
 __attribute__((visibility("default"))) void pithStubPause(bool paused);
 __attribute__((visibility("default"))) void pithStubRoomForBlocks(unsigned most);
-__attribute__((visibility("default"))) void pithStubLocks(bool locks);
+__attribute__((visibility("default"))) void pithStubLocks(bool locks, bool queries);
+__attribute__((visibility("default"))) void pithStubQueues(const StubQueues* queues);
+__attribute__((visibility("default"))) void pithStubCapturesBody(CUstream stream);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
 __attribute__((visibility("default"))) void pithStubLargestAllocation(std::size_t bytes);
 __attribute__((visibility("default"))) void pithStubRenewContext();
@@ -151,6 +153,7 @@ struct Capture {
   std::vector<CUstream> streams;  // origin first
   CUgraph graph = nullptr;
   bool invalid = false;
+  bool of_body = false;  // of a conditional node
 };
 
 inline constexpr unsigned all_blocks = ~0u;
@@ -166,6 +169,7 @@ struct CUctx_st {
   std::int64_t until_failure = -1;  // operations that are submitted before the one that fails
   bool refuses = false;             // that one
   std::map<int, std::vector<std::shared_ptr<HardwareQueue>>> hardware;  // by priority
+  std::vector<std::shared_ptr<HardwareQueue>> copy_queues;
   std::size_t streams_made = 0;
   CUstream legacy = nullptr;
   std::map<std::thread::id, CUstream> per_thread;
@@ -177,6 +181,7 @@ struct CUstream_st {
   unsigned flags = kStreamDefault;
   int priority = 0;
   std::shared_ptr<Queue> queue;
+  std::shared_ptr<HardwareQueue> copies;  // null: one of its own
   std::shared_ptr<Capture> capture;
   std::size_t lane = 0;
   std::vector<CUgraphNode> frontier;  // what the next captured operation comes after
@@ -215,6 +220,9 @@ struct AtomicCounters {
       ipc_closes, network_flushes, blocks_together, largest_grid;
 };
 
+// What who frees memory keeps others from.
+enum class Locks : unsigned char { none, all, all_but_queries };
+
 struct State {
   std::mutex mutex;
   bool initialised = false;
@@ -230,9 +238,9 @@ struct State {
   std::atomic<std::int64_t> host_limit_ms{100};
   std::atomic<bool> attributes_need_context{false};
   std::atomic<std::size_t> largest_allocation{~std::size_t{0}};
-  std::size_t connections = 0;     // hardware queues of a priority; 0: one a stream
-  bool peers_reach = true;         // devices reach each other's memory
-  std::atomic<bool> locks{false};  // who frees memory keeps all others out of the driver
+  StubQueues queues;
+  bool peers_reach = true;  // devices reach each other's memory
+  std::atomic<Locks> locks{Locks::none};
   std::atomic<int> freeing{0};
   std::map<std::thread::id, Clock::time_point> running_host_functions;
 };
@@ -253,8 +261,10 @@ CUstream resolve(CUstream handle, CUresult& result);
 CUstream make_stream(CUcontext context, unsigned flags, int priority);
 void enqueue(CUstream stream, Operation operation, bool holds = false);
 
+// A host copy is one between host and device. The last two are memory operations.
+enum class Sort : unsigned char { other, host_copy, write, wait };
 // Sends one operation to a stream, or to the graph that the stream is captured into.
-CUresult submit(CUstream handle, Operation operation, bool holds = false);
+CUresult submit(CUstream handle, Operation operation, Sort sort = Sort::other);
 // The context that an operation on this stream runs in; null with `result` set when it is none.
 CUcontext context_of(CUstream handle, CUresult& result);
 // Waits for everything that a context was given; nothing inside a callback.

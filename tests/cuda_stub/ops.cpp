@@ -20,11 +20,13 @@ CUresult submit_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstre
     if (!is_pageable(end) && check_range(end, bytes) != kSuccess) return kErrorInvalidValue;
   }
   if (is_pageable(to) || is_pageable(from)) ++state().counters.pageable_copies;
-  if (is_device(to) != is_device(from)) ++state().counters.host_copies;
-  return submit(stream, [to, from, bytes] {
+  const bool by_copy_engine = is_device(to) != is_device(from);
+  if (by_copy_engine) ++state().counters.host_copies;
+  const auto copy = [to, from, bytes] {
     std::memmove(reinterpret_cast<void*>(static_cast<std::uintptr_t>(to)),
                  reinterpret_cast<const void*>(static_cast<std::uintptr_t>(from)), bytes);
-  });
+  };
+  return submit(stream, copy, by_copy_engine ? Sort::host_copy : Sort::other);
 }
 
 template <class T>
@@ -79,7 +81,7 @@ CUresult submit_wait(CUstream stream, CUdeviceptr address, T value, unsigned fla
   CUcontext context = context_of(stream, result);
   if (context == nullptr) return result;
   const auto wait = [=] { wait_for_value<T>(context, address, value, condition); };
-  return submit(stream, wait, true);
+  return submit(stream, wait, Sort::wait);
 }
 
 template <class T>
@@ -87,7 +89,8 @@ CUresult submit_write(CUstream stream, CUdeviceptr address, T value, unsigned fl
   if (CUresult r = enter(Call::launch); r != kSuccess) return r;
   if (flags > kWriteValueNoMemoryBarrier) return kErrorInvalidValue;
   if (CUresult r = check_word<T>(address); r != kSuccess) return r;
-  return submit(stream, [=] { word_at<T>(address).store(value, std::memory_order_seq_cst); });
+  const auto write = [=] { word_at<T>(address).store(value, std::memory_order_seq_cst); };
+  return submit(stream, write, Sort::write);
 }
 
 struct Usage {

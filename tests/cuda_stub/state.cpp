@@ -20,6 +20,11 @@ long number_from_environment(const char* name, long otherwise) {
   return text != nullptr && *text != '\0' ? std::strtol(text, nullptr, 10) : otherwise;
 }
 
+StubQueues queues_from_environment() {
+  const long connections = number_from_environment("CUDA_DEVICE_MAX_CONNECTIONS", 0);
+  return {.connections = static_cast<std::size_t>(connections)};
+}
+
 void count(Call call) {
   AtomicCounters& counters = state().counters;
   switch (call) {
@@ -138,8 +143,11 @@ void run_callback(void (*function)(void*), void* argument) {
   --callback_depth;
 }
 
-void wait_for_the_lock() {
-  while (state().locks && state().freeing > 0) {
+void wait_for_the_lock(Call call) {
+  const auto keeps_out = [call](Locks locks) {
+    return locks == Locks::all || (locks == Locks::all_but_queries && call != Call::query);
+  };
+  while (keeps_out(state().locks) && state().freeing > 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
@@ -151,7 +159,7 @@ CUresult enter(Call call) {
   }
   count(call);
   if (!in_callback()) {
-    if (call != Call::sync) wait_for_the_lock();
+    if (call != Call::sync) wait_for_the_lock(call);
     return kSuccess;
   }
   ++state().counters.from_host_functions;
@@ -175,8 +183,7 @@ CUresult cuInit(unsigned flags) {
   const long strict = number_from_environment("PITH_CUDA_STUB_STRICT", 0);
   s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
-  s.connections =
-      static_cast<std::size_t>(number_from_environment("CUDA_DEVICE_MAX_CONNECTIONS", 0));
+  s.queues = queues_from_environment();
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) {
     CUctx_st& context = s.contexts.emplace_back();
@@ -266,6 +273,15 @@ CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
   if (context_of(device) == nullptr) return kErrorInvalidDevice;
   if (length <= 0) return kErrorInvalidValue;
   std::snprintf(name, static_cast<std::size_t>(length), "Pith stub device");
+  return kSuccess;
+}
+
+// The same in all processes, as they have the same devices.
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  if (context_of(device) == nullptr) return kErrorInvalidDevice;
+  std::memset(uuid->bytes, 0, sizeof uuid->bytes);
+  uuid->bytes[0] = static_cast<unsigned char>(device + 1);
   return kSuccess;
 }
 
@@ -363,7 +379,8 @@ CUresult cuCtxSynchronize() {
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
+  std::lock_guard lock(state().mutex);
+  if (greatest != nullptr) *greatest = 1 - state().queues.priorities;
   return kSuccess;
 }
 
@@ -405,8 +422,9 @@ void pithStubReset() {
     *counter = 0;
   s.attributes_need_context = false;
   s.largest_allocation = ~std::size_t{0};
-  s.locks = false;
+  s.locks = Locks::none;
   std::lock_guard lock(s.mutex);
+  s.queues = queues_from_environment();
   for (CUctx_st& context : s.contexts) {
     context.fault = kSuccess;
     context.paused = false;
@@ -461,7 +479,14 @@ void pithStubRoomForBlocks(unsigned most) {
   current_context()->room_for_blocks = most > 0 ? most : all_blocks;
 }
 
-void pithStubLocks(bool locks) { state().locks = locks; }
+void pithStubLocks(bool locks, bool queries) {
+  state().locks = !locks ? Locks::none : queries ? Locks::all : Locks::all_but_queries;
+}
+
+void pithStubQueues(const StubQueues* queues) {
+  std::lock_guard lock(state().mutex);
+  state().queues = *queues;
+}
 
 void pithStubStrict(Strict strict, unsigned host_function_limit_ms) {
   state().strict = strict;

@@ -52,16 +52,22 @@ CUresult tail_of(CUstream handle, Tail& tail, CUcontext& context) {
   return kSuccess;
 }
 
-// Streams of one priority share them, one after another.
-std::shared_ptr<HardwareQueue> hardware_queue_of(CUcontext context, int priority) {
-  const std::size_t connections = state().connections;
-  if (connections == 0) return nullptr;
-  auto& queues = context->hardware[priority];
-  if (queues.size() < connections) {
-    queues.push_back(std::make_shared<HardwareQueue>());
-    return queues.back();
-  }
-  return queues[context->streams_made++ % connections];
+// One of `most`, for the nth stream; null: it needs none.
+std::shared_ptr<HardwareQueue> next_of(std::vector<std::shared_ptr<HardwareQueue>>& queues,
+                                       std::size_t most, std::size_t nth) {
+  if (most == 0) return nullptr;
+  if (queues.size() < most) return queues.emplace_back(std::make_shared<HardwareQueue>());
+  return queues[nth % most];
+}
+
+// A failed context's, too, lets others have their turn.
+Operation in_turn(std::shared_ptr<HardwareQueue> queue, Operation operation) {
+  const std::uint64_t turn = queue->take_turn();
+  return [queue = std::move(queue), turn, run = std::move(operation)] {
+    queue->await_turn(turn);
+    run();
+    queue->pass();
+  };
 }
 
 }  // namespace
@@ -71,7 +77,10 @@ CUstream make_stream(CUcontext context, unsigned flags, int priority) {
   stream->context = context;
   stream->flags = flags;
   stream->priority = priority;
-  stream->queue = Queue::start(hardware_queue_of(context, priority));
+  const StubQueues& shared = state().queues;
+  const std::size_t nth = context->streams_made++;
+  stream->queue = Queue::start(next_of(context->hardware[priority], shared.connections, nth));
+  stream->copies = next_of(context->copy_queues, shared.copy_queues, nth);
   return *state().streams.insert(stream.release()).first;
 }
 
@@ -106,12 +115,17 @@ void enqueue(CUstream stream, Operation operation, bool holds) {
   stream->queue->push(std::move(operation), holds);
 }
 
-CUresult submit(CUstream handle, Operation given, bool holds) {
+CUresult submit(CUstream handle, Operation given, Sort sort) {
   std::lock_guard lock(state().mutex);
   CUresult result = kSuccess;
   CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
   if (CUresult r = check_capture(stream); r != kSuccess) return r;
+  const bool is_memory_operation = sort == Sort::write || sort == Sort::wait;
+  if (is_memory_operation && stream->capture && stream->capture->of_body) {
+    invalidate(*stream->capture);
+    return kErrorNotSupported;
+  }
   if (CUresult fault = stream->context->fault; fault != kSuccess) return fault;
   // Once a context has failed it runs nothing of what was queued before.
   CUcontext context = stream->context;
@@ -130,9 +144,12 @@ CUresult submit(CUstream handle, Operation given, bool holds) {
   };
   if (stream->capture) {
     record_node(stream, std::move(operation));
-  } else {
-    enqueue(stream, std::move(operation), holds);
+    return kSuccess;
   }
+  if (sort == Sort::host_copy && stream->copies) {
+    operation = in_turn(stream->copies, std::move(operation));
+  }
+  enqueue(stream, std::move(operation), sort == Sort::wait);
   return kSuccess;
 }
 
@@ -162,7 +179,8 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   if (stream == nullptr || flags > kStreamNonBlocking) return kErrorInvalidValue;
   if (CUresult fault = current_context()->fault; fault != kSuccess) return fault;
   std::lock_guard lock(state().mutex);
-  *stream = make_stream(current_context(), flags, std::clamp(priority, -5, 0));
+  const int greatest = 1 - state().queues.priorities;
+  *stream = make_stream(current_context(), flags, std::clamp(priority, greatest, 0));
   return kSuccess;
 }
 

@@ -2,6 +2,7 @@
 // Link with cuda_stub, or find the names by dlsym; a real libcuda has none of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/driver_api.hpp"
@@ -26,6 +27,14 @@ struct StubCounters {
   std::uint64_t network_flushes = 0;
   std::uint64_t blocks_together = 0;  // the most at once of kernels that wait
   std::uint64_t largest_grid = 0;     // in blocks
+};
+
+// What streams of a context share. An operation that waits at the head of a queue holds up what
+// other streams have put there behind it.
+struct StubQueues {
+  std::size_t connections = 0;  // hardware queues of each priority; 0: one a stream
+  std::size_t copy_queues = 0;  // for copies between host and device; 0: one a stream
+  int priorities = 6;           // the greatest is 1 - priorities
 };
 
 enum class Strict : int {
@@ -55,8 +64,12 @@ void pithStubPause(bool paused);
 // find room, and no other one begins until this is called with more; 0: all do.
 void pithStubRoomForBlocks(unsigned most);
 // While somebody frees memory, which waits for its context, no other thread gets into the driver,
-// but to wait as well.
-void pithStubLocks(bool locks);
+// but to wait as well, and to query where `queries` says so.
+void pithStubLocks(bool locks, bool queries = true);
+// Of streams that are made from now on.
+void pithStubQueues(const StubQueues* queues);
+// What the stream is capturing is the body of a conditional node, which takes no memory operations.
+void pithStubCapturesBody(CUstream stream);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
 // From now on a device has no more than this in one piece.

@@ -203,7 +203,7 @@ TEST_CASE("calls inside host functions and kernels are counted, and refused when
   }
   OK(cu().stub_launch(
       stream, [](void* raw) { try_to_allocate(*static_cast<Attempt**>(raw)); }, &argument,
-      sizeof argument));
+      sizeof(void*)));
   OK(cu().stream_synchronize(stream));
   CHECK(attempt.result == kErrorNotPermitted);
   pithStubStrict(Strict::count, 100);
@@ -308,4 +308,61 @@ TEST_CASE("counters tell what a steady state does") {
   const StubCounters now = counters();
   CHECK((now.allocs == 0 && now.frees == 0 && now.syncs == 1 && now.queries == 0));
   CHECK((now.launches == 2 && now.pageable_copies == 1 && now.graph_launches == 0));
+}
+
+TEST_CASE("copies between host and device share queues, where one that waits holds up the others") {
+  const Device device;
+  const StubQueues one{.copy_queues = 1};
+  pithStubQueues(&one);
+  const Stream waits;
+  const Stream behind;
+  const Words words(3);
+  CUdeviceptr memory = 0;
+  OK(cu().mem_alloc(&memory, 8));
+  OK(cu().wait_value64(waits, words.at(0), 1, kWaitValueGeq));
+  OK(cu().memcpy_async(memory, words.at(1), 8, waits));
+  OK(cu().memcpy_async(words.at(2), memory, 8, behind));
+  sleep_ms(20);
+  CHECK(cu().stream_query(behind) == kErrorNotReady);
+  words[0].store(1);
+  OK(cu().stream_synchronize(behind));
+  OK(cu().mem_free(memory));
+}
+
+TEST_CASE("streams of the greatest priority share hardware queues where there are two priorities") {
+  const Device device;
+  const StubQueues old{.connections = 1, .priorities = 2};
+  pithStubQueues(&old);
+  int least = 1;
+  int greatest = 1;
+  OK(cu().ctx_priority_range(&least, &greatest));
+  CHECK(least == 0);
+  CHECK(greatest == -1);
+  CUstream ours = nullptr;
+  OK(cu().stream_create(&ours, kStreamNonBlocking, -5));
+  const Stream high;
+  const Words words(2);
+  OK(cu().wait_value64(high, words.at(0), 1, kWaitValueGeq));
+  OK(cu().write_value64(ours, words.at(1), 1, kWriteValueDefault));
+  sleep_ms(20);
+  CHECK(words[1].load() == 0);
+  words[0].store(1);
+  OK(cu().stream_synchronize(ours));
+  CHECK(words[1].load() == 1);
+  OK(cu().stream_destroy(ours));
+}
+
+TEST_CASE("the body of a conditional node takes no memory operations") {
+  const Device device;
+  const Stream stream;
+  const Words words(1);
+  for (const bool waits : {true, false}) {
+    OK(cu().capture_begin(stream, kCaptureThreadLocal));
+    pithStubCapturesBody(stream);
+    OK(cu().memcpy_async(words.at(0), words.at(0), 8, stream));
+    const CUresult refused = waits ? cu().wait_value64(stream, words.at(0), 0, kWaitValueGeq)
+                                   : cu().write_value64(stream, words.at(0), 1, kWriteValueDefault);
+    CHECK(refused == kErrorNotSupported);
+    end_with(stream, kErrorCaptureInvalidated);
+  }
 }
