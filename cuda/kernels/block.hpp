@@ -35,6 +35,14 @@ __device__ __forceinline__ std::uint64_t load_acquire_system(const std::uint64_t
   asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
   return value;
 }
+__device__ __forceinline__ std::uint64_t load_relaxed_system(const std::uint64_t* word) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed_system(std::uint64_t* word, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
+}
 __device__ __forceinline__ void store_release_system(std::uint64_t* word, std::uint64_t value) {
   asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(word), "l"(value) : "memory");
 }
@@ -123,6 +131,28 @@ PITH_DEVICE void store_system(std::uint64_t* word, std::uint64_t value) {
   store_release_system(word, value);
 #else
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
+// The same without order, but that of fence_system(): loads of several words are on their way over
+// the bus together. On the host order comes with the access.
+PITH_DEVICE std::uint64_t peek_system(const std::uint64_t* word) {
+#ifdef __CUDA_ARCH__
+  return load_relaxed_system(word);
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+PITH_DEVICE void poke_system(std::uint64_t* word, std::uint64_t value) {
+#ifdef __CUDA_ARCH__
+  store_relaxed_system(word, value);
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+PITH_DEVICE void fence_system() {
+#ifdef __CUDA_ARCH__
+  __threadfence_system();
 #endif
 }
 

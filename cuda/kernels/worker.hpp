@@ -114,6 +114,9 @@ struct Worker {
   using Args = WorkerArgs;
   static constexpr unsigned threads = 256;
   static constexpr std::uint64_t no_share = ~std::uint64_t{0};
+  static constexpr std::uint64_t goes_on = no_share - 1;
+  // Of a step, that are fetched before its length is known: all, but for one kernel's arguments.
+  static constexpr std::size_t packs_at_once = 36;
   static constexpr unsigned share_bits = 24;
   static constexpr std::uint64_t share_mask = (std::uint64_t{1} << share_bits) - 1;
   // Each block of a worker asks once more than there are blocks of a step.
@@ -166,30 +169,47 @@ struct Worker {
                                               std::uint64_t serves_from) {
     return tell(block, shared, [&]() -> std::uint64_t {
       for (unsigned looks = 0;; ++looks) {
-        // Before the server: who reads a step that is for another worker also reads whose it is.
-        const std::uint64_t published = load_system(&args.ring->published);
         if (serves_from != no_share) {
-          if (published != serves_from) return serves_from;
-        } else {
-          if (load_system(&args.ring->server) == args.id) {
-            const std::uint64_t taken = load_system(&args.ring->taken);
-            if (taken < published) return taken;
-          }
-          if (load_system(args.end) >= args.value) return no_share;
+          if (load_system(&args.ring->published) != serves_from) return serves_from;
+        } else if (const std::uint64_t first = look(args); first != goes_on) {
+          return first;
         }
         if (!block.rest(looks)) return no_share;
       }
     });
   }
 
+  // Of one that has not served: the first step to run, no_share, or goes_on. A look is a way over
+  // the bus and back, when it is named a second one. Who is named stays so until it has run its
+  // leave: what is published from there on is its own.
+  PITH_DEVICE static std::uint64_t look(const Args& args) {
+    const std::uint64_t server = peek_system(&args.ring->server);
+    const std::uint64_t end = peek_system(args.end);
+    if (server == args.id) {
+      fence_system();
+      const std::uint64_t taken = peek_system(&args.ring->taken);
+      const std::uint64_t published = peek_system(&args.ring->published);
+      fence_system();
+      if (taken < published) return taken;
+    }
+    return end >= args.value ? no_share : goes_on;
+  }
+
   template <class Block>
   PITH_KERNEL static void copy_step(const Block& block, WorkerStep& to, const WorkerStep& from) {
     constexpr std::size_t head = sizeof(WorkerStep) - sizeof(WorkerStep::args);
-    const std::size_t packs = (head + from.args_bytes + words_bytes - 1) / words_bytes;
+    copy_packs(block, to, from, 0, packs_at_once);
+    const std::size_t packs = (head + to.args_bytes + words_bytes - 1) / words_bytes;
+    if (packs > packs_at_once) copy_packs(block, to, from, packs_at_once, packs);
+  }
+
+  template <class Block>
+  PITH_KERNEL static void copy_packs(const Block& block, WorkerStep& to, const WorkerStep& from,
+                                     std::size_t begin, std::size_t end) {
     auto* const out = reinterpret_cast<std::byte*>(&to);
     const auto* const in = reinterpret_cast<const std::byte*>(&from);
     block.each([&](unsigned thread) {
-      for (std::size_t i = thread; i < packs; i += threads) {
+      for (std::size_t i = begin + thread; i < end; i += threads) {
         store_pack(out + i * words_bytes, load_pack<std::uint64_t, 2>(in + i * words_bytes));
       }
     });
@@ -267,7 +287,8 @@ struct Worker {
   }
   PITH_DEVICE static void finish_step(const Args& args, const WorkerStep& step,
                                       std::uint64_t taken) {
-    store_system(&args.ring->taken, taken);
+    // Its place in the ring has been read; whoever serves next sees this with its name.
+    poke_system(&args.ring->taken, taken);
     if (step.kernel != step_leave) return write_ticket(args, step);
     const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
     store_system(leave.end, leave.value);

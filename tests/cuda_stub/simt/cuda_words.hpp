@@ -54,6 +54,7 @@ inline void __syncthreads() { pith::simt::barrier(); }
 inline int __syncthreads_or(int value) { return pith::simt::barrier_or(value != 0) ? 1 : 0; }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { pith::simt::sync_warp(mask); }
 inline void __threadfence() { pith::simt::fence(); }
+inline void __threadfence_system() { pith::simt::fence(); }
 inline void __nanosleep(unsigned) { pith::simt::rest(); }
 
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
@@ -125,6 +126,13 @@ inline void store_release_system(std::uint64_t* word, std::uint64_t value) {
   simt::may_switch();
   simt::may_be_late();
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+// No weaker here: thread sanitizers know no fences that would make up for it.
+inline std::uint64_t load_relaxed_system(const std::uint64_t* word) {
+  return load_acquire_system(word);
+}
+inline void store_relaxed_system(std::uint64_t* word, std::uint64_t value) {
+  store_release_system(word, value);
 }
 
 }  // namespace pith::cuda
