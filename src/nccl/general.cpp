@@ -66,7 +66,7 @@ Error release(void* pointer) {
 }
 
 // Ranks have no symmetric memory, and as in NCCL since 2.29 that is a success without a window: who
-// registers for speed alone (PyTorch's pools, vLLM, Megatron) keeps NULL and gives it back, who
+// registers for speed alone, as PyTorch does its pools of memory, keeps NULL and gives it back; who
 // needs symmetric memory looks at it, and would give any other window to kernels. The rest are
 // plain registrations, as in 2.28, which know their own memory.
 Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window,
