@@ -55,16 +55,17 @@ class PairWindows {
   // Whether an earlier message to `peer` is announced, or waits.
   bool is_behind(int peer, std::uint32_t number) const {
     const Pair& pair = pairs_[static_cast<std::size_t>(peer)];
-    return (pair.waiting && is_later(number, pair.waiting->number)) ||
-           std::ranges::any_of(pair.announced,
-                               [=](std::uint32_t other) { return is_later(number, other); });
+    return (pair.waiting && is_later_message(number, pair.waiting->number)) ||
+           std::ranges::any_of(pair.announced, [=](std::uint32_t other) {
+             return is_later_message(number, other);
+           });
   }
   void wait(int peer, Waiter& waiter) {
     Waiter** at = &this->at(peer).waiting;
     // Nearly always at the end, which is remembered.
     Waiter* const last = this->at(peer).last_waiting;
-    if (*at && is_later(waiter.number, last->number)) at = &last->next;
-    while (*at && is_later(waiter.number, (*at)->number)) at = &(*at)->next;
+    if (*at && is_later_message(waiter.number, last->number)) at = &last->next;
+    while (*at && is_later_message(waiter.number, (*at)->number)) at = &(*at)->next;
     waiter.next = *at;
     *at = &waiter;
     if (!waiter.next) this->at(peer).last_waiting = &waiter;

@@ -2,7 +2,6 @@
 // of the calls, so that ranks agree without knowing what else the other one does.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,12 +20,8 @@ class PairNumbers {
     for (Message& message : messages) {
       Next& next = next_[static_cast<std::size_t>(message.peer)];
       message.number = (message.sends ? next.send : next.recv)++ & 0x7fffffffu;
-      most_ = std::max(most_, message.number + 1);
     }
   }
-
-  // The messages of the pair and direction that has most, until numbers wrap around.
-  std::uint32_t most() const { return most_; }
 
  private:
   struct Next {
@@ -34,7 +29,6 @@ class PairNumbers {
     std::uint32_t recv = 0;
   };
   std::vector<Next> next_;
-  std::uint32_t most_ = 0;
 };
 
 }  // namespace pith

@@ -34,15 +34,14 @@ struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
   explicit StreamCall(StreamCalls& o) : owner(o) { Entry::args = &args; }
   FrameArena& frame_arena() const { return owner.communicator_.engine_->arena(); }
   Task<Error> run_and_report();
+  void count_replay();
 
   StreamCalls& owner;
   CollectiveArgs args;
   bool on_device = false;
-  bool unsettled = false;  // the stream may go on only when no peer touches its memory
-  std::uint32_t replays = 0;
-  std::uint32_t running = 0;              // the number of the call that runs
-  CallRecorder::Batch recorded;           // where it consists of messages
-  std::vector<Message> messages;          // what args.messages points to
+  bool unsettled = false;         // the stream may go on only when no peer touches its memory
+  CallRecorder::Batch recorded;   // where it consists of messages
+  std::vector<Message> messages;  // what args.messages points to
   std::vector<CompressedTensor> tensors;  // what args.tensors points to
   HeldCompressors held;
   std::array<std::uint32_t, 2> looks{};  // at what it sends and receives, of views_
@@ -215,8 +214,7 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   };
   call.gone = [](cuda::Passage& self) {
     auto& gone = static_cast<StreamCall&>(self);
-    gone.owner.captured_alive_.fetch_sub(1, std::memory_order_relaxed);
-    gone.owner.give_back(gone);
+    gone.owner.forget_captured(gone);
   };
   Error error = gate_.enqueue(stream, call);
   if (!error) {
@@ -263,16 +261,32 @@ void StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
 
 void StreamCalls::admit_captured(StreamCall& call) {
   let_go_of_memory(call);  // a graph knows addresses, which may be others' memory at a replay
-  captured_pairs_.take(call.messages);
-  for (Message& message : call.messages) {
-    message.number = captured_numbers | message.number << replay_bits;
+  {
+    const std::lock_guard lock(mutex_);
+    captured_pairs_.take(call.messages);
+    // As when eager: of messages only their two ends know.
+    const bool paired = call.args.collective == Collective::point_to_point;
+    call.number = paired ? 0 : captured_.take();
   }
-  call.number = captured_numbers | captured_ << replay_bits;
-  call.replays = 0;
-  ++captured_;
   // Replays may come at any time from now on.
   captured_alive_.fetch_add(1, std::memory_order_relaxed);
   communicator_.engine().background_begins();
+}
+
+// The next replay's numbers.
+void StreamCalls::StreamCall::count_replay() {
+  if (number != 0) number = CapturedNumbers::next_replay(number);
+  for (Message& message : messages) message.number = CapturedNumbers::next_replay(message.number);
+}
+
+void StreamCalls::forget_captured(StreamCall& call) {
+  {
+    const std::lock_guard lock(mutex_);
+    captured_pairs_.give_back(call.messages);
+    if (call.number != 0) captured_.give_back(call.number);
+  }
+  captured_alive_.fetch_sub(1, std::memory_order_relaxed);
+  give_back(call);
 }
 
 void StreamCalls::reach(StreamCall& call) {
@@ -324,17 +338,8 @@ void StreamCalls::decide(StreamCall& call) {
 
 void StreamCalls::start(StreamCall& call) {
   communicator_.revoke_if_any_died();
-  std::uint32_t number = call.number;
   if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
-  if (call.captured) {
-    communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-    constexpr std::uint32_t replay_mask = (1u << replay_bits) - 1;
-    const std::uint32_t replay = call.replays++ & replay_mask;
-    number |= replay;
-    for (Message& message : call.messages) {
-      message.number = (message.number & ~replay_mask) | replay;
-    }
-  }
+  if (call.captured) communicator_.active_.fetch_add(1, std::memory_order_relaxed);
   // A compressed call runs all the same: its gradients go to the accumulators.
   if (communicator_.state_.revoked && call.tensors.empty()) {
     let_go(call);
@@ -343,9 +348,8 @@ void StreamCalls::start(StreamCall& call) {
     return;
   }
   const std::uint64_t digest = Communicator::digest_of(call.args);
-  call.running = number;
-  call.recorded = communicator_.call_begins(number, digest, call.args);
-  call.call.emplace(call.on_device ? context_ : communicator_.context_, number, digest);
+  call.recorded = communicator_.call_begins(call.number, digest, call.args);
+  call.call.emplace(call.on_device ? context_ : communicator_.context_, call.number, digest);
   if (call.on_device) compute_->enter(call);
   call.task = call.run_and_report();
   call.task.handle().resume();
@@ -353,11 +357,11 @@ void StreamCalls::start(StreamCall& call) {
 
 void StreamCalls::end(StreamCall& call) {
   if (call.call) {
-    communicator_.call_ends(call.running, call.recorded, !communicator_.state_.revoked);
+    communicator_.call_ends(call.number, call.recorded, !communicator_.state_.revoked);
   }
   call.task = Task<Error>();
   call.call.reset();
-  if (!call.captured) order_.remove(call);
+  call.captured ? call.count_replay() : order_.remove(call);
   if (call.unsettled) {
     unsettled_.add(call);
   } else {

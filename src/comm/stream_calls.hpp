@@ -5,9 +5,9 @@
 // (stream_order.hpp), a captured one when its stream reaches it; both without a window: a stream
 // can be inside one call only, so their number is that of the streams, and ranks whose streams
 // arrive in different orders never wait for each other's windows.
-// Messages: eager calls are numbered when they are enqueued, like all others. The k-th captured
-// call has numbers of its own, k and a replay counter: ranks capture in the same order, each
-// replays its calls in order, and how replays and eager calls interleave may differ between ranks.
+// Messages: eager calls are numbered when they are enqueued, like all others. Captured ones have
+// numbers of their own (captured_numbers.hpp): ranks capture in the same order, each replays its
+// calls in order, and how replays and eager calls interleave may differ between ranks.
 // A sum that may yet be compressed (collectives/late_choice.hpp) starts when that is known, too.
 // Compressed calls are not captured: each one is another step. Their compressors are let go before
 // their streams go on, so that who has waited for a stream may use them.
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "collectives/late_choice.hpp"
+#include "comm/captured_numbers.hpp"
 #include "comm/communicator.hpp"
 #include "comm/stream_order.hpp"
 #include "cuda/cuda_compute.hpp"
@@ -71,12 +72,6 @@ class StreamCalls {
 
   // Calls that have not begun: they touch nothing, and nobody's memory.
   int not_begun() const { return not_begun_.load(std::memory_order_relaxed); }
-
-  // Numbers from here on belong to captured calls.
-  static constexpr std::uint32_t captured_numbers = 1u << 31;
-  // A captured call's number: captured_numbers | k << replay_bits | replay.
-  static constexpr unsigned replay_bits = 14;
-  static constexpr std::uint32_t most_captured = captured_numbers >> replay_bits;
 
  private:
   struct StreamCall;
@@ -130,7 +125,8 @@ class StreamCalls {
   Error check_reached(const CompressedTensor& tensor) const;
   Error check_reached(const char* argument, const void* memory) const;
   Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
-  Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const;
+  Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream);
+  bool has_numbers_left(const CollectiveArgs& args);
   Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
   Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
   // What the call has claimed and looked at, when it needs no more of it.
@@ -140,6 +136,7 @@ class StreamCalls {
   StreamCall& take_call();
   void admit(StreamCall& call, cuda::CUstream stream);
   void admit_captured(StreamCall& call);
+  void forget_captured(StreamCall& call);
   void reach(StreamCall& call);
   Error prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
                            cuda::CUstream stream);
@@ -165,13 +162,13 @@ class StreamCalls {
   std::atomic<int> not_begun_{0};
   bool used_ = false;
   DeviceVectors* vectors_ = nullptr;    // from the first compressed call on device memory on
-  std::uint32_t captured_ = 0;          // ever: no number is given twice
   std::atomic<int> captured_alive_{0};  // whose graphs are not known to be gone
-  PairNumbers captured_pairs_;
-  std::vector<const void*> streams_;  // that have been used: how many calls may run at once
+  std::vector<const void*> streams_;    // that have been used: how many calls may run at once
   std::size_t device_need_ = 0;
   std::size_t pinned_need_ = 0;
-  std::mutex mutex_;  // guards the two lists
+  std::mutex mutex_;  // guards the next four
+  CapturedNumbers captured_;
+  CapturedPairs captured_pairs_;
   std::vector<std::unique_ptr<StreamCall>> all_;
   std::vector<StreamCall*> spare_;
 };

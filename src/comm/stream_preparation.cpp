@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "collectives/compressed_check.hpp"
 #include "collectives/offers.hpp"
@@ -10,6 +12,7 @@
 #include "comm/cuda_vectors.hpp"
 #include "comm/stream_calls.hpp"
 #include "comm/stream_memory.hpp"
+#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 
@@ -20,6 +23,8 @@ namespace {
 // The first call of up to so many bytes finds its scratch; where there are very many ranks, a part.
 constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
+// How long after their end it may be heard of that graphs are gone.
+constexpr std::uint64_t told_gone_ns = 1'000'000'000;
 
 // Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
 // short enough for one-shot algorithms.
@@ -164,17 +169,31 @@ Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream
                       static_cast<const void*>(stream))};
 }
 
-// Before anything is captured: a wait in a graph cannot be taken back.
-Error StreamCalls::check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) const {
-  const std::size_t pairs = captured_pairs_.most() + args.messages.size();
-  if (captured_ < most_captured && pairs <= most_captured) return {};
+bool StreamCalls::has_numbers_left(const CollectiveArgs& args) {
+  const std::lock_guard lock(mutex_);
+  return args.collective == Collective::point_to_point ? captured_pairs_.has_room(args.messages)
+                                                       : captured_.has_room();
+}
+
+// Before anything is captured: a wait in a graph cannot be taken back. Drivers tell a while after
+// the last graph was destroyed, and to refuse what other ranks capture puts this one out of step.
+Error StreamCalls::check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) {
+  if (has_numbers_left(args)) return {};
   const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
   if (!info) return info.error();
   if (!info->active) return {};
+  const std::uint64_t begin_ns = monotonic_ns();
+  while (monotonic_ns() - begin_ns < told_gone_ns) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (has_numbers_left(args)) return {};
+  }
+  constexpr std::uint32_t most = CapturedNumbers::most;
   return {Code::invalid_usage,
-          fmt::format("a communicator can have {} calls captured, {} have been: capture with a new "
-                      "communicator",
-                      most_captured, captured_)};
+          fmt::format("stream {}: graphs hold too many captured calls of this communicator, or "
+                      "messages to or from one rank: {} at a time, expected the graphs of each one "
+                      "after the first {} to be gone before {} more are captured; destroy them, or "
+                      "capture with a new communicator",
+                      static_cast<const void*>(stream), most, most / 2, most / 2)};
 }
 
 // Outside of any call, so that none asks the driver for memory while streams wait for it.

@@ -1,5 +1,6 @@
 // Calls of a communicator are counted in 64 bits and numbered on the wire in 31: 1 to 2^31 - 1, and
-// again from 1. Number 0 belongs to messages of pairs, the top bit to captured calls.
+// again from 1. Number 0 belongs to messages of pairs, the top bit to captured calls, the two top
+// bits to those whose numbers come again.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,13 @@ constexpr bool is_captured(std::uint32_t number) { return number > call_numbers;
 // numbers apart. Without a look at the top bit.
 constexpr bool is_later(std::uint32_t number, std::uint32_t than) {
   return static_cast<std::int32_t>((number - than) << 1) > 0;
+}
+
+// The same of messages of a pair.
+constexpr bool is_later_message(std::uint32_t number, std::uint32_t than) {
+  constexpr std::uint32_t coming_again = 3u << 30;
+  const bool both = number >= coming_again && than >= coming_again;
+  return static_cast<std::int32_t>((number - than) << (both ? 2 : 1)) > 0;
 }
 
 }  // namespace pith

@@ -65,12 +65,21 @@ Error release(void* pointer) {
   return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
 }
 
-Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window) {
+// Ranks have no symmetric memory, and as in NCCL since 2.29 that is a success without a window: who
+// registers for speed alone, as PyTorch does its pools of memory, keeps NULL and gives it back; who
+// needs symmetric memory looks at it, and would give any other window to kernels. The rest are
+// plain registrations, as in 2.28, which know their own memory.
+Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window,
+                 int flags) {
   constexpr const char* function = "ncclCommWindowRegister";
   Error error = api::check_communicator(function, comm);
   if (!error) error = api::check_pointer(function, "window", window);
   if (!error && bytes > 0) error = api::check_pointer(function, "buffer", buffer);
   if (error) return error;
+  if ((flags & NCCL_WIN_COLL_SYMMETRIC) != 0) {
+    *window = nullptr;
+    return {};
+  }
   const std::shared_ptr<Extension> extension = extension_of(comm);
   const std::lock_guard lock(extension->guard);
   auto& windows = extension->windows;
@@ -152,8 +161,8 @@ NCCL_EXPORT(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommWindowRegister,
-            (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int)) {
-  return guarded([&] { return add_window(ours(comm), buffer, size, window); });
+            (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags)) {
+  return guarded([&] { return add_window(ours(comm), buffer, size, window, flags); });
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window)) {

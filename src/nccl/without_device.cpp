@@ -126,12 +126,16 @@ NCCL_EXPORT(ncclResult_t, ncclGetLsaMultimemDevicePointer,
             (ncclWindow_t window, size_t offset, void** pointer)) {
   return own_pointer("ncclGetLsaMultimemDevicePointer", window, offset, false, pointer);
 }
+// NULL of NULL: a symmetric window that there is not.
 NCCL_EXPORT(ncclResult_t, ncclWinGetUserPtr,
             (ncclComm_t comm, ncclWindow_t window, void** pointer)) {
-  if (const ncclResult_t result = guarded([&] { return check_comm("ncclWinGetUserPtr", comm); })) {
-    return result;
-  }
-  return own_pointer("ncclWinGetUserPtr", window, 0, true, pointer);
+  constexpr const char* function = "ncclWinGetUserPtr";
+  return guarded([&]() -> pith::Error {
+    if (auto error = check_comm(function, comm)) return error;
+    if (auto error = pith::api::check_pointer(function, "pointer", pointer)) return error;
+    *pointer = window ? window->buffer : nullptr;
+    return {};
+  });
 }
 
 NCCL_EXPORT(ncclResult_t, ncclPutSignal,

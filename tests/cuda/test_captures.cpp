@@ -1,6 +1,9 @@
 // What captures cost for how long, how many there may be, and ranks that disagree about them.
 #include <malloc.h>
 
+#include <algorithm>
+#include <deque>
+#include <functional>
 #include <string>
 
 #include "tests/cuda/stream_world.hpp"
@@ -29,6 +32,42 @@ Graphs capture_all(const World& world) {
     OK(cu().graph_destroy(graph));
   }
   return graphs;
+}
+
+// Numbers of captured calls, half of which are given once.
+constexpr int numbers = 131'072;
+constexpr int at_once = 1024;
+
+using Calls = std::function<pithResult_t(CUstream)>;
+
+CUgraph capture(const Rank& rank, int times, const Calls& calls) {
+  CUgraph graph = nullptr;
+  OK(cu().capture_begin(rank.stream, kCaptureThreadLocal));
+  bool well = true;
+  for (int i = 0; i < times; ++i) well &= calls(rank.stream) == pithSuccess;
+  REQUIRE(well);
+  OK(cu().capture_end(rank.stream, &graph));
+  return graph;
+}
+
+// Keeps `kept` graphs and destroys the oldest or the newest one for each that comes.
+void capture_and_destroy(const Rank& rank, int times, const Calls& calls, std::size_t kept,
+                         bool oldest_first) {
+  std::deque<CUgraph> graphs;
+  for (int captured = 0; captured < times || !graphs.empty(); captured += at_once) {
+    const int more = std::clamp(times - captured, 0, at_once);
+    if (more > 0 && graphs.size() <= kept) graphs.push_back(capture(rank, more, calls));
+    if (more > 0 && graphs.size() <= kept) continue;
+    if (oldest_first) std::swap(graphs.front(), graphs.back());
+    OK(cu().graph_destroy(graphs.back()));
+    graphs.pop_back();
+  }
+}
+
+std::unique_ptr<Graph> instantiate(CUgraph graph) {
+  auto made = std::make_unique<Graph>(graph);
+  OK(cu().graph_destroy(graph));
+  return made;
 }
 
 }  // namespace
@@ -94,27 +133,22 @@ TEST_CASE("a replay stays whole though its graph is destroyed before it begins")
   }
 }
 
-TEST_CASE("more captured calls than there are numbers are refused, and nothing is captured") {
+TEST_CASE("captured calls without a number are refused, and nothing is captured") {
   const test::Device device;
-  constexpr int most = 131'072;
-  constexpr int at_once = 1024;
   World world(2);
   const Rank& rank = *world.ranks[0];
-  CUgraph graph = nullptr;
-  for (int captured = 0; captured < most; captured += at_once) {
-    OK(cu().capture_begin(rank.stream, kCaptureThreadLocal));
-    bool well = true;
-    for (int i = 0; i < at_once; ++i) {
-      well &= allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess;
-    }
-    REQUIRE(well);
-    OK(cu().capture_end(rank.stream, &graph));
-    OK(cu().graph_destroy(graph));
+  const Calls call = [&](CUstream stream) { return allreduce(rank, rank.send, rank.recv, stream); };
+  std::vector<CUgraph> graphs;
+  for (int captured = 0; captured < numbers; captured += at_once) {
+    graphs.push_back(capture(rank, at_once, call));
   }
+  CUgraph graph = nullptr;
   OK(cu().capture_begin(rank.stream, kCaptureThreadLocal));
-  CHECK(allreduce(rank, rank.send, rank.recv, rank.stream) == pithInvalidUsage);
-  CHECK(std::string(pithGetLastError(nullptr)).find("can have 131072 calls captured") !=
-        std::string::npos);
+  CHECK(call(rank.stream) == pithInvalidUsage);
+  const std::string text = pithGetLastError(nullptr);
+  INFO(text);
+  CHECK(text.find("131072 at a time") != std::string::npos);
+  CHECK(text.find("to be gone before 65536 more are captured") != std::string::npos);
   OK(cu().capture_end(rank.stream, &graph));
   std::size_t nodes = 1;
   OK(cu().graph_nodes(graph, nullptr, &nodes));
@@ -128,6 +162,91 @@ TEST_CASE("more captured calls than there are numbers are refused, and nothing i
   }
   world.finish(false);
   for (const auto& one : world.ranks) CHECK(holds_sum(one->recv, 2, 5));
+  // The one whose turn it is: the driver tells a while after this.
+  OK(cu().graph_destroy(std::exchange(graphs[numbers / at_once / 2], nullptr)));
+  OK(cu().graph_destroy(capture(rank, 1, call)));
+  for (const CUgraph held : graphs) {
+    if (held) OK(cu().graph_destroy(held));
+  }
+}
+
+TEST_CASE("numbers of captured calls come again, at other times on each rank") {
+  const test::Device device;
+  World world(3);
+  const auto on_all = [&](const auto& action) {
+    for (std::size_t r = 0; r < world.ranks.size(); ++r) action(*world.ranks[r], r);
+  };
+  const auto replay = [&](const Graphs& graphs, unsigned round) {
+    on_all([&](const Rank& rank, std::size_t r) {
+      fill(rank.send, r, round);
+      OK(cu().graph_launch(graphs[r]->exec, rank.stream));
+    });
+    world.finish(false);
+    on_all([&](const Rank& rank, std::size_t) { REQUIRE(holds_sum(rank.recv, 3, round)); });
+  };
+  const Graphs kept = capture_all(world);
+  replay(kept, 1);
+  for (unsigned lap = 0; lap < 3; ++lap) {
+    Graphs graphs(3);
+    on_all([&](const Rank& rank, std::size_t r) {
+      const Calls call = [&](CUstream stream) {
+        return allreduce(rank, rank.send, rank.recv, stream);
+      };
+      capture_and_destroy(rank, numbers / 2 - 1, call, 20 * r, r == 1);
+      graphs[r] = instantiate(capture(rank, rank.send, rank.recv));
+    });
+    for (unsigned i = 0; i <= lap; ++i) replay(graphs, 10 * lap + i);
+    replay(kept, lap);
+  }
+}
+
+TEST_CASE("numbers of captured messages come again while the receiver is in an older replay") {
+  const test::Device device;
+  World world(3);
+  constexpr std::size_t words = 16;
+  const Rank& from = *world.ranks[0];
+  const Rank& to = *world.ranks[1];
+  const Calls send = [&](CUstream stream) {
+    return pithSend(from.other_send.as<void>(), words, pithUint32, 1, from.comm, stream);
+  };
+  const Calls receive = [&](CUstream stream) {
+    return pithRecv(to.other_recv.as<void>(), words, pithUint32, 0, to.comm, stream);
+  };
+  std::uint64_t passes = 0;
+  Words passed(2);
+  const auto replay = [&](const Rank& rank, const Graph& graph) {
+    OK(cu().graph_launch(graph.exec, rank.stream));
+    const std::size_t at = &rank == &from ? 0 : 1;
+    OK(cu().write_value64(rank.stream, passed.at(at), ++passes, 0));
+    while (passed[at].load(std::memory_order_acquire) != passes) std::this_thread::yield();
+  };
+  // Short messages go at once: the sender is through before the receiver has begun.
+  std::uint32_t sent = 0;
+  std::uint32_t received = 0;
+  for (unsigned lap = 0; lap < 3; ++lap) {
+    const auto graph = instantiate(capture(from, 1, send));
+    for (int i = 0; i < 5; ++i) {
+      from.other_send.as<std::uint32_t>()[words - 1] = ++sent;
+      replay(from, *graph);
+    }
+    capture_and_destroy(from, numbers / 2 - 1, send, 3, false);
+  }
+  for (unsigned lap = 0; lap < 3; ++lap) {
+    const auto graph = instantiate(capture(to, 1, receive));
+    for (int i = 0; i < 5; ++i) {
+      replay(to, *graph);
+      REQUIRE(to.other_recv.as<std::uint32_t>()[words - 1] == ++received);
+    }
+    capture_and_destroy(to, numbers / 2 - 1, receive, 30, true);
+  }
+  // Who has sent nothing counts its collectives like the others.
+  const Graphs graphs = capture_all(world);
+  for (std::size_t r = 0; r < 3; ++r) {
+    fill(world.ranks[r]->send, r, 3);
+    OK(cu().graph_launch(graphs[r]->exec, world.ranks[r]->stream));
+  }
+  world.finish(false);
+  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 3, 3));
 }
 
 TEST_CASE("a call captured on one rank and eager on another is an error on both") {

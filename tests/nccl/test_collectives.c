@@ -229,7 +229,7 @@ static void memory(struct client* me) {
   ncclWindow_t window = NULL;
   OK(ncclMemAlloc((void**)&buffer, n * sizeof *buffer));
   OK(ncclCommRegister(comm, buffer, n * sizeof *buffer, &handle));
-  OK(ncclCommWindowRegister(comm, buffer, n * sizeof *buffer, &window, NCCL_WIN_COLL_SYMMETRIC));
+  OK(ncclCommWindowRegister(comm, buffer, n * sizeof *buffer, &window, NCCL_WIN_DEFAULT));
   fill(buffer, me->rank, n);
   OK(ncclAllReduce(buffer, buffer, n, ncclFloat32, ncclSum, comm, NULL));
   for (int i = 0; i < n; ++i) CHECK(buffer[i] == sum_of(me->size, i));
@@ -253,6 +253,33 @@ static void memory(struct client* me) {
   OK(ncclCommDeregister(comm, NULL));
   OK(ncclMemFree(buffer));
   OK(ncclMemFree(NULL));
+  OK(ncclCommDestroy(comm));
+}
+
+/* As in NCCL since 2.29 where there is none: no error and no window, with which all goes on. */
+static void symmetric_memory(struct client* me) {
+  ncclComm_t comm = client_join(me);
+  float buffer[n];
+  ncclWindow_t window = (ncclWindow_t)buffer;
+  const int symmetric = NCCL_WIN_COLL_SYMMETRIC;
+  OK(ncclCommWindowRegister(comm, buffer, sizeof buffer, &window, symmetric));
+  CHECK(window == NULL);
+  fill(buffer, me->rank, n);
+  OK(ncclAllReduce(buffer, buffer, n, ncclFloat32, ncclSum, comm, NULL));
+  for (int i = 0; i < n; ++i) CHECK(buffer[i] == sum_of(me->size, i));
+  FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
+#ifdef CLIENT_KNOWS_229
+  void* pointer = buffer;
+  OK(ncclWinGetUserPtr(comm, window, &pointer));
+  CHECK(pointer == NULL);
+  FAILS(ncclInvalidArgument, ncclWinGetUserPtr(comm, window, NULL));
+  FAILS(ncclInvalidArgument, ncclGetPeerDevicePointer(window, 0, me->rank, &pointer));
+  FAILS(ncclInvalidArgument, ncclGetLsaDevicePointer(window, 0, 0, &pointer));
+  FAILS(ncclInvalidUsage, ncclPutSignal(buffer, 1, ncclFloat32, 0, window, 0, 0, 0, 0, comm, NULL));
+#endif
+  OK(ncclCommWindowDeregister(comm, window));
+  FAILS(ncclInvalidArgument, ncclCommWindowRegister(comm, NULL, 1, &window, symmetric));
+  FAILS(ncclInvalidArgument, ncclCommWindowRegister(comm, buffer, 1, NULL, symmetric));
   OK(ncclCommDestroy(comm));
 }
 
@@ -291,6 +318,8 @@ int main(void) {
   const char* on_host[] = {"CUDA_VISIBLE_DEVICES=", NULL}; /* or it would be a device's */
   client_run("memory", 1, on_host, memory);
   client_run("memory", 3, on_host, memory);
+  client_run("symmetric memory", 1, NULL, symmetric_memory);
+  client_run("symmetric memory", 3, NULL, symmetric_memory);
   client_run("pages", 1, on_host, pages);
   client_run("refusals", 2, NULL, refusals);
   client_run("nothing", 1, NULL, nothing);
