@@ -70,7 +70,7 @@ void Communicator::revoke(const Error& cause) {
   if (control_ && taken_along_ != 0) {
     // Ranks have other numbers there.
     const std::string why = fmt::format("with another communicator: {}", error.message());
-    control_->revoke(taken_along_, Error(Code::remote, why), false);
+    control_->revoke(taken_along_, Error(as_seen_elsewhere(error).code(), why), false);
   }
   settle();
 }

@@ -258,6 +258,36 @@ static void ends_in_sum(struct client* me) {
   CHECK(cuda.synchronize(stream) == 0);
 }
 
+/* One host's vectors are longer, by what only the last rank of a host sums: the others, whose parts
+ * are alike, hear of it, too. */
+static void parts_differ(struct client* me) {
+  ncclComm_t comm = join_by_host(me);
+  void* const stream = new_stream(me);
+  float *const send = device_floats(me, n + 1), *const recv = device_floats(me, n + 1);
+  const size_t count = n + (size_t)(me->rank / places);
+  OK(ncclAllReduce(send, recv, count, ncclFloat32, ncclSum, comm, stream));
+  ncclResult_t state = ncclSuccess;
+  while (state == ncclSuccess) OK(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclInvalidUsage);
+  OK(ncclCommAbort(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+}
+
+/* Nobody synchronises: the communicator's end waits for all of it. */
+static void without_synchronising(struct client* me) {
+  ncclComm_t comm = join_by_host(me);
+  void* const stream = new_stream(me);
+  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int s = 0; s < steps; ++s) {
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+  }
+  if (me->rank % 2 == 0) OK(ncclCommFinalize(comm));
+  OK(ncclCommDestroy(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+  CHECK(zeros_in(recv, n) > 0 && zeros_in(recv, n) < n);
+}
+
 /* Who revokes it ends what runs at its host's other rank, too: a sum that not all have joined. */
 static void revoked(struct client* me) {
   ncclComm_t comm = join_by_host(me);
@@ -320,6 +350,8 @@ int main(int count, char** arguments) {
       (const char*[]){fake, shared, sparse, "PITH_NCCL_FALLBACK_FOR=reducescatter", NULL},
       not_listed);
   run("ends in a sum", 2, environment, ends_in_sum);
+  run("parts differ", 2, environment, parts_differ);
+  run("without synchronising", 2, environment, without_synchronising);
   run("revoked", 2, environment, revoked);
   run("refused there", 2, environment, refused_there);
   return 0;
