@@ -41,26 +41,29 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
   if (!are_alike(hosts, whole.size())) {
     if (tells) {
       log(LogLevel::info,
-          fmt::format("PITH_NCCL_FALLBACK: compressed sums of {} ranks on {} host(s), the smallest "
-                      "of which has {}, are Pith's alone: the other NCCL makes those of hosts with "
-                      "the same number of ranks, two or more",
-                      whole.size(), hosts.count(), hosts.slices()));
+          fmt::format("PITH_NCCL_FALLBACK: sums that may be compressed are Pith's alone: {} ranks "
+                      "are on hosts of at least {}, expected two or more hosts with as many each, "
+                      "two or more",
+                      whole.size(), hosts.slices()));
     }
     return std::unique_ptr<HostPlan>();
   }
   const int host = hosts.host_of(whole.place());
   const int place = hosts.index_of(whole.place());
-  Expected<std::unique_ptr<Communicator>> between = whole.split(settings, place, host);
-  if (!between) return between.error();
   ncclComm_t inside = nullptr;
   const ncclResult_t result = library.ncclCommSplit(twin.get(), host, place, &inside, nullptr);
   if (result != ncclSuccess) {
     whole.abort();  // nobody else may know
     return library.error_of(result);
   }
-  std::unique_ptr<HostPlan> plan(new HostPlan(library, inside, std::move(*between),
-                                              static_cast<std::size_t>(place),
-                                              static_cast<std::size_t>(hosts.slices())));
+  std::unique_ptr<HostPlan> plan(new HostPlan(library, inside, place, hosts.slices()));
+  Expected<std::unique_ptr<Communicator>> between = whole.split(settings, place, host);
+  if (!between) {
+    whole.abort();  // those of other places have theirs
+    plan->inside_.abort();
+    return between.error();
+  }
+  plan->between_ = std::move(*between);
   plan->between_->takes_along(whole);
   whole.takes_along(*plan->between_);
   if (tells) {
@@ -72,8 +75,8 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
   return plan;
 }
 
-// Elements of each rank's part. Parts begin where the device reads fastest; what is left, fewer
-// elements than begin so on all ranks, is the last one's, too.
+// Elements of each rank's part. Parts begin where the device reads fastest; what is left, less than
+// 16 bytes for each, is the last one's, too.
 std::size_t HostPlan::each_of(const NcclCall& call) const {
   constexpr std::size_t aligned_bytes = 16;
   const std::size_t aligned = aligned_bytes / unit_of(call);

@@ -46,22 +46,20 @@ class HostPlan {
   void drain() { between_->drain(); }
 
  private:
-  HostPlan(const Fallback& library, ncclComm_t inside, std::shared_ptr<Communicator> between,
-           std::size_t place, std::size_t places)
+  HostPlan(const Fallback& library, ncclComm_t inside, int place, int places)
       : library_(library),
         inside_(library, inside),
-        between_(std::move(between)),
-        place_(place),
-        places_(places) {}
+        place_(static_cast<std::size_t>(place)),
+        places_(static_cast<std::size_t>(places)) {}
   std::size_t each_of(const NcclCall& call) const;
   NcclCall rest_of(const NcclCall& call) const;
   Error issue(const NcclCall& parts, const NcclCall& rest) const;
 
   const Fallback& library_;
   FallbackComm inside_;
-  const std::shared_ptr<Communicator> between_;
   const std::size_t place_;   // of this rank on its host
   const std::size_t places_;  // ranks of every host
+  std::shared_ptr<Communicator> between_;
 };
 
 }  // namespace pith::nccl
