@@ -34,9 +34,15 @@ struct CompressedTensor {
   std::size_t count = 0;
   DType type = DType::f32;
   bool average = false;
+  float divisor = 0;  // of an average; 0: the number of ranks
   // Where send, recv and the accumulator lie, a device's; null: host memory, as all of a call.
   Compute* device = nullptr;
 };
+
+inline float divisor_of(const CompressedTensor& tensor, int ranks) {
+  if (!tensor.average) return 1;
+  return tensor.divisor != 0 ? tensor.divisor : static_cast<float>(ranks);
+}
 
 // The tensors of one call: all have the same spec, and their compressors the same step. Whatever
 // the error, their accumulators hold old residual plus gradient then. On a device: those of the

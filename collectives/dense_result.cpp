@@ -29,7 +29,7 @@ void put_pairs(Call& call, ResultWriter& writer, Range range, const std::byte* s
 void put_all(Call& call, const CompressedTensor& tensor, ResultWriter& writer, Range range,
              const std::byte* sums, DType type) {
   constexpr std::size_t block = std::size_t{1} << 16;
-  const float divisor = tensor.average ? static_cast<float>(call.size()) : 1;
+  const float divisor = divisor_of(tensor, call.size());
   const std::size_t unit = size_of(type);
   if (!tensor.sparse.count) {
     std::byte* out = tensor.recv + range.begin * size_of(tensor.type);

@@ -9,9 +9,7 @@ namespace pith {
 class ResultWriter {
  public:
   ResultWriter(Call& call, const CompressedTensor& tensor)
-      : call_(call),
-        tensor_(tensor),
-        divisor_(tensor.average ? static_cast<float>(call.size()) : 1.0f) {}
+      : call_(call), tensor_(tensor), divisor_(divisor_of(tensor, call.size())) {}
   ResultWriter(const ResultWriter&) = delete;
   ResultWriter& operator=(const ResultWriter&) = delete;
   ~ResultWriter() { write_waiting(); }

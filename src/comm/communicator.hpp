@@ -97,6 +97,9 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
 
   int rank() const { return rank_; }
   int size() const { return context_.size; }
+  // Which ranks run on one host; they are counted by place, which is this of ours.
+  const Hosts& hosts() const { return hosts_; }
+  int place() const { return context_.rank; }
   Engine& engine() { return *engine_; }
 
   // Null where no algorithm is of a collective of this name. The name ends with a zero.
@@ -167,6 +170,9 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   // This one is only a step on the way to a descendant of the other: what ends the making of the
   // other's descendants ends that of ours.
   void is_cancelled_with(const Communicator& other) { cancellation_ = other.cancellation_; }
+  // What revokes this one revokes the other, too, at all ranks of that: a descendant, or what it
+  // descends from.
+  void takes_along(const Communicator& other) { taken_along_ = other.key_; }
   // What revoked the communicator, if anything did. Not while this thread has the engine's token,
   // unlike is_revoked().
   Error error();
@@ -334,6 +340,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   PairNumbers pairs_;
   PairWindows windows_;
   std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
+  std::atomic<CommKey> taken_along_{0};  // 0: none
   std::atomic<int> active_{0};           // calls in the background and on streams
   std::atomic<bool> blocking_{false};    // a thread is inside a blocking call
   bool inside_ = false;                  // whose algorithm runs; guarded by the token

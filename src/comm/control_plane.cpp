@@ -332,12 +332,12 @@ void ControlPlane::remove(CommKey comm, const std::vector<int>& members) {
   note_gone(comm, members, options_.rank, -1);
 }
 
-void ControlPlane::revoke(CommKey comm, const Error& error) {
+void ControlPlane::revoke(CommKey comm, const Error& error, bool known) {
   const std::lock_guard lock(mutex_);
   const auto found = members_.find(comm);
   std::vector<int> members;
   if (found != members_.end()) {
-    found->second.told = true;  // it comes from there
+    if (known) found->second.told = true;
     members = found->second.ranks;
   }
   note_revoked(comm, members, error, -1);

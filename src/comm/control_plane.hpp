@@ -152,8 +152,8 @@ class ControlPlane final : public ControlEars {
   // member removes it, also one that could not make it and has not added it.
   void add(CommKey comm, std::vector<int> members, CommWatcher& watcher);
   void remove(CommKey comm, const std::vector<int>& members);
-  // Here and at all members. The first cause counts.
-  void revoke(CommKey comm, const Error& error);
+  // Here and at all members. The first cause counts. `known`: its own watcher says so.
+  void revoke(CommKey comm, const Error& error, bool known = true);
   // A message showed that ranks disagree about this call: the root compares and revokes.
   void suspect(CommKey comm, const CallNote& call);
 

@@ -188,8 +188,8 @@ void ControlSeat::leave(std::span<ControlSeat* const> seats, bool process_ends) 
   }
 }
 
-void ControlSeat::revoke(CommKey comm, const Error& error) {
-  plane_.revoke(comm, error);
+void ControlSeat::revoke(CommKey comm, const Error& error, bool known) {
+  plane_.revoke(comm, error, known);
   ControlThread::instance().wake();
 }
 

@@ -41,7 +41,7 @@ class ControlSeat : public Controlled {
   // Descriptors that the tree still takes here.
   virtual std::size_t descriptors_to_come() const { return 0; }
   // The same, and the thread looks at once.
-  void revoke(CommKey comm, const Error& error);
+  void revoke(CommKey comm, const Error& error, bool known = true);
   void suspect(CommKey comm, const CallNote& call);
   void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
               std::string blob, ControlPlane::Done done, CallNote call = {});

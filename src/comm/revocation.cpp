@@ -67,6 +67,11 @@ void Communicator::revoke(const Error& cause) {
   engine_->mailbox().quiesce(state_, error);
   for (const auto& transport : transports_) transport->quiesce(state_, error);
   if (control_) control_->revoke(key_, error);
+  if (control_ && taken_along_ != 0) {
+    // Ranks have other numbers there.
+    const std::string why = fmt::format("with another communicator: {}", error.message());
+    control_->revoke(taken_along_, Error(as_seen_elsewhere(error).code(), why), false);
+  }
   settle();
 }
 

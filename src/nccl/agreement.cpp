@@ -120,7 +120,7 @@ Error enqueue_all(const Poll& poll) {
   Outcome outcome;
   join_streams(poll, outcome);
   for (std::size_t i = 0; i < poll.calls.size(); ++i) {
-    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, i > 0)));
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i)));
   }
   join_streams(poll, outcome);
   return outcome.error();
@@ -198,9 +198,7 @@ void make(Poll& poll, Outcome& outcome) {
       continue;
     }
     start(poll, calls, outcome);
-    const bool grouped =
-        std::any_of(poll.calls.begin(), poll.calls.begin() + std::ptrdiff_t(i), is_on_stream);
-    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i, grouped)));
+    outcome.keep(told_to_all(poll, poll.compression().enqueue(*poll.ballot, i)));
   }
   start(poll, calls, outcome);
   join_streams(poll, outcome);
@@ -249,21 +247,13 @@ void finish(std::vector<Poll>& polls, Outcome& outcome) {
 }
 
 Error issue_there(std::span<const Waiting> calls) {
-  const Fallback& library = *extras()->fallback;
-  const auto error_of = [&](ncclResult_t result) {
-    return result == ncclSuccess
-               ? Error()
-               : Error(static_cast<Code>(result), library.ncclGetLastError(nullptr));
-  };
-  Error error = error_of(library.ncclGroupStart());
-  for (const Waiting& one : calls) {
-    if (!one.there || error) continue;
-    ncclComm_t const comm = one.there->get();
-    error = comm ? error_of(library.issue(one.call, one.factor, comm))
-                 : Error(Code::invalid_usage, "comm is revoked, expected one that takes calls");
-  }
-  const Error ended = error_of(library.ncclGroupEnd());
-  return error ? error : ended;
+  return extras()->fallback->in_group([&] {
+    Error error;
+    for (const Waiting& one : calls) {
+      if (one.there && !error) error = one.there->issue(one.call, one.factor);
+    }
+    return error;
+  });
 }
 
 bool goes_there(const Waiting& one) { return one.there != nullptr; }

@@ -15,6 +15,7 @@ void Compression::Sum::become(std::shared_ptr<Vector> vector) {
   tensor_.count = call_.count;
   tensor_.type = static_cast<DType>(call_.type);
   tensor_.average = call_.op == ncclAvg;
+  tensor_.divisor = ranks();
 }
 
 CollectiveArgs Compression::Sum::dense() const {
@@ -24,6 +25,7 @@ CollectiveArgs Compression::Sum::dense() const {
   args.count = call_.count;
   args.type = static_cast<DType>(call_.type);
   args.op = static_cast<Op>(call_.op);
+  args.divisor = ranks();
   return args;
 }
 

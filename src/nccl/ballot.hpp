@@ -2,9 +2,11 @@
 // each of them sums.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "api/background.hpp"
@@ -26,7 +28,11 @@ struct Compression::Vector {
 class Compression::Sum final : public LateChoice {
  public:
   Sum(Compression& owner, Ballot& ballot, const NcclCall& call)
-      : owner_(owner), ballot_(ballot), call_(call) {}
+      : owner_(owner), ballot_(ballot), call_(call) {
+    if (!owner.plan_ || !owner.plan_->takes(call)) return;
+    whole_ = call;
+    call_ = owner.plan_->own_part(call);
+  }
   ~Sum() {
     if (holds_) vector_->state().release();
   }
@@ -42,10 +48,17 @@ class Compression::Sum final : public LateChoice {
   friend class Compression;
   void become(std::shared_ptr<Vector> vector);
   CollectiveArgs dense() const;
+  bool by_plan() const { return whole_.has_value(); }
+  // Whose ranks sum it, and of how many an average is.
+  Communicator& communicator() const {
+    return by_plan() ? *owner_.plan_->between() : *owner_.communicator_;
+  }
+  float ranks() const { return static_cast<float>(owner_.communicator_->size()); }
 
   Compression& owner_;
   Ballot& ballot_;
-  const NcclCall call_;
+  std::optional<NcclCall> whole_;   // none: it is not by the plan
+  NcclCall call_;                   // what Pith sums
   std::shared_ptr<Vector> vector_;  // null: not known
   CompressedTensor tensor_;
   std::uint64_t agreement_ = 0;  // 0: dense
@@ -60,8 +73,9 @@ struct Compression::Ballot {
 
   std::vector<std::int64_t> votes;
   std::deque<Sum> sums;
-  std::size_t left = 0;  // sums that may still be asked for
-  bool here = false;     // the vote has ended, in the call that opened it
+  std::array<bool, 2> enqueued{};  // any of them, of this communicator's, and of the plan's
+  std::size_t left = 0;            // sums that may still be asked for
+  bool here = false;               // the vote has ended, in the call that opened it
   bool decided = false;
   Error error;
   api::Background running;  // the vote; waits for its end before the votes go

@@ -182,6 +182,7 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const nccl
 }
 
 void abort_there(Extension& extension) {
+  if (extension.host_plan) extension.host_plan->abort();
   if (const auto there = extension.other_comm()) there->abort();
 }
 
@@ -256,9 +257,12 @@ Error finalize(pithComm_t comm) {
     return {Code::invalid_argument,
             fmt::format("{}: comm is revoked, expected ncclCommDestroy", function)};
   }
-  if (Error error = async_error_of(comm)) return error;
-  if (Error error = check_not_waiting(function, comm)) return error;
-  return error_of(pithCommFinalize(comm));
+  Error error = async_error_of(comm);
+  if (!error) error = check_not_waiting(function, comm);
+  if (error) return error;
+  error = error_of(pithCommFinalize(comm));
+  if (!error && extension && extension->host_plan) extension->host_plan->drain();
+  return error;
 }
 
 Error destroy(pithComm_t comm) {

@@ -43,8 +43,12 @@ const char* objection_of_memory(const NcclCall& call) {
 }  // namespace
 
 Compression::Compression(const CompressionRules& rules, bool selected, std::string who,
-                         std::shared_ptr<Communicator> communicator)
-    : rules_(rules), on_(selected), who_(std::move(who)), communicator_(std::move(communicator)) {
+                         std::shared_ptr<Communicator> communicator, HostPlan* plan)
+    : rules_(rules),
+      on_(selected),
+      who_(std::move(who)),
+      communicator_(std::move(communicator)),
+      plan_(plan) {
   if (selected) return;
   object(fmt::format("PITH_COMPRESS_COMM is {}, which does not select it", rules_.comms));
   say_not_begun();
@@ -89,6 +93,7 @@ void Compression::withdraw() {
 // What a vector had left when its calls ceased to return is lost to the program, which may go on;
 // what the others have left goes with the communicator at the end of any training.
 Compression::~Compression() {
+  if (plan_) plan_->drain();
   ballots_.clear();
   if (!objection_.empty()) say_not_begun();
   drop(cycle_.waiting());
@@ -177,17 +182,16 @@ void Compression::object_to(const NcclCall& call) {
 }
 
 // Null where it cannot be made, or the call's shape is none for a compressor.
-std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
-                                                            const NcclCall& call) {
+std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place, const Sum& sum) {
   const auto found = vectors_.find(place);
   if (found != vectors_.end()) return found->second;
   auto vector = std::make_shared<Vector>();
   if (pithCompressorCreate(&vector->compressor, rules_.spec.c_str()) != pithSuccess) return nullptr;
-  if (vector->state().check(call.count, static_cast<DType>(call.type))) {
+  if (vector->state().check(sum.call_.count, static_cast<DType>(sum.call_.type))) {
     pithCompressorDestroy(vector->compressor);
     return nullptr;
   }
-  communicator_->bind(vector->compressor->state);
+  sum.communicator().bind(vector->compressor->state);
   vectors_.emplace(place, vector);
   return vector;
 }
@@ -204,7 +208,7 @@ bool Compression::has_room(Sum& sum) {
   Vector& vector = *sum.vector_;
   if (vector.placed || !sum.call_.stream) return true;
   const Error error = api::without_throwing(
-      [&] { return communicator_->make_room_on_stream(sum.dense(), sum.call_.stream, sum); });
+      [&] { return sum.communicator().make_room_on_stream(sum.dense(), sum.call_.stream, sum); });
   vector.placed = !error;
   if (!error) return true;
   const std::lock_guard lock(mutex_);
@@ -212,14 +216,15 @@ bool Compression::has_room(Sum& sum) {
   return false;
 }
 
-// A rank that cannot compress the call votes as if its pointers did not repeat.
+// A rank that cannot compress the call votes as if its pointers did not repeat. A vector is known
+// by what it comes from; its size is that of what Pith sums of it.
 void Compression::cast(const NcclCall& call, Ballot& ballot) {
   Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
   if (!on_) return ballot.votes.push_back(0);
-  const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type});
+  const PointerCycle::Seen seen = cycle_.next({call.send, sum.call_.count, call.type});
   ++cast_;
   const bool candidate = seen.place && may_begin(seen.period);
-  if (candidate) sum.become(vector_of(*seen.place, call));
+  if (candidate) sum.become(vector_of(*seen.place, sum));
   if (sum.vector_ && !has_room(sum)) {
     sum.become(nullptr);
     drop(std::span(&*seen.place, 1));
@@ -342,11 +347,16 @@ void Compression::add(Ballot& ballot, std::size_t call, api::Group& group) {
   }
 }
 
-Error Compression::enqueue(Ballot& ballot, std::size_t call, bool grouped) {
+Error Compression::enqueue(Ballot& ballot, std::size_t call) {
   Sum& sum = ballot.sums[call];
-  Error error = communicator_->enqueue_on_stream(sum.dense(), sum.call_.stream, sum, grouped);
-  if (!error && sum.vector_) sum.vector_->placed = true;
-  return error;
+  if (sum.by_plan()) {
+    if (Error error = plan_->reduce_scatter(*sum.whole_)) return error;
+  }
+  const bool grouped = std::exchange(ballot.enqueued[sum.by_plan() ? 1 : 0], true);
+  Error error = sum.communicator().enqueue_on_stream(sum.dense(), sum.call_.stream, sum, grouped);
+  if (error) return error;
+  if (sum.vector_) sum.vector_->placed = true;
+  return sum.by_plan() ? plan_->all_gather(*sum.whole_) : Error();
 }
 
 }  // namespace pith::nccl

@@ -22,6 +22,7 @@
 #include "nccl/call.hpp"
 #include "nccl/compression_rules.hpp"
 #include "nccl/cycle_agreement.hpp"
+#include "nccl/host_plan.hpp"
 #include "nccl/pointer_cycle.hpp"
 
 namespace pith::nccl {
@@ -31,9 +32,9 @@ namespace pith::nccl {
 // streams.
 class Compression {
  public:
-  // `who`: the communicator, as the log names it.
+  // `who`: the communicator, as the log names it. `plan`: null, or how some of its sums are made.
   Compression(const CompressionRules& rules, bool selected, std::string who,
-              std::shared_ptr<Communicator> communicator);
+              std::shared_ptr<Communicator> communicator, HostPlan* plan);
   // Says what is lost, and frees the residuals. No call runs any more.
   ~Compression();
   Compression(const Compression&) = delete;
@@ -58,8 +59,8 @@ class Compression {
   // The ballot's sum number `call` to the group.
   void add(Ballot& ballot, std::size_t call, api::Group& group);
 
-  // Onto its stream, whatever is known yet. `grouped`: in one group with the last one.
-  Error enqueue(Ballot& ballot, std::size_t call, bool grouped);
+  // Onto its stream, whatever is known yet. Those of a ballot are one group.
+  Error enqueue(Ballot& ballot, std::size_t call);
 
  private:
   // Of the program, with its residual.
@@ -67,7 +68,7 @@ class Compression {
   class Sum;
 
   void cast(const NcclCall& call, Ballot& ballot);
-  std::shared_ptr<Vector> vector_of(std::uint32_t place, const NcclCall& call);
+  std::shared_ptr<Vector> vector_of(std::uint32_t place, const Sum& sum);
   void clear_away();
   bool may_begin(std::size_t period);
   bool has_room(Sum& sum);
@@ -97,6 +98,7 @@ class Compression {
   bool on_;
   const std::string who_;
   const std::shared_ptr<Communicator> communicator_;
+  HostPlan* const plan_;
 
   // The thread's that makes calls.
   PointerCycle cycle_;

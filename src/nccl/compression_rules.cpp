@@ -8,6 +8,7 @@
 #include <charconv>
 #include <utility>
 
+#include "api/compressor_handle.hpp"
 #include "core/dtype.hpp"
 #include "pith/pith.h"
 
@@ -108,6 +109,7 @@ Expected<CompressionRules> CompressionRules::parse(const std::string& text,
     if (why.starts_with(caller)) why.remove_prefix(caller.size());
     return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known", why));
   }
+  rules.by_host = probe->state->spec().by_host;
   pithCompressorDestroy(probe);
   return rules;
 }

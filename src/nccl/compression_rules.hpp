@@ -11,7 +11,8 @@ namespace pith::nccl {
 
 // PITH_COMPRESS and PITH_COMPRESS_COMM, read.
 struct CompressionRules {
-  std::string spec;  // of a compressor
+  std::string spec;      // of a compressor
+  bool by_host = false;  // which has hierarchy=host
   std::size_t bytes_min = std::size_t{1} << 20;
   unsigned types = 0;  // a bit each
   std::string comms;   // "world", or a shell pattern on names

@@ -16,7 +16,8 @@ Error state_of_revoked(const pithComm& comm, const Extension& extension, const E
 
 Error state_there(Extension& extension) {
   const auto there = extension.other_comm();
-  const ncclResult_t state = there ? there->async_error() : ncclSuccess;
+  ncclResult_t state = there ? there->async_error() : ncclSuccess;
+  if (state == ncclSuccess && extension.host_plan) state = extension.host_plan->async_error();
   if (state == ncclSuccess) return {};
   return {static_cast<Code>(state), "PITH_NCCL_FALLBACK: the other NCCL's communicator has failed"};
 }

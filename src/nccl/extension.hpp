@@ -11,6 +11,7 @@
 #include "nccl/compression.hpp"
 #include "nccl/extras.hpp"
 #include "nccl/fallback.hpp"
+#include "nccl/host_plan.hpp"
 #include "pith/pith.h"
 
 // A window is a plain registration: nobody reaches it but by the calls of the communicator.
@@ -28,6 +29,7 @@ struct Extension {
   std::atomic<Code> told{Code::success};     // by the last ncclCommGetAsyncError
   int device = 0;                            // known before anybody sees the communicator
   std::shared_ptr<const JobPart> job_part;   // where it was made from an id, and that matters
+  std::unique_ptr<HostPlan> host_plan;       // null: there is none; nor is there any later
   std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
 
   // The rest comes from any thread: the guard is held.

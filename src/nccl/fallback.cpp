@@ -118,8 +118,10 @@ bool Fallback::is_worth_it(const NcclCall& call, const Communicator& communicato
   return is_faster_there(*lines_, communicator.shape_of(args), args.collective);
 }
 
+bool Fallback::has(Kind kind) const { return (kinds_ & bit(kind)) != 0; }
+
 bool Fallback::takes(const NcclCall& call, const Communicator& communicator) const {
-  if ((kinds_ & bit(call.kind)) == 0) return false;
+  if (!has(call.kind)) return false;
   // What points to nothing says nothing, and need not be alike on all ranks.
   if (call.count == 0) return true;
   const void* const memory = memory_on_all(call);
@@ -180,6 +182,18 @@ ncclResult_t Fallback::issue(const NcclCall& call, const std::optional<Factor>& 
   const ncclResult_t result = run();
   if (factor) ncclRedOpDestroy(op, comm);
   return result;
+}
+
+Error Fallback::error_of(ncclResult_t result) const {
+  if (result == ncclSuccess) return {};
+  return {static_cast<Code>(result), ncclGetLastError(nullptr)};
+}
+
+Error Fallback::in_group(const std::function<Error()>& issue) const {
+  if (Error error = error_of(ncclGroupStart())) return error;
+  Error error = issue();
+  const Error ended = error_of(ncclGroupEnd());
+  return error ? error : ended;
 }
 
 }  // namespace pith::nccl

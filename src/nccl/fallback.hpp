@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,7 @@ namespace pith::nccl {
   X(ncclGetVersion)                \
   X(ncclGetUniqueId)               \
   X(ncclCommInitRankConfig)        \
+  X(ncclCommSplit)                 \
   X(ncclCommDestroy)               \
   X(ncclCommAbort)                 \
   X(ncclCommGetAsyncError)         \
@@ -52,6 +54,9 @@ class Fallback {
   // Whether the call goes there, the same on all ranks: never one on the host's memory, which the
   // other library cannot read.
   bool takes(const NcclCall& call, const Communicator& communicator) const;
+  // Whether calls of the kind may go there at all.
+  bool has(Kind kind) const;
+  const std::string& path() const { return path_; }
   // Null: nobody has measured them.
   const Lines* lines() const { return lines_ ? &*lines_ : nullptr; }
   // Says who serves a kind; once each, where both do.
@@ -60,6 +65,10 @@ class Fallback {
   // `factor`: of the call's operation, where that is one of ours.
   ncclResult_t issue(const NcclCall& call, const std::optional<Factor>& factor,
                      ncclComm_t comm) const;
+  // In words of its own.
+  Error error_of(ncclResult_t result) const;
+  // In one group of its own; `issue` makes the calls. The first error counts.
+  Error in_group(const std::function<Error()>& issue) const;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define NCCL_FALLBACK_FIELD(name) decltype(&::name) name = nullptr;
@@ -90,6 +99,12 @@ class FallbackComm {
   ncclComm_t get() const {
     const std::lock_guard lock(guard_);
     return comm_;
+  }
+  // In a group of the library. `factor`: as there.
+  Error issue(const NcclCall& call, const std::optional<Factor>& factor = {}) const {
+    ncclComm_t const comm = get();
+    if (comm) return library_.error_of(library_.issue(call, factor, comm));
+    return {Code::invalid_usage, "comm is revoked, expected one that takes calls"};
   }
   // Ends what runs there, calls of other threads too; then there is no communicator any more.
   void abort() {

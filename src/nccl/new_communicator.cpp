@@ -21,14 +21,16 @@ namespace pith::nccl {
 
 namespace {
 
-// What the ranks tell each other: rank 0's id, and whether one of them cannot. The greatest of all
-// ranks' bytes is everybody's, as the others have zeros.
+// What the ranks tell each other: rank 0's id, whether one of them cannot, and whether one of them
+// wants no HostPlan. The greatest of all ranks' bytes is everybody's, as the others have zeros.
 class Note {
  public:
   enum State : unsigned char { fine, no_device, no_id };
 
-  void set(State state) { bytes_.back() = std::max<unsigned char>(bytes_.back(), state); }
-  State state() const { return static_cast<State>(bytes_.back()); }
+  void set(State state) { bytes_[state_at] = std::max<unsigned char>(bytes_[state_at], state); }
+  State state() const { return static_cast<State>(bytes_[state_at]); }
+  void want_no_plan() { bytes_[no_plan_at] = 1; }
+  bool is_plan_wanted() const { return bytes_[no_plan_at] == 0; }
   void set(const ncclUniqueId& id) {
     std::copy(std::begin(id.internal), std::end(id.internal), bytes_.begin());
   }
@@ -47,7 +49,9 @@ class Note {
   }
 
  private:
-  std::array<unsigned char, sizeof(ncclUniqueId::internal) + 1> bytes_{};
+  static constexpr std::size_t state_at = sizeof(ncclUniqueId::internal);
+  static constexpr std::size_t no_plan_at = state_at + 1;
+  std::array<unsigned char, no_plan_at + 1> bytes_{};
 };
 
 Error error_there(const Fallback& library, ncclResult_t result) {
@@ -55,11 +59,17 @@ Error error_there(const Fallback& library, ncclResult_t result) {
           fmt::format("PITH_NCCL_FALLBACK: {}", library.ncclGetLastError(nullptr))};
 }
 
-// Null where ranks have nothing that would go there. Collective.
-Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
-                                                  Communicator& communicator, const Place& place) {
+struct There {
+  std::shared_ptr<FallbackComm> twin;  // null: ranks have nothing that would go there
+  bool is_plan_wanted = false;         // by all ranks
+};
+
+// Collective.
+Expected<There> make_twin(const Fallback& library, Communicator& communicator, const Place& place,
+                          bool wants_plan) {
   Note note;
   Error own;
+  if (!wants_plan) note.want_no_plan();
   if (!place.has_driver) note.set(Note::no_device);
   if (communicator.rank() == 0 && note.state() == Note::fine) {
     ncclUniqueId id;
@@ -75,8 +85,7 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
   if (note.state() == Note::no_id) {
     return Error(Code::remote, "PITH_NCCL_FALLBACK: rank 0 got no id from the other NCCL", 0);
   }
-  if (note.state() == Note::no_device) return std::shared_ptr<FallbackComm>();
-  const CurrentContext current(place.context);
+  if (note.state() == Note::no_device) return There();
   ncclComm_t made = nullptr;
   const ncclResult_t result = library.ncclCommInitRankConfig(&made, communicator.size(), note.id(),
                                                              communicator.rank(), nullptr);
@@ -84,33 +93,54 @@ Expected<std::shared_ptr<FallbackComm>> make_twin(const Fallback& library,
     communicator.abort();  // nobody else may know
     return error_there(library, result);
   }
-  return std::make_shared<FallbackComm>(library, made);
+  return There{std::make_shared<FallbackComm>(library, made), note.is_plan_wanted()};
+}
+
+// Compressed sums of the communicator are to be made host by host, and what is inside hosts may go
+// to the other NCCL.
+bool wants_plan(const Fallback& library, const pithComm& comm) {
+  const auto& rules = extras()->compression;
+  return rules && rules->by_host && library.has(Kind::reduce_scatter) &&
+         library.has(Kind::allgather) &&
+         rules->selects(comm.name, spans_job(comm.communicator->size()));
 }
 
 // Of the call that this thread is in.
 thread_local std::shared_ptr<const JobPart> part_of_this_thread;
 
-Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const JobPart>& part) {
+Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const JobPart>& part,
+               const Expected<Settings>& settings) {
   const Fallback* const library = extras() ? extras()->fallback.get() : nullptr;
-  std::shared_ptr<FallbackComm> twin;
+  There there;
+  std::unique_ptr<HostPlan> plan;
   if (library) {
-    Expected<std::shared_ptr<FallbackComm>> made = make_twin(*library, *comm.communicator, place);
+    const CurrentContext current(place.context);
+    Expected<There> made =
+        make_twin(*library, *comm.communicator, place, wants_plan(*library, comm));
     if (!made) return made.error();
-    twin = std::move(*made);
+    there = std::move(*made);
+    if (there.is_plan_wanted) {
+      auto planned = HostPlan::make(*library, *there.twin, *comm.communicator, settings);
+      if (!planned) return planned.error();
+      plan = std::move(*planned);
+    }
+    if (plan) plan->between()->prepare_streams(place.context);
   }
   const bool has_part = part && extras() && extras()->compression;
-  if (!twin && place.device == 0 && !has_part) return {};
+  if (!there.twin && place.device == 0 && !has_part) return {};
   const std::shared_ptr<Extension> extension = extension_of(&comm);
   const std::lock_guard lock(extension->guard);
   extension->device = place.device;
   if (has_part) extension->job_part = part;
-  extension->fallback = std::move(twin);
+  extension->host_plan = std::move(plan);
+  extension->fallback = std::move(there.twin);
   return {};
 }
 
 api::Completion begin() {
-  return [place = place_of_this_thread(), part = part_of_this_thread](pithComm& comm) {
-    return complete(comm, place, part);
+  return [place = place_of_this_thread(), part = part_of_this_thread,
+          settings = settings_from_environment()](pithComm& comm) {
+    return complete(comm, place, part, settings);
   };
 }
 
@@ -129,12 +159,13 @@ Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   std::vector<std::function<Error()>> jobs;
   jobs.reserve(comms.size());
   const auto part = std::make_shared<const JobPart>(static_cast<int>(comms.size()), "");
+  const Expected<Settings> settings = settings_from_environment();
   for (std::size_t r = 0; r < comms.size(); ++r) {
     const int device = devices ? devices[r] : static_cast<int>(r);
-    jobs.emplace_back([comm = comms[r], device, part] {
+    jobs.emplace_back([comm = comms[r], device, part, &settings] {
       const Place place = place_of(device);
       comm->communicator->prepare_streams(place.context);
-      return complete(*comm, place, part);
+      return complete(*comm, place, part, settings);
     });
   }
   if (extras() && extras()->fallback) return first_failure(run_together(jobs));
