@@ -151,8 +151,8 @@ class Script(unittest.TestCase):
             self.assertIn("results.tar.gz\ntable.txt", done.stdout)
 
     def test_results_are_handed_over_during_a_part(self):
-        calls = 'echo \'{"way": "w", "ranks": 2, "bytes": 8, "us": 1.0, "of_copy": 1.0}\' >>"$3"\n' \
-                'sleep 100'
+        row = {"way": "w", "ranks": 2, "bytes": 8, "us": 1.0, "of_copy": 1.0}
+        calls = f"echo '{json.dumps(row)}' >>\"$3\"; sleep 100"
         with tempfile.TemporaryDirectory() as folder:
             variables = self.programs(folder, {"driver_facts": "exec sleep 100", "gpu_calls": calls,
                                                "test_cuda_gpu": ""})
@@ -443,8 +443,8 @@ class Table(unittest.TestCase):
     def test_code_that_spills(self):
         def told(name, numbers, used=""):
             stack, stored, loaded = numbers
-            return (f"ptxas info    : Function properties for {name}\n    {stack} bytes stack frame,"
-                    f" {stored} bytes spill stores, {loaded} bytes spill loads\n{used}")
+            return (f"ptxas info    : Function properties for {name}\n    {stack} bytes stack "
+                    f"frame, {stored} bytes spill stores, {loaded} bytes spill loads\n{used}")
         used = "ptxas info    : Used %d registers, used 1 barriers\n"
         share = "void pith::cuda::run_share<pith::cuda::Select<float, true>, pith::cuda::" \
                 "DeviceBlock<256u> >(pith::cuda::DeviceBlock<256u> const&, unsigned int)"

@@ -7,8 +7,8 @@
 
 namespace pith::facts {
 
-// Names are cuda.h's.
-// NOLINTBEGIN(readability-identifier-naming)
+// Names are cuda.h's, and its macros come in lists.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
 
 using CUmemGenericAllocationHandle = unsigned long long;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
@@ -43,19 +43,20 @@ struct CUmemPoolProps {
   unsigned short usage;
   unsigned char reserved[54];
 };
+struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  int type;
+  unsigned size;
+  cuda::CUgraph* phGraph_out;
+  cuda::CUcontext ctx;
+};
 // Of the parameters of all kinds of nodes, those of a conditional one.
 struct CUgraphNodeParams {
   int type;
   int reserved0[3];
   union {
     long long reserved1[29];
-    struct {
-      CUgraphConditionalHandle handle;
-      int type;
-      unsigned size;
-      cuda::CUgraph* phGraph_out;
-      cuda::CUcontext ctx;
-    } conditional;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
   };
   long long reserved2;
 };
@@ -115,6 +116,6 @@ struct Extra {
 #undef PITH_FACTS_FIELD
 };
 
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
 
 }  // namespace pith::facts
