@@ -171,8 +171,8 @@ class Script(unittest.TestCase):
             finally:
                 script.terminate()
 
-    def wait_for(self, condition):
-        limit = time.monotonic() + 60
+    def wait_for(self, condition, seconds=60):
+        limit = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.05)
@@ -197,7 +197,8 @@ class Script(unittest.TestCase):
                     script.send_signal(kill)
                     script.wait()
                 pids = [int(read(path)) for path in begun]
-                self.wait_for(lambda: not any(map(lives, pids)))
+                # Before limits of their own end them.
+                self.wait_for(lambda: not any(map(lives, pids)), 10)
 
     def test_a_part_that_hangs_is_told_and_the_next_runs(self):
         calls = 'echo "$1 $2" >>"$3.begun"; [[ $1 != threads ]] || sleep 100'

@@ -153,7 +153,7 @@ void tell_queues(Priority waiting_priority, Priority priority, const Kernels& ke
   must(cu().mem_alloc(&others.memory, 4096), "cuMemAlloc");
   const Words hold(1);
   std::uint64_t round = 0;
-  for (const std::size_t number : {1, 2, 4, 8, 16, 32, 64}) {
+  for (const std::size_t number : {1U, 2U, 4U, 8U, 16U, 32U, 64U}) {
     while (waiting.size() < number) waiting.push_back(new_stream(waiting_priority));
     std::string text;
     bool stuck = false;
@@ -232,7 +232,7 @@ void tell_copies(const Copies& copies, Copies::Kind kind, Priority priority) {
   const CUstream other = new_stream(priority);
   const std::string name = std::string("copies ") + Copies::names[kind] +
                            " behind waits; one on a " + name_of(priority) + " stream";
-  for (const std::size_t number : {1, 2, 4, 8, 16}) {
+  for (const std::size_t number : {1U, 2U, 4U, 8U, 16U}) {
     const unsigned passed = passing_copies(copies, kind, number, other);
     if (passed == all) continue;
     const char* first = Copies::names[passed & 1U ? passed & 2U ? 2 : 1 : 0];
@@ -275,7 +275,7 @@ void probe_served() {
   tell("host, resident kernel, host", trips(words));
   must(cu().stream_synchronize(stream), "cuStreamSynchronize");
   std::vector<CUstream> streams;
-  for (const std::size_t number : {2, 4, 8, 16}) {
+  for (const std::size_t number : {2U, 4U, 8U, 16U}) {
     while (streams.size() < number) streams.push_back(new_stream());
     const Words steps(2 * number);
     for (std::size_t i = 0; i < number; ++i) {

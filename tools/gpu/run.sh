@@ -143,6 +143,8 @@ hand_over() {
 hold_context() {
   has_gpu || return 0
   [[ -z $holder ]] || ! kill -0 "$holder" 2>/dev/null || return 0
+  # Once by itself: what it unpacks the part needs too.
+  (find_programs) >"$results/holder.txt" 2>&1 || return 0
   (find_programs && exec "$at/bin/driver_facts" hold $$) >"$results/holder.txt" 2>&1 &
   holder=$!
 }
