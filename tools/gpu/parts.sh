@@ -136,9 +136,9 @@ part_calls() {
 }
 
 run_calls() { # WAY RANKS STEPS MOST_BYTES
-  local label="$1 by $3"
+  local label="$1 by $3" seconds=${GPU_STUB:+60} # whose blocks are threads
   PITH_CUDA_STEPS=$3 PITH_TIMEOUT=15 \
-    attempt "$label${GPU_CALLS_BLOCKS:+ of $GPU_CALLS_BLOCKS blocks}, $2 ranks" 20 \
+    attempt "$label${GPU_CALLS_BLOCKS:+ of $GPU_CALLS_BLOCKS blocks}, $2 ranks" "${seconds:-20}" \
     "$at/bin/gpu_calls" "$1" "$2" "$results/calls.json" "$4" "$label"
 }
 

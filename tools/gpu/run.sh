@@ -127,10 +127,18 @@ source "$here/parts.sh"
 running='' holder='' # processes of this one
 handed_over=0        # in $SECONDS
 
+# By what is known so far; a part may be reading what was known before.
+choose_steps() {
+  if timeout 30 python3 "$here/steps.py" "$results/facts.txt" >"$results/steps.txt.new"; then
+    mv "$results/steps.txt.new" "$results/steps.txt"
+  fi
+}
+
 # During and after each part, for nobody knows what becomes of it. Only a few files come back from
 # such a machine. Tar says 1 of a file that is being written.
 hand_over() {
   handed_over=$SECONDS
+  choose_steps
   timeout 30 python3 "$here/table.py" "$results" >"$results/table.txt" || true
   [[ -n ${OUT:-} ]] || return 0
   cp "$results/table.txt" "$results/gpu.json" "$OUT/" || true
@@ -156,7 +164,7 @@ run_part() { # PART
   ((begin + limit <= most_seconds)) || limit=$((most_seconds - begin))
   ((limit >= 5)) || { say "$part: not reached, no time is left" && return 1; }
   hold_context
-  python3 "$here/steps.py" "$results/facts.txt" >"$results/steps.txt"
+  choose_steps
   "${with_parent[@]}" timeout -k 10 "$limit" bash "$here/run.sh" --one "$part" "$limit" &
   running=$!
   while kill -0 "$running" 2>/dev/null; do
