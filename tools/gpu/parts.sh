@@ -68,11 +68,9 @@ part_facts() {
   ((status <= 1)) || { say "facts: driver_facts: $(fate_of "$status")" && return 1; }
 }
 
-readonly -A seconds_of=(['~[may_hang]']=75 ['[may_hang]']=50)
-
 part_tests() {
   ready tests || return 0
-  local failed=0 cases=() steps ways
+  local failed=0 cases=() tags steps ways shares=4
   read_ways
   if [[ -n ${GPU_STUB:-} ]]; then
     cases=('divisions and scales*,sums of lists on*')
@@ -81,12 +79,13 @@ part_tests() {
   fi
   rm -f -- "$results"/streams-*.txt "$results/tests.txt"
   # The kernels first: they are quick, and what they break tells of the rest. Then what ranks
-  # compute, and last what may hang, in the order of most to lose.
+  # compute, and last what may hang. What one leaves of its share is for the others.
   run_cases test_cuda_device 70 30 "$results/tests.txt" "${cases[@]}" || failed=1
-  for cases in '~[may_hang]' '[may_hang]'; do
+  for tags in '~[may_hang]' '[may_hang]'; do
     for steps in "${ways[@]}"; do
-      PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu "${seconds_of[$cases]}" 20 \
-        "$results/streams-$steps.txt" "$cases" || failed=1
+      PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu "$(((part_end - SECONDS - 8) / shares))" 20 \
+        "$results/streams-$steps.txt" "$tags" || failed=1
+      shares=$((shares - 1))
     done
   done
   return "$failed"
