@@ -19,8 +19,9 @@ FACTS = {
     "blocked_by_wait cuMemFree of much": "WAITS for the held stream",
     "blocked_by_kernel cuMemFreeHost": "WAITS for the held stream",
     "blocked_by_kernel cuStreamDestroy of an idle one": "returns",
-    "queues[connections=1] 64 usual streams wait; of 8 usual ones pass":
-        "writes of 8, kernels of 8, copies of 8$",
+    "queues 64 usual streams wait; of 8 usual ones pass": "writes of 8, kernels of 8, copies of 8$",
+    "queues[connections=1] 1 usual streams wait; of 8 usual ones pass":
+        "writes of 0, kernels of 0, copies of 0 STUCK$",
     "served resident kernels at once": "(2 of 2|4 of 4|8 of 8|16 of 16)",
     "trips host, wait, kernel, host": "median",
     "ipc its content, expected 5a5a5a5a5a5a5a5a": "5a5a5a5a5a5a5a5a",

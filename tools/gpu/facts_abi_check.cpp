@@ -8,6 +8,9 @@ namespace {
 
 namespace ours = pith::facts;
 
+// The sizes of pointers are what is meant.
+// NOLINTBEGIN(bugprone-sizeof-expression)
+
 #define SAME(type, member)                                                  \
   static_assert(offsetof(ours::type, member) == offsetof(::type, member) && \
                     sizeof(ours::type::member) == sizeof(::type::member),   \
@@ -56,7 +59,7 @@ static_assert(ours::kFunctionLocalBytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
 static_assert(ours::kDeviceComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 static_assert(ours::kComputeModeExclusiveProcess == CU_COMPUTEMODE_EXCLUSIVE_PROCESS);
 
-// All are called with as many arguments as there are; C has no more to go wrong by.
+// Arguments may have other types, but are as many and as large.
 template <class... A, class... B>
 constexpr bool same_count(CUresult (*)(A...), int (*)(B...)) {
   return sizeof...(A) == sizeof...(B) && ((sizeof(A) == sizeof(B)) && ...);
@@ -89,5 +92,7 @@ SAME_ARGUMENTS(cuFuncGetAttribute);
 static_assert(same_count(static_cast<decltype(&::cuGraphAddNode)>(nullptr),
                          static_cast<decltype(ours::Extra::cuGraphAddNode_v2)>(nullptr)));
 #endif
+
+// NOLINTEND(bugprone-sizeof-expression)
 
 }  // namespace
