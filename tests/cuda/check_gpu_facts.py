@@ -19,8 +19,9 @@ FACTS = {
     "blocked_by_wait cuMemFree of much": "WAITS for the held stream",
     "blocked_by_kernel cuMemFreeHost": "WAITS for the held stream",
     "blocked_by_kernel cuStreamDestroy of an idle one": "returns",
-    "queues[connections=1] 64 usual streams wait; of 8 usual ones pass":
-        "writes of 8, kernels of 8, copies of 8$",
+    "queues 64 usual streams wait; of 8 usual ones pass": "writes of 8, kernels of 8, copies of 8$",
+    "queues[connections=1] 1 usual streams wait; of 8 usual ones pass":
+        "writes of 0, kernels of 0, copies of 0 STUCK$",
     "served resident kernels at once": "(2 of 2|4 of 4|8 of 8|16 of 16)",
     "trips host, wait, kernel, host": "median",
     "ipc its content, expected 5a5a5a5a5a5a5a5a": "5a5a5a5a5a5a5a5a",
@@ -31,15 +32,29 @@ FACTS = {
     "streams handle 2 (per thread), its context current": "cuStreamGetCtx success; a write success",
     "start loading Pith's kernels": r"\d+ us$",
     "costs cuLaunchKernel": "median",
+    "under_free cuLaunchKernel": r"answers, [\d.]+ us$",
+    "first_worker its second launch": "returns, ",
+    "lazy_loading ended": "yes",
+    "local_memory ended": "yes",
+    "conditional matters for": "calls captured",
+    "conditional ended": "yes",
+    "copies copies on the device behind waits; one on a highest stream": "passes 16$",
+    "priorities 64 -1 streams wait; of 8 highest ones pass":
+        "writes of 8, kernels of 8, copies of 8$",
+    "memory cuMemAlloc's memory, type": "2$",
+    "memory cuMemAlloc's memory, cuIpcGetMemHandle": "success$",
+    "memory ended": "yes",
+    "pools ended": "yes",
     "own_hang before": "said",
     "own_hang ended": "HANGS in: waiting for ever",
     "own_crash ended": "ended by signal 11",
 }
-QUICK = ["device", "captured", "behind_mem_free", "blocked_by_wait", "ipc", "own_crash"]
+QUICK = ["device", "captured", "behind_mem_free", "blocked_by_wait", "ipc", "under_free",
+         "first_worker", "conditional", "copies", "memory", "pools", "own_crash"]
 
 
-def run(program, stub, arguments):
-    environment = dict(os.environ, LD_LIBRARY_PATH=stub)
+def run(program, stub, arguments, **variables):
+    environment = dict(os.environ, LD_LIBRARY_PATH=stub, **variables)
     done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True,
                           timeout=600, check=False)
     sys.stdout.write(done.stdout + done.stderr)
@@ -56,6 +71,27 @@ def missing_in(lines, names):
             yield f"{start}: {values}, expected {expected}"
 
 
+def faults_of_shared_queues(program, stub):
+    """With one hardware queue for all streams of a priority a copy waits behind the first."""
+    _, lines = run(program, stub, ["--seconds", "60", "copies"], CUDA_DEVICE_MAX_CONNECTIONS="1")
+    line = "copies copies to the device behind waits; one on a usual stream: to the device STUCK " \
+           "behind 1"
+    return [] if line in lines else [f"not said: {line}"]
+
+
+def faults_of_holding(program, stub):
+    """A context is held for the parent alone, and no longer than it is asked to."""
+    environment = dict(os.environ, LD_LIBRARY_PATH=stub)
+    with subprocess.Popen([program, "hold", str(os.getpid())], env=environment, text=True,
+                          stdout=subprocess.PIPE) as held:
+        said = held.stdout.readline()
+        lives = held.poll() is None
+        held.terminate()
+    faults = [] if lives and "holds a context" in said else [f"hold: {said!r}, lives: {lives}"]
+    code, lines = run(program, stub, ["hold", "1"])
+    return faults + ([] if (code, lines) == (0, []) else [f"held for another: {lines}"])
+
+
 def main():
     program, stub = sys.argv[1:]
     full = os.environ.get("PITH_TEST_FULL")
@@ -66,6 +102,7 @@ def main():
     own = [probe for probe in probes if probe.startswith("own_")]
     code, lines = run(program, stub, ["--seconds", "2", *own])
     faults += list(missing_in(lines, own)) + ([] if code else ["a crash counted as an end"])
+    faults += faults_of_shared_queues(program, stub) + faults_of_holding(program, stub)
     if not ctypes.util.find_library("cuda"):
         code, lines = run(program, "/nonexistent", ["device"])
         if code == 0 or not any("libcuda" in line for line in lines):

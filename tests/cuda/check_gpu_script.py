@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """tools/gpu/run.sh without a GPU: check_gpu_script.py RUN_SH BUILD_TREE STUB_FOLDER."""
+import contextlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -23,6 +25,19 @@ def run(*arguments, **variables):
     environment.update(variables)
     return subprocess.run(["bash", SCRIPT, *arguments], env=environment, capture_output=True,
                           text=True, timeout=200, check=False)
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def lives(pid):
+    """And is not only still to be waited for."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 
 def load_module(name):
@@ -56,9 +71,12 @@ class Script(unittest.TestCase):
             with open(os.path.join(out, "gpu.json"), encoding="utf-8") as file:
                 rows = json.load(file)["calls"]
             ways = {(row["way"], row["ranks"]) for row in rows}
-            self.assertEqual(ways, {(f"{way} by {steps}", ranks)
-                                    for way in ("threads", "processes")
-                                    for steps in ("launch", "worker") for ranks in (2, 4)})
+            plain = {(f"{way} by {steps}", ranks) for way in ("threads", "processes")
+                     for steps in ("launch", "worker") for ranks in (2, 4)}
+            by_blocks = {(f"{way}, {blocks} blocks", 2) for way, _ in plain
+                         for blocks in (8, 16, 32)}
+            self.assertEqual(ways, plain | by_blocks)
+            self.assertEqual({row.get("queued", 1) for row in rows}, {1, 16, 64})
             self.assertTrue(os.path.exists(os.path.join(out, "results.tar.gz")))
 
     def test_builds_where_no_program_runs(self):
@@ -116,8 +134,10 @@ class Script(unittest.TestCase):
             self.assertIn("wrong", done.stdout)
             with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
                 table = file.read()
-            for part in ("streams-launch", "streams-worker", "tests"):
-                self.assertIn(f"{part}: 1 of 3 cases passed", table)
+            # These are asked twice, for what may hang apart.
+            for part in ("streams-launch", "streams-worker"):
+                self.assertIn(f"{part}: 2 of 6 cases passed", table)
+            self.assertIn("tests: 1 of 3 cases passed", table)
 
     def test_results_are_handed_over_before_the_next_part(self):
         facts = 'echo "a b: 1"'
@@ -129,6 +149,56 @@ class Script(unittest.TestCase):
             done = run("facts", "calls", **variables)
             self.assertIn("gpu: failed: calls", done.stdout)
             self.assertIn("results.tar.gz\ntable.txt", done.stdout)
+
+    def test_results_are_handed_over_during_a_part(self):
+        row = {"way": "w", "ranks": 2, "bytes": 8, "us": 1.0, "of_copy": 1.0}
+        calls = f"echo '{json.dumps(row)}' >>\"$3\"; sleep 100"
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": "exec sleep 100", "gpu_calls": calls,
+                                               "test_cuda_gpu": ""})
+            os.makedirs(variables["OUT"])
+            table = os.path.join(variables["OUT"], "table.txt")
+            with self.started("calls", **variables, GPU_HAND_OVER="1"):
+                self.wait_for(lambda: "all-reduce of 2 w" in read(table))
+
+    @contextlib.contextmanager
+    def started(self, *arguments, **variables):
+        """The script, which is killed unless it ends."""
+        with subprocess.Popen(["bash", SCRIPT, *arguments], env=dict(os.environ, **variables),
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as script:
+            try:
+                yield script
+            finally:
+                script.terminate()
+
+    def wait_for(self, condition, seconds=60):
+        limit = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.05)
+
+    @unittest.skipUnless(shutil.which("setpriv"), "no setpriv")
+    def test_nothing_outlives_a_script_that_is_killed(self):
+        for kill in (signal.SIGTERM, signal.SIGKILL):
+            with tempfile.TemporaryDirectory() as folder:
+                note = 'echo $$ >"$(dirname "$0")/../../$(basename "$0")-$1"; exec '
+                facts = os.path.join(TREE, "bin", "driver_facts")
+                variables = self.programs(folder, {"driver_facts": note + f'{facts} "$@"',
+                                                   "gpu_calls": note + "sleep 100",
+                                                   "test_cuda_gpu": ""})
+                os.makedirs(variables["OUT"])
+                tree = variables["GPU_TREE"]
+                begun = [os.path.join(tree, name) for name in ("driver_facts-hold",
+                                                               "gpu_calls-threads")]
+                with self.started("calls", **variables) as script:
+                    self.wait_for(lambda: all(map(read, begun)))
+                    self.wait_for(lambda: "holds a context" in
+                                  read(os.path.join(tree, "results", "holder.txt")))
+                    script.send_signal(kill)
+                    script.wait()
+                pids = [int(read(path)) for path in begun]
+                # Before limits of their own end them.
+                self.wait_for(lambda: not any(map(lives, pids)), 10)
 
     def test_a_part_that_hangs_is_told_and_the_next_runs(self):
         calls = 'echo "$1 $2" >>"$3.begun"; [[ $1 != threads ]] || sleep 100'
@@ -149,8 +219,8 @@ class Script(unittest.TestCase):
                 table = file.read()
             self.assertIn("part calls: threads by worker, 4 ranks: HANGS\n", table)
             self.assertNotIn("processes", table)
-            self.assertRegex(table, r"part calls: FAILED \(1\), \d+ of 245 s\n")
-            self.assertRegex(table, r"part facts: ok, \d+ of 150 s\n")
+            self.assertRegex(table, r"part calls: FAILED \(1\), \d+ of 240 s\n")
+            self.assertRegex(table, r"part facts: ok, \d+ of 160 s\n")
 
     def test_a_part_ended_at_its_limit_is_told(self):
         # Where no limit of its own ends what hangs.
@@ -169,7 +239,7 @@ class Script(unittest.TestCase):
             done = run("facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
             self.assertEqual(done.returncode, 1)
             with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
-                self.assertRegex(file.read(), r"part facts: HANGS, \d+ of 150 s\n")
+                self.assertRegex(file.read(), r"part facts: HANGS, \d+ of 160 s\n")
 
     def test_earlier_results_are_no_failure(self):
         """Where cp says by its status that it has kept what is newer."""
@@ -194,8 +264,8 @@ class Script(unittest.TestCase):
             done = subprocess.run(["bash", SCRIPT, "--one", "calls", "10"], check=False, timeout=60,
                                   env=dict(os.environ, **variables), capture_output=True, text=True)
             self.assertLess(time.monotonic() - begin, 10)
-            self.assertIn("calls: processes by launch, 2 ranks: HANGS\n", done.stdout)
-            self.assertIn("calls: threads by worker, 4 ranks: not reached\n", done.stdout)
+            self.assertIn("calls: threads by launch, 2 ranks: HANGS\n", done.stdout)
+            self.assertIn("calls: processes by worker, 4 ranks: not reached\n", done.stdout)
 
     def clients(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
@@ -279,6 +349,70 @@ class Script(unittest.TestCase):
         self.assertIn("gpu: failed: calls", done.stdout)
 
 
+    def test_the_safe_way_is_taken_first(self):
+        facts = 'echo "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"'
+        calls = 'echo "$5, $PITH_CUDA_STEPS"'
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"driver_facts": facts, "gpu_calls": calls,
+                                               "test_cuda_gpu": ""})
+            os.makedirs(variables["OUT"])
+            done = run("facts", "calls", **variables)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            ways = re.findall(r"^\w+ by (\w+), (\w+)$", done.stdout, re.M)
+            self.assertEqual(ways, [("worker", "worker")] * 6 + [("launch", "launch")] * 6)
+            self.assertIn("steps, the safe way first: worker launch\n  against launch: a launch "
+                          "waits behind a thread that is in cuMemFree", done.stdout)
+
+    def test_what_may_hang_comes_last(self):
+        body = """if [[ $1 != --list-tests ]]; then echo "ran $PITH_CUDA_STEPS $1"; exit 1; fi
+            if [[ $4 == '~'* ]]; then echo '  sums'; else echo '  aborts'; fi"""
+        with tempfile.TemporaryDirectory() as folder:
+            variables = self.programs(folder, {"test_cuda_device": "echo '  kernels'",
+                                               "test_cuda_gpu": body})
+            done = run("tests", **variables)
+            self.assertEqual(re.findall("^ran (.*)$", done.stdout, re.M),
+                             ["launch sums", "worker sums", "launch aborts", "worker aborts"])
+            self.assertIn("streams-worker: 0 of 2 cases passed", done.stdout)
+
+
+class Steps(unittest.TestCase):
+    def order(self, *facts):
+        order, reasons = load_module("steps").choose(list(facts))
+        return order[0], reasons
+
+    def test_nothing_known(self):
+        self.assertEqual(self.order(), ("launch", ["the facts that decide are not known"]))
+
+    def test_nothing_bad(self):
+        facts = ("under_free cuLaunchKernel: answers, 2.0 us", "captured ended: yes (1.0 s)",
+                 "queues 64 usual streams wait; of 8 highest ones pass: writes of 8",
+                 "queues 8 usual streams wait; of 8 usual ones pass: writes of 7 STUCK",
+                 "conditional a write in a conditional body: captured; runs: success",
+                 "served resident kernels at once: 4 of 4", "beside_kernel ended: yes (0.1 s)",
+                 "beside_kernel kernel to host: median 9.0 us, 99% 20000.0 us")
+        self.assertEqual(self.order(*facts), ("launch", ["nothing speaks against either"]))
+
+    def test_what_speaks_against_launches(self):
+        known = "under_free cuEventQuery: answers, 1 us"
+        for fact in ("under_free cuLaunchKernel: STUCK behind cuMemFree, and longer",
+                     "under_free ended: HANGS in: cuLaunchKernel beside cuMemFree (5.0 s)",
+                     "priorities 8 -1 streams wait; of 8 highest ones pass: writes of 0 STUCK",
+                     "captured ended: exit status 2 (0.1 s)",
+                     "conditional a wait in a conditional body: refused: CUDA_ERROR_NOT_SUPPORTED"):
+            safe, reasons = self.order(known, fact)
+            self.assertEqual((safe, len(reasons)), ("worker", 1), fact)
+            self.assertIn(fact.split(": ", 1)[1], reasons[0])
+
+    def test_what_hangs_outweighs_what_is_slow(self):
+        known = "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"
+        slow = "beside_kernel kernel to host: median 2000.0 us, 99% 2000.0 us"
+        few = "served resident kernels at once: 1 of 2"
+        self.assertEqual(self.order(known, slow)[0], "worker")
+        conditional = "conditional a write in a conditional body: refused: CUDA_ERROR"
+        self.assertEqual(self.order(conditional, few)[0], "launch")
+        self.assertEqual(self.order(conditional, slow)[0], "launch")
+
+
 class CuPy(unittest.TestCase):
     def test_ids_are_handed_on_as_they_are(self):
         for made in (b"\xff" * 128, tuple(range(-64, 64))):  # of CuPy 14, of 13
@@ -306,6 +440,33 @@ class Table(unittest.TestCase):
     def test_facts_that_tell(self):
         lines = self.lines({"facts.txt": "a b: 1\na c: STUCK\na ended: HANGS in: x (5.0 s)\n"})
         self.assertEqual(lines[1:], ["  a c: STUCK", "  a ended: HANGS in: x (5.0 s)"])
+
+    def test_code_that_spills(self):
+        def told(name, numbers, used=""):
+            stack, stored, loaded = numbers
+            return (f"ptxas info    : Function properties for {name}\n    {stack} bytes stack "
+                    f"frame, {stored} bytes spill stores, {loaded} bytes spill loads\n{used}")
+        used = "ptxas info    : Used %d registers, used 1 barriers\n"
+        share = "void pith::cuda::run_share<pith::cuda::Select<float, true>, pith::cuda::" \
+                "DeviceBlock<256u> >(pith::cuda::DeviceBlock<256u> const&, unsigned int)"
+        text = told("pith_worker", (288, 112, 196), used % 128) + told(share, (0, 96, 32)) + \
+            told("pith_copy", (0, 0, 0), used % 33)
+        self.assertEqual(self.lines({"resources.txt": text}), [
+            "code of pith_worker: 128 registers, 288 B of stack, spills 112 B stored, 196 B loaded",
+            "code of pith_worker's Select<float, true>: 0 B of stack, spills 96 B stored, 32 B "
+            "loaded",
+            "code of 1 other functions: no spills, at most 33 registers"])
+
+    def test_queued_calls(self):
+        row = {"way": "threads", "ranks": 2, "bytes": 8, "us": 4.0, "queued": 16}
+        self.assertEqual(self.lines({"calls.json": json.dumps(row)}),
+                         ["all-reduce of 2 threads, 8 B: 4.0 us, one of 16 queued"])
+        self.assertEqual(self.lines({"peers.json": json.dumps(row)}),
+                         ["threads, 2 ranks, 8 B of float32: 4.0 us, one of 16 queued"])
+
+    def test_clients_of_both_ways(self):
+        self.assertEqual(self.lines({"clients-worker.json": '{"sums": "ok"}'}),
+                         ["client-worker sums: ok"])
 
     def test_failed_cases(self):
         rule = "-" * 79

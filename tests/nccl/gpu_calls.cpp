@@ -3,11 +3,12 @@
 // appends a line of JSON a size. "hosts": processes that say by NCCL_HOSTID that each is on a host
 // of its own, without which NVIDIA's library refuses two ranks on a device. LABEL is what the line
 // calls the way. GPU_CALLS_TYPE=bfloat16: sums of as many elements of that type, else of float32.
+// GPU_CALLS_BLOCKS=8,16,32: a communicator with each as PITH_CUDA_BLOCKS, their calls in turns.
 // Where PITH_COMPRESS is set vectors are noise and their sums not looked at. Times are medians, by
-// events on rank 0's stream, all ranks calling at once. "of copy": N copies of the vector by the
-// device in the time of the call of N ranks, for each vector is read and each result written at
-// least once. Run by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the
-// stub.
+// events on rank 0's stream, all ranks calling at once; "queued": so many calls one behind another
+// without a look at them, the time of one. "of copy": N copies of the vector by the device in the
+// time of the call of N ranks, for each vector is read and each result written at least once. Run
+// by tools/gpu/run.sh; by the driver alone, so that the tests can run it over the stub.
 //
 // Memory is taken before anybody calls and freed when all have ended: freeing waits for streams
 // that may wait for the rank that frees.
@@ -46,6 +47,9 @@ constexpr Rounds rounds_of(std::size_t bytes) {
   return bytes < (std::size_t{16} << 20) ? Rounds{20, 30} : Rounds{8, 10};
 }
 constexpr std::size_t sizes[] = {8, 64 << 10, 1 << 20, 64 << 20, 256 << 20};
+constexpr int queues[] = {16, 64};  // calls one behind another
+constexpr std::size_t most_queued_bytes = 1 << 20;
+constexpr int queue_rounds = 5;
 constexpr double meeting_limit_s = 120;
 
 [[noreturn]] void fail(const std::string& what) {
@@ -73,7 +77,6 @@ void check(ncclResult_t result, const char* what) {
 
 // Between the ranks, in threads or processes; all zero at first.
 struct Shared {
-  std::atomic<int> ready;
   std::atomic<int> arrived;
   std::atomic<unsigned> meetings;
   ncclUniqueId id;
@@ -85,8 +88,10 @@ struct Run {
   const char* label;
   const char* file;
   std::size_t most_bytes;
-  bool halves;      // bfloat16
-  bool compressed;  // by the environment: vectors are noise, and sums not looked at
+  bool processes;
+  std::vector<std::string> blocks;  // of each communicator; empty: as it is
+  bool halves;                      // bfloat16
+  bool compressed;                  // by the environment: vectors are noise, and sums not looked at
 };
 
 std::size_t bytes_of(const Run& run, std::size_t count) { return count * (run.halves ? 2 : 4); }
@@ -106,6 +111,11 @@ void meet(const Run& run) {
   }
 }
 
+struct Comm {
+  const std::string& blocks;
+  ncclComm_t comm;
+};
+
 // One rank: its stream, and memory for the largest vector.
 struct Rank {
   Rank(const Run& run, int rank);
@@ -117,7 +127,7 @@ struct Rank {
   CUevent begin = nullptr, finish = nullptr;
   CUdeviceptr send = 0, recv = 0;
   float* host = nullptr;
-  ncclComm_t comm = nullptr;
+  std::vector<Comm> comms;
 };
 
 Rank::Rank(const Run& run, int rank) : number(rank) {
@@ -136,7 +146,7 @@ Rank::Rank(const Run& run, int rank) : number(rank) {
 
 void Rank::end(const Run& run) {
   meet(run);  // nobody's stream waits any more
-  CHECK(ncclCommDestroy(comm));
+  for (const Comm& one : comms) CHECK(ncclCommDestroy(one.comm));
   meet(run);
   CHECK(cu().mem_free(send));
   CHECK(cu().mem_free(recv));
@@ -211,54 +221,106 @@ void verify(const Run& run, const Rank& rank, std::size_t count) {
   }
 }
 
-std::vector<float> time_calls(const Run& run, const Rank& rank, std::size_t count) {
+void call(const Run& run, const Rank& rank, ncclComm_t comm, std::size_t count) {
   void* send = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.send));
   void* recv = reinterpret_cast<void*>(static_cast<std::uintptr_t>(rank.recv));
   auto* stream = reinterpret_cast<cudaStream_t>(rank.stream);
   const ncclDataType_t type = run.halves ? ncclBfloat16 : ncclFloat32;
-  const Rounds rounds = rounds_of(bytes_of(run, count));
-  std::vector<float> calls;
-  for (int round = -rounds.warm_ups; round < rounds.timed; ++round) {
-    const float ms = time_of(
-        rank, [&] { CHECK(ncclAllReduce(send, recv, count, type, ncclSum, rank.comm, stream)); });
-    if (round >= 0) calls.push_back(ms);
-  }
-  return calls;
+  CHECK(ncclAllReduce(send, recv, count, type, ncclSum, comm, stream));
 }
 
-void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out) {
-  const std::size_t bytes = bytes_of(run, count);
-  fill(run, rank, count);
-  meet(run);
-  const std::vector<float> calls = time_calls(run, rank, count);
-  verify(run, rank, count);
-  meet(run);
-  if (rank.number != 0) return;  // the next size begins when rank 0 has measured its copies, alone
+// Milliseconds of a call by the communicator, which take turns.
+std::vector<float> time_calls(const Run& run, const Rank& rank, std::size_t count, int queued,
+                              Rounds rounds) {
+  std::vector<std::vector<float>> ms(rank.comms.size());
+  for (int round = -rounds.warm_ups; round < rounds.timed; ++round) {
+    for (std::size_t i = 0; i < rank.comms.size(); ++i) {
+      const float whole = time_of(rank, [&] {
+        for (int made = 0; made < queued; ++made) call(run, rank, rank.comms[i].comm, count);
+      });
+      if (round >= 0) ms[i].push_back(whole / static_cast<float>(queued));
+    }
+  }
+  std::vector<float> medians;
+  for (const std::vector<float>& one : ms) medians.push_back(median(one));
+  return medians;
+}
+
+float time_copies(const Rank& rank, std::size_t bytes) {
   std::vector<float> copies;
   for (int round = 0; round < rounds_of(bytes).timed; ++round) {
     copies.push_back(time_of(
         rank, [&] { CHECK(cu().memcpy_dtod_async(rank.recv, rank.send, bytes, rank.stream)); }));
   }
-  const double us = 1e3 * static_cast<double>(median(calls));
-  const double bound = 1e3 * run.ranks * static_cast<double>(median(copies));
-  std::printf("%-9s %d ranks %10zu B %10.1f us %6.3f of copy\n", run.label, run.ranks, bytes, us,
-              bound / us);
-  std::fflush(stdout);
+  return median(copies);
+}
+
+// Both on the terminal and as a line of JSON.
+void write_row(const Run& run, const std::string& blocks, std::size_t bytes, int queued, float ms,
+               float copy_ms, std::FILE* out) {
+  const double us = 1e3 * static_cast<double>(ms);
+  const std::string label = run.label + (blocks.empty() ? "" : ", " + blocks + " blocks");
+  std::printf("%-9s %d ranks %10zu B %10.1f us", label.c_str(), run.ranks, bytes, us);
   std::fprintf(out,
-               "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"type\": \"%s\", \"us\": %.2f, "
-               "\"of_copy\": %.4f}\n",
-               run.label, run.ranks, bytes, run.halves ? "bfloat16" : "float32", us, bound / us);
+               "{\"way\": \"%s\", \"ranks\": %d, \"bytes\": %zu, \"type\": \"%s\", \"us\": %.2f",
+               label.c_str(), run.ranks, bytes, run.halves ? "bfloat16" : "float32", us);
+  if (queued > 1) {
+    std::printf(", one of %d queued", queued);
+    std::fprintf(out, ", \"queued\": %d", queued);
+  } else {
+    const double of_copy = 1e3 * run.ranks * static_cast<double>(copy_ms) / us;
+    std::printf(" %6.3f of copy", of_copy);
+    std::fprintf(out, ", \"of_copy\": %.4f", of_copy);
+  }
+  std::printf("\n");
+  std::fprintf(out, "}\n");
+  std::fflush(stdout);
   std::fflush(out);
+}
+
+// What is known is written at once: the next may hang.
+void measure(const Run& run, const Rank& rank, std::size_t count, std::FILE* out) {
+  const std::size_t bytes = bytes_of(run, count);
+  const auto write = [&](const std::vector<float>& ms, int queued, float copy_ms) {
+    for (std::size_t i = 0; i < ms.size(); ++i) {
+      write_row(run, rank.comms[i].blocks, bytes, queued, ms[i], copy_ms, out);
+    }
+  };
+  fill(run, rank, count);
+  meet(run);
+  const std::vector<float> calls = time_calls(run, rank, count, 1, rounds_of(bytes));
+  verify(run, rank, count);
+  meet(run);
+  // The others go on when rank 0 has measured its copies, alone.
+  if (rank.number == 0) write(calls, 1, time_copies(rank, bytes));
+  for (const int length : queues) {
+    if (bytes > most_queued_bytes) break;
+    meet(run);
+    const std::vector<float> queued = time_calls(run, rank, count, length, {1, queue_rounds});
+    verify(run, rank, count);
+    if (rank.number == 0) write(queued, length, 0);
+  }
+}
+
+// The setting is read as the communicator is made; while it is written nobody else reads any.
+void join(const Run& run, Rank& rank) {
+  for (std::size_t i = 0; i < run.blocks.size(); ++i) {
+    const std::string& blocks = run.blocks[i];
+    meet(run);
+    if (!blocks.empty() && (rank.number == 0 || run.processes)) {
+      setenv("PITH_CUDA_BLOCKS", blocks.c_str(), 1);
+    }
+    if (rank.number == 0) CHECK(ncclGetUniqueId(&run.shared.id));
+    meet(run);
+    ncclComm_t comm = nullptr;
+    CHECK(ncclCommInitRank(&comm, run.ranks, run.shared.id, rank.number));
+    rank.comms.push_back({blocks, comm});
+  }
 }
 
 void run_rank(const Run& run, int number) {
   Rank rank(run, number);
-  if (number == 0) {
-    CHECK(ncclGetUniqueId(&run.shared.id));
-    run.shared.ready = 1;
-  }
-  while (run.shared.ready == 0) usleep(1000);
-  CHECK(ncclCommInitRank(&rank.comm, run.ranks, run.shared.id, number));
+  join(run, rank);
   std::FILE* out = number == 0 ? std::fopen(run.file, "a") : nullptr;
   if (number == 0 && !out) fail(run.file);
   for (const std::size_t bytes : sizes) {
@@ -267,6 +329,19 @@ void run_rank(const Run& run, int number) {
   }
   if (out) std::fclose(out);
   rank.end(run);
+}
+
+// The words between commas; one that is empty where there are none.
+std::vector<std::string> words_of(const char* text) {
+  std::vector<std::string> words(1);
+  for (; text && *text; ++text) {
+    if (*text == ',') {
+      words.emplace_back();
+    } else {
+      words.back() += *text;
+    }
+  }
+  return words;
 }
 
 int wait_for_children(int ranks) {
@@ -300,6 +375,8 @@ int main(int argc, char** argv) {
                 argc > 5 ? argv[5] : argv[1],
                 argv[3],
                 std::max(most, sizes[0]),
+                way != "threads",
+                words_of(std::getenv("GPU_CALLS_BLOCKS")),
                 type && std::strcmp(type, "bfloat16") == 0,
                 std::getenv("PITH_COMPRESS") != nullptr};
   std::vector<std::thread> all;

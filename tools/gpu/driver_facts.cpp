@@ -3,6 +3,8 @@
 //   driver_facts [--seconds N] [NAME...]
 // runs the probes whose names begin so, or all. A probe is a process of its own and has five
 // seconds, or N, so that one that hangs costs no more. One line a fact: PROBE NAME: VALUE.
+//   driver_facts hold PID
+// keeps the device's context as long as its parent, process PID, lives.
 #include "tools/gpu/driver_facts.hpp"
 
 #include <sys/mman.h>
@@ -16,7 +18,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tools/gpu/driver_extra.hpp"
+
 namespace pith::facts {
+
+using namespace cuda;
+
 namespace {
 
 std::uint64_t limit_ns = 5'000'000'000;
@@ -35,34 +42,53 @@ void crash() {
 
 // The most telling first.
 constexpr Probe probes[] = {
-    {"device", probe_device, nullptr},
-    {"captured", probe_captured, nullptr},
-    {"behind_mem_free", probe_behind_mem_free, nullptr},
-    {"behind_free_kernel", probe_behind_free_kernel, nullptr},
-    {"blocked_by_wait", probe_blocked_by_wait, nullptr},
-    {"blocked_by_kernel", probe_blocked_by_kernel, nullptr},
-    {"queues", probe_queues, nullptr},
-    {"queues", probe_queues, "1"},
-    {"queues", probe_queues, "8"},
-    {"queues", probe_queues, "32"},
-    {"trips", probe_trips, nullptr},
-    {"served", probe_served, nullptr},
-    {"ipc", probe_ipc, nullptr},
-    {"ipc_blocking", probe_ipc_blocking, nullptr},
-    {"beside_idle", probe_beside_idle, nullptr},
-    {"beside_wait", probe_beside_wait, nullptr},
-    {"beside_kernel", probe_beside_kernel, nullptr},
-    {"pointers", probe_pointers, nullptr},
-    {"streams", probe_streams, nullptr},
-    {"start", probe_start, nullptr},
-    {"costs", probe_costs, nullptr},
-    {"pools", probe_pools, nullptr},
-    {"behind_host_free", probe_behind_host_free, nullptr},
-    {"behind_stream_create", probe_behind_stream_create, nullptr},
-    {"behind_synchronize", probe_behind_synchronize, nullptr},
+    {"device", probe_device, nullptr, "which device and driver the rest is about"},
+    {"captured", probe_captured, nullptr, "captured calls: flags by memory operations in graphs"},
+    {"under_free", probe_under_free, nullptr,
+     "launched steps beside a thread that frees; the failure probe asks cuStreamQuery"},
+    {"served", probe_served, nullptr, "worker steps: resident kernels that take them"},
+    {"queues", probe_queues, nullptr, "launched steps while users' streams wait in calls"},
+    {"priorities", probe_priorities, nullptr,
+     "launched steps beside PyTorch's high-priority streams that wait in calls"},
+    {"beside_kernel", probe_beside_kernel, nullptr, "worker steps of two processes"},
+    {"beside_wait", probe_beside_wait, nullptr, "launched steps of two processes"},
+    {"conditional", probe_conditional, nullptr, "calls captured into bodies of conditional nodes"},
+    {"first_worker", probe_first_worker, nullptr,
+     "a worker's first launch: its stack makes the driver find more local memory"},
+    {"lazy_loading", probe_lazy_loading, nullptr,
+     "users' kernels first launched while a stream waits in a call"},
+    {"local_memory", probe_local_memory, nullptr,
+     "users' kernels of a larger stack while a stream waits in a call"},
+    {"copies", probe_copies, nullptr, "staging and users' copies while others wait behind calls"},
+    {"copies", probe_copies, "32", "the same with more hardware queues"},
+    {"behind_mem_free", probe_behind_mem_free, nullptr, "all steps beside a thread that frees"},
+    {"behind_free_kernel", probe_behind_free_kernel, nullptr,
+     "all steps beside a thread that frees while a worker runs"},
+    {"blocked_by_wait", probe_blocked_by_wait, nullptr,
+     "which calls the library may make while a stream waits in a call"},
+    {"blocked_by_kernel", probe_blocked_by_kernel, nullptr,
+     "which calls the library may make while a worker runs"},
+    {"queues", probe_queues, "1", "PITH_CUDA_STEPS=auto takes workers there"},
+    {"queues", probe_queues, "8", "launched steps with as many queues as usual"},
+    {"queues", probe_queues, "32", "launched steps with the most queues"},
+    {"trips", probe_trips, nullptr, "latency of small calls"},
+    {"ipc", probe_ipc, nullptr, "direct copies between processes, and memory that its owner frees"},
+    {"ipc_blocking", probe_ipc_blocking, nullptr, "mapping by a helper thread during calls"},
+    {"memory", probe_memory, nullptr,
+     "whose memory is whose, and what another process may map: expandable segments"},
+    {"pools", probe_pools, nullptr, "the same of cudaMallocAsync's memory"},
+    {"beside_idle", probe_beside_idle, nullptr, "latency beside another process"},
+    {"pointers", probe_pointers, nullptr, "telling device memory from the host's in each call"},
+    {"streams", probe_streams, nullptr, "calls on the legacy and per-thread streams"},
+    {"start", probe_start, nullptr, "what a communicator's first one costs"},
+    {"costs", probe_costs, nullptr, "what a call costs its caller"},
+    {"behind_host_free", probe_behind_host_free, nullptr, "steps beside cuMemFreeHost"},
+    {"behind_stream_create", probe_behind_stream_create, nullptr, "steps beside new streams"},
+    {"behind_synchronize", probe_behind_synchronize, nullptr, "steps beside cuCtxSynchronize"},
 };
 // Run only when they are asked for: what the tests of this program look at.
-constexpr Probe own_probes[] = {{"own_hang", hang, nullptr}, {"own_crash", crash, nullptr}};
+constexpr Probe own_probes[] = {{"own_hang", hang, nullptr, "its tests"},
+                                {"own_crash", crash, nullptr, "its tests"}};
 
 void run_child(const Probe& probe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -102,6 +128,7 @@ bool run_probe(const Probe& probe) {
   const std::string fate = fate_of(child);
   std::string name = probe.name;
   if (probe.connections) name += std::string("[connections=") + probe.connections + "]";
+  std::printf("%s matters for: %s\n", name.c_str(), probe.why);
   for (const char* line = page().text; *line;) {
     const char* end = std::strchr(line, '\n');
     if (!end) break;
@@ -132,7 +159,27 @@ int probe_all(const std::vector<std::string>& names) {
   return failed > 0 ? 1 : 0;
 }
 
+// Keeps the device's context until whoever started it, or a signal, ends it: without one each
+// process starts the device anew, for a second or more.
+int hold(pid_t starter) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (starter != getppid()) return 0;
+  const Gpu gpu;
+  int mode = 0;
+  cu().device_attribute(&mode, kDeviceComputeMode, 0);
+  if (mode == kComputeModeExclusiveProcess) {
+    std::printf("driver_facts: holds no context, for this device takes one process only\n");
+    return 0;
+  }
+  std::printf("driver_facts: holds a context\n");
+  std::fflush(stdout);
+  for (;;) pause();
+}
+
 int run(std::vector<std::string> arguments) {
+  if (arguments.size() == 2 && arguments[0] == "hold") {
+    return hold(static_cast<pid_t>(std::strtol(arguments[1].c_str(), nullptr, 10)));
+  }
   if (arguments.size() > 1 && arguments[0] == "--seconds") {
     limit_ns = std::strtoull(arguments[1].c_str(), nullptr, 10) * 1'000'000'000;
     arguments.erase(arguments.begin(), arguments.begin() + 2);

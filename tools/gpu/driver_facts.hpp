@@ -70,7 +70,8 @@ class Words {
   std::uint64_t* memory_ = nullptr;
 };
 
-enum class Priority { usual, highest };
+// High: -1, as PyTorch gives the streams of its process groups when it is asked to.
+enum class Priority { usual, high, highest };
 cuda::CUstream new_stream(Priority priority = Priority::usual);
 
 // `touch` writes a word; `serve` waits for 1, 2, ... in word 0 and answers in word 1. They are
@@ -127,6 +128,7 @@ struct Probe {
   const char* name;
   void (*run)();
   const char* connections;  // CUDA_DEVICE_MAX_CONNECTIONS, or null
+  const char* why;          // what of Pith hangs on it
 };
 
 // A process that runs `body` beside a probe, made before anybody has used the driver.
@@ -148,12 +150,23 @@ void probe_start();
 void probe_costs();
 void probe_pointers();
 void probe_streams();
+// facts_memory.cpp: memory that is not cuMemAlloc's.
+void probe_memory();
 void probe_pools();
+// facts_first.cpp: first launches, and what a thread that frees memory holds up.
+void probe_lazy_loading();
+void probe_local_memory();
+void probe_first_worker();
+void probe_under_free();
+// facts_conditional.cpp
+void probe_conditional();
 // facts_flags.cpp: memory operations and kernels that serve.
 void probe_trips();
 void probe_served();
 void probe_captured();
 void probe_queues();
+void probe_priorities();
+void probe_copies();
 // facts_blocking.cpp
 void probe_blocked_by_wait();
 void probe_blocked_by_kernel();

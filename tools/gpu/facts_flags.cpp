@@ -141,15 +141,20 @@ std::size_t passing(Others& others, Work work, const Kernels& kernels) {
   return count();
 }
 
-void tell_queues(Priority priority, const Kernels& kernels, std::vector<CUstream>& waiting) {
+const char* name_of(Priority priority) {
+  return priority == Priority::usual ? "usual" : priority == Priority::highest ? "highest" : "-1";
+}
+
+void tell_queues(Priority waiting_priority, Priority priority, const Kernels& kernels,
+                 std::vector<CUstream>& waiting) {
   constexpr std::size_t most = 8;
   Others others;
   for (std::size_t i = 0; i < most; ++i) others.streams.push_back(new_stream(priority));
   must(cu().mem_alloc(&others.memory, 4096), "cuMemAlloc");
   const Words hold(1);
   std::uint64_t round = 0;
-  for (const std::size_t number : {1, 2, 4, 8, 16, 32, 64}) {
-    while (waiting.size() < number) waiting.push_back(new_stream());
+  for (const std::size_t number : {1U, 2U, 4U, 8U, 16U, 32U, 64U}) {
+    while (waiting.size() < number) waiting.push_back(new_stream(waiting_priority));
     std::string text;
     bool stuck = false;
     for (const Work work : {Work::write, Work::kernel, Work::copy}) {
@@ -168,11 +173,72 @@ void tell_queues(Priority priority, const Kernels& kernels, std::vector<CUstream
       for (CUstream stream : others.streams) cu().stream_synchronize(stream);
       for (std::size_t i = 0; i < number; ++i) cu().stream_synchronize(waiting[i]);
     }
-    const std::string name = std::to_string(number) + " usual streams wait; of 8 " +
-                             (priority == Priority::usual ? "usual" : "highest") + " ones pass";
+    const std::string name = std::to_string(number) + " " + name_of(waiting_priority) +
+                             " streams wait; of 8 " + name_of(priority) + " ones pass";
     say(name.c_str(), "%s%s", text.c_str(), stuck ? " STUCK" : "");
     if (stuck) return;
   }
+}
+
+// Copies of one kind, each behind a wait on a stream of its own, and one of each kind elsewhere.
+struct Copies {
+  static constexpr std::size_t bytes = 64 << 10;
+  static constexpr std::size_t most = 16;
+  enum Kind { to_device, from_device, on_device };
+  static constexpr Kind kinds[] = {to_device, from_device, on_device};
+  static constexpr const char* names[] = {"to the device", "from the device", "on the device"};
+  Copies() {
+    must(cu().mem_alloc(&device, 2 * bytes * (most + 1)), "cuMemAlloc");
+    must(cu().host_alloc(&pinned, bytes * (most + 1), kHostAllocPortable), "cuMemHostAlloc");
+    for (std::size_t i = 0; i < most; ++i) waiting.push_back(new_stream());
+  }
+  CUresult run(Kind kind, std::size_t place, CUstream stream) const {
+    const CUdeviceptr here = device + 2 * place * bytes;
+    auto* const host = static_cast<std::byte*>(pinned) + place * bytes;
+    if (kind == to_device) return cu().memcpy_htod_async(here, host, bytes, stream);
+    if (kind == from_device) return cu().memcpy_dtoh_async(host, here, bytes, stream);
+    return cu().memcpy_dtod_async(here, here + bytes, bytes, stream);
+  }
+  CUdeviceptr device = 0;
+  void* pinned = nullptr;
+  std::vector<CUstream> waiting;
+};
+
+// Which of the three kinds of copies passes on this stream while so many wait, as a mask.
+unsigned passing_copies(const Copies& copies, Copies::Kind kind, std::size_t number,
+                        CUstream other) {
+  const Words words(2);
+  stage(std::to_string(number) + " copies " + Copies::names[kind] + " wait");
+  for (std::size_t i = 0; i < number; ++i) {
+    must(cu().wait_value64(copies.waiting[i], words.at(0), 1, kWaitValueGeq), "a wait");
+    must(copies.run(kind, i, copies.waiting[i]), "a copy");
+  }
+  unsigned passed = 0;
+  for (const Copies::Kind one : Copies::kinds) {
+    words[1] = 0;
+    must(copies.run(one, Copies::most, other), "a copy");
+    must(cu().write_value64(other, words.at(1), 1, 0), "a write");
+    if (!wait_for([&] { return words[1] == 1; }, over_stub() ? 1000 : 30)) break;
+    passed |= 1U << one;
+  }
+  words[0] = 1;
+  must(cu().stream_synchronize(other), "cuStreamSynchronize");
+  for (std::size_t i = 0; i < number; ++i) cu().stream_synchronize(copies.waiting[i]);
+  return passed;
+}
+
+void tell_copies(const Copies& copies, Copies::Kind kind, Priority priority) {
+  constexpr unsigned all = 7;
+  const CUstream other = new_stream(priority);
+  const std::string name = std::string("copies ") + Copies::names[kind] +
+                           " behind waits; one on a " + name_of(priority) + " stream";
+  for (const std::size_t number : {1U, 2U, 4U, 8U, 16U}) {
+    const unsigned passed = passing_copies(copies, kind, number, other);
+    if (passed == all) continue;
+    const char* first = Copies::names[passed & 1U ? passed & 2U ? 2 : 1 : 0];
+    return say(name.c_str(), "%s STUCK behind %zu", first, number);
+  }
+  say(name.c_str(), "passes 16");
 }
 
 }  // namespace
@@ -209,7 +275,7 @@ void probe_served() {
   tell("host, resident kernel, host", trips(words));
   must(cu().stream_synchronize(stream), "cuStreamSynchronize");
   std::vector<CUstream> streams;
-  for (const std::size_t number : {2, 4, 8, 16}) {
+  for (const std::size_t number : {2U, 4U, 8U, 16U}) {
     while (streams.size() < number) streams.push_back(new_stream());
     const Words steps(2 * number);
     for (std::size_t i = 0; i < number; ++i) {
@@ -260,8 +326,24 @@ void probe_queues() {
   const Gpu gpu;
   const Kernels kernels;
   std::vector<CUstream> waiting;
-  tell_queues(Priority::usual, kernels, waiting);
-  tell_queues(Priority::highest, kernels, waiting);
+  tell_queues(Priority::usual, Priority::usual, kernels, waiting);
+  tell_queues(Priority::usual, Priority::highest, kernels, waiting);
+}
+
+void probe_priorities() {
+  const Gpu gpu;
+  const Kernels kernels;
+  std::vector<CUstream> waiting;
+  tell_queues(Priority::high, Priority::highest, kernels, waiting);
+  tell_queues(Priority::high, Priority::usual, kernels, waiting);
+}
+
+void probe_copies() {
+  const Gpu gpu;
+  const Copies copies;
+  for (const Priority priority : {Priority::highest, Priority::usual}) {
+    for (const Copies::Kind kind : Copies::kinds) tell_copies(copies, kind, priority);
+  }
 }
 
 }  // namespace pith::facts

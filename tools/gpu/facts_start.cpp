@@ -242,31 +242,4 @@ void probe_streams() {
   must(cu().stream_synchronize(handle(kStreamLegacy)), "the legacy stream");
 }
 
-void probe_pools() {
-  const Gpu gpu;
-  const CUstream stream = new_stream();
-  using Alloc = CUresult (*)(CUdeviceptr*, std::size_t, CUstream);
-  const auto alloc = reinterpret_cast<Alloc>(symbol("cuMemAllocAsync"));
-  if (!alloc) {
-    say("cuMemAllocAsync", "skipped: this driver has none");
-    return;
-  }
-  CUdeviceptr memory = 0;
-  must(alloc(&memory, 1 << 20, stream), "cuMemAllocAsync");
-  must(cu().stream_synchronize(stream), "cuStreamSynchronize");
-  CUcontext context = nullptr;
-  const CUresult owned = cu().pointer_attribute(&context, kPointerContext, memory);
-  say("its type", "%s", type_of(memory).c_str());
-  say("its context", "%s, %s", describe(owned).c_str(),
-      context == gpu.context ? "the current one"
-      : context              ? "another one"
-                             : "null");
-  std::uint64_t id = 0;
-  const CUresult named = cu().pointer_attribute(&id, kPointerBufferId, memory);
-  say("its buffer id", "%s, %llu", describe(named).c_str(), static_cast<unsigned long long>(id));
-  CUipcMemHandle ipc;
-  say("cuIpcGetMemHandle of it", "%s",
-      cu().ipc_get_handle ? describe(cu().ipc_get_handle(&ipc, memory)).c_str() : "none");
-}
-
 }  // namespace pith::facts

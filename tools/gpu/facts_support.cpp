@@ -122,9 +122,10 @@ CUstream new_stream(Priority priority) {
   int greatest = 0;
   must(cu().ctx_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
   CUstream stream = nullptr;
-  must(cu().stream_create(&stream, kStreamNonBlocking,
-                          priority == Priority::highest ? greatest : least),
-       "cuStreamCreateWithPriority");
+  const int wanted = priority == Priority::highest ? greatest
+                     : priority == Priority::high  ? std::max(-1, greatest)
+                                                   : least;
+  must(cu().stream_create(&stream, kStreamNonBlocking, wanted), "cuStreamCreateWithPriority");
   return stream;
 }
 

@@ -6,6 +6,21 @@ readonly most_bytes=$((62 << 20)) # of pack and working tree, which travel toget
 readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev
   libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
 
+readonly kernel_flags=(-std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-I$root" "-I$root/src")
+
+# Registers, stack and spills of each kernel, as ptxas says them of this code.
+tell_resources() { # CODE FILE
+  local nvcc kernel launcher=() filter=cat
+  nvcc=$(find_nvcc)
+  if command -v ccache >/dev/null; then launcher=(ccache); fi
+  if command -v c++filt >/dev/null; then filter=c++filt; fi
+  mkdir -p "$tree/kernels"
+  for kernel in "$root"/cuda/kernels/*.cu; do
+    "${launcher[@]}" "$nvcc" "${kernel_flags[@]}" "-arch=$1" -Xptxas -v -cubin \
+      -o "$tree/kernels/$(basename "$kernel" .cu).cubin" "$kernel" 2>&1 || exit 1
+  done | "$filter" >"$2" || { cat "$2" && return 1; }
+}
+
 configure() {
   local generator=() launcher=()
   if command -v ninja >/dev/null; then generator=(-G Ninja); fi
@@ -20,8 +35,7 @@ compile_cuda_perf() {
   local nvcc
   nvcc=$(find_nvcc) || { say "no nvcc: no cuda_perf" && return 0; }
   [[ ! -x $tree/bin/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/bin/cuda_perf ]] || return 0
-  "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-arch=$1" "-I$root" "-I$root/src" \
-    -o "$tree/bin/cuda_perf" "$root/perf/cuda_perf.cu"
+  "$nvcc" "${kernel_flags[@]}" "-arch=$1" -o "$tree/bin/cuda_perf" "$root/perf/cuda_perf.cu"
 }
 
 # What the programs load beyond libc and the compiler's own, which every machine has.
@@ -40,6 +54,7 @@ prebuild() {
   configure "-DPITH_CUDA_CODE=${PREBUILD_CODE:-sm_90+ptx}"
   cmake --build "$tree" --parallel "${JOBS:-$(nproc)}" --target nccl "${programs[@]}"
   compile_cuda_perf sm_90
+  tell_resources sm_90 "$into/resources.txt"
   for program in "${programs[@]}" cuda_perf; do
     install -s "$tree/bin/$program" "$into/bin/$program"
   done
@@ -51,7 +66,7 @@ prebuild() {
   libraries_of "$into"/bin/* "$into"/net/* "$into/lib/libnccl.so.2" |
     while read -r program; do cp -L "$program" "$into/spare/"; done
   # What travels is counted as it lies there, and device code shrinks to a third.
-  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare net
+  tar -czf "$pack/programs.tar.gz" -C "$into" bin lib spare net resources.txt
   git -C "$root" describe --always --dirty >"$pack/commit" 2>/dev/null || printf '?' >"$pack/commit"
   check_pack
 }

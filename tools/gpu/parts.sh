@@ -1,12 +1,25 @@
 # Sourced by run.sh: the parts, each in a process of its own that knows $part and $part_end.
 # shellcheck shell=bash
 
+# A command ends with who runs it, where that can be had.
+with_parent=()
+if command -v setpriv >/dev/null; then with_parent=(setpriv --pdeathsig TERM); fi
+
+# Sets $ways to how steps are run, the safe way first.
+read_ways() { { read -ra ways <"$results/steps.txt"; } 2>/dev/null || ways=(launch worker); }
+
+take_safe_way() {
+  local ways
+  read_ways
+  export PITH_CUDA_STEPS=${ways[0]}
+}
+
 # Never longer than the part has left, so that nothing of it runs beside the next one.
 limited() { # SECONDS COMMAND...
   local most=$1 left=$((part_end - SECONDS - 6))
   shift
   ((left > 2)) || return "$not_reached"
-  timeout -k 5 "$((left < most ? left : most))" "$@"
+  "${with_parent[@]}" timeout -k 5 "$((left < most ? left : most))" "$@"
 }
 
 # Says of a command that does not end well what became of it.
@@ -29,8 +42,8 @@ part_kernels() {
   nvcc=$(find_nvcc) || { say "kernels: no nvcc: skipped" && return 0; }
   code=$(gpu_code)
   mkdir -p "$tree/kernels"
-  local command=("$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-I$root"
-    "-I$root/src")
+  local command=("$nvcc" "${kernel_flags[@]}")
+  if [[ $code != ptx ]]; then tell_resources "$code" "$results/resources.txt"; fi
   for kernel in "$root"/cuda/kernels/*.cu; do
     local name
     name=$(basename "$kernel" .cu)
@@ -40,8 +53,6 @@ part_kernels() {
       say "kernels: $name keeps variables in local memory" && return 1
     fi
     compiled=$((compiled + $(grep -c '^\.visible \.entry' "$tree/kernels/$name.ptx")))
-    [[ $code == ptx ]] ||
-      "${command[@]}" "-arch=$code" -cubin -o "$tree/kernels/$name.cubin" "$kernel"
   done
   say "kernels: $compiled compiled to PTX$([[ $code == ptx ]] || printf ' and %s' "$code")"
   [[ $code != ptx ]] || say "kernels: no GPU: code of its own skipped"
@@ -49,6 +60,7 @@ part_kernels() {
 
 part_facts() {
   ready facts || return 0
+  [[ ! -f $at/resources.txt ]] || cp "$at/resources.txt" "$results/"
   # 1 is for probes that hang: facts, and no failure of this part.
   local status=0
   limited 600 "$at/bin/driver_facts" ${GPU_STUB:+--seconds 60} | tee "$results/facts.txt" ||
@@ -58,38 +70,43 @@ part_facts() {
 
 part_tests() {
   ready tests || return 0
-  local failed=0 cases=()
+  local failed=0 cases=() tags steps ways shares=4
+  read_ways
   if [[ -n ${GPU_STUB:-} ]]; then
     cases=('divisions and scales*,sums of lists on*')
   else
     export PITH_TEST_GPU=1
   fi
-  # The kernels first: they are quick, and what they break tells of the rest.
-  run_cases test_cuda_device 70 "$results/tests.txt" "${cases[@]}" || failed=1
-  local steps
-  for steps in launch worker; do
-    PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu 95 "$results/streams-$steps.txt" || failed=1
+  rm -f -- "$results"/streams-*.txt "$results/tests.txt"
+  # The kernels first: they are quick, and what they break tells of the rest. Then what ranks
+  # compute, and last what may hang. What one leaves of its share is for the others.
+  run_cases test_cuda_device 70 30 "$results/tests.txt" "${cases[@]}" || failed=1
+  for tags in '~[may_hang]' '[may_hang]'; do
+    for steps in "${ways[@]}"; do
+      PITH_CUDA_STEPS=$steps run_cases test_cuda_gpu "$(((part_end - SECONDS - 8) / shares))" 20 \
+        "$results/streams-$steps.txt" "$tags" || failed=1
+      shares=$((shares - 1))
+    done
   done
   return "$failed"
 }
 
 # Each case in a process of its own: one that hangs, or breaks the context, costs no other.
-run_cases() { # PROGRAM SECONDS LOG [CASES]
-  local program=$at/bin/$1 end=$((SECONDS + $2)) log=$3 name left fate status=0
-  shift 3
+run_cases() { # PROGRAM SECONDS SECONDS_OF_A_CASE LOG [CASES]
+  local program=$at/bin/$1 end=$((SECONDS + $2)) most=$3 log=$4 name left fate status=0
+  shift 4
   ((end < part_end - 8)) || end=$((part_end - 8))
   local names
   # Its exit status may be their number.
   names=$("$program" --list-tests --verbosity quiet "$@" | sed -n 's/^  \([^ ].*\)/\1/p') || true
-  : >"$log"
-  [[ -n $names ]] || { say "$program lists no cases" | tee "$log" && return 1; }
+  [[ -n $names ]] || { say "$program lists no cases" | tee -a "$log" && return 1; }
   while IFS= read -r name; do
     left=$((end - SECONDS))
     fate=ok
     if ((left <= 0)); then
       fate='not reached'
     else
-      limited "$((left < 30 ? left : 30))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
+      limited "$((left < most ? left : most))" "$program" "${name//,/\\,}" >"$log.case" 2>&1 ||
         fate=$(fate_of $?)
       [[ $fate == ok ]] || cat "$log.case" | tee -a "$log"
     fi
@@ -102,19 +119,26 @@ run_cases() { # PROGRAM SECONDS LOG [CASES]
 
 part_calls() {
   ready calls || return 0
-  local way ranks steps failed=0 most=${CALLS_MOST_BYTES:-268435456}
+  local way ranks steps ways failed=0 most=${CALLS_MOST_BYTES:-268435456}
+  local few=$((most < 67108864 ? most : 67108864))
+  read_ways
   rm -f -- "$results/calls.json"
-  # Both ways to run steps, beside each other.
-  for way in processes threads; do
-    for ranks in 2 4; do
-      for steps in launch worker; do
-        PITH_CUDA_STEPS=$steps PITH_TIMEOUT=20 attempt "$way by $steps, $ranks ranks" 30 \
-          "$at/bin/gpu_calls" "$way" "$ranks" "$results/calls.json" "$most" "$way by $steps" ||
-          failed=1
+  for steps in "${ways[@]}"; do
+    for way in threads processes; do
+      for ranks in 2 4; do
+        run_calls "$way" "$ranks" "$steps" "$most" || failed=1
       done
+      GPU_CALLS_BLOCKS=8,16,32 run_calls "$way" 2 "$steps" "$few" || failed=1
     done
   done
   return "$failed"
+}
+
+run_calls() { # WAY RANKS STEPS MOST_BYTES
+  local label="$1 by $3" seconds=${GPU_STUB:+60} # whose blocks are threads
+  PITH_CUDA_STEPS=$3 PITH_TIMEOUT=15 \
+    attempt "$label${GPU_CALLS_BLOCKS:+ of $GPU_CALLS_BLOCKS blocks}, $2 ranks" "${seconds:-20}" \
+    "$at/bin/gpu_calls" "$1" "$2" "$results/calls.json" "$4" "$label"
 }
 
 part_perf() {
@@ -156,6 +180,7 @@ shape_links() { # GBITS
 
 part_peers() {
   ready peers || return 0
+  take_safe_way
   local other failed=0 link=() ranks file=$results/peers.json
   other=$(find_other_nccl) || say "peers: no other libnccl.so.2: only our own"
   rm -f -- "$file"
@@ -198,6 +223,7 @@ peers_over() { # NAME RANKS
 # Where Pith has another library do what it does not speed up itself, both are in one process.
 part_fallback() {
   ready fallback || return 0
+  take_safe_way
   local other failed=0 log=$results/fallback.txt
   other=$(find_other_nccl) || { say "fallback: no other libnccl.so.2: skipped" && return 0; }
   rm -f -- "$results/fallback.json"
@@ -214,8 +240,14 @@ part_fallback() {
 
 part_clients() {
   ready clients || return 0
-  local failed=0
-  run_clients "$results/clients.json" || failed=1
+  local failed=0 ways left
+  read_ways
+  rm -f -- "$results"/clients-*.json
+  left=$((part_end - SECONDS - 8))
+  PITH_CUDA_STEPS=${ways[0]} run_clients "$results/clients-${ways[0]}.json" \
+    --seconds "$((left * 2 / 3))" || failed=1
+  PITH_CUDA_STEPS=${ways[1]} run_clients "$results/clients-${ways[1]}.json" \
+    sums ddp graphs 'ddp compressed' moves || failed=1
   # CuPy's own tests, which its package does not bring.
   if [[ -d $pack/cupy-tests ]] && has_module cupy && has_module pytest; then
     attempt "CuPy's own tests" 60 env "LD_PRELOAD=$at/lib/libnccl.so.2" python3 -m pytest -q \
@@ -254,6 +286,7 @@ find_nccl_tests() {
 # Unmodified: its programs look for libnccl.so.2, and check what they get.
 part_nccltests() {
   ready nccltests || return 0
+  take_safe_way
   local tests failed=0 program
   find_nccl_tests
   command -v mpirun >/dev/null || { say "nccltests: no mpirun: skipped" && return 0; }

@@ -11,8 +11,9 @@ readonly pack=${GPU_PACK:-$here/pack} tree=${GPU_TREE:-$root/build-gpu}
 readonly results=$tree/results # kept from command to command; $OUT gets a copy at the end
 readonly most_seconds=580          # of a command, which is killed after ten minutes
 # Seconds that each part may take.
-readonly -A limits=([facts]=150 [tests]=270 [calls]=245 [perf]=140 [clients]=300 [peers]=220
-  [fallback]=90 [nccltests]=115 [sanitize]=120 [kernels]=300 [build]=550 [table]=30)
+readonly -A limits=([facts]=160 [tests]=290 [calls]=240 [perf]=140 [clients]=300 [peers]=220
+  [fallback]=90 [nccltests]=115 [sanitize]=95 [kernels]=300 [build]=550 [table]=30)
+readonly hand_over_s=${GPU_HAND_OVER:-20} # results are handed over so often during a part
 readonly programs=(driver_facts test_cuda_gpu test_cuda_device gpu_calls)
 
 usage() {
@@ -28,10 +29,10 @@ Parts, each with a limit of its own; without one: facts tests
   facts      what the driver does where its documentation is silent (driver_facts)
   tests      streams, capture, groups, views, faults and compressed calls; then every kernel
   calls      all-reduces of two and four ranks on the GPU, in threads and in processes, steps
-             run by launches and by workers
+             run by launches and by workers, one by one and queued, with workers of 8, 16, 32 blocks
   perf       cuda_perf: kernels against device copies and CUB; the top-k step in PyTorch
   clients    this machine's own PyTorch, JAX and CuPy, which are too large to be carried, through
-             LD_PRELOAD of libnccl.so.2; says of each that is not there
+             LD_PRELOAD of libnccl.so.2, both ways; says of each that is not there
   peers      calls over loopback, plain and compressed, beside NVIDIA's library over the same;
              first as over links of 10 Gbit/s, where that can be had
   fallback   the same calls by way of Pith to NVIDIA's library, eager and from PyTorch
@@ -41,8 +42,11 @@ Parts, each with a limit of its own; without one: facts tests
   build      the library, its tests and programs, into build-gpu: only where the carried do not run
   table      what the parts have left, as one table and one JSON file
 
-Results are kept in build-gpu/results; at the end they go to $OUT, where that is set, as
-results.tar.gz, table.txt and gpu.json.
+One process holds a context of the device throughout, or each would start it anew. Steps are run
+first the way that the facts say is safe, the other one last: steps.txt says which, and why.
+
+Results are kept in build-gpu/results; during and after each part they go to $OUT, where that is
+set, as results.tar.gz, table.txt and gpu.json.
 END
 }
 
@@ -50,8 +54,7 @@ END
 plan() {
   local command part seconds total=0
   printf 'limit   command, with tools/gpu/pack carried along\n'
-  for command in "facts tests" "calls perf" clients "peers fallback" \
-    "nccltests sanitize"; do
+  for command in "facts tests" calls clients "perf peers" "fallback nccltests sanitize"; do
     seconds=0
     for part in $command; do seconds=$((seconds + limits[$part])); done
     total=$((total + seconds))
@@ -59,10 +62,13 @@ plan() {
   done
   printf '%4d s  together, of 1800\n' "$total"
   cat <<'END'
-One after another without a pause, for a machine that idles goes back. Look at the facts before
-the second: a line with HANGS, STUCK or WAITS says which way of running steps is left. Where the
-carried programs do not run, the first command builds them there and asks for the facts; go on with
-tests and calls, while the machine is the same, and let the rest be.
+Facts; kernels bit for bit, ranks in threads and processes; the same timed; clients both ways;
+benchmarks. No command takes ten minutes. One after another without a pause, for a machine that
+idles goes back. Results: table.txt (read it first), gpu.json and results.tar.gz in $OUT, else in
+build-gpu/results; what is there when a command is cut off is at most 20 s old. On a new machine
+unpack results.tar.gz into tools/gpu/pack, or the second command knows no facts and begins with
+launches. Where the carried programs do not run, the first command builds them there and asks for
+the facts; go on with tests and calls, while the machine is the same, and let the rest be.
 END
 }
 
@@ -73,7 +79,7 @@ say() {
 }
 
 # GPU_STUB: a folder with a stub driver, so that the script itself can be tried; GPU_TREE and
-# GPU_PACK are other folders than build-gpu and pack.
+# GPU_PACK are other folders than build-gpu and pack, GPU_HAND_OVER other seconds than 20.
 has_gpu() {
   [[ -n ${GPU_STUB:-} || -e /dev/nvidia0 ]] || timeout 20 nvidia-smi -L >/dev/null 2>&1
 }
@@ -118,14 +124,37 @@ source "$here/programs.sh"
 # shellcheck source=tools/gpu/parts.sh
 source "$here/parts.sh"
 
-# After each part, for nobody knows what becomes of the next. Only a few files come back from such
-# a machine.
+running='' holder='' # processes of this one
+handed_over=0        # in $SECONDS
+
+# By what is known so far; a part may be reading what was known before.
+choose_steps() {
+  if timeout 30 python3 "$here/steps.py" "$results/facts.txt" >"$results/steps.txt.new"; then
+    mv "$results/steps.txt.new" "$results/steps.txt"
+  fi
+}
+
+# During and after each part, for nobody knows what becomes of it. Only a few files come back from
+# such a machine. Tar says 1 of a file that is being written.
 hand_over() {
+  handed_over=$SECONDS
+  choose_steps
   timeout 30 python3 "$here/table.py" "$results" >"$results/table.txt" || true
   [[ -n ${OUT:-} ]] || return 0
   cp "$results/table.txt" "$results/gpu.json" "$OUT/" || true
-  tar -czf "$OUT/results.tar.gz.new" -C "$tree" results &&
-    mv "$OUT/results.tar.gz.new" "$OUT/results.tar.gz"
+  tar -czf "$OUT/results.tar.gz.new" -C "$tree" results || (($? == 1)) || return 1
+  mv "$OUT/results.tar.gz.new" "$OUT/results.tar.gz"
+}
+
+# Without persistence a device starts anew for each process that finds it unused. The holder ends
+# with this process, even where that is killed.
+hold_context() {
+  has_gpu || return 0
+  [[ -z $holder ]] || ! kill -0 "$holder" 2>/dev/null || return 0
+  # Once by itself: what it unpacks the part needs too.
+  (find_programs) >"$results/holder.txt" 2>&1 || return 0
+  (find_programs && exec "$at/bin/driver_facts" hold $$) >"$results/holder.txt" 2>&1 &
+  holder=$!
 }
 
 # A part is a process of its own, so that its time can be limited.
@@ -134,12 +163,23 @@ run_part() { # PART
   rm -f -- "$results/notes-$part.txt"
   ((begin + limit <= most_seconds)) || limit=$((most_seconds - begin))
   ((limit >= 5)) || { say "$part: not reached, no time is left" && return 1; }
-  timeout -k 10 "$limit" bash "$here/run.sh" --one "$part" "$limit" || status=$?
+  hold_context
+  choose_steps
+  "${with_parent[@]}" timeout -k 10 "$limit" bash "$here/run.sh" --one "$part" "$limit" &
+  running=$!
+  while kill -0 "$running" 2>/dev/null; do
+    sleep 0.3
+    ((SECONDS < handed_over + hand_over_s)) || hand_over || true
+  done
+  wait "$running" || status=$?
+  running=
   say "$part: $(fate_of "$status"), $((SECONDS - begin)) of $limit s"
   return "$status"
 }
 
 end() {
+  local child
+  for child in $running $holder; do kill "$child" 2>/dev/null || true; done
   hand_over || true
   cat "$results/table.txt" || true
 }
@@ -147,6 +187,7 @@ end() {
 run_parts() { # PART...
   local one failed=()
   trap end EXIT
+  trap 'exit 143' HUP INT TERM
   for one in "$@"; do
     [[ $one != table ]] || continue
     run_part "$one" || failed+=("$one")

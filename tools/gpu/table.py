@@ -20,6 +20,7 @@ TARGET_US = 15.0
 TARGETS_SPARSE = {"float32": 10.0, "bfloat16": 5.0}
 SIZE_OF = {"float32": 4, "bfloat16": 2}
 TESTS = ("streams-launch", "streams-worker", "tests", "sanitize")
+CLIENTS = ("clients-launch", "clients-worker", "fallback-clients")
 OTHER, SPARSE = "NVIDIA, sockets", "Pith, tcp, 1 %"
 LINKS = (", 10 Gbit/s", "")  # what a way's name ends with, by the links that it was timed over
 
@@ -110,7 +111,13 @@ def collect(folder):
     text = read_text(os.path.join(folder, "nccltests.txt"))
     if text is not None:
         result["nccl-tests"] = nccl_tests_of(text)
-    for part in ("perf", "torch", "clients", "fallback-clients"):
+    text = read_text(os.path.join(folder, "steps.txt"))
+    if text:
+        result["steps"] = text.splitlines()
+    text = read_text(os.path.join(folder, "resources.txt"))
+    if text:
+        result["resources"] = resources_of(text)
+    for part in ("perf", "torch", *CLIENTS):
         rows = read_json(os.path.join(folder, part + ".json"))
         if rows:
             result[part] = rows
@@ -119,6 +126,39 @@ def collect(folder):
         if rows:
             result[part] = rows
     return result
+
+
+def resources_of(text):
+    """By the function, what ptxas has said: registers of kernels, stack, spilled bytes."""
+    found = {}
+    for block in re.split(r"Function properties for ", text)[1:]:
+        name = short_name(block.splitlines()[0])
+        stack = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes", block)
+        registers = re.search(r"Used (\d+) registers", block)
+        if stack:
+            found[name] = dict(zip(("stack", "stored", "loaded"), map(int, stack.groups())))
+            if registers:
+                found[name]["registers"] = int(registers[1])
+    return found
+
+
+def short_name(name):
+    """A worker's share of a kernel, by the kernel's name alone."""
+    name = name.strip().replace("pith::cuda::", "")
+    share = re.match(r"(?:void )?run_share<(.*), DeviceBlock<", name)
+    return f"pith_worker's {share[1]}" if share else name
+
+
+def lines_of_resources(resources):
+    spilling = {name for name, of in resources.items() if of["stored"] or of["loaded"]}
+    for name in sorted(spilling | {"pith_worker"} & set(resources)):
+        of = resources[name]
+        registers = f"{of['registers']} registers, " if "registers" in of else ""
+        yield (f"code of {name}: {registers}{of['stack']} B of stack, spills {of['stored']} B "
+               f"stored, {of['loaded']} B loaded")
+    others = [of for name, of in resources.items() if name not in spilling]
+    most = max((of.get("registers", 0) for of in others), default=0)
+    yield f"code of {len(others)} other functions: no spills, at most {most} registers"
 
 
 def ratios_of(result):
@@ -149,6 +189,8 @@ def staging_ratios_of(rows):
 def sparse_ratios_of(rows):
     times = {}  # by who, ranks, elements and type
     for row in rows:
+        if "queued" in row:
+            continue
         kind = row.get("type", "float32")
         times[row["way"], row["ranks"], row["bytes"] // SIZE_OF[kind], kind] = row["us"]
     for link in LINKS:
@@ -166,6 +208,12 @@ def sparse_ratios_of(rows):
 
 
 def note_of_call(row):
+    if "queued" in row:
+        return f", one of {row['queued']} queued"
+    return f", {row['of_copy']:.3f} of the copy bound{target_of_call(row)}"
+
+
+def target_of_call(row):
     if row["bytes"] == 8:
         return f"  target {TARGET_US:.0f} us"
     return f"  target {TARGET_OF_COPY:.2f}" if row["bytes"] >= TARGET_FROM_BYTES else ""
@@ -173,7 +221,8 @@ def note_of_call(row):
 
 def lines_of_facts(facts):
     """The rest is in facts.txt."""
-    telling = [line for line in facts if re.search(r"HANGS|STUCK|WAITS|gave up|signal", line)]
+    telling = [line for line in facts
+               if re.search(r"HANGS|STUCK|WAITS|gave up|signal|refused", line)]
     yield f"facts: {len(facts)}, of which telling:"
     yield from ("  " + line for line in telling)
 
@@ -192,6 +241,9 @@ def lines_of(result):
     if not result:
         return ["nothing measured"]
     lines = [f"part {note}" for notes in result.get("parts", {}).values() for note in notes]
+    if "steps" in result:
+        lines.append(f"steps, the safe way first: {result['steps'][0]}")
+        lines.extend(f"  {reason}" for reason in result["steps"][1:])
     if "facts" in result:
         lines.extend(lines_of_facts(result["facts"]))
     for part in TESTS:
@@ -204,14 +256,17 @@ def lines_of(result):
     lines.extend(staging_ratios_of(result.get("perf", {}).get("rows", [])))
     for row in result.get("calls", []):
         lines.append(f"all-reduce of {row['ranks']} {row['way']}, {row['bytes']} B: "
-                     f"{row['us']:.1f} us, {row['of_copy']:.3f} of the copy bound"
-                     f"{note_of_call(row)}")
+                     f"{row['us']:.1f} us{note_of_call(row)}")
     for row in result.get("peers", []) + result.get("fallback", []):
         lines.append(f"{row['way']}, {row['ranks']} ranks, {row['bytes']} B "
-                     f"of {row.get('type', 'float32')}: {row['us']:.1f} us")
+                     f"of {row.get('type', 'float32')}: {row['us']:.1f} us"
+                     f"{', one of %d queued' % row['queued'] if 'queued' in row else ''}")
     lines.extend(sparse_ratios_of(result.get("peers", [])))
-    for part in ("clients", "fallback-clients"):
-        lines.extend(f"client {name}: {fate}" for name, fate in result.get(part, {}).items())
+    for part in CLIENTS:
+        lines.extend(f"{part.replace('clients', 'client')} {name}: {fate}"
+                     for name, fate in result.get(part, {}).items())
+    if "resources" in result:
+        lines.extend(lines_of_resources(result["resources"]))
     lines.extend(f"nccl-tests {line}" for line in result.get("nccl-tests", []))
     return lines
 
@@ -220,8 +275,11 @@ def main():
     folder = sys.argv[1]
     result = collect(folder)
     print("\n".join(lines_of(result)))
-    with open(os.path.join(folder, "gpu.json"), "w", encoding="utf-8") as file:
+    # At once, or not at all: it may be read, or time end, meanwhile.
+    path = os.path.join(folder, "gpu.json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(result, file, indent=1)
+    os.replace(path + ".new", path)
 
 
 if __name__ == "__main__":

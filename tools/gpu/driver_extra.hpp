@@ -1,0 +1,121 @@
+// What the probes ask of the driver API beyond cuda/driver_api.hpp, which has what Pith uses.
+// Looked up by name: a driver, or a stub, may lack any of it. facts_abi_check.cpp compares this
+// with cuda.h.
+#pragma once
+
+#include "tools/gpu/driver_facts.hpp"
+
+namespace pith::facts {
+
+// Names are cuda.h's, and its macros come in lists.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
+
+using CUmemGenericAllocationHandle = unsigned long long;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUgraphConditionalHandle = unsigned long long;
+
+struct CUmemLocation {
+  int type;
+  int id;
+};
+struct CUmemAllocationProp {
+  int type;
+  int requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
+};
+struct CUmemPoolProps {
+  int allocType;
+  int handleTypes;
+  CUmemLocation location;
+  void* win32SecurityAttributes;
+  std::size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  int type;
+  unsigned size;
+  cuda::CUgraph* phGraph_out;
+  cuda::CUcontext ctx;
+};
+// Of the parameters of all kinds of nodes, those of a conditional one.
+struct CUgraphNodeParams {
+  int type;
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
+  };
+  long long reserved2;
+};
+
+inline constexpr int kLocationDevice = 1;
+inline constexpr int kAllocationPinned = 1;
+inline constexpr int kAccessReadWrite = 3;
+inline constexpr int kHandleNone = 0;
+inline constexpr int kHandleFd = 1;
+inline constexpr int kHandleFabric = 8;
+inline constexpr int kRangeDmaBuf = 1;
+inline constexpr int kGranularityMinimum = 0;
+inline constexpr int kGranularityRecommended = 1;
+inline constexpr int kNodeConditional = 13;
+inline constexpr int kConditionalIf = 0;
+inline constexpr int kLimitStackSize = 0;
+inline constexpr int kFunctionLocalBytes = 3;
+inline constexpr cuda::CUdevice_attribute kDeviceComputeMode = 20;
+inline constexpr int kComputeModeExclusiveProcess = 3;
+
+// X(symbol, arguments)
+#define PITH_FACTS_FUNCTIONS(X)                                                                   \
+  X(cuMemGetAllocationGranularity, (std::size_t*, const CUmemAllocationProp*, int))               \
+  X(cuMemCreate,                                                                                  \
+    (CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long)) \
+  X(cuMemRelease, (CUmemGenericAllocationHandle))                                                 \
+  X(cuMemAddressReserve,                                                                          \
+    (cuda::CUdeviceptr*, std::size_t, std::size_t, cuda::CUdeviceptr, unsigned long long))        \
+  X(cuMemMap, (cuda::CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle,         \
+               unsigned long long))                                                               \
+  X(cuMemUnmap, (cuda::CUdeviceptr, std::size_t))                                                 \
+  X(cuMemSetAccess, (cuda::CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t))        \
+  X(cuMemExportToShareableHandle, (void*, CUmemGenericAllocationHandle, int, unsigned long long)) \
+  X(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle*, void*))                          \
+  X(cuMemGetHandleForAddressRange,                                                                \
+    (void*, cuda::CUdeviceptr, std::size_t, int, unsigned long long))                             \
+  X(cuMemAllocAsync, (cuda::CUdeviceptr*, std::size_t, cuda::CUstream))                           \
+  X(cuMemAllocFromPoolAsync, (cuda::CUdeviceptr*, std::size_t, CUmemoryPool, cuda::CUstream))     \
+  X(cuMemPoolCreate, (CUmemoryPool*, const CUmemPoolProps*))                                      \
+  X(cuGraphConditionalHandleCreate,                                                               \
+    (CUgraphConditionalHandle*, cuda::CUgraph, cuda::CUcontext, unsigned, unsigned))              \
+  X(cuGraphCreate, (cuda::CUgraph*, unsigned))                                                    \
+  X(cuGraphAddNode_v2, (cuda::CUgraphNode*, cuda::CUgraph, const cuda::CUgraphNode*,              \
+                        const cuda::CUgraphEdgeData*, std::size_t, CUgraphNodeParams*))           \
+  X(cuStreamBeginCaptureToGraph,                                                                  \
+    (cuda::CUstream, cuda::CUgraph, const cuda::CUgraphNode*, const cuda::CUgraphEdgeData*,       \
+     std::size_t, cuda::CUstreamCaptureMode))                                                     \
+  X(cuCtxSetLimit, (int, std::size_t))                                                            \
+  X(cuFuncIsLoaded, (int*, cuda::CUfunction))                                                     \
+  X(cuFuncGetAttribute, (int*, cuda::CUfunction_attribute, cuda::CUfunction))
+
+// Null where they are not there.
+struct Extra {
+#define PITH_FACTS_FIELD(name, arguments) \
+  cuda::CUresult(*name) arguments = reinterpret_cast<cuda::CUresult(*) arguments>(symbol(#name));
+  PITH_FACTS_FUNCTIONS(PITH_FACTS_FIELD)
+#undef PITH_FACTS_FIELD
+};
+
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
+
+}  // namespace pith::facts
