@@ -98,6 +98,7 @@ class Device {
 
   const Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
+  CUdevice ordinal() const;
   Error error(const char* what, CUresult result) const;
 
   // Loaded at the first call.

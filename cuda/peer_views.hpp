@@ -1,5 +1,6 @@
 // Device memory that ranks read and write in each other: PeerMemory by the driver's means. Ranks of
-// one process use addresses, ranks of processes on one host map each other's allocations by IPC.
+// one process use addresses; ranks of processes on one host map each other's allocations, by IPC
+// or, where memory is mapped by hand (cuMemMap), by descriptors of the physical memory.
 //
 // A slot is our number for an allocation. Rank A describes slot 5 in notes to B until B says that
 // it has mapped it; from then on A's offers name (slot 5, offset). A note may be lost where B's
@@ -7,9 +8,17 @@
 // the driver's id, since its address may be another one's tomorrow; peers are told to unmap what is
 // freed. They have nothing of it in use: who frees memory has no call on it. But CUDA would have it
 // unmapped first, and defines nothing for the time between: it may come back to the device late.
+//
+// Memory that is mapped by hand has a slot for each stretch of mappings that a call's vector lies
+// in, first to last, so that stretches may overlap: to map memory that the vector does not need
+// would keep it when its owner gives it back. Descriptors go to a door of the peer's, which asks
+// for them by a note. Memory of pools is reached within the process only: the default pools cannot
+// be exported, and where one can, all processes have to let go of an allocation before its owner
+// frees it, of which we learn too late, and every tensor would be another allocation to map.
 // Threads: any.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,6 +32,8 @@ namespace pith::cuda {
 
 class PeerViews final : public PeerMemory {
  public:
+  using DeviceSet = std::bitset<64>;  // by number; one beyond reaches nothing
+
   // `near`: by rank, who runs on this host.
   PeerViews(Device& device, std::vector<bool> near);
   ~PeerViews();
@@ -44,20 +55,32 @@ class PeerViews final : public PeerMemory {
 
  private:
   struct Content;  // of a note
+  enum class Kind { of_context, of_pool, mapped };
   struct Allocation {
-    std::uint64_t id = 0;
-    CUdeviceptr base = 0;
-    std::size_t bytes = 0;
+    Kind kind = Kind::of_context;
+    std::vector<MappedPart> parts;  // one behind another; more than one where mapped by hand
+    DeviceSet open_for;             // unless it is a context's, of the devices asked for
     CUipcMemHandle handle{};
-    Reach handled = Reach::pending;  // whether the driver gave a handle
+    Reach handled = Reach::pending;  // whether other processes can map it
     int looks = 0;                   // that have not been let go
+
+    CUdeviceptr base() const { return parts.front().base; }
+    CUdeviceptr end() const { return parts.back().end(); }
+    // From the first part to the last.
+    bool spans(CUdeviceptr address, std::size_t size) const;
+    bool contradicts(const Allocation& other) const;
   };
+  using Range = std::pair<CUdeviceptr, CUdeviceptr>;
   struct Peer {
     bool near = false;
     bool heard = false;  // its process and context are known
     bool reply = false;  // it waits for a note
     std::uint64_t process = 0;
     std::uint64_t context = 0;
+    CUdevice device = 0;
+    DescriptorDoor::Address door;                     // its, where descriptors go
+    std::uint64_t secret = 0;                         // that it knows of our door
+    std::shared_ptr<std::atomic<bool>> unreachable;   // its door is
     std::shared_ptr<std::atomic<Reach>> its_context;  // of our process: whether we reach it
     Reach our_context = Reach::pending;               // whether it reaches ours
     std::set<std::uint32_t> described;                // slots of ours that it was told of
@@ -70,22 +93,34 @@ class PeerViews final : public PeerMemory {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   bool same_process(const Peer& peer) const;
-  std::optional<Allocation> ask(Bytes memory) const;
+  DeviceSet devices_here();
+  std::optional<Allocation> ask(Bytes memory, const DeviceSet& devices) const;
+  bool ask_of_mapped(Bytes memory, const DeviceSet& devices, Allocation& found) const;
+  std::uint64_t id_at(Kind kind, CUdeviceptr address) const;
   std::uint64_t word_of(CUdeviceptr address, std::size_t bytes) const;
-  std::uint32_t slot_of(const Allocation& allocation);
-  void forget_within(CUdeviceptr address, std::size_t bytes);
+  Allocation* find(const Allocation& like, std::uint32_t& slot);
+  std::uint32_t add(Allocation allocation);
+  std::vector<std::uint32_t> slots_within(CUdeviceptr address, CUdeviceptr end) const;
   void forget(std::uint32_t slot);
-  void make_handle(Allocation& allocation) const;
+  bool has_other_processes();
+  void make_handle(Allocation& allocation);
+  void say_that_it_is_staged(const char* why);
   bool describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content);
   static bool answer(Peer& peer, Content& content);
   static bool tell_freed(Peer& peer, Content& content);
   void hear_of(Peer& peer, const Content& content);
+  void hear_of_memory(Peer& peer, const Content& content);
+  void give_descriptors(Peer& peer, std::uint32_t slot);
+  bool open_door(Peer& peer);
 
   Device& device_;
   std::mutex mutex_;
   std::vector<Peer> peers_;
   std::map<std::uint32_t, Allocation> allocations_;  // by slot
-  std::map<CUdeviceptr, std::uint32_t> by_base_;
+  std::map<Range, std::uint32_t> by_range_;
+  const CUdevice device_number_;
+  std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
+  std::atomic<bool> said_{false};         // why memory is staged
   std::uint32_t last_slot_ = 0;
   std::uint32_t looked_at_ = 0;
 };
