@@ -189,15 +189,14 @@ CUdeviceptr allocate_exportable(const Driver& driver, CUdevice device, std::size
   return range.let_go();
 }
 
+// Nothing else has a handle.
+bool is_mapped_by_hand(const Driver& driver, CUdeviceptr address) {
+  HeldHandle handle(driver);
+  return maps_memory(driver) && driver.mem_retain(handle.out(), pointer_to(address)) == kSuccess;
+}
+
 CUresult free_exportable(const Driver& driver, CUdeviceptr address) {
-  if (!maps_memory(driver)) return kErrorNotSupported;
   const std::optional<MappedPart> part = mapped_part_at(driver, address);
-  {
-    // Only what is mapped by hand has one.
-    HeldHandle handle(driver);
-    const CUresult held = driver.mem_retain(handle.out(), pointer_to(address));
-    if (held != kSuccess) return held;
-  }
   if (!part || part->base != address) return kErrorInvalidValue;
   const CUresult result = driver.mem_unmap(address, part->bytes);
   return result == kSuccess ? driver.mem_unreserve(address, part->bytes) : result;

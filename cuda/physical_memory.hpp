@@ -74,7 +74,8 @@ CUresult import_parts(const Driver& driver, std::span<const MemoryPart> parts, C
 // Memory of the device that can be exported, and that the others reach which can; 0 where the
 // driver does not give it. `bytes` are rounded up.
 CUdeviceptr allocate_exportable(const Driver& driver, CUdevice device, std::size_t bytes);
-// Of what allocate_exportable() gave; waits for nobody. An error: the address is no such thing's.
+bool is_mapped_by_hand(const Driver& driver, CUdeviceptr address);
+// Of what allocate_exportable() gave; waits for nobody.
 CUresult free_exportable(const Driver& driver, CUdeviceptr address);
 
 }  // namespace pith::cuda
