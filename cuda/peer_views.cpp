@@ -26,34 +26,8 @@ constexpr std::uint32_t refused_mark = 1u << 31;
 constexpr std::uint32_t wanted_mark = 1u << 30;  // its descriptors are
 static_assert(most_slots < wanted_mark);
 
-// Each takes a descriptor for a moment, and the driver's time.
-constexpr std::size_t most_parts = 4096;
-
 std::uint32_t slot_in(std::uint64_t word) {
   return static_cast<std::uint32_t>(word >> offset_bits);
-}
-
-PeerViews::DeviceSet set_of(CUdevice device) {
-  const auto number = static_cast<std::size_t>(device);
-  PeerViews::DeviceSet set;
-  if (number < set.size()) set.set(number);
-  return set;
-}
-
-template <class Condition>
-PeerViews::DeviceSet those_of(const PeerViews::DeviceSet& devices, const Condition& holds) {
-  PeerViews::DeviceSet found;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i]) found[i] = holds(static_cast<CUdevice>(i));
-  }
-  return found;
-}
-
-bool is_open_for(const Driver& driver, CUmemoryPool pool, CUdevice device) {
-  CUmemLocation location{kLocationDevice, device};
-  CUmemAccess_flags flags = kAccessNone;
-  return driver.pool_get_access && driver.pool_get_access(&flags, pool, &location) == kSuccess &&
-         flags == kAccessReadWrite;
 }
 
 // Tells this process from every other one, also from one of its number elsewhere.
@@ -89,20 +63,6 @@ struct PeerViews::Content {
   std::int32_t device;           // the sender's
 };
 
-bool PeerViews::Allocation::spans(CUdeviceptr address, std::size_t size) const {
-  return address >= base() && address < parts.front().end() && size <= end() - address &&
-         address + size > parts.back().base;
-}
-
-// One of them is no more.
-bool PeerViews::Allocation::contradicts(const Allocation& other) const {
-  return std::any_of(parts.begin(), parts.end(), [&](const MappedPart& mine) {
-    return std::any_of(other.parts.begin(), other.parts.end(), [&](const MappedPart& its) {
-      return mine.base < its.end() && its.base < mine.end() && mine != its;
-    });
-  });
-}
-
 PeerViews::PeerViews(Device& device, std::vector<bool> near)
     : device_(device), peers_(near.size()), device_number_(device.ordinal()) {
   static_assert(sizeof(Content) <= sizeof(Note));
@@ -116,7 +76,7 @@ bool PeerViews::same_process(const Peer& peer) const {
 }
 
 // Ours, and those of peers who use addresses.
-PeerViews::DeviceSet PeerViews::devices_here() {
+DeviceSet PeerViews::devices_here() {
   DeviceSet devices = set_of(device_number_);
   const std::lock_guard lock(mutex_);
   for (const Peer& peer : peers_) {
@@ -125,87 +85,36 @@ PeerViews::DeviceSet PeerViews::devices_here() {
   return devices;
 }
 
-// Memory of another kind, or of another context, has no slot. What is of no context is asked for
-// the devices that reach it, each time: access to it can be granted and taken away.
-std::optional<PeerViews::Allocation> PeerViews::ask(Bytes memory, const DeviceSet& devices) const {
-  const Driver& driver = device_.driver();
-  unsigned type = 0;
-  CUcontext context = nullptr;
-  CUmemoryPool pool = nullptr;
-  MappedPart whole;
-  CUpointer_attribute names[] = {kPointerMemoryType, kPointerContext,   kPointerBufferId,
-                                 kPointerRangeStart, kPointerRangeSize, kPointerPool};
-  void* values[] = {&type, &context, &whole.id, &whole.base, &whole.bytes, &pool};
-  const CUdeviceptr address = address_of(memory.data);
-  // Who drives the engine may have no context, and then the driver need not answer.
-  const Current current(device_);
-  if (driver.pointer_attributes(6, names, values, address) != kSuccess) return {};
-  if (type != kMemoryTypeDevice || (context && context != device_.context())) return {};
-  Allocation found;
-  if (context) {
-    found.parts = {whole};
-  } else if (!pool) {
-    if (!ask_of_mapped(memory, devices, found)) return {};
-  } else {
-    found.kind = Kind::of_pool;
-    if (driver.mem_address_range(&whole.base, &whole.bytes, address) != kSuccess) return {};
-    found.parts = {whole};
-    found.open_for =
-        those_of(devices, [&](CUdevice device) { return is_open_for(driver, pool, device); });
-  }
-  if (found.kind != Kind::of_context && (found.open_for & set_of(device_number_)).none()) return {};
-  const bool good = found.parts.front().id != 0 && found.spans(address, memory.size) &&
-                    found.end() - found.base() <= offset_mask;
-  return good ? std::optional(std::move(found)) : std::nullopt;
-}
-
-// False: there is a gap.
-bool PeerViews::ask_of_mapped(Bytes memory, const DeviceSet& devices, Allocation& found) const {
-  const Driver& driver = device_.driver();
-  if (!maps_memory(driver)) return false;
-  found.kind = Kind::mapped;
-  found.open_for = devices;
-  const CUdeviceptr address = address_of(memory.data);
-  for (CUdeviceptr next = address; next < address + memory.size; next = found.end()) {
-    const std::optional<MappedPart> part = mapped_part_at(driver, next);
-    const bool follows = part && (found.parts.empty() || part->base == found.end());
-    if (!follows || found.parts.size() == most_parts) return false;
-    found.parts.push_back(*part);
-    found.open_for = those_of(
-        found.open_for, [&](CUdevice device) { return is_mapped_for(driver, part->base, device); });
-  }
-  return true;
-}
-
-// What tells an allocation from the one that was there before; 0: the driver does not say.
-std::uint64_t PeerViews::id_at(Kind kind, CUdeviceptr address) const {
-  std::uint64_t id = 0;
-  const CUpointer_attribute name = kind == Kind::mapped ? kPointerMemoryBlockId : kPointerBufferId;
-  return device_.driver().pointer_attribute(&id, name, address) == kSuccess ? id : 0;
+// A word has room for its offsets, and our own kernels may touch it.
+bool PeerViews::is_of_use(const Allocation& allocation) const {
+  const bool touched = allocation.kind == Allocation::Kind::of_context ||
+                       (allocation.open_for & set_of(device_number_)).any();
+  return touched && allocation.end() - allocation.base() <= offset_mask;
 }
 
 // No lock is held while the driver answers: it may wait for a call that wants the lock.
 std::uint32_t PeerViews::look_at(Bytes memory) {
   if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
-  std::optional<Allocation> found = ask(memory, devices_here());
+  std::optional<Allocation> found = allocation_of(device_, memory, devices_here());
   {
     const std::lock_guard lock(mutex_);
-    if (!found) {
+    if (!found || !is_of_use(*found)) {
       const CUdeviceptr address = address_of(memory.data);
       for (const auto slot : slots_within(address, address + memory.size)) forget(slot);
       return 0;
     }
     std::uint32_t slot = 0;
-    if (Allocation* const known = find(*found, slot)) {
+    if (Known* const known = find(*found, slot)) {
       known->open_for = found->open_for;
       ++known->looks;
       return slot;
     }
   }
-  if (has_other_processes()) make_handle(*found);
+  Known known{std::move(*found)};
+  if (has_other_processes()) make_handle(known);
   const std::lock_guard lock(mutex_);
-  const std::uint32_t slot = add(std::move(*found));
-  if (slot != 0) ++allocations_[slot].looks;
+  const std::uint32_t slot = add(std::move(known));
+  if (slot != 0) ++allocations_.at(slot).looks;
   return slot;
 }
 
@@ -239,25 +148,24 @@ std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {
   return 0;
 }
 
-PeerViews::Allocation* PeerViews::find(const Allocation& like, std::uint32_t& slot) {
+PeerViews::Known* PeerViews::find(const Allocation& like, std::uint32_t& slot) {
   const auto known = by_range_.find({like.base(), like.end()});
   if (known == by_range_.end()) return nullptr;
-  Allocation& there = allocations_[slot = known->second];
-  return there.kind == like.kind && there.parts == like.parts ? &there : nullptr;
+  Known& there = allocations_.at(slot = known->second);
+  return there.same_as(like) ? &there : nullptr;
 }
 
 // Its slot; 0: there are no more. Who else looked at it may have been faster.
-std::uint32_t PeerViews::add(Allocation allocation) {
+std::uint32_t PeerViews::add(Known allocation) {
   std::uint32_t slot = 0;
   if (find(allocation, slot)) return slot;
   for (const std::uint32_t old : slots_within(allocation.base(), allocation.end())) {
-    const Allocation& known = allocations_[old];
-    if (known.kind != allocation.kind || known.contradicts(allocation)) forget(old);
+    if (allocations_.at(old).contradicts(allocation)) forget(old);
   }
   if (last_slot_ == most_slots) return 0;
   slot = ++last_slot_;
   by_range_[{allocation.base(), allocation.end()}] = slot;
-  allocations_[slot] = std::move(allocation);
+  allocations_.emplace(slot, std::move(allocation));
   return slot;
 }
 
@@ -276,7 +184,7 @@ void PeerViews::forget(std::uint32_t slot) {
     peer.mapped.erase(slot);
     peer.refused.erase(slot);
   }
-  const Allocation& allocation = allocations_[slot];
+  const Allocation& allocation = allocations_.at(slot);
   by_range_.erase({allocation.base(), allocation.end()});
   allocations_.erase(slot);
 }
@@ -292,10 +200,7 @@ void PeerViews::look_for_freed() {
     slot = looked_at_ = next->first;
     known = next->second;
   }
-  const bool there = std::all_of(known.parts.begin(), known.parts.end(), [&](const auto& part) {
-    return id_at(known.kind, part.base) == part.id;
-  });
-  if (there) return;
+  if (!is_gone(device_.driver(), known)) return;
   const std::lock_guard lock(mutex_);
   if (allocations_.contains(slot)) forget(slot);
 }
@@ -308,7 +213,7 @@ std::uint64_t PeerViews::expose(int rank, std::uint64_t mine) {
   if (!same_process(peer)) return peer.mapped.contains(slot_in(mine)) ? mine : 0;
   const Allocation& allocation = found->second;
   const CUdeviceptr address = allocation.base() + (mine & offset_mask);
-  const bool reached = allocation.kind == Kind::of_context
+  const bool reached = allocation.kind == Allocation::Kind::of_context
                            ? peer.our_context == Reach::open
                            : (allocation.open_for & set_of(peer.device)).any();
   return reached && address < address_mark ? address_mark | address : 0;
@@ -343,15 +248,15 @@ void PeerViews::say_that_it_is_staged(const char* why) {
       LogTopic::p2p);
 }
 
-void PeerViews::make_handle(Allocation& allocation) {
+void PeerViews::make_handle(Known& allocation) {
   const Driver& driver = device_.driver();
   const Current current(device_);
   const RelaxedCapture relaxed(driver);
-  if (allocation.kind == Kind::of_pool) {
+  if (allocation.kind == Allocation::Kind::of_pool) {
     allocation.handled = Reach::refused;
     return say_that_it_is_staged("is a memory pool's");
   }
-  if (allocation.kind == Kind::mapped) {
+  if (allocation.kind == Allocation::Kind::mapped) {
     const bool shared =
         std::all_of(allocation.parts.begin(), allocation.parts.end(),
                     [&](const MappedPart& part) { return has_descriptor(driver, part.base); });
@@ -372,8 +277,9 @@ bool PeerViews::describe(Peer& peer, std::span<const std::uint64_t> mine, Conten
     if (slot == 0 || again || peer.mapped.contains(slot) || peer.refused.contains(slot)) continue;
     const auto found = allocations_.find(slot);
     if (found == allocations_.end() || found->second.handled != Reach::open) continue;
-    const Allocation& allocation = found->second;
-    const std::size_t parts = allocation.kind == Kind::mapped ? allocation.parts.size() : 0;
+    const Known& allocation = found->second;
+    const std::size_t parts =
+        allocation.kind == Allocation::Kind::mapped ? allocation.parts.size() : 0;
     if (parts > 0 && peer.unreachable && peer.unreachable->load()) continue;
     peer.described.insert(slot);
     content.memory[content.described++] = {allocation.end() - allocation.base(), slot,
@@ -486,7 +392,8 @@ void PeerViews::hear_of_memory(Peer& peer, const Content& content) {
       known->second.try_again();
     } else if (parts == 0 && driver.ipc_open_handle && driver.ipc_close_handle) {
       peer.theirs.try_emplace(slot, device_, handle, static_cast<std::size_t>(bytes));
-    } else if (parts > 0 && parts <= most_parts && maps_memory(driver) && open_door(peer)) {
+    } else if (parts > 0 && parts <= Allocation::most_parts && maps_memory(driver) &&
+               open_door(peer)) {
       peer.theirs.try_emplace(slot, device_, door_, DescriptorDoor::Key{peer.secret, slot}, parts,
                               static_cast<std::size_t>(bytes));
     }
@@ -504,8 +411,8 @@ bool PeerViews::open_door(Peer& peer) {
 }
 
 void PeerViews::give_descriptors(Peer& peer, std::uint32_t slot) {
-  const Allocation& allocation = allocations_[slot];
-  if (peer.door.name == 0 || allocation.kind != Kind::mapped) return;
+  const Allocation& allocation = allocations_.at(slot);
+  if (peer.door.name == 0 || allocation.kind != Allocation::Kind::mapped) return;
   if (!peer.unreachable) peer.unreachable = std::make_shared<std::atomic<bool>>(false);
   run_on_helper_thread([&device = device_, to = peer.door, slot, parts = allocation.parts,
                         unreachable = peer.unreachable] {

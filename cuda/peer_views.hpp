@@ -18,22 +18,19 @@
 // Threads: any.
 #pragma once
 
-#include <bitset>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "core/peer_memory.hpp"
+#include "cuda/allocation.hpp"
 #include "cuda/imported.hpp"
 
 namespace pith::cuda {
 
 class PeerViews final : public PeerMemory {
  public:
-  using DeviceSet = std::bitset<64>;  // by number; one beyond reaches nothing
-
   // `near`: by rank, who runs on this host.
   PeerViews(Device& device, std::vector<bool> near);
   ~PeerViews();
@@ -55,20 +52,10 @@ class PeerViews final : public PeerMemory {
 
  private:
   struct Content;  // of a note
-  enum class Kind { of_context, of_pool, mapped };
-  struct Allocation {
-    Kind kind = Kind::of_context;
-    std::vector<MappedPart> parts;  // one behind another; more than one where mapped by hand
-    DeviceSet open_for;             // unless it is a context's, of the devices asked for
+  struct Known : Allocation {
     CUipcMemHandle handle{};
     Reach handled = Reach::pending;  // whether other processes can map it
     int looks = 0;                   // that have not been let go
-
-    CUdeviceptr base() const { return parts.front().base; }
-    CUdeviceptr end() const { return parts.back().end(); }
-    // From the first part to the last.
-    bool spans(CUdeviceptr address, std::size_t size) const;
-    bool contradicts(const Allocation& other) const;
   };
   using Range = std::pair<CUdeviceptr, CUdeviceptr>;
   struct Peer {
@@ -94,16 +81,14 @@ class PeerViews final : public PeerMemory {
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   bool same_process(const Peer& peer) const;
   DeviceSet devices_here();
-  std::optional<Allocation> ask(Bytes memory, const DeviceSet& devices) const;
-  bool ask_of_mapped(Bytes memory, const DeviceSet& devices, Allocation& found) const;
-  std::uint64_t id_at(Kind kind, CUdeviceptr address) const;
+  bool is_of_use(const Allocation& allocation) const;
   std::uint64_t word_of(CUdeviceptr address, std::size_t bytes) const;
-  Allocation* find(const Allocation& like, std::uint32_t& slot);
-  std::uint32_t add(Allocation allocation);
+  Known* find(const Allocation& like, std::uint32_t& slot);
+  std::uint32_t add(Known allocation);
   std::vector<std::uint32_t> slots_within(CUdeviceptr address, CUdeviceptr end) const;
   void forget(std::uint32_t slot);
   bool has_other_processes();
-  void make_handle(Allocation& allocation);
+  void make_handle(Known& allocation);
   void say_that_it_is_staged(const char* why);
   bool describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content);
   static bool answer(Peer& peer, Content& content);
@@ -116,7 +101,7 @@ class PeerViews final : public PeerMemory {
   Device& device_;
   std::mutex mutex_;
   std::vector<Peer> peers_;
-  std::map<std::uint32_t, Allocation> allocations_;  // by slot
+  std::map<std::uint32_t, Known> allocations_;  // by slot
   std::map<Range, std::uint32_t> by_range_;
   const CUdevice device_number_;
   std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
