@@ -29,13 +29,19 @@ FACTS = {
     "pointers plain memory, before cuInit": ".*NOT_INITIALIZED",
     "pointers device memory, no context current": "",
     "streams handle 2 (per thread), its context current": "cuStreamGetCtx success; a write success",
+    "mapped its context": "0",
+    "mapped cuMemGetAddressRange in the second mapping": ".*begins at page 1, 2 pages",
+    "mapped access before cuMemSetAccess": "none",
+    "mapped access after it": "read and write",
+    "mapped a descriptor of it": ".*success",
+    "mapped cuMemAlloc's counts as mapped by hand": "no",
     "start loading Pith's kernels": r"\d+ us$",
     "costs cuLaunchKernel": "median",
     "own_hang before": "said",
     "own_hang ended": "HANGS in: waiting for ever",
     "own_crash ended": "ended by signal 11",
 }
-QUICK = ["device", "captured", "behind_mem_free", "blocked_by_wait", "ipc", "own_crash"]
+QUICK = ["device", "mapped", "captured", "behind_mem_free", "blocked_by_wait", "ipc", "own_crash"]
 
 
 def run(program, stub, arguments):

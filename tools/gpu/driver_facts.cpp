@@ -57,6 +57,7 @@ constexpr Probe probes[] = {
     {"start", probe_start, nullptr},
     {"costs", probe_costs, nullptr},
     {"pools", probe_pools, nullptr},
+    {"mapped", probe_mapped, nullptr},
     {"behind_host_free", probe_behind_host_free, nullptr},
     {"behind_stream_create", probe_behind_stream_create, nullptr},
     {"behind_synchronize", probe_behind_synchronize, nullptr},

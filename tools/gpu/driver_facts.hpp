@@ -149,6 +149,7 @@ void probe_costs();
 void probe_pointers();
 void probe_streams();
 void probe_pools();
+void probe_mapped();
 // facts_flags.cpp: memory operations and kernels that serve.
 void probe_trips();
 void probe_served();
