@@ -92,10 +92,9 @@ std::optional<Allocation> allocation_of(const Device& device, Bytes memory,
   return good ? found : std::nullopt;
 }
 
-bool is_gone(const Driver& driver, const Allocation& allocation) {
-  const CUpointer_attribute name =
-      allocation.kind == Kind::mapped ? kPointerMemoryBlockId : kPointerBufferId;
-  return std::any_of(allocation.parts.begin(), allocation.parts.end(), [&](const auto& part) {
+bool is_gone(const Driver& driver, Kind kind, std::span<const MappedPart> parts) {
+  const CUpointer_attribute name = kind == Kind::mapped ? kPointerMemoryBlockId : kPointerBufferId;
+  return std::any_of(parts.begin(), parts.end(), [&](const MappedPart& part) {
     std::uint64_t id = 0;
     return driver.pointer_attribute(&id, name, part.base) != kSuccess || id != part.id;
   });

@@ -38,7 +38,7 @@ struct Allocation {
 // be there later.
 std::optional<Allocation> allocation_of(const Device& device, Bytes memory,
                                         const DeviceSet& devices);
-// Whether it has been freed, as far as the driver says.
-bool is_gone(const Driver& driver, const Allocation& allocation);
+// Whether one of these parts of such an allocation has been freed.
+bool is_gone(const Driver& driver, Allocation::Kind kind, std::span<const MappedPart> parts);
 
 }  // namespace pith::cuda

@@ -65,6 +65,7 @@ class DescriptorDoor {
   std::uint64_t name() const { return name_; }
 
   void expect(const Key& key, std::size_t parts);
+  // Closes what has come all the same.
   void expect_no_more(const Key& key);
   // All parts in order, or none while some have not come. Does not wait.
   std::vector<MemoryPart> take(const Key& key);

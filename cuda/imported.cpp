@@ -79,6 +79,7 @@ struct Imported::ByDescriptors final : Mapping {
 
   const std::shared_ptr<DescriptorDoor> door;
   const DescriptorDoor::Key key;
+  std::uint64_t asked_ns = 0;
   MappedRange range;
 };
 
@@ -104,8 +105,15 @@ Imported::~Imported() {
 
 Reach Imported::reach() const { return mapping_->reach.load(std::memory_order_acquire); }
 
-bool Imported::wants_descriptors() const {
-  return dynamic_cast<const ByDescriptors*>(mapping_.get()) && reach() == Reach::pending;
+// What comes twice lies in the door's queue, and holds the memory, until somebody looks.
+bool Imported::asks_for_descriptors() {
+  constexpr std::uint64_t pause_ns = 100'000'000;
+  auto* const waits = dynamic_cast<ByDescriptors*>(mapping_.get());
+  const std::uint64_t now = monotonic_ns();
+  const bool early = waits && waits->asked_ns != 0 && now - waits->asked_ns < pause_ns;
+  if (!waits || early || reach() != Reach::pending) return false;
+  waits->asked_ns = now;
+  return true;
 }
 
 // Each call asks: not every one of them shall keep the driver busy.

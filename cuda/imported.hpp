@@ -26,8 +26,8 @@ class Imported {
   Imported& operator=(Imported&&) = delete;
 
   Reach reach() const;
-  // The other process is to send descriptors, again where those that it sent have been lost.
-  bool wants_descriptors() const;
+  // Whether the other process is to send descriptors: again, where they do not come for a while.
+  bool asks_for_descriptors();
   // What could not be mapped yet may be mapped now.
   void try_again();
   // Null where it is not open, or has less than `offset` bytes.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 
@@ -191,16 +192,27 @@ void PeerViews::forget(std::uint32_t slot) {
 
 void PeerViews::look_for_freed() {
   std::uint32_t slot = 0;
-  Allocation known;
+  Allocation::Kind kind = Allocation::Kind::of_context;
+  std::array<MappedPart, 16> parts;
+  std::size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (allocations_.empty()) return;
-    auto next = allocations_.upper_bound(looked_at_);
+    auto next = allocations_.lower_bound(looked_at_);
     if (next == allocations_.end()) next = allocations_.begin();
-    slot = looked_at_ = next->first;
-    known = next->second;
+    if (next == allocations_.end()) return;
+    const auto& [number, known] = *next;
+    const std::size_t first = number == looked_at_ ? looked_at_part_ : 0;
+    count = std::min(parts.size(), known.parts.size() - first);
+    std::copy_n(known.parts.begin() + static_cast<std::ptrdiff_t>(first), count, parts.begin());
+    slot = looked_at_ = number;
+    kind = known.kind;
+    looked_at_part_ = first + count;
+    if (looked_at_part_ == known.parts.size()) {
+      ++looked_at_;
+      looked_at_part_ = 0;
+    }
   }
-  if (!is_gone(device_.driver(), known)) return;
+  if (!is_gone(device_.driver(), kind, std::span(parts).first(count))) return;
   const std::lock_guard lock(mutex_);
   if (allocations_.contains(slot)) forget(slot);
 }
@@ -292,9 +304,9 @@ bool PeerViews::answer(Peer& peer, Content& content) {
   for (auto slot = peer.unanswered.begin(); slot != peer.unanswered.end();) {
     const auto found = peer.theirs.find(*slot);
     const Reach reach = found == peer.theirs.end() ? Reach::refused : found->second.reach();
-    const bool wanted = reach == Reach::pending && found->second.wants_descriptors();
-    const bool settled = reach != Reach::pending || wanted;
-    if (!settled || content.answered == std::size(content.answers)) {
+    const bool full = content.answered == std::size(content.answers);
+    const bool wanted = !full && reach == Reach::pending && found->second.asks_for_descriptors();
+    if (full || (reach == Reach::pending && !wanted)) {
       ++slot;
       continue;
     }

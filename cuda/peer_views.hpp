@@ -47,7 +47,8 @@ class PeerViews final : public PeerMemory {
   bool write_note(int peer, std::span<const std::uint64_t> mine, Note& note) override;
   void read_note(int peer, const Note& note) override;
 
-  // Looks whether one of the allocations that peers know, another one each time, has been freed.
+  // Looks whether one of the allocations that peers know, another one each time, has been freed; of
+  // many parts, at some each time.
   void look_for_freed();
 
  private:
@@ -107,7 +108,8 @@ class PeerViews final : public PeerMemory {
   std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
   std::atomic<bool> said_{false};         // why memory is staged
   std::uint32_t last_slot_ = 0;
-  std::uint32_t looked_at_ = 0;
+  std::uint32_t looked_at_ = 0;  // is next
+  std::size_t looked_at_part_ = 0;
 };
 
 }  // namespace pith::cuda

@@ -1,6 +1,9 @@
 // Allreduce over views of memory that belongs to no context: mapped by hand, as by an allocator of
 // expandable segments, and of pools. Threads and processes on the stub driver.
 
+#include <fstream>
+#include <iterator>
+
 #include "tests/cuda/views_sums.hpp"
 
 using namespace pith::cuda;
@@ -63,6 +66,15 @@ class Segment {
   CUdeviceptr base_ = 0;
   std::vector<bool> mapped_;
 };
+
+// Of physical memory, here.
+std::ptrdiff_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  const std::vector<std::string> lines{std::istream_iterator<std::string>(maps), {}};
+  return std::count_if(lines.begin(), lines.end(), [](const std::string& word) {
+    return word.find("pith-stub-physical") != std::string::npos;
+  });
+}
 
 // Two vectors: of three pages each, neither of which begins or ends with one.
 constexpr std::size_t long_count = page / 4 + 3000;
@@ -156,6 +168,24 @@ TEST_CASE("memory that is unmapped and mapped anew at its address is another one
             call(rank, gpu, comm, across, across, round++);
             ensure(call(rank, gpu, comm, within, within, round++) == 0, "another page went");
           }
+          rank.meet();
+        }) == "");
+}
+
+// Else it would not go back to the device.
+TEST_CASE("peers unmap what a segment gives back") {
+  CHECK(ranks::run(2, long_setup(every_peer[0]), [&](Rank& rank) {
+          const Gpu gpu(0);
+          const ranks::Comm comm(rank.join());
+          Segment segment(18);
+          for (std::size_t i = 0; i < 18; ++i) segment.map(i);
+          const Place whole = segment.at(0, 18 * page / 4);
+          const Place within = segment.at(4096, 1000);
+          unsigned round = warm_up(rank, gpu, comm, whole, whole) + 1;
+          ensure(mappings() == 36, "one's own and the other's");
+          for (std::size_t i = 17; i > 0; --i) segment.unmap(i);
+          for (int left = 300; left > 0; --left) call(rank, gpu, comm, within, within, round++);
+          ranks::wait_until([] { return mappings() == 2; });
           rank.meet();
         }) == "");
 }

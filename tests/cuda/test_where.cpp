@@ -175,7 +175,7 @@ TEST_CASE("that memory is staged is said once, at level info") {
   const Bytes whole{host_view<std::byte>(address), bytes, MemoryKind::cuda};
   const auto said = [&](const char* level) {
     set_log_level(level);
-    const std::string text = said_during([&] { CHECK(views.identify(whole) != 0); });
+    std::string text = said_during([&] { CHECK(views.identify(whole) != 0); });
     set_log_level("warn");
     return text;
   };

@@ -244,9 +244,10 @@ CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   const auto note = [&](std::uintptr_t base, const Range&) { bases.push_back(base); };
   if (!for_mappings(static_cast<std::uintptr_t>(address), bytes, note)) return kErrorInvalidValue;
   for (const std::uintptr_t base : bases) state().ranges.erase(base);
-  mmap(pointer_to(address), bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  return kSuccess;
+  // In its place, so that the reservation stays one.
+  void* const nothing = mmap(pointer_to(address), bytes, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return nothing != MAP_FAILED ? kSuccess : kErrorOutOfMemory;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,

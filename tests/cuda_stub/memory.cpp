@@ -111,7 +111,7 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
       store(value, std::uint64_t{range.physical && range.physical->handle_types != kHandleNone});
       break;
     case kPointerPool:
-      store(value, range.pool);
+      store(value, reinterpret_cast<std::uintptr_t>(range.pool));
       break;
     case kPointerMemoryBlockId:
       store(value, range.physical ? range.physical->id : range.id);
