@@ -7,6 +7,7 @@
 
 #include <bitset>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/memory.hpp"

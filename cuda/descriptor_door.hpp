@@ -9,6 +9,7 @@
 // Threads: any.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>

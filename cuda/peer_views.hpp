@@ -10,15 +10,17 @@
 // unmapped first, and defines nothing for the time between: it may come back to the device late.
 //
 // Memory that is mapped by hand has a slot for each stretch of mappings that a call's vector lies
-// in, first to last, so that stretches may overlap: to map memory that the vector does not need
-// would keep it when its owner gives it back. Descriptors go to a door of the peer's, which asks
-// for them by a note. Memory of pools is reached within the process only: the default pools cannot
-// be exported, and where one can, all processes have to let go of an allocation before its owner
-// frees it, of which we learn too late, and every tensor would be another allocation to map.
+// in, first to last and no more, so that stretches may overlap: what a vector does not need may be
+// unmapped while a call on it goes on, and then peers unmap the stretches that it was in.
+// Descriptors go to a door of the peer's, which asks for them by a note. Memory of pools is reached
+// within the process only: the default pools cannot be exported, and of others every tensor would
+// be an allocation to map, which all processes have to let go of before its owner frees it.
 // Threads: any.
 #pragma once
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
