@@ -246,6 +246,12 @@ Expected<CUfunction> Device::worker() {
   return worker_;
 }
 
+CUdevice Device::ordinal() const {
+  const Current current(*this);
+  CUdevice device = 0;
+  return driver_.ctx_get_device(&device) == kSuccess ? device : 0;
+}
+
 CUresult Device::failure(CUstream stream) const {
   const Current current(*this);
   const RelaxedCapture relaxed(driver_);

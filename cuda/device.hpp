@@ -102,6 +102,7 @@ class Device {
 
   const Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
+  CUdevice ordinal() const;
   Error error(const char* what, CUresult result) const;
   std::string uuid() const;  // of the context's device
 

@@ -31,6 +31,11 @@ using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUuserObject = struct CUuserObject_st*;
 using CUgraphEdgeData = struct CUgraphEdgeData_st;  // never looked into
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUmemGenericAllocationHandle = unsigned long long;
+using CUmemAllocationHandleType = int;
+using CUmemAllocationGranularity_flags = int;
+using CUmemAccess_flags = int;
 using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUfunction = struct CUfunc_st*;
@@ -49,6 +54,27 @@ struct CUuuid {
 struct CUipcMemHandle {
   char reserved[64];
 };
+// Of physical memory, and of who may touch what is mapped of it.
+struct CUmemLocation {
+  int type;
+  int id;
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  CUmemAccess_flags flags;
+};
+struct CUmemAllocationProp {
+  int type;
+  CUmemAllocationHandleType requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
 
 // Results.
 inline constexpr CUresult kSuccess = 0;
@@ -60,6 +86,7 @@ inline constexpr CUresult kErrorNoDevice = 100;
 inline constexpr CUresult kErrorInvalidDevice = 101;
 inline constexpr CUresult kErrorInvalidContext = 201;
 inline constexpr CUresult kErrorMapFailed = 205;
+inline constexpr CUresult kErrorAlreadyMapped = 208;
 inline constexpr CUresult kErrorPeerAccessUnsupported = 217;
 inline constexpr CUresult kErrorInvalidHandle = 400;
 inline constexpr CUresult kErrorIllegalState = 401;
@@ -125,9 +152,20 @@ inline constexpr CUpointer_attribute kPointerSyncMemops = 6;
 inline constexpr CUpointer_attribute kPointerBufferId = 7;
 inline constexpr CUpointer_attribute kPointerIsManaged = 8;
 inline constexpr CUpointer_attribute kPointerDeviceOrdinal = 9;
+inline constexpr CUpointer_attribute kPointerLegacyIpcCapable = 10;
 inline constexpr CUpointer_attribute kPointerRangeStart = 11;
 inline constexpr CUpointer_attribute kPointerRangeSize = 12;
 inline constexpr CUpointer_attribute kPointerMapped = 13;
+inline constexpr CUpointer_attribute kPointerHandleTypes = 14;
+inline constexpr CUpointer_attribute kPointerPool = 17;
+inline constexpr CUpointer_attribute kPointerMemoryBlockId = 20;
+inline constexpr int kMemoryPinned = 1;
+inline constexpr int kLocationDevice = 1;
+inline constexpr CUmemAllocationHandleType kHandleNone = 0;
+inline constexpr CUmemAllocationHandleType kHandleDescriptor = 1;
+inline constexpr CUmemAllocationGranularity_flags kGranularityMinimum = 0;
+inline constexpr CUmemAccess_flags kAccessNone = 0;
+inline constexpr CUmemAccess_flags kAccessReadWrite = 3;
 
 // Devices.
 inline constexpr CUfunction_attribute kFunctionMostDynamicShared = 8;
@@ -140,6 +178,9 @@ inline constexpr CUdevice_attribute kDeviceComputeMajor = 75;
 inline constexpr CUdevice_attribute kDeviceComputeMinor = 76;
 inline constexpr CUdevice_attribute kDeviceHostPointerForRegistered = 91;
 inline constexpr CUdevice_attribute kDeviceFlushRemoteWrites = 98;
+inline constexpr CUdevice_attribute kDeviceMapsMemory = 102;
+inline constexpr CUdevice_attribute kDeviceExportsDescriptors = 103;
+inline constexpr CUdevice_attribute kDeviceNetworkReachesMapped = 110;
 // GPUDirect RDMA: that it is there, how writes can be flushed, and who sees them in order without.
 inline constexpr CUdevice_attribute kDeviceReachedByNetwork = 116;
 inline constexpr CUdevice_attribute kDeviceNetworkFlushes = 117;
@@ -247,31 +288,64 @@ inline constexpr int kNetworkWritesToOwner = 100;
 
 // May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), user objects
 // and flushes with 11.3, ids that tell MIG instances apart with 11.4, cuCtxGetId with 12.0,
-// cuFuncLoad with 12.4, not every platform shares device memory between processes, and stub_launch,
-// which runs a host function, exists only in the stub.
-#define PITH_CUDA_OPTIONAL(X)                                                                   \
-  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                 \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
-     const CUgraphNode** dependencies, std::size_t* count))                                     \
-  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                 \
-    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,      \
-     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))      \
-  X(user_object_create, cuUserObjectCreate,                                                     \
-    (CUuserObject * object, void* data, CUhostFn destroy, unsigned references, unsigned flags)) \
-  X(user_object_release, cuUserObjectRelease, (CUuserObject object, unsigned count))            \
-  X(graph_retain_user_object, cuGraphRetainUserObject,                                          \
-    (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                       \
-  X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                        \
-  X(device_get_uuid, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                      \
-  X(function_load, cuFuncLoad, (CUfunction function))                                           \
-  X(flush_network_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))                  \
-  X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))          \
-  X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                     \
-    (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                             \
-  X(ipc_close_handle, cuIpcCloseMemHandle, (CUdeviceptr address))                               \
-  X(device_can_access_peer, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))  \
-  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))            \
-  X(stub_launch, pithStubLaunch,                                                                \
+// cuFuncLoad with 12.4, not every platform shares device memory between processes, or maps it by
+// hand, or has pools, and stub_launch, which runs a host function, exists only in the stub.
+#define PITH_CUDA_OPTIONAL(X)                                                                      \
+  X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                    \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,         \
+     const CUgraphNode** dependencies, std::size_t* count))                                        \
+  X(capture_info_v3, cuStreamGetCaptureInfo_v3,                                                    \
+    (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,         \
+     const CUgraphNode** dependencies, const CUgraphEdgeData** edges, std::size_t* count))         \
+  X(user_object_create, cuUserObjectCreate,                                                        \
+    (CUuserObject * object, void* data, CUhostFn destroy, unsigned references, unsigned flags))    \
+  X(user_object_release, cuUserObjectRelease, (CUuserObject object, unsigned count))               \
+  X(graph_retain_user_object, cuGraphRetainUserObject,                                             \
+    (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))                          \
+  X(ctx_get_id, cuCtxGetId, (CUcontext context, unsigned long long* id))                           \
+  X(device_get_uuid, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                         \
+  X(function_load, cuFuncLoad, (CUfunction function))                                              \
+  X(flush_network_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))                     \
+  X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))             \
+  X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                        \
+    (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                                \
+  X(ipc_close_handle, cuIpcCloseMemHandle, (CUdeviceptr address))                                  \
+  X(device_can_access_peer, cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer))     \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))               \
+  X(mem_create, cuMemCreate,                                                                       \
+    (CUmemGenericAllocationHandle * handle, std::size_t bytes, const CUmemAllocationProp* prop,    \
+     unsigned long long flags))                                                                    \
+  X(mem_release, cuMemRelease, (CUmemGenericAllocationHandle handle))                              \
+  X(mem_reserve, cuMemAddressReserve,                                                              \
+    (CUdeviceptr * address, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted,          \
+     unsigned long long flags))                                                                    \
+  X(mem_unreserve, cuMemAddressFree, (CUdeviceptr address, std::size_t bytes))                     \
+  X(mem_map, cuMemMap,                                                                             \
+    (CUdeviceptr address, std::size_t bytes, std::size_t offset,                                   \
+     CUmemGenericAllocationHandle handle, unsigned long long flags))                               \
+  X(mem_unmap, cuMemUnmap, (CUdeviceptr address, std::size_t bytes))                               \
+  X(mem_set_access, cuMemSetAccess,                                                                \
+    (CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count))    \
+  X(mem_get_access, cuMemGetAccess,                                                                \
+    (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address))               \
+  X(mem_retain, cuMemRetainAllocationHandle,                                                       \
+    (CUmemGenericAllocationHandle * handle, void* address))                                        \
+  X(mem_export, cuMemExportToShareableHandle,                                                      \
+    (void* shareable, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,         \
+     unsigned long long flags))                                                                    \
+  X(mem_import, cuMemImportFromShareableHandle,                                                    \
+    (CUmemGenericAllocationHandle * handle, void* shareable, CUmemAllocationHandleType type))      \
+  X(mem_granularity, cuMemGetAllocationGranularity,                                                \
+    (std::size_t * bytes, const CUmemAllocationProp* prop,                                         \
+     CUmemAllocationGranularity_flags option))                                                     \
+  X(mem_alloc_async, cuMemAllocAsync, (CUdeviceptr * address, std::size_t bytes, CUstream stream)) \
+  X(mem_free_async, cuMemFreeAsync, (CUdeviceptr address, CUstream stream))                        \
+  X(default_pool, cuDeviceGetDefaultMemPool, (CUmemoryPool * pool, CUdevice device))               \
+  X(pool_set_access, cuMemPoolSetAccess,                                                           \
+    (CUmemoryPool pool, const CUmemAccessDesc* access, std::size_t count))                         \
+  X(pool_get_access, cuMemPoolGetAccess,                                                           \
+    (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation * location))                      \
+  X(stub_launch, pithStubLaunch,                                                                   \
     (CUstream stream, void (*function)(void*), const void* args, std::size_t bytes))
 
 struct Driver {

@@ -2,40 +2,133 @@
 
 #include <fmt/format.h>
 
+#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "cuda/helper_thread.hpp"
 
 namespace pith::cuda {
 
-void Imported::Mapping::open() {
-  const Driver& driver = device.driver();
-  const Current current(device);
-  const RelaxedCapture relaxed(driver);
-  const CUresult result = driver.ipc_open_handle(&address, handle, kIpcLazyPeerAccess);
-  if (result != kSuccess) {
-    log(LogLevel::info,
-        fmt::format("device memory of another process is copied by way of the host, for it cannot "
-                    "be mapped: {}",
-                    driver.describe(result)),
-        LogTopic::p2p);
-  }
-  reach.store(result == kSuccess ? Reach::open : Reach::refused, std::memory_order_release);
+struct Imported::Mapping {
+  Mapping(Device& on, std::size_t size) : device(on), bytes(size) {}
+  virtual ~Mapping() = default;
+  Mapping(const Mapping&) = delete;
+
+  // By the helper thread. Attempt: pending where another one may go well.
+  virtual Reach attempt() = 0;
+  virtual void close() = 0;
+  Reach refuse(CUresult result) const;
+
+  Device& device;
+  const std::size_t bytes;
+  CUdeviceptr address = 0;  // once open
+  std::uint64_t tried_ns = 0;
+  std::atomic<bool> trying{false};
+  std::atomic<Reach> reach{Reach::pending};
+};
+
+Reach Imported::Mapping::refuse(CUresult result) const {
+  log(LogLevel::info,
+      fmt::format("device memory of another process is copied by way of the host, for it cannot "
+                  "be mapped: {}",
+                  device.driver().describe(result)),
+      LogTopic::p2p);
+  return Reach::refused;
 }
 
-void Imported::Mapping::close() {
-  if (reach.load(std::memory_order_acquire) != Reach::open) return;
-  const Current current(device);
-  const RelaxedCapture relaxed(device.driver());
-  device.driver().ipc_close_handle(address);
-}
+struct Imported::ByHandle final : Mapping {
+  ByHandle(Device& on, const CUipcMemHandle& of, std::size_t size)
+      : Mapping(on, size), handle(of) {}
+
+  // Already mapped: through another handle, one of memory that has been freed since, or one that
+  // somebody else in this process has opened. It goes when that is closed; where in the block that
+  // it shares with this one the driver has put the memory, nobody says.
+  Reach attempt() override {
+    const CUresult result = device.driver().ipc_open_handle(&address, handle, kIpcLazyPeerAccess);
+    if (result == kErrorAlreadyMapped) return Reach::pending;
+    return result == kSuccess ? Reach::open : refuse(result);
+  }
+  void close() override {
+    if (reach.load(std::memory_order_acquire) == Reach::open) {
+      device.driver().ipc_close_handle(address);
+    }
+  }
+
+  const CUipcMemHandle handle;
+};
+
+struct Imported::ByDescriptors final : Mapping {
+  ByDescriptors(Device& on, std::shared_ptr<DescriptorDoor> at, const DescriptorDoor::Key& of,
+                std::size_t size)
+      : Mapping(on, size), door(std::move(at)), key(of), range(on.driver()) {}
+
+  Reach attempt() override {
+    const std::vector<MemoryPart> parts = door->take(key);
+    if (parts.empty()) return Reach::pending;
+    std::size_t found = 0;
+    for (const MemoryPart& part : parts) found += part.bytes;
+    const CUresult result = found == bytes
+                                ? import_parts(device.driver(), parts, device.ordinal(), range)
+                                : kErrorInvalidValue;
+    address = range.base();
+    return result == kSuccess ? Reach::open : refuse(result);
+  }
+  void close() override {
+    door->expect_no_more(key);
+    const MappedRange ended = std::move(range);
+  }
+
+  const std::shared_ptr<DescriptorDoor> door;
+  const DescriptorDoor::Key key;
+  std::uint64_t asked_ns = 0;
+  MappedRange range;
+};
 
 Imported::Imported(Device& device, const CUipcMemHandle& handle, std::size_t bytes)
-    : mapping_(new Mapping{device, handle, bytes}) {
-  run_on_helper_thread([mapping = mapping_] { mapping->open(); });
+    : mapping_(std::make_shared<ByHandle>(device, handle, bytes)) {
+  try_again();
+}
+
+Imported::Imported(Device& device, std::shared_ptr<DescriptorDoor> door,
+                   const DescriptorDoor::Key& key, std::size_t parts, std::size_t bytes) {
+  door->expect(key, parts);
+  mapping_ = std::make_shared<ByDescriptors>(device, std::move(door), key, bytes);
 }
 
 Imported::~Imported() {
-  if (mapping_) run_on_helper_thread([mapping = mapping_] { mapping->close(); });
+  if (!mapping_) return;
+  run_on_helper_thread([mapping = mapping_] {
+    const Current current(mapping->device);
+    const RelaxedCapture relaxed(mapping->device.driver());
+    mapping->close();
+  });
+}
+
+Reach Imported::reach() const { return mapping_->reach.load(std::memory_order_acquire); }
+
+// What comes twice lies in the door's queue, and holds the memory, until somebody looks.
+bool Imported::asks_for_descriptors() {
+  constexpr std::uint64_t pause_ns = 100'000'000;
+  auto* const waits = dynamic_cast<ByDescriptors*>(mapping_.get());
+  const std::uint64_t now = monotonic_ns();
+  const bool early = waits && waits->asked_ns != 0 && now - waits->asked_ns < pause_ns;
+  if (!waits || early || reach() != Reach::pending) return false;
+  waits->asked_ns = now;
+  return true;
+}
+
+// Each call asks: not every one of them shall keep the driver busy.
+void Imported::try_again() {
+  constexpr std::uint64_t pause_ns = 5'000'000;
+  const std::uint64_t now = monotonic_ns();
+  const bool early = mapping_->tried_ns != 0 && now - mapping_->tried_ns < pause_ns;
+  if (reach() != Reach::pending || early || mapping_->trying.exchange(true)) return;
+  mapping_->tried_ns = now;
+  run_on_helper_thread([mapping = mapping_] {
+    const Current current(mapping->device);
+    const RelaxedCapture relaxed(mapping->device.driver());
+    mapping->reach.store(mapping->attempt(), std::memory_order_release);
+    mapping->trying = false;
+  });
 }
 
 std::byte* Imported::at(std::size_t offset) const {

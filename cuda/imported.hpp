@@ -1,5 +1,6 @@
-// What this device reaches of others: memory of another process, by the driver's handle, and
-// devices of this process. Both are made ready by the helper thread; ask whether they are.
+// What this device reaches of others: memory of another process, by the driver's IPC handle or by
+// descriptors of the physical memory, and devices of this process. All are made ready by the helper
+// thread; ask whether they are.
 // Threads: any, one at a time.
 #pragma once
 
@@ -7,34 +8,36 @@
 #include <memory>
 
 #include "cuda/device.hpp"
+#include "cuda/physical_memory.hpp"
 
 namespace pith::cuda {
 
 enum class Reach { pending, open, refused };
 
-// One allocation of another process, mapped from its handle until this is destroyed.
+// One allocation of another process, mapped until this is destroyed.
 class Imported {
  public:
   Imported(Device& device, const CUipcMemHandle& handle, std::size_t bytes);
+  // Of so many parts, whose descriptors come to the door.
+  Imported(Device& device, std::shared_ptr<DescriptorDoor> door, const DescriptorDoor::Key& key,
+           std::size_t parts, std::size_t bytes);
   ~Imported();
   Imported(Imported&&) noexcept = default;
   Imported& operator=(Imported&&) = delete;
 
-  Reach reach() const { return mapping_->reach.load(std::memory_order_acquire); }
+  Reach reach() const;
+  // Whether the other process is to send descriptors: again, where they do not come for a while.
+  bool asks_for_descriptors();
+  // What could not be mapped yet may be mapped now.
+  void try_again();
   // Null where it is not open, or has less than `offset` bytes.
   std::byte* at(std::size_t offset) const;
 
  private:
-  struct Mapping {
-    Device& device;
-    CUipcMemHandle handle;
-    std::size_t bytes;
-    CUdeviceptr address = 0;  // once open
-    std::atomic<Reach> reach{Reach::pending};
+  struct Mapping;
+  struct ByHandle;
+  struct ByDescriptors;
 
-    void open();
-    void close();
-  };
   std::shared_ptr<Mapping> mapping_;
 };
 

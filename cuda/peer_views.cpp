@@ -3,8 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
+
+#include "core/log.hpp"
+#include "core/random_bytes.hpp"
+#include "cuda/helper_thread.hpp"
 
 namespace pith::cuda {
 
@@ -17,7 +22,10 @@ constexpr std::uint64_t offset_mask = (std::uint64_t{1} << offset_bits) - 1;
 constexpr std::uint32_t most_slots = (1u << (60 - offset_bits)) - 1;
 static_assert(2 * address_mark <= PeerMemory::words_end);
 
-constexpr std::uint32_t refused_mark = 1u << 31;  // in Content::answers
+// In Content::answers.
+constexpr std::uint32_t refused_mark = 1u << 31;
+constexpr std::uint32_t wanted_mark = 1u << 30;  // its descriptors are
+static_assert(most_slots < wanted_mark);
 
 std::uint32_t slot_in(std::uint64_t word) {
   return static_cast<std::uint32_t>(word >> offset_bits);
@@ -47,14 +55,17 @@ struct PeerViews::Content {
   struct Description {
     std::uint64_t bytes;
     std::uint32_t slot;
+    std::uint32_t parts;  // whose descriptors are sent when asked for; 0: by the handle
     CUipcMemHandle handle;
   } memory[2];
-  std::uint32_t answers[6];  // slots of the receiver's, mapped or refused
+  std::uint32_t answers[6];  // slots of the receiver's, mapped, refused or wanted
   std::uint32_t freed_slots[6];
+  DescriptorDoor::Address door;  // the sender's
+  std::int32_t device;           // the sender's
 };
 
 PeerViews::PeerViews(Device& device, std::vector<bool> near)
-    : device_(device), peers_(near.size()) {
+    : device_(device), peers_(near.size()), device_number_(device.ordinal()) {
   static_assert(sizeof(Content) <= sizeof(Note));
   for (std::size_t r = 0; r < near.size(); ++r) peers_[r].near = near[r];
 }
@@ -65,53 +76,46 @@ bool PeerViews::same_process(const Peer& peer) const {
   return peer.heard && peer.process == process_token();
 }
 
-// Memory of another kind, or of another context, has no slot.
-std::optional<PeerViews::Allocation> PeerViews::ask(Bytes memory) const {
-  unsigned type = 0;
-  CUcontext context = nullptr;
-  Allocation found;
-  CUpointer_attribute names[] = {kPointerMemoryType, kPointerContext, kPointerBufferId,
-                                 kPointerRangeStart, kPointerRangeSize};
-  void* values[] = {&type, &context, &found.id, &found.base, &found.bytes};
-  const CUdeviceptr address = address_of(memory.data);
-  // Who drives the engine may have no context, and then the driver need not answer.
-  const Current current(device_);
-  if (device_.driver().pointer_attributes(5, names, values, address) != kSuccess) return {};
-  if (type != kMemoryTypeDevice || context != device_.context() || found.id == 0) return {};
-  const std::uint64_t offset = address - found.base;
-  if (address < found.base || offset > found.bytes || memory.size > found.bytes - offset ||
-      found.bytes > offset_mask) {
-    return {};
+// Ours, and those of peers who use addresses.
+DeviceSet PeerViews::devices_here() {
+  DeviceSet devices = set_of(device_number_);
+  const std::lock_guard lock(mutex_);
+  for (const Peer& peer : peers_) {
+    if (peer.near && same_process(peer)) devices |= set_of(peer.device);
   }
-  return found;
+  return devices;
+}
+
+// A word has room for its offsets, and our own kernels may touch it.
+bool PeerViews::is_of_use(const Allocation& allocation) const {
+  const bool touched = allocation.kind == Allocation::Kind::of_context ||
+                       (allocation.open_for & set_of(device_number_)).any();
+  return touched && allocation.end() - allocation.base() <= offset_mask;
 }
 
 // No lock is held while the driver answers: it may wait for a call that wants the lock.
 std::uint32_t PeerViews::look_at(Bytes memory) {
   if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
-  std::optional<Allocation> found = ask(memory);
-  std::uint32_t slot = 0;
+  std::optional<Allocation> found = allocation_of(device_, memory, devices_here());
   {
     const std::lock_guard lock(mutex_);
-    if (!found) {
-      forget_within(address_of(memory.data), memory.size);
+    if (!found || !is_of_use(*found)) {
+      const CUdeviceptr address = address_of(memory.data);
+      for (const auto slot : slots_within(address, address + memory.size)) forget(slot);
       return 0;
     }
-    slot = slot_of(*found);
-    if (slot == 0) return 0;
-    Allocation& known = allocations_[slot];
-    ++known.looks;
-    const bool mapped = std::any_of(peers_.begin(), peers_.end(), [this](const Peer& peer) {
-      return peer.near && !same_process(peer);
-    });
-    if (!mapped || known.handled != Reach::pending) return slot;
+    std::uint32_t slot = 0;
+    if (Known* const known = find(*found, slot)) {
+      known->open_for = found->open_for;
+      ++known->looks;
+      return slot;
+    }
   }
-  make_handle(*found);
+  Known known{std::move(*found)};
+  if (has_other_processes()) make_handle(known);
   const std::lock_guard lock(mutex_);
-  const auto known = allocations_.find(slot);
-  if (known == allocations_.end()) return slot;
-  known->second.handle = found->handle;
-  known->second.handled = found->handled;
+  const std::uint32_t slot = add(std::move(known));
+  if (slot != 0) ++allocations_.at(slot).looks;
   return slot;
 }
 
@@ -134,37 +138,45 @@ std::uint64_t PeerViews::identify(Bytes memory) {
 }
 
 std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {
-  auto next = by_base_.upper_bound(address);
-  if (next == by_base_.begin()) return 0;
-  const auto& [base, slot] = *--next;
-  const std::uint64_t offset = address - base;
-  const std::size_t whole = allocations_.at(slot).bytes;
-  if (offset > whole || bytes > whole - offset) return 0;
-  return std::uint64_t{slot} << offset_bits | offset;
+  auto next = by_range_.upper_bound({address, ~CUdeviceptr{0}});
+  if (next == by_range_.begin()) return 0;
+  const CUdeviceptr base = std::prev(next)->first.first;
+  while (next != by_range_.begin() && (--next)->first.first == base) {
+    const std::uint32_t slot = next->second;
+    if (!allocations_.at(slot).spans(address, bytes)) continue;
+    return std::uint64_t{slot} << offset_bits | (address - base);
+  }
+  return 0;
 }
 
-// 0: there are no more.
-std::uint32_t PeerViews::slot_of(const Allocation& allocation) {
-  const auto known = by_base_.find(allocation.base);
-  if (known != by_base_.end() && allocations_[known->second].id == allocation.id) {
-    return known->second;
+PeerViews::Known* PeerViews::find(const Allocation& like, std::uint32_t& slot) {
+  const auto known = by_range_.find({like.base(), like.end()});
+  if (known == by_range_.end()) return nullptr;
+  Known& there = allocations_.at(slot = known->second);
+  return there.same_as(like) ? &there : nullptr;
+}
+
+// Its slot; 0: there are no more. Who else looked at it may have been faster.
+std::uint32_t PeerViews::add(Known allocation) {
+  std::uint32_t slot = 0;
+  if (find(allocation, slot)) return slot;
+  for (const std::uint32_t old : slots_within(allocation.base(), allocation.end())) {
+    if (allocations_.at(old).contradicts(allocation)) forget(old);
   }
-  forget_within(allocation.base, allocation.bytes);
   if (last_slot_ == most_slots) return 0;
-  const std::uint32_t slot = ++last_slot_;
-  allocations_[slot] = allocation;
-  by_base_[allocation.base] = slot;
+  slot = ++last_slot_;
+  by_range_[{allocation.base(), allocation.end()}] = slot;
+  allocations_.emplace(slot, std::move(allocation));
   return slot;
 }
 
-// What has been there before.
-void PeerViews::forget_within(CUdeviceptr address, std::size_t bytes) {
-  auto next = by_base_.upper_bound(address);
-  if (next != by_base_.begin()) {
-    const auto& [base, slot] = *std::prev(next);
-    if (base + allocations_[slot].bytes > address) --next;
+// Of what has been known to be there.
+std::vector<std::uint32_t> PeerViews::slots_within(CUdeviceptr address, CUdeviceptr end) const {
+  std::vector<std::uint32_t> slots;
+  for (const auto& [slot, known] : allocations_) {
+    if (known.base() < end && known.end() > address) slots.push_back(slot);
   }
-  while (next != by_base_.end() && next->first < address + bytes) forget((next++)->second);
+  return slots;
 }
 
 void PeerViews::forget(std::uint32_t slot) {
@@ -173,26 +185,34 @@ void PeerViews::forget(std::uint32_t slot) {
     peer.mapped.erase(slot);
     peer.refused.erase(slot);
   }
-  by_base_.erase(allocations_[slot].base);
+  const Allocation& allocation = allocations_.at(slot);
+  by_range_.erase({allocation.base(), allocation.end()});
   allocations_.erase(slot);
 }
 
 void PeerViews::look_for_freed() {
   std::uint32_t slot = 0;
-  CUdeviceptr base = 0;
-  std::uint64_t known = 0;
+  Allocation::Kind kind = Allocation::Kind::of_context;
+  std::array<MappedPart, 16> parts;
+  std::size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (allocations_.empty()) return;
-    auto next = allocations_.upper_bound(looked_at_);
+    auto next = allocations_.lower_bound(looked_at_);
     if (next == allocations_.end()) next = allocations_.begin();
-    slot = looked_at_ = next->first;
-    base = next->second.base;
-    known = next->second.id;
+    if (next == allocations_.end()) return;
+    const auto& [number, known] = *next;
+    const std::size_t first = number == looked_at_ ? looked_at_part_ : 0;
+    count = std::min(parts.size(), known.parts.size() - first);
+    std::copy_n(known.parts.begin() + static_cast<std::ptrdiff_t>(first), count, parts.begin());
+    slot = looked_at_ = number;
+    kind = known.kind;
+    looked_at_part_ = first + count;
+    if (looked_at_part_ == known.parts.size()) {
+      ++looked_at_;
+      looked_at_part_ = 0;
+    }
   }
-  std::uint64_t id = 0;
-  const CUresult result = device_.driver().pointer_attribute(&id, kPointerBufferId, base);
-  if (result == kSuccess && id == known) return;
+  if (!is_gone(device_.driver(), kind, std::span(parts).first(count))) return;
   const std::lock_guard lock(mutex_);
   if (allocations_.contains(slot)) forget(slot);
 }
@@ -200,11 +220,15 @@ void PeerViews::look_for_freed() {
 std::uint64_t PeerViews::expose(int rank, std::uint64_t mine) {
   const std::lock_guard lock(mutex_);
   const Peer& peer = at(rank);
-  const auto allocation = allocations_.find(slot_in(mine));
-  if (mine == 0 || allocation == allocations_.end()) return 0;
+  const auto found = allocations_.find(slot_in(mine));
+  if (mine == 0 || found == allocations_.end()) return 0;
   if (!same_process(peer)) return peer.mapped.contains(slot_in(mine)) ? mine : 0;
-  const CUdeviceptr address = allocation->second.base + (mine & offset_mask);
-  return peer.our_context == Reach::open && address < address_mark ? address_mark | address : 0;
+  const Allocation& allocation = found->second;
+  const CUdeviceptr address = allocation.base() + (mine & offset_mask);
+  const bool reached = allocation.kind == Allocation::Kind::of_context
+                           ? peer.our_context == Reach::open
+                           : (allocation.open_for & set_of(peer.device)).any();
+  return reached && address < address_mark ? address_mark | address : 0;
 }
 
 std::byte* PeerViews::map(int rank, std::uint64_t word) {
@@ -220,12 +244,40 @@ std::byte* PeerViews::map(int rank, std::uint64_t word) {
   return found == peer.theirs.end() ? nullptr : found->second.at(word & offset_mask);
 }
 
-void PeerViews::make_handle(Allocation& allocation) const {
+// Once they are all known, it does not change any more.
+bool PeerViews::has_other_processes() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [this](const Peer& peer) { return peer.near && !same_process(peer); });
+}
+
+void PeerViews::say_that_it_is_staged(const char* why) {
+  if (said_.exchange(true)) return;
+  log(LogLevel::info,
+      std::string("device memory that other processes cannot map is copied by way "
+                  "of the host: it ") +
+          why,
+      LogTopic::p2p);
+}
+
+void PeerViews::make_handle(Known& allocation) {
   const Driver& driver = device_.driver();
   const Current current(device_);
   const RelaxedCapture relaxed(driver);
+  if (allocation.kind == Allocation::Kind::of_pool) {
+    allocation.handled = Reach::refused;
+    return say_that_it_is_staged("is a memory pool's");
+  }
+  if (allocation.kind == Allocation::Kind::mapped) {
+    const bool shared =
+        std::all_of(allocation.parts.begin(), allocation.parts.end(),
+                    [&](const MappedPart& part) { return has_descriptor(driver, part.base); });
+    allocation.handled = shared ? Reach::open : Reach::refused;
+    if (!shared) say_that_it_is_staged("was created without a handle type to export it by");
+    return;
+  }
   const bool given = driver.ipc_get_handle && driver.ipc_open_handle && driver.ipc_close_handle &&
-                     driver.ipc_get_handle(&allocation.handle, allocation.base) == kSuccess;
+                     driver.ipc_get_handle(&allocation.handle, allocation.base()) == kSuccess;
   allocation.handled = given ? Reach::open : Reach::refused;
 }
 
@@ -237,8 +289,13 @@ bool PeerViews::describe(Peer& peer, std::span<const std::uint64_t> mine, Conten
     if (slot == 0 || again || peer.mapped.contains(slot) || peer.refused.contains(slot)) continue;
     const auto found = allocations_.find(slot);
     if (found == allocations_.end() || found->second.handled != Reach::open) continue;
+    const Known& allocation = found->second;
+    const std::size_t parts =
+        allocation.kind == Allocation::Kind::mapped ? allocation.parts.size() : 0;
+    if (parts > 0 && peer.unreachable && peer.unreachable->load()) continue;
     peer.described.insert(slot);
-    content.memory[content.described++] = {found->second.bytes, slot, found->second.handle};
+    content.memory[content.described++] = {allocation.end() - allocation.base(), slot,
+                                           static_cast<std::uint32_t>(parts), allocation.handle};
   }
   return content.described > 0;
 }
@@ -247,11 +304,14 @@ bool PeerViews::answer(Peer& peer, Content& content) {
   for (auto slot = peer.unanswered.begin(); slot != peer.unanswered.end();) {
     const auto found = peer.theirs.find(*slot);
     const Reach reach = found == peer.theirs.end() ? Reach::refused : found->second.reach();
-    if (reach == Reach::pending || content.answered == std::size(content.answers)) {
+    const bool full = content.answered == std::size(content.answers);
+    const bool wanted = !full && reach == Reach::pending && found->second.asks_for_descriptors();
+    if (full || (reach == Reach::pending && !wanted)) {
       ++slot;
       continue;
     }
-    content.answers[content.answered++] = *slot | (reach == Reach::open ? 0 : refused_mark);
+    const std::uint32_t mark = reach == Reach::open ? 0 : wanted ? wanted_mark : refused_mark;
+    content.answers[content.answered++] = *slot | mark;
     slot = peer.unanswered.erase(slot);
   }
   return content.answered > 0;
@@ -272,6 +332,8 @@ bool PeerViews::write_note(int rank, std::span<const std::uint64_t> mine, Note& 
   Content content{};
   content.process = process_token();
   content.context = reinterpret_cast<std::uintptr_t>(device_.context());
+  content.device = device_number_;
+  if (door_) content.door = {door_->name(), peer.secret};
   content.heard = peer.heard;
   bool wanted = !peer.heard || peer.reply;
   if (same_process(peer)) {
@@ -300,6 +362,7 @@ void PeerViews::read_note(int rank, const Note& note) {
     peer.heard = true;
     peer.process = content.process;
     peer.context = content.context;
+    peer.device = content.device;
     if (same_process(peer)) {
       const auto other = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(content.context));
       peer.its_context = reach_context(device_, other);
@@ -311,24 +374,65 @@ void PeerViews::read_note(int rank, const Note& note) {
   if (content.heard != 0 && reaches != Reach::pending) peer.our_context = reaches;
 }
 
+// What has been freed goes first: it may be in the way of what has come.
 void PeerViews::hear_of(Peer& peer, const Content& content) {
-  for (std::size_t i = 0; i < content.described && i < std::size(content.memory); ++i) {
-    const auto& [bytes, slot, handle] = content.memory[i];
-    if (!device_.driver().ipc_open_handle || !device_.driver().ipc_close_handle) break;
-    if (!peer.theirs.contains(slot)) {
-      peer.theirs.try_emplace(slot, device_, handle, static_cast<std::size_t>(bytes));
-    }
-    peer.unanswered.insert(slot);
-  }
-  for (std::size_t i = 0; i < content.answered && i < std::size(content.answers); ++i) {
-    const std::uint32_t slot = content.answers[i] & ~refused_mark;
-    if (!allocations_.contains(slot)) continue;
-    (content.answers[i] == slot ? peer.mapped : peer.refused).insert(slot);
-  }
+  if (content.door.name != 0) peer.door = content.door;
   for (std::size_t i = 0; i < content.freed && i < std::size(content.freed_slots); ++i) {
     peer.theirs.erase(content.freed_slots[i]);
     peer.unanswered.erase(content.freed_slots[i]);
   }
+  hear_of_memory(peer, content);
+  for (std::size_t i = 0; i < content.answered && i < std::size(content.answers); ++i) {
+    const std::uint32_t slot = content.answers[i] & ~(refused_mark | wanted_mark);
+    if (!allocations_.contains(slot)) continue;
+    if ((content.answers[i] & wanted_mark) != 0) {
+      give_descriptors(peer, slot);
+    } else {
+      (content.answers[i] == slot ? peer.mapped : peer.refused).insert(slot);
+    }
+  }
+}
+
+// No slot of the peer's: it is answered that the memory is refused.
+void PeerViews::hear_of_memory(Peer& peer, const Content& content) {
+  const Driver& driver = device_.driver();
+  for (std::size_t i = 0; i < content.described && i < std::size(content.memory); ++i) {
+    const auto& [bytes, slot, parts, handle] = content.memory[i];
+    peer.unanswered.insert(slot);
+    const auto known = peer.theirs.find(slot);
+    if (known != peer.theirs.end()) {
+      known->second.try_again();
+    } else if (parts == 0 && driver.ipc_open_handle && driver.ipc_close_handle) {
+      peer.theirs.try_emplace(slot, device_, handle, static_cast<std::size_t>(bytes));
+    } else if (parts > 0 && parts <= Allocation::most_parts && maps_memory(driver) &&
+               open_door(peer)) {
+      peer.theirs.try_emplace(slot, device_, door_, DescriptorDoor::Key{peer.secret, slot}, parts,
+                              static_cast<std::size_t>(bytes));
+    }
+  }
+}
+
+bool PeerViews::open_door(Peer& peer) {
+  if (peer.secret == 0 && fill_random(std::as_writable_bytes(std::span(&peer.secret, 1)))) {
+    peer.secret = 0;
+  }
+  if (!door_) {
+    if (auto opened = DescriptorDoor::open()) door_ = std::move(*opened);
+  }
+  return door_ && peer.secret != 0;
+}
+
+void PeerViews::give_descriptors(Peer& peer, std::uint32_t slot) {
+  const Allocation& allocation = allocations_.at(slot);
+  if (peer.door.name == 0 || allocation.kind != Allocation::Kind::mapped) return;
+  if (!peer.unreachable) peer.unreachable = std::make_shared<std::atomic<bool>>(false);
+  run_on_helper_thread([&device = device_, to = peer.door, slot, parts = allocation.parts,
+                        unreachable = peer.unreachable] {
+    const Current current(device);
+    const RelaxedCapture relaxed(device.driver());
+    const DescriptorDoor::Sent sent = send_descriptors(device.driver(), to, slot, parts);
+    if (sent == DescriptorDoor::Sent::nobody_there) *unreachable = true;
+  });
 }
 
 }  // namespace pith::cuda

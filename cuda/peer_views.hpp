@@ -1,5 +1,6 @@
 // Device memory that ranks read and write in each other: PeerMemory by the driver's means. Ranks of
-// one process use addresses, ranks of processes on one host map each other's allocations by IPC.
+// one process use addresses; ranks of processes on one host map each other's allocations, by IPC
+// or, where memory is mapped by hand (cuMemMap), by descriptors of the physical memory.
 //
 // A slot is our number for an allocation. Rank A describes slot 5 in notes to B until B says that
 // it has mapped it; from then on A's offers name (slot 5, offset). A note may be lost where B's
@@ -7,16 +8,25 @@
 // the driver's id, since its address may be another one's tomorrow; peers are told to unmap what is
 // freed. They have nothing of it in use: who frees memory has no call on it. But CUDA would have it
 // unmapped first, and defines nothing for the time between: it may come back to the device late.
+//
+// Memory that is mapped by hand has a slot for each stretch of mappings that a call's vector lies
+// in, first to last and no more, so that stretches may overlap: what a vector does not need may be
+// unmapped while a call on it goes on, and then peers unmap the stretches that it was in.
+// Descriptors go to a door of the peer's, which asks for them by a note. Memory of pools is reached
+// within the process only: the default pools cannot be exported, and of others every tensor would
+// be an allocation to map, which all processes have to let go of before its owner frees it.
 // Threads: any.
 #pragma once
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "core/peer_memory.hpp"
+#include "cuda/allocation.hpp"
 #include "cuda/imported.hpp"
 
 namespace pith::cuda {
@@ -39,25 +49,28 @@ class PeerViews final : public PeerMemory {
   bool write_note(int peer, std::span<const std::uint64_t> mine, Note& note) override;
   void read_note(int peer, const Note& note) override;
 
-  // Looks whether one of the allocations that peers know, another one each time, has been freed.
+  // Looks whether one of the allocations that peers know, another one each time, has been freed; of
+  // many parts, at some each time.
   void look_for_freed();
 
  private:
   struct Content;  // of a note
-  struct Allocation {
-    std::uint64_t id = 0;
-    CUdeviceptr base = 0;
-    std::size_t bytes = 0;
+  struct Known : Allocation {
     CUipcMemHandle handle{};
-    Reach handled = Reach::pending;  // whether the driver gave a handle
+    Reach handled = Reach::pending;  // whether other processes can map it
     int looks = 0;                   // that have not been let go
   };
+  using Range = std::pair<CUdeviceptr, CUdeviceptr>;
   struct Peer {
     bool near = false;
     bool heard = false;  // its process and context are known
     bool reply = false;  // it waits for a note
     std::uint64_t process = 0;
     std::uint64_t context = 0;
+    CUdevice device = 0;
+    DescriptorDoor::Address door;                     // its, where descriptors go
+    std::uint64_t secret = 0;                         // that it knows of our door
+    std::shared_ptr<std::atomic<bool>> unreachable;   // its door is
     std::shared_ptr<std::atomic<Reach>> its_context;  // of our process: whether we reach it
     Reach our_context = Reach::pending;               // whether it reaches ours
     std::set<std::uint32_t> described;                // slots of ours that it was told of
@@ -70,24 +83,35 @@ class PeerViews final : public PeerMemory {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   bool same_process(const Peer& peer) const;
-  std::optional<Allocation> ask(Bytes memory) const;
+  DeviceSet devices_here();
+  bool is_of_use(const Allocation& allocation) const;
   std::uint64_t word_of(CUdeviceptr address, std::size_t bytes) const;
-  std::uint32_t slot_of(const Allocation& allocation);
-  void forget_within(CUdeviceptr address, std::size_t bytes);
+  Known* find(const Allocation& like, std::uint32_t& slot);
+  std::uint32_t add(Known allocation);
+  std::vector<std::uint32_t> slots_within(CUdeviceptr address, CUdeviceptr end) const;
   void forget(std::uint32_t slot);
-  void make_handle(Allocation& allocation) const;
+  bool has_other_processes();
+  void make_handle(Known& allocation);
+  void say_that_it_is_staged(const char* why);
   bool describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content);
   static bool answer(Peer& peer, Content& content);
   static bool tell_freed(Peer& peer, Content& content);
   void hear_of(Peer& peer, const Content& content);
+  void hear_of_memory(Peer& peer, const Content& content);
+  void give_descriptors(Peer& peer, std::uint32_t slot);
+  bool open_door(Peer& peer);
 
   Device& device_;
   std::mutex mutex_;
   std::vector<Peer> peers_;
-  std::map<std::uint32_t, Allocation> allocations_;  // by slot
-  std::map<CUdeviceptr, std::uint32_t> by_base_;
+  std::map<std::uint32_t, Known> allocations_;  // by slot
+  std::map<Range, std::uint32_t> by_range_;
+  const CUdevice device_number_;
+  std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
+  std::atomic<bool> said_{false};         // why memory is staged
   std::uint32_t last_slot_ = 0;
-  std::uint32_t looked_at_ = 0;
+  std::uint32_t looked_at_ = 0;  // is next
+  std::size_t looked_at_part_ = 0;
 };
 
 }  // namespace pith::cuda

@@ -149,10 +149,10 @@ class StreamCalls {
 
   Communicator& communicator_;
   cuda::Device& device_;
-  cuda::PinnedCompute pinned_;  // what the other one retires goes back here
-  std::unique_ptr<cuda::CudaCompute> compute_;
+  cuda::PinnedCompute pinned_;                  // what the other one retires goes back here
+  std::optional<cuda::PeerViews> views_;        // none: not wanted, or no two ranks share memory
+  std::unique_ptr<cuda::CudaCompute> compute_;  // ends first: its kernels use what views_ unmaps
   CallContext context_;
-  std::optional<cuda::PeerViews> views_;  // none: not wanted, or no two ranks share memory
   cuda::StreamGate gate_;
   cuda::StreamJoin join_;
   std::vector<cuda::CUstream> joined_;  // while they are

@@ -1,10 +1,13 @@
 // NCCL's functions that belong to no communicator, and registrations, exported.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "api/check.hpp"
 #include "comm/stream_memory.hpp"
 #include "core/heap.hpp"
+#include "cuda/physical_memory.hpp"
 #include "nccl/call.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/errors.hpp"
@@ -38,8 +41,10 @@ Error allocate(void** pointer, std::size_t bytes) {
   const CurrentContext current(place.context);
   const cuda::Driver& driver = *cuda::known_driver();
   const cuda::RelaxedCapture relaxed(driver);
-  cuda::CUdeviceptr address = 0;
-  const cuda::CUresult result = driver.mem_alloc(&address, whole(bytes, device_page));
+  const std::size_t rounded = whole(bytes, device_page);
+  // As NCCL's: other processes can map it, and still can when their driver refuses IPC handles.
+  cuda::CUdeviceptr address = cuda::allocate_exportable(driver, place.device, rounded);
+  const cuda::CUresult result = address != 0 ? cuda::kSuccess : driver.mem_alloc(&address, rounded);
   if (result != cuda::kSuccess) {
     return {Code::cuda, "ncclMemAlloc: cuMemAlloc: " + driver.describe(result)};
   }
@@ -57,9 +62,16 @@ Error release(void* pointer) {
     if (!place.context) place = place_of(0);
     const CurrentContext current(place.context);
     const cuda::RelaxedCapture relaxed(driver);
-    const cuda::CUresult result = driver.mem_free(cuda::address_of(pointer));
+    const cuda::CUdeviceptr address = cuda::address_of(pointer);
+    const bool mapped = cuda::is_mapped_by_hand(driver, address);
+    // As NCCL's, it does not wait for work on the memory, which has ended when a caller frees it:
+    // cuMemFree would wait for all that the context was given.
+    const cuda::CUresult result =
+        mapped ? cuda::free_exportable(driver, address) : driver.mem_free(address);
     if (result == cuda::kSuccess) return {};
-    return {Code::cuda, "ncclMemFree: cuMemFree: " + driver.describe(result)};
+    return {Code::cuda,
+            fmt::format("ncclMemFree: {} of {}: {}", mapped ? "cuMemUnmap" : "cuMemFree", pointer,
+                        driver.describe(result))};
   }
   const pithResult_t result = pithMemFree(pointer);
   return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());

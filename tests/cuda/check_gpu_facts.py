@@ -44,13 +44,19 @@ FACTS = {
     "memory cuMemAlloc's memory, type": "2$",
     "memory cuMemAlloc's memory, cuIpcGetMemHandle": "success$",
     "memory ended": "yes",
+    "mapped its context": "0",
+    "mapped cuMemGetAddressRange in the second mapping": ".*begins at page 1, 2 pages",
+    "mapped access before cuMemSetAccess": "none",
+    "mapped access after it": "read and write",
+    "mapped a descriptor of it": ".*success",
+    "mapped cuMemAlloc's counts as mapped by hand": "no",
     "pools ended": "yes",
     "own_hang before": "said",
     "own_hang ended": "HANGS in: waiting for ever",
     "own_crash ended": "ended by signal 11",
 }
 QUICK = ["device", "captured", "behind_mem_free", "blocked_by_wait", "ipc", "under_free",
-         "first_worker", "conditional", "copies", "memory", "pools", "own_crash"]
+         "first_worker", "conditional", "copies", "memory", "mapped", "pools", "own_crash"]
 
 
 def run(program, stub, arguments, **variables):

@@ -1,5 +1,7 @@
 // Which memory an address is in: only what the driver does not know is the host's.
+#include "core/log.hpp"
 #include "cuda/peer_views.hpp"
+#include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith;
@@ -146,4 +148,45 @@ TEST_CASE("memory that no call has looked at is asked for, whatever was there be
   CHECK(views.identify(page) != 0);
   CHECK(views.identify(page) != word);
   OK(cu().mem_free(address_of(page.data)));
+}
+
+// Peers of other processes cannot map it, which is no secret, but not worth a line each time.
+TEST_CASE("that memory is staged is said once, at level info") {
+  const test::Device device;
+  const Stream stream;
+  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  const bool of_pool = GENERATE(false, true);
+  CUdeviceptr address = 0;
+  constexpr std::size_t bytes = std::size_t{2} << 20;
+  if (of_pool) {
+    OK(cu().mem_alloc_async(&address, bytes, stream));
+  } else {
+    CUmemAllocationProp prop{};
+    prop.type = kMemoryPinned;
+    prop.location = {kLocationDevice, 0};
+    const CUmemAccessDesc access{prop.location, kAccessReadWrite};
+    CUmemGenericAllocationHandle handle = 0;
+    OK(cu().mem_create(&handle, bytes, &prop, 0));
+    OK(cu().mem_reserve(&address, bytes, 0, 0, 0));
+    OK(cu().mem_map(address, bytes, 0, handle, 0));
+    OK(cu().mem_release(handle));
+    OK(cu().mem_set_access(address, bytes, &access, 1));
+  }
+  const Bytes whole{host_view<std::byte>(address), bytes, MemoryKind::cuda};
+  const auto said = [&](const char* level) {
+    set_log_level(level);
+    std::string text = said_during([&] { CHECK(views.identify(whole) != 0); });
+    set_log_level("warn");
+    return text;
+  };
+  const std::string text = said("info");
+  CAPTURE(text);
+  CHECK(text.find(of_pool ? "a memory pool's" : "handle type") != std::string::npos);
+  CHECK(said("info").empty());
+  if (of_pool) {
+    OK(cu().mem_free_async(address, stream));
+  } else {
+    OK(cu().mem_unmap(address, bytes));
+    OK(cu().mem_unreserve(address, bytes));
+  }
 }

@@ -59,6 +59,37 @@ CHECK_OPTIONAL(ipc_open_handle, cuIpcOpenMemHandle_v2);
 CHECK_OPTIONAL(ipc_close_handle, cuIpcCloseMemHandle);
 CHECK_OPTIONAL(device_can_access_peer, cuDeviceCanAccessPeer);
 CHECK_OPTIONAL(ctx_enable_peer_access, cuCtxEnablePeerAccess);
+CHECK_OPTIONAL(mem_create, cuMemCreate);
+CHECK_OPTIONAL(mem_release, cuMemRelease);
+CHECK_OPTIONAL(mem_reserve, cuMemAddressReserve);
+CHECK_OPTIONAL(mem_unreserve, cuMemAddressFree);
+CHECK_OPTIONAL(mem_map, cuMemMap);
+CHECK_OPTIONAL(mem_unmap, cuMemUnmap);
+CHECK_OPTIONAL(mem_set_access, cuMemSetAccess);
+CHECK_OPTIONAL(mem_get_access, cuMemGetAccess);
+CHECK_OPTIONAL(mem_retain, cuMemRetainAllocationHandle);
+CHECK_OPTIONAL(mem_export, cuMemExportToShareableHandle);
+CHECK_OPTIONAL(mem_import, cuMemImportFromShareableHandle);
+CHECK_OPTIONAL(mem_granularity, cuMemGetAllocationGranularity);
+CHECK_OPTIONAL(mem_alloc_async, cuMemAllocAsync);
+CHECK_OPTIONAL(mem_free_async, cuMemFreeAsync);
+CHECK_OPTIONAL(default_pool, cuDeviceGetDefaultMemPool);
+CHECK_OPTIONAL(pool_set_access, cuMemPoolSetAccess);
+CHECK_OPTIONAL(pool_get_access, cuMemPoolGetAccess);
+
+static_assert(sizeof(ours::CUmemLocation) == sizeof(::CUmemLocation));
+static_assert(sizeof(ours::CUmemAccessDesc) == sizeof(::CUmemAccessDesc));
+static_assert(sizeof(ours::CUmemAllocationProp) == sizeof(::CUmemAllocationProp));
+static_assert(offsetof(ours::CUmemAccessDesc, flags) == offsetof(::CUmemAccessDesc, flags));
+#define CHECK_PROP(member)                                                                    \
+  static_assert(                                                                              \
+      offsetof(ours::CUmemAllocationProp, member) == offsetof(::CUmemAllocationProp, member), \
+      #member)
+CHECK_PROP(requestedHandleTypes);
+CHECK_PROP(location);
+CHECK_PROP(win32HandleMetaData);
+CHECK_PROP(allocFlags.gpuDirectRDMACapable);
+CHECK_PROP(allocFlags.usage);
 
 #define CHECK_VALUE(mine, theirs) \
   static_assert(static_cast<long long>(ours::mine) == static_cast<long long>(theirs), #theirs)
@@ -130,6 +161,23 @@ CHECK_VALUE(kPointerDeviceOrdinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 CHECK_VALUE(kPointerRangeStart, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
 CHECK_VALUE(kPointerRangeSize, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 CHECK_VALUE(kPointerMapped, CU_POINTER_ATTRIBUTE_MAPPED);
+CHECK_VALUE(kErrorAlreadyMapped, CUDA_ERROR_ALREADY_MAPPED);
+CHECK_VALUE(kPointerLegacyIpcCapable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+CHECK_VALUE(kPointerHandleTypes, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+CHECK_VALUE(kPointerPool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+CHECK_VALUE(kPointerMemoryBlockId, CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID);
+CHECK_VALUE(kMemoryPinned, CU_MEM_ALLOCATION_TYPE_PINNED);
+CHECK_VALUE(kLocationDevice, CU_MEM_LOCATION_TYPE_DEVICE);
+CHECK_VALUE(kHandleNone, CU_MEM_HANDLE_TYPE_NONE);
+CHECK_VALUE(kHandleDescriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+CHECK_VALUE(kGranularityMinimum, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+CHECK_VALUE(kAccessNone, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+CHECK_VALUE(kAccessReadWrite, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+CHECK_VALUE(kDeviceMapsMemory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+CHECK_VALUE(kDeviceExportsDescriptors,
+            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+CHECK_VALUE(kDeviceNetworkReachesMapped,
+            CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 CHECK_VALUE(kFunctionMostDynamicShared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 CHECK_VALUE(kDeviceMaxThreadsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 CHECK_VALUE(kDeviceWarpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE);

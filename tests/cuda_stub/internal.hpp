@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -36,6 +37,7 @@ __attribute__((visibility("default"))) void pithStubLocks(bool locks, bool queri
 __attribute__((visibility("default"))) void pithStubQueues(const StubQueues* queues);
 __attribute__((visibility("default"))) void pithStubCapturesBody(CUstream stream);
 __attribute__((visibility("default"))) void pithStubNeedContext(bool needed);
+__attribute__((visibility("default"))) void pithStubOpenBlocksOnce(bool once);
 __attribute__((visibility("default"))) void pithStubLargestAllocation(std::size_t bytes);
 __attribute__((visibility("default"))) void pithStubRenewContext();
 __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
@@ -204,6 +206,24 @@ struct CUevent_st {
   std::vector<CUgraphNode> frontier;
 };
 
+// What cuMemCreate makes: a memory file.
+struct Physical {
+  Physical(int file, std::size_t size, CUdevice of, int types, std::uint64_t number)
+      : fd(file), bytes(size), device(of), handle_types(types), id(number) {}
+  ~Physical();
+  Physical(const Physical&) = delete;
+  const int fd;
+  const std::size_t bytes;
+  const CUdevice device;
+  const int handle_types;
+  const std::uint64_t id;
+};
+
+struct CUmemPoolHandle_st {
+  CUdevice device = 0;
+  std::set<CUdevice> reached_by;
+};
+
 struct Range {
   std::size_t bytes = 0;
   unsigned type = 0;  // kMemoryTypeHost or kMemoryTypeDevice
@@ -211,13 +231,16 @@ struct Range {
   bool imported = false;  // another process's
   CUcontext context = nullptr;
   std::uint64_t id = 0;
-  bool disowned = false;  // cuPointerGetAttribute tells no context
+  bool disowned = false;  // cuPointerGetAttribute tells no context, and there is no IPC handle
+  CUmemoryPool pool = nullptr;
+  std::shared_ptr<Physical> physical = nullptr;  // of what is mapped by hand
+  std::set<CUdevice> reached_by = {};            // of that
 };
 
 struct AtomicCounters {
   std::atomic<std::uint64_t> allocs, frees, syncs, queries, launches, graph_launches,
       pageable_copies, host_functions, from_host_functions, blocked, host_copies, ipc_opens,
-      ipc_closes, network_flushes, blocks_together, largest_grid;
+      ipc_closes, descriptors_exported, network_flushes, blocks_together, largest_grid;
 };
 
 // What who frees memory keeps others from.
@@ -237,9 +260,11 @@ struct State {
   std::atomic<Strict> strict{Strict::count};
   std::atomic<std::int64_t> host_limit_ms{100};
   std::atomic<bool> attributes_need_context{false};
+  std::atomic<bool> blocks_open_once{false};
   std::atomic<std::size_t> largest_allocation{~std::size_t{0}};
   StubQueues queues;
   bool peers_reach = true;  // devices reach each other's memory
+  bool maps_memory = true;  // by hand
   std::atomic<Locks> locks{Locks::none};
   std::atomic<int> freeing{0};
   std::map<std::thread::id, Clock::time_point> running_host_functions;
@@ -282,6 +307,8 @@ CUresult check_range(CUdeviceptr address, std::size_t bytes);
 bool is_pageable(CUdeviceptr address);
 // The range that holds `address`, and where it begins; State::mutex held. Null where there is none.
 Range* range_at(CUdeviceptr address, std::uintptr_t& base);
+// What cuMemAddressReserve gave, base and size; State::mutex held.
+std::optional<std::pair<std::uintptr_t, std::size_t>> reserved_range(std::uintptr_t address);
 bool is_device(CUdeviceptr address);
 
 // Runs work that must not call CUDA: kernels and host functions.

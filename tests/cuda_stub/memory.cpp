@@ -49,7 +49,8 @@ CUcontext forget(std::uintptr_t address, unsigned type, bool registered) {
   std::lock_guard lock(s.mutex);
   auto entry = s.ranges.find(address);
   if (entry == s.ranges.end() || entry->second.type != type) return nullptr;
-  if (entry->second.registered != registered || entry->second.imported) return nullptr;
+  const Range& range = entry->second;
+  if (range.registered != registered || range.imported || range.physical) return nullptr;
   CUcontext context = entry->second.context;
   s.ranges.erase(entry);
   return context;
@@ -95,11 +96,25 @@ CUresult attribute_of(void* value, CUpointer_attribute attribute, CUdeviceptr ad
     case kPointerDeviceOrdinal:
       store(value, range.context->device);
       break;
+    // Of what is mapped by hand, the range that was reserved.
     case kPointerRangeStart:
-      store(value, static_cast<CUdeviceptr>(entry->first));
+      store(value, static_cast<CUdeviceptr>(range.physical ? reserved_range(entry->first)->first
+                                                           : entry->first));
       break;
     case kPointerRangeSize:
-      store(value, range.bytes);
+      store(value, range.physical ? reserved_range(entry->first)->second : range.bytes);
+      break;
+    case kPointerLegacyIpcCapable:
+      store(value, int{range.type == kMemoryTypeDevice && !range.disowned});
+      break;
+    case kPointerHandleTypes:
+      store(value, std::uint64_t{range.physical && range.physical->handle_types != kHandleNone});
+      break;
+    case kPointerPool:
+      store(value, reinterpret_cast<std::uintptr_t>(range.pool));
+      break;
+    case kPointerMemoryBlockId:
+      store(value, range.physical ? range.physical->id : range.id);
       break;
     default:
       return kErrorNotSupported;
@@ -111,6 +126,7 @@ std::size_t attribute_bytes(CUpointer_attribute attribute) {
   switch (attribute) {
     case kPointerMemoryType:
     case kPointerDeviceOrdinal:
+    case kPointerLegacyIpcCapable:
       return 4;
     case kPointerSyncMemops:
     case kPointerIsManaged:
@@ -125,10 +141,20 @@ std::size_t attribute_bytes(CUpointer_attribute attribute) {
 
 CUresult check_range(CUdeviceptr address, std::size_t bytes) {
   std::lock_guard lock(state().mutex);
-  auto entry = find(static_cast<std::uintptr_t>(address));
-  if (entry == state().ranges.end()) return kErrorInvalidValue;
-  const std::size_t offset = static_cast<std::uintptr_t>(address) - entry->first;
-  return bytes <= entry->second.bytes - offset ? kSuccess : kErrorInvalidValue;
+  while (true) {
+    const auto entry = find(static_cast<std::uintptr_t>(address));
+    if (entry == state().ranges.end()) return kErrorInvalidValue;
+    const Range& range = entry->second;
+    const CUcontext context = current_context();
+    const bool open =
+        !range.physical || context == nullptr || range.reached_by.contains(context->device);
+    if (!open) return kErrorInvalidValue;
+    const std::size_t left = range.bytes - (static_cast<std::uintptr_t>(address) - entry->first);
+    if (bytes <= left) return kSuccess;
+    if (!range.physical) return kErrorInvalidValue;
+    address += left;  // what is mapped by hand may go on in another mapping
+    bytes -= left;
+  }
 }
 
 Range* range_at(CUdeviceptr address, std::uintptr_t& base) {

@@ -64,6 +64,17 @@ bool same_memory(const Handle& one, const Handle& other) {
   return one.process == other.process && one.file == other.file && one.id == other.id;
 }
 
+// Whether other memory of its block is open.
+bool shares_open_block(const Handle& handle) {
+  constexpr std::size_t block = std::size_t{2} << 20;
+  for (const auto& [base, import] : imports()) {
+    const Handle& other = import.handle;
+    const bool same_file = other.process == handle.process && other.file == handle.file;
+    if (same_file && other.offset / block == handle.offset / block) return true;
+  }
+  return false;
+}
+
 bool reaches(CUcontext context, CUdevice device) {
   return context->device == device || state().peers_reach;
 }
@@ -81,7 +92,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   std::lock_guard lock(state().mutex);
   std::uintptr_t base = 0;
   const Range* range = range_at(address, base);
-  if (range == nullptr || range->type != kMemoryTypeDevice || range->imported) {
+  if (range == nullptr || range->type != kMemoryTypeDevice || range->imported || range->disowned) {
     return kErrorInvalidValue;
   }
   const Handle named{getpid(),
@@ -113,6 +124,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle raw, unsigne
     *address = known;
     return kSuccess;
   }
+  if (state().blocks_open_once && shares_open_block(handle)) return kErrorAlreadyMapped;
   std::byte* memory = map(handle);
   if (memory == nullptr) return kErrorMapFailed;
   const auto base = reinterpret_cast<std::uintptr_t>(memory);

@@ -66,6 +66,7 @@ constexpr ErrorText error_texts[] = {
     {kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {kErrorInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {kErrorMapFailed, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
+    {kErrorAlreadyMapped, "CUDA_ERROR_ALREADY_MAPPED", "resource already mapped"},
     {kErrorPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
      "peer access is not supported between these two devices"},
     {kErrorPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
@@ -184,6 +185,7 @@ CUresult cuInit(unsigned flags) {
   s.strict = strict >= 2 ? Strict::abort : strict == 1 ? Strict::fail : Strict::count;
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
   s.queues = queues_from_environment();
+  s.maps_memory = number_from_environment("PITH_CUDA_STUB_MAPS", 1) != 0;
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) {
     CUctx_st& context = s.contexts.emplace_back();
@@ -251,6 +253,11 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case kDeviceReachedByNetwork:
     case kDeviceNetworkFlushes:  // which it needs, for it says nothing of order
       *value = 1;
+      break;
+    case kDeviceMapsMemory:
+    case kDeviceExportsDescriptors:
+    case kDeviceNetworkReachesMapped:
+      *value = state().maps_memory ? 1 : 0;
       break;
     default:
       *value = 0;
@@ -399,11 +406,22 @@ CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 void pithStubCounters(StubCounters* out) {
   State& s = state();
   const AtomicCounters& c = s.counters;
-  *out = StubCounters{c.allocs,          c.frees,           c.syncs,
-                      c.queries,         c.launches,        c.graph_launches,
-                      c.pageable_copies, c.host_functions,  c.from_host_functions,
-                      c.blocked,         c.host_copies,     c.ipc_opens,
-                      c.ipc_closes,      c.network_flushes, c.blocks_together,
+  *out = StubCounters{c.allocs,
+                      c.frees,
+                      c.syncs,
+                      c.queries,
+                      c.launches,
+                      c.graph_launches,
+                      c.pageable_copies,
+                      c.host_functions,
+                      c.from_host_functions,
+                      c.blocked,
+                      c.host_copies,
+                      c.ipc_opens,
+                      c.ipc_closes,
+                      c.descriptors_exported,
+                      c.network_flushes,
+                      c.blocks_together,
                       c.largest_grid};
   std::lock_guard lock(s.mutex);
   const auto limit = std::chrono::milliseconds(s.host_limit_ms);
@@ -415,12 +433,13 @@ void pithStubCounters(StubCounters* out) {
 void pithStubReset() {
   State& s = state();
   AtomicCounters& c = s.counters;
-  for (auto* counter :
-       {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
-        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked, &c.host_copies,
-        &c.ipc_opens, &c.ipc_closes, &c.network_flushes, &c.blocks_together, &c.largest_grid})
+  for (auto* counter : {&c.allocs, &c.frees, &c.syncs, &c.queries, &c.launches, &c.graph_launches,
+                        &c.pageable_copies, &c.host_functions, &c.from_host_functions, &c.blocked,
+                        &c.host_copies, &c.ipc_opens, &c.ipc_closes, &c.descriptors_exported,
+                        &c.network_flushes, &c.blocks_together, &c.largest_grid})
     *counter = 0;
   s.attributes_need_context = false;
+  s.blocks_open_once = false;
   s.largest_allocation = ~std::size_t{0};
   s.locks = Locks::none;
   std::lock_guard lock(s.mutex);
@@ -468,6 +487,8 @@ bool pithStubIsArmed() {
   std::lock_guard lock(state().mutex);
   return current_context()->until_failure >= 0;
 }
+
+void pithStubOpenBlocksOnce(bool once) { state().blocks_open_once = once; }
 
 void pithStubLargestAllocation(std::size_t bytes) { state().largest_allocation = bytes; }
 

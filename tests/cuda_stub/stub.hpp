@@ -24,6 +24,7 @@ struct StubCounters {
   std::uint64_t host_copies = 0;                // between a device and pinned or pageable memory
   std::uint64_t ipc_opens = 0;                  // memory of other processes
   std::uint64_t ipc_closes = 0;
+  std::uint64_t descriptors_exported = 0;  // of physical memory
   std::uint64_t network_flushes = 0;
   std::uint64_t blocks_together = 0;  // the most at once of kernels that wait
   std::uint64_t largest_grid = 0;     // in blocks
@@ -72,6 +73,9 @@ void pithStubQueues(const StubQueues* queues);
 void pithStubCapturesBody(CUstream stream);
 // From now on nobody learns what an address is without a current context: cuda.h allows that.
 void pithStubNeedContext(bool needed);
+// From now on memory of another process is "already mapped" while other memory of the same 2 MiB of
+// it is open.
+void pithStubOpenBlocksOnce(bool once);
 // From now on a device has no more than this in one piece.
 void pithStubLargestAllocation(std::size_t bytes);
 // The allocation that begins here belongs to no context from now on, as memory of a pool does.

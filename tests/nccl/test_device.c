@@ -54,6 +54,12 @@ static int is_on_device(const void* memory) {
   return cuda.attribute(&type, memory_type, (uintptr_t)memory) == 0 && type == device;
 }
 
+static int exports_descriptor(const void* memory) {
+  uint64_t types = 0;
+  const int handle_types = 14, descriptor = 1;
+  return cuda.attribute(&types, handle_types, (uintptr_t)memory) == 0 && types == descriptor;
+}
+
 /* A thread without a context gets memory of CUDA's default device, and stays without one. */
 static void memory(struct client* me) {
   void *host = NULL, *device = NULL, *context = NULL;
@@ -68,6 +74,7 @@ static void memory(struct client* me) {
   size_t bytes = 0;
   CHECK(cuda.range(&base, &bytes, (uintptr_t)device) == 0);
   CHECK(base == (uintptr_t)device && bytes == page);
+  CHECK(exports_descriptor(device) == (getenv("PITH_CUDA_STUB_MAPS") == NULL));
   CHECK(cuda.get_current(&context) == 0 && context == NULL);
   OK(ncclMemFree(device));
   OK(ncclMemFree(host));
@@ -79,6 +86,51 @@ static void memory(struct client* me) {
   CHECK(cuda.release(0) == 0 && cuda.release(0) != 0);
   OK(ncclMemAlloc(&device, 100));
   CHECK(cuda.release(0) == 0);
+  FAILS(ncclUnhandledCudaError, ncclMemFree((char*)device + 512));
+  OK(ncclMemFree(device));
+  CHECK(!is_on_device(device));
+}
+
+/* Frees nothing but what it is given, while a stream of the same context waits for this thread. */
+static void freed_beside_work(struct client* me) {
+  void *context = NULL, *device = NULL, *raised = NULL;
+  const unsigned at_least = 0;
+  start_driver(me);
+  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  CHECK(cuda.host_alloc(&raised, sizeof(uint64_t), 0) == 0);
+  *(uint64_t*)raised = 0;
+  OK(ncclMemAlloc(&device, 100));
+  CHECK(cuda.wait(NULL, (uintptr_t)raised, 1, at_least) == 0);
+  OK(ncclMemFree(device));
+  __atomic_store_n((uint64_t*)raised, 1, __ATOMIC_RELEASE);
+  CHECK(cuda.synchronize(NULL) == 0);
+}
+
+/* Each process works on the other's, as soon as that is mapped: not one copy by way of the host. */
+static void mapped_by_others(struct client* me) {
+  enum { n = 5000, most_calls = 3000, most_counters = 64, host_copies = 10 };
+  void* context = NULL;
+  uint32_t *send = NULL, *recv = NULL;
+  start_driver(me);
+  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  ncclComm_t comm = client_join(me);
+  OK(ncclMemAlloc((void**)&send, n * sizeof(uint32_t)));
+  OK(ncclMemAlloc((void**)&recv, n * sizeof(uint32_t)));
+  uint64_t copied = 1; /* by any process */
+  for (uint32_t call = 0; call < most_calls && copied > 0; ++call) {
+    uint64_t counters[most_counters] = {0};
+    for (uint32_t i = 0; i < n; ++i) send[i] = call * (i + 1) + (uint32_t)me->rank;
+    cuda.reset();
+    OK(ncclAllReduce(send, recv, n, ncclUint32, ncclSum, comm, NULL));
+    CHECK(cuda.synchronize(NULL) == 0);
+    for (uint32_t i = 0; i < n; ++i) CHECK(recv[i] == 2 * call * (i + 1) + 1);
+    cuda.counters(counters);
+    OK(ncclAllReduce(&counters[host_copies], &copied, 1, ncclUint64, ncclSum, comm, NULL));
+  }
+  CHECK(copied == 0);
+  OK(ncclMemFree(send));
+  OK(ncclMemFree(recv));
+  OK(ncclCommDestroy(comm));
 }
 
 /* The first call of a process that has a driver and has not used it. */
@@ -258,6 +310,11 @@ int main(int count, char** arguments) {
   driver_path = arguments[1];
   client_run("memory", 1, NULL, memory);
   client_run("memory at the first call", 1, NULL, first_memory);
+  const char* unmapped[] = {"PITH_CUDA_STUB_MAPS=0", NULL};
+  client_run("memory that cannot be mapped by hand", 1, unmapped, memory);
+  client_run("memory freed beside work", 1, NULL, freed_beside_work);
+  const char* by_views[] = {"PITH_ALGO=allreduce:two_shot", NULL};
+  client_run("memory that others map", 2, by_views, mapped_by_others);
   const char* none[] = {"PITH_CUDA_STUB_DEVICES=0", NULL};
   client_run("no device", 1, none, no_device);
   client_run("driver after the communicator", 2, NULL, late_driver);

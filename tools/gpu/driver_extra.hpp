@@ -10,34 +10,12 @@ namespace pith::facts {
 // Names are cuda.h's, and its macros come in lists.
 // NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
 
-using CUmemGenericAllocationHandle = unsigned long long;
-using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUgraphConditionalHandle = unsigned long long;
 
-struct CUmemLocation {
-  int type;
-  int id;
-};
-struct CUmemAllocationProp {
-  int type;
-  int requestedHandleTypes;
-  CUmemLocation location;
-  void* win32HandleMetaData;
-  struct {
-    unsigned char compressionType;
-    unsigned char gpuDirectRDMACapable;
-    unsigned short usage;
-    unsigned char reserved[4];
-  } allocFlags;
-};
-struct CUmemAccessDesc {
-  CUmemLocation location;
-  int flags;
-};
 struct CUmemPoolProps {
   int allocType;
   int handleTypes;
-  CUmemLocation location;
+  cuda::CUmemLocation location;
   void* win32SecurityAttributes;
   std::size_t maxSize;
   unsigned short usage;
@@ -61,14 +39,8 @@ struct CUgraphNodeParams {
   long long reserved2;
 };
 
-inline constexpr int kLocationDevice = 1;
-inline constexpr int kAllocationPinned = 1;
-inline constexpr int kAccessReadWrite = 3;
-inline constexpr int kHandleNone = 0;
-inline constexpr int kHandleFd = 1;
 inline constexpr int kHandleFabric = 8;
 inline constexpr int kRangeDmaBuf = 1;
-inline constexpr int kGranularityMinimum = 0;
 inline constexpr int kGranularityRecommended = 1;
 inline constexpr int kNodeConditional = 13;
 inline constexpr int kConditionalIf = 0;
@@ -78,34 +50,22 @@ inline constexpr cuda::CUdevice_attribute kDeviceComputeMode = 20;
 inline constexpr int kComputeModeExclusiveProcess = 3;
 
 // X(symbol, arguments)
-#define PITH_FACTS_FUNCTIONS(X)                                                                   \
-  X(cuMemGetAllocationGranularity, (std::size_t*, const CUmemAllocationProp*, int))               \
-  X(cuMemCreate,                                                                                  \
-    (CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*, unsigned long long)) \
-  X(cuMemRelease, (CUmemGenericAllocationHandle))                                                 \
-  X(cuMemAddressReserve,                                                                          \
-    (cuda::CUdeviceptr*, std::size_t, std::size_t, cuda::CUdeviceptr, unsigned long long))        \
-  X(cuMemMap, (cuda::CUdeviceptr, std::size_t, std::size_t, CUmemGenericAllocationHandle,         \
-               unsigned long long))                                                               \
-  X(cuMemUnmap, (cuda::CUdeviceptr, std::size_t))                                                 \
-  X(cuMemSetAccess, (cuda::CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t))        \
-  X(cuMemExportToShareableHandle, (void*, CUmemGenericAllocationHandle, int, unsigned long long)) \
-  X(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle*, void*))                          \
-  X(cuMemGetHandleForAddressRange,                                                                \
-    (void*, cuda::CUdeviceptr, std::size_t, int, unsigned long long))                             \
-  X(cuMemAllocAsync, (cuda::CUdeviceptr*, std::size_t, cuda::CUstream))                           \
-  X(cuMemAllocFromPoolAsync, (cuda::CUdeviceptr*, std::size_t, CUmemoryPool, cuda::CUstream))     \
-  X(cuMemPoolCreate, (CUmemoryPool*, const CUmemPoolProps*))                                      \
-  X(cuGraphConditionalHandleCreate,                                                               \
-    (CUgraphConditionalHandle*, cuda::CUgraph, cuda::CUcontext, unsigned, unsigned))              \
-  X(cuGraphCreate, (cuda::CUgraph*, unsigned))                                                    \
-  X(cuGraphAddNode_v2, (cuda::CUgraphNode*, cuda::CUgraph, const cuda::CUgraphNode*,              \
-                        const cuda::CUgraphEdgeData*, std::size_t, CUgraphNodeParams*))           \
-  X(cuStreamBeginCaptureToGraph,                                                                  \
-    (cuda::CUstream, cuda::CUgraph, const cuda::CUgraphNode*, const cuda::CUgraphEdgeData*,       \
-     std::size_t, cuda::CUstreamCaptureMode))                                                     \
-  X(cuCtxSetLimit, (int, std::size_t))                                                            \
-  X(cuFuncIsLoaded, (int*, cuda::CUfunction))                                                     \
+#define PITH_FACTS_FUNCTIONS(X)                                                             \
+  X(cuMemGetHandleForAddressRange,                                                          \
+    (void*, cuda::CUdeviceptr, std::size_t, int, unsigned long long))                       \
+  X(cuMemAllocFromPoolAsync,                                                                \
+    (cuda::CUdeviceptr*, std::size_t, cuda::CUmemoryPool, cuda::CUstream))                  \
+  X(cuMemPoolCreate, (cuda::CUmemoryPool*, const CUmemPoolProps*))                          \
+  X(cuGraphConditionalHandleCreate,                                                         \
+    (CUgraphConditionalHandle*, cuda::CUgraph, cuda::CUcontext, unsigned, unsigned))        \
+  X(cuGraphCreate, (cuda::CUgraph*, unsigned))                                              \
+  X(cuGraphAddNode_v2, (cuda::CUgraphNode*, cuda::CUgraph, const cuda::CUgraphNode*,        \
+                        const cuda::CUgraphEdgeData*, std::size_t, CUgraphNodeParams*))     \
+  X(cuStreamBeginCaptureToGraph,                                                            \
+    (cuda::CUstream, cuda::CUgraph, const cuda::CUgraphNode*, const cuda::CUgraphEdgeData*, \
+     std::size_t, cuda::CUstreamCaptureMode))                                               \
+  X(cuCtxSetLimit, (int, std::size_t))                                                      \
+  X(cuFuncIsLoaded, (int*, cuda::CUfunction))                                               \
   X(cuFuncGetAttribute, (int*, cuda::CUfunction_attribute, cuda::CUfunction))
 
 // Null where they are not there.

@@ -76,6 +76,8 @@ constexpr Probe probes[] = {
     {"ipc_blocking", probe_ipc_blocking, nullptr, "mapping by a helper thread during calls"},
     {"memory", probe_memory, nullptr,
      "whose memory is whose, and what another process may map: expandable segments"},
+    {"mapped", probe_mapped, nullptr,
+     "views of mapped memory: what tells its parts, who may touch it"},
     {"pools", probe_pools, nullptr, "the same of cudaMallocAsync's memory"},
     {"beside_idle", probe_beside_idle, nullptr, "latency beside another process"},
     {"pointers", probe_pointers, nullptr, "telling device memory from the host's in each call"},

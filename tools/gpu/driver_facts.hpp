@@ -152,6 +152,7 @@ void probe_pointers();
 void probe_streams();
 // facts_memory.cpp: memory that is not cuMemAlloc's.
 void probe_memory();
+void probe_mapped();  // facts_mapped.cpp
 void probe_pools();
 // facts_first.cpp: first launches, and what a thread that frees memory holds up.
 void probe_lazy_loading();

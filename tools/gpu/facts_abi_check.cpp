@@ -17,18 +17,7 @@ namespace ours = pith::facts;
                 #type " " #member)
 #define SAME_SIZE(type) static_assert(sizeof(ours::type) == sizeof(::type), #type)
 
-SAME_SIZE(CUmemGenericAllocationHandle);
 SAME_SIZE(CUgraphConditionalHandle);
-SAME_SIZE(CUmemLocation);
-SAME(CUmemLocation, id);
-SAME_SIZE(CUmemAllocationProp);
-SAME(CUmemAllocationProp, type);
-SAME(CUmemAllocationProp, requestedHandleTypes);
-SAME(CUmemAllocationProp, location);
-SAME(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
-SAME(CUmemAllocationProp, allocFlags.usage);
-SAME_SIZE(CUmemAccessDesc);
-SAME(CUmemAccessDesc, flags);
 SAME_SIZE(CUmemPoolProps);
 SAME(CUmemPoolProps, handleTypes);
 SAME(CUmemPoolProps, location);
@@ -43,14 +32,8 @@ SAME(CUgraphNodeParams, conditional.phGraph_out);
 SAME(CUgraphNodeParams, conditional.ctx);
 #endif
 
-static_assert(ours::kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
-static_assert(ours::kAllocationPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
-static_assert(ours::kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-static_assert(ours::kHandleNone == CU_MEM_HANDLE_TYPE_NONE);
-static_assert(ours::kHandleFd == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(ours::kHandleFabric == CU_MEM_HANDLE_TYPE_FABRIC);
 static_assert(ours::kRangeDmaBuf == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
-static_assert(ours::kGranularityMinimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 static_assert(ours::kGranularityRecommended == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
 static_assert(ours::kNodeConditional == CU_GRAPH_NODE_TYPE_CONDITIONAL);
 static_assert(ours::kConditionalIf == CU_GRAPH_COND_TYPE_IF);
@@ -69,17 +52,7 @@ constexpr bool same_count(CUresult (*)(A...), int (*)(B...)) {
                            static_cast<decltype(ours::Extra::name)>(nullptr)), \
                 #name)
 
-SAME_ARGUMENTS(cuMemGetAllocationGranularity);
-SAME_ARGUMENTS(cuMemCreate);
-SAME_ARGUMENTS(cuMemRelease);
-SAME_ARGUMENTS(cuMemAddressReserve);
-SAME_ARGUMENTS(cuMemMap);
-SAME_ARGUMENTS(cuMemUnmap);
-SAME_ARGUMENTS(cuMemSetAccess);
-SAME_ARGUMENTS(cuMemExportToShareableHandle);
-SAME_ARGUMENTS(cuMemRetainAllocationHandle);
 SAME_ARGUMENTS(cuMemGetHandleForAddressRange);
-SAME_ARGUMENTS(cuMemAllocAsync);
 SAME_ARGUMENTS(cuMemAllocFromPoolAsync);
 SAME_ARGUMENTS(cuMemPoolCreate);
 SAME_ARGUMENTS(cuGraphConditionalHandleCreate);

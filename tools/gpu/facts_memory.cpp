@@ -2,6 +2,7 @@
 // segments and NCCL's own allocations are, or from a pool.
 #include <unistd.h>
 
+#include "cuda/physical_memory.hpp"
 #include "tools/gpu/driver_extra.hpp"
 
 namespace pith::facts {
@@ -27,7 +28,9 @@ constexpr DeviceFact device_facts[] = {
 };
 
 constexpr const char* name_of(int handles) {
-  return handles == kHandleNone ? "no handle" : handles == kHandleFd ? "descriptor" : "fabric";
+  return handles == kHandleNone         ? "no handle"
+         : handles == kHandleDescriptor ? "descriptor"
+                                        : "fabric";
 }
 
 template <class Value>
@@ -83,12 +86,12 @@ std::string dma_buf_of(const Extra& extra, CUdeviceptr address, std::size_t byte
   return describe(result);
 }
 
-std::string owner_of(const Extra& extra, CUdeviceptr address) {
-  if (!extra.cuMemRetainAllocationHandle || !extra.cuMemRelease) return "not there";
+std::string owner_of(CUdeviceptr address) {
+  if (!cu().mem_retain || !cu().mem_release) return "not there";
   CUmemGenericAllocationHandle handle = 0;
   void* pointer = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
-  const CUresult result = extra.cuMemRetainAllocationHandle(&handle, pointer);
-  if (result == kSuccess) extra.cuMemRelease(handle);
+  const CUresult result = cu().mem_retain(&handle, pointer);
+  if (result == kSuccess) cu().mem_release(handle);
   return describe(result);
 }
 
@@ -109,7 +112,7 @@ void tell_pointer(const Gpu& gpu, const Extra& extra, const std::string& of, CUd
   tell("good for GPUDirect RDMA", attribute_of<int>(15, address));
   tell("a dma-buf of it", dma_buf_of(extra, address, bytes));
   tell("its pool", attribute_of<void*>(17, address));
-  tell("cuMemRetainAllocationHandle", owner_of(extra, address));
+  tell("cuMemRetainAllocationHandle", owner_of(address));
   tell("range", range_of(kPointerRangeStart, kPointerRangeSize, address));
   tell("mapping", range_of(19, 18, address));
   tell("cuMemGetAddressRange", address_range_of(address));
@@ -117,18 +120,18 @@ void tell_pointer(const Gpu& gpu, const Extra& extra, const std::string& of, CUd
 
 CUmemAllocationProp properties_of(int handles) {
   CUmemAllocationProp properties{};
-  properties.type = kAllocationPinned;
+  properties.type = kMemoryPinned;
   properties.requestedHandleTypes = handles;
   properties.location = {kLocationDevice, 0};
   return properties;
 }
 
-std::size_t tell_granularity(const Extra& extra, int handles) {
+std::size_t tell_granularity(int handles) {
   const CUmemAllocationProp properties = properties_of(handles);
   std::size_t least = 0, better = 0;
-  CUresult result = extra.cuMemGetAllocationGranularity(&least, &properties, kGranularityMinimum);
+  CUresult result = cu().mem_granularity(&least, &properties, kGranularityMinimum);
   if (result == kSuccess) {
-    result = extra.cuMemGetAllocationGranularity(&better, &properties, kGranularityRecommended);
+    result = cu().mem_granularity(&better, &properties, kGranularityRecommended);
   }
   const std::string name = std::string("granularity, ") + name_of(handles);
   say(name.c_str(), "%s, least %zu KiB, recommended %zu KiB", describe(result).c_str(), least >> 10,
@@ -138,39 +141,39 @@ std::size_t tell_granularity(const Extra& extra, int handles) {
 
 // Two allocations side by side, as expandable segments have them; looked at in the second.
 void tell_mapped(const Gpu& gpu, const Extra& extra, int handles) {
-  const std::size_t part = tell_granularity(extra, handles);
+  const std::size_t part = tell_granularity(handles);
   if (part == 0) return;
   const std::string name = std::string("mapped memory, ") + name_of(handles);
   const CUmemAllocationProp properties = properties_of(handles);
   CUdeviceptr start = 0;
-  must(extra.cuMemAddressReserve(&start, 4 * part, 0, 0, 0), "cuMemAddressReserve");
+  must(cu().mem_reserve(&start, 4 * part, 0, 0, 0), "cuMemAddressReserve");
   CUmemGenericAllocationHandle handle = 0;
   for (std::size_t i = 0; i < 2; ++i) {
     stage("cuMemCreate, " + name);
-    const CUresult made = extra.cuMemCreate(&handle, part, &properties, 0);
+    const CUresult made = cu().mem_create(&handle, part, &properties, 0);
     if (made != kSuccess) {
       say((name + ", cuMemCreate").c_str(), "%s", describe(made).c_str());
       return;
     }
-    must(extra.cuMemMap(start + i * part, part, 0, handle, 0), "cuMemMap");
+    must(cu().mem_map(start + i * part, part, 0, handle, 0), "cuMemMap");
   }
   const CUmemAccessDesc access{{kLocationDevice, 0}, kAccessReadWrite};
-  must(extra.cuMemSetAccess(start, 2 * part, &access, 1), "cuMemSetAccess");
+  must(cu().mem_set_access(start, 2 * part, &access, 1), "cuMemSetAccess");
   tell_pointer(gpu, extra, name, start + part, part);
-  if (handles == kHandleNone || !extra.cuMemExportToShareableHandle) return;
+  if (handles == kHandleNone || !cu().mem_export) return;
   union {
     int file;
     char fabric[64];
   } exported{};
-  const CUresult result = extra.cuMemExportToShareableHandle(&exported, handle, handles, 0);
+  const CUresult result = cu().mem_export(&exported, handle, handles, 0);
   say((name + ", cuMemExportToShareableHandle").c_str(), "%s", describe(result).c_str());
-  if (result == kSuccess && handles == kHandleFd) close(exported.file);
+  if (result == kSuccess && handles == kHandleDescriptor) close(exported.file);
 }
 
 // Whether the calls that take memory away wait for a stream that waits for the host.
-void tell_taking_away(const Gpu& gpu, const Extra& extra) {
-  const std::size_t part = tell_granularity(extra, kHandleNone);
-  if (part == 0 || !extra.cuMemUnmap || !extra.cuMemRelease) return;
+void tell_taking_away(const Gpu& gpu) {
+  const std::size_t part = tell_granularity(kHandleNone);
+  if (part == 0 || !cu().mem_unmap || !cu().mem_release) return;
   const CUmemAllocationProp properties = properties_of(kHandleNone);
   CUdeviceptr start = 0;
   CUmemGenericAllocationHandle handle = 0;
@@ -187,17 +190,12 @@ void tell_taking_away(const Gpu& gpu, const Extra& extra) {
     say(name, "%s, %s", returned ? "returns" : "WAITS for a stream that waits for the host",
         ended ? attempt.result().c_str() : "and longer");
   };
-  must(extra.cuMemAddressReserve(&start, part, 0, 0, 0), "cuMemAddressReserve");
-  tell("cuMemCreate", [&] { return extra.cuMemCreate(&handle, part, &properties, 0); });
-  tell("cuMemMap", [&] { return extra.cuMemMap(start, part, 0, handle, 0); });
-  tell("cuMemSetAccess", [&] { return extra.cuMemSetAccess(start, part, &access, 1); });
-  tell("cuMemUnmap", [&] { return extra.cuMemUnmap(start, part); });
-  tell("cuMemRelease", [&] { return extra.cuMemRelease(handle); });
-}
-
-bool has_mapping(const Extra& extra) {
-  return extra.cuMemGetAllocationGranularity && extra.cuMemCreate && extra.cuMemAddressReserve &&
-         extra.cuMemMap && extra.cuMemSetAccess;
+  must(cu().mem_reserve(&start, part, 0, 0, 0), "cuMemAddressReserve");
+  tell("cuMemCreate", [&] { return cu().mem_create(&handle, part, &properties, 0); });
+  tell("cuMemMap", [&] { return cu().mem_map(start, part, 0, handle, 0); });
+  tell("cuMemSetAccess", [&] { return cu().mem_set_access(start, part, &access, 1); });
+  tell("cuMemUnmap", [&] { return cu().mem_unmap(start, part); });
+  tell("cuMemRelease", [&] { return cu().mem_release(handle); });
 }
 
 }  // namespace
@@ -215,14 +213,14 @@ void probe_memory() {
   CUdeviceptr memory = 0;
   must(cu().mem_alloc(&memory, bytes), "cuMemAlloc");
   tell_pointer(gpu, extra, "cuMemAlloc's memory", memory, bytes);
-  if (!has_mapping(extra)) {
+  if (!maps_memory(cu())) {
     say("mapped memory", "not there");
     return;
   }
-  for (const int handles : {kHandleNone, kHandleFd, kHandleFabric}) {
+  for (const int handles : {kHandleNone, kHandleDescriptor, kHandleFabric}) {
     tell_mapped(gpu, extra, handles);
   }
-  tell_taking_away(gpu, extra);
+  tell_taking_away(gpu);
 }
 
 void probe_pools() {
@@ -231,8 +229,8 @@ void probe_pools() {
   const CUstream stream = new_stream();
   constexpr std::size_t bytes = std::size_t{1} << 20;
   CUdeviceptr memory = 0;
-  if (extra.cuMemAllocAsync) {
-    must(extra.cuMemAllocAsync(&memory, bytes, stream), "cuMemAllocAsync");
+  if (cu().mem_alloc_async) {
+    must(cu().mem_alloc_async(&memory, bytes, stream), "cuMemAllocAsync");
     must(cu().stream_synchronize(stream), "cuStreamSynchronize");
     tell_pointer(gpu, extra, "the usual pool's memory", memory, bytes);
   } else {
@@ -243,8 +241,8 @@ void probe_pools() {
     return;
   }
   CUmemPoolProps properties{};
-  properties.allocType = kAllocationPinned;
-  properties.handleTypes = kHandleFd;
+  properties.allocType = kMemoryPinned;
+  properties.handleTypes = kHandleDescriptor;
   properties.location = {kLocationDevice, 0};
   CUmemoryPool pool = nullptr;
   must(extra.cuMemPoolCreate(&pool, &properties), "cuMemPoolCreate");
