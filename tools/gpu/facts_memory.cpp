@@ -169,9 +169,10 @@ void tell_mapped(const Gpu& gpu, const Extra& extra, int handles) {
 
 // Whether the calls that take memory away wait for a stream that waits for the host.
 void tell_taking_away(const Gpu& gpu, const Extra& extra) {
-  const std::size_t part = tell_granularity(extra, kHandleNone);
-  if (part == 0 || !extra.cuMemUnmap || !extra.cuMemRelease) return;
   const CUmemAllocationProp properties = properties_of(kHandleNone);
+  std::size_t part = 0;
+  extra.cuMemGetAllocationGranularity(&part, &properties, kGranularityMinimum);
+  if (part == 0 || !extra.cuMemUnmap || !extra.cuMemRelease) return;
   CUdeviceptr start = 0;
   CUmemGenericAllocationHandle handle = 0;
   const CUmemAccessDesc access{{kLocationDevice, 0}, kAccessReadWrite};
