@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """driver_facts over the stub driver: check_gpu_facts.py PROGRAM STUB_FOLDER."""
 import ctypes.util
+import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -98,6 +100,20 @@ def faults_of_holding(program, stub):
     return faults + ([] if (code, lines) == (0, []) else [f"held for another: {lines}"])
 
 
+def faults_of_kernels():
+    """The probes' own, which the stub does not look at; where the toolkit is."""
+    ptxas = shutil.which("ptxas", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/gpu")
+    for path in sorted(glob.glob(os.path.join(folder, "*.cpp"))) if ptxas else []:
+        with open(path, encoding="utf-8") as file:
+            texts = re.findall(r'R"\((\s*\.version.*?)\)"', file.read(), re.S)
+        for text in texts:
+            done = subprocess.run([ptxas, "-arch=sm_90", "-o", os.devnull, "/dev/stdin"],
+                                  input=text, capture_output=True, text=True, check=False)
+            if done.returncode:
+                yield f"{os.path.basename(path)}: {done.stderr}"
+
+
 def main():
     program, stub = sys.argv[1:]
     full = os.environ.get("PITH_TEST_FULL")
@@ -109,6 +125,7 @@ def main():
     code, lines = run(program, stub, ["--seconds", "2", *own])
     faults += list(missing_in(lines, own)) + ([] if code else ["a crash counted as an end"])
     faults += faults_of_shared_queues(program, stub) + faults_of_holding(program, stub)
+    faults += faults_of_kernels()
     if not ctypes.util.find_library("cuda"):
         code, lines = run(program, "/nonexistent", ["device"])
         if code == 0 or not any("libcuda" in line for line in lines):

@@ -69,7 +69,7 @@ inline Setup setup_of(const Peers& peers, const char* algorithm) {
   setup.transport = peers.transport;
   // What workers copy is no copy of the driver's.
   setup.environment = {
-      {"PITH_ALGO", algorithm}, {"PITH_CHUNK", "2048"}, {"PITH_CUDA_STEPS", "launch"}};
+      {"PITH_CUDA_STEPS", "launch"}, {"PITH_ALGO", algorithm}, {"PITH_CHUNK", "2048"}};
   return setup;
 }
 

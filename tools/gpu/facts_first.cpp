@@ -39,11 +39,11 @@ constexpr char late_ptx[] = R"(
   and.b64 %i, %v, 1023;
   shl.b64 %i, %i, 3;
   add.u64 %p, %base, %i;
-  st.local.volatile.u64 [%p], %v;
+  st.local.u64 [%p], %v;
   xor.b64 %i, %i, 8;
   add.u64 %p, %base, %i;
-  st.local.volatile.u64 [%p], %a;
-  ld.local.volatile.u64 %v, [%p];
+  st.local.u64 [%p], %a;
+  ld.local.u64 %v, [%p];
   st.release.sys.u64 [%a], %v;
   ret;
 }
@@ -94,6 +94,7 @@ void try_beside(const Gpu& gpu, Held& held, const std::string& name, const Words
       returned ? "returns" : "WAITS for a stream that waits for the host",
       !returned || ran ? "" : ", but what it began WAITS for it",
       ended ? attempt.result().c_str() : "and longer", note.c_str());
+  must(cu().ctx_synchronize(), "what that began");
 }
 
 struct LaterKernels {
@@ -169,7 +170,6 @@ void probe_local_memory() {
   Held held(Holder::wait, kernels);
   const Words none(1);
   if (extra.cuCtxSetLimit) {
-    none[0] = 1;
     try_beside(gpu, held, "cuCtxSetLimit of the stack", none, [&] {
       none[0] = 1;
       return extra.cuCtxSetLimit(kLimitStackSize, 2048);
@@ -207,7 +207,6 @@ void probe_first_worker() {
   FinishedWorker worker(stream);
   const auto launch_worker = [&] { return worker.launch(stream); };
   try_beside(gpu, held, "the first launch of pith_worker", worker.words, launch_worker);
-  must(cu().stream_synchronize(stream), "a worker that nobody needs");
   try_beside(gpu, held, "its second launch", worker.words, launch_worker);
 }
 

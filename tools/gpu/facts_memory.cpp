@@ -172,9 +172,10 @@ void tell_mapped(const Gpu& gpu, const Extra& extra, int handles) {
 
 // Whether the calls that take memory away wait for a stream that waits for the host.
 void tell_taking_away(const Gpu& gpu) {
-  const std::size_t part = tell_granularity(kHandleNone);
-  if (part == 0 || !cu().mem_unmap || !cu().mem_release) return;
   const CUmemAllocationProp properties = properties_of(kHandleNone);
+  std::size_t part = 0;
+  cu().mem_granularity(&part, &properties, kGranularityMinimum);
+  if (part == 0 || !cu().mem_unmap || !cu().mem_release) return;
   CUdeviceptr start = 0;
   CUmemGenericAllocationHandle handle = 0;
   const CUmemAccessDesc access{{kLocationDevice, 0}, kAccessReadWrite};
