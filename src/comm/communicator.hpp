@@ -97,7 +97,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
 
   int rank() const { return rank_; }
   int size() const { return context_.size; }
-  // Which ranks run on one host; they are counted by place, which is this of ours.
+  // Which ranks run on one host, and by what number this rank is known there.
   const Hosts& hosts() const { return hosts_; }
   int place() const { return context_.rank; }
   Engine& engine() { return *engine_; }
