@@ -1,12 +1,15 @@
 // An abort at every step of every algorithm: all ranks end, nothing is held, no buffer is touched
 // after its rank's call has returned, and the next communicator works.
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdlib>
 
 #include "tests/catch.hpp"
-#include "tests/collectives/unknown_program.hpp"
+#include "tests/collectives/dense_program.hpp"
 #include "tests/one_case.hpp"
 #include "tests/sanitized.hpp"
+#include "tests/sim/world.hpp"
 
 namespace pith::test {
 
@@ -125,31 +128,6 @@ TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
     }
     INFO(name_of(collective) << " " << algorithm);
     CHECK((points > 50 || is_alone()));
-  }
-}
-
-TEST_CASE("an abort at any step of the allgather of unknown lengths", "[unknown][abort]") {
-  for (int ranks = 2; ranks <= 5; ++ranks) {
-    for (int which = 0; which < 4; ++which) {
-      UnknownCase c;
-      for (int rank = 0; rank < ranks; ++rank) {
-        c.lengths.push_back(static_cast<std::size_t>(rank % 3) * 64 + (rank % 2 == 0 ? 40 : 0));
-      }
-      c.capacity = 256;
-      c.in_place = which >= 2;
-      const std::string name = fmt::format("{}, simulator {}", describe(c), which);
-      if (!is_wanted(name)) continue;
-      auto make = [&c]() -> std::unique_ptr<Program> {
-        return std::make_unique<UnknownProgram>(c);
-      };
-      SimConfig config = simulator(ranks, which);
-      config.kernel_s = 1e-4;  // the copy of the own message outlives everything else
-      const AbortReport report = inject_aborts(config, make);
-      if (!report.failure.empty()) print_again(report.variables + command, name);
-      INFO(name);
-      CHECK(report.failure == "");
-      CHECK((report.points > 10 || is_alone()));
-    }
   }
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <numeric>
 
-#include "collectives/allgatherv_unknown.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 
@@ -51,37 +50,6 @@ TEST_CASE("a random order of the ranks changes no result", "[collectives][order]
         const DenseCase c = make_case(algorithm, ranks, ++seed);
         const std::string failure = run_case(c, simulator(seed), "[order]");
         if (!failure.empty()) FAIL_CHECK(failure);
-      }
-    }
-  }
-}
-
-TEST_CASE("messages of unknown length keep their owners in any order", "[collectives][order]") {
-  for (int ranks = 1; ranks <= 17; ++ranks) {
-    const auto p = static_cast<std::size_t>(ranks);
-    constexpr std::size_t capacity = 200;
-    SimConfig config;
-    config.ranks = ranks;
-    World world(config);
-    world.set_order(random_order(ranks, p));
-    std::vector<std::vector<std::byte>> sent(p);
-    std::vector<std::vector<std::byte>> received(p, std::vector<std::byte>(p * capacity));
-    std::vector<std::vector<std::size_t>> lengths(p, std::vector<std::size_t>(p));
-    for (std::size_t r = 0; r < p; ++r) sent[r].assign(r * 37 % capacity, std::byte(r + 1));
-    auto task = [&](Call& call, int rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      return allgatherv_unknown(call, {{sent[r].data(), sent[r].size()},
-                                       {received[r].data(), received[r].size()},
-                                       capacity,
-                                       lengths[r],
-                                       64});
-    };
-    for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
-    for (std::size_t r = 0; r < p; ++r) {
-      for (std::size_t from = 0; from < p; ++from) {
-        REQUIRE(lengths[r][from] == sent[from].size());
-        REQUIRE(
-            std::equal(sent[from].begin(), sent[from].end(), received[r].data() + from * capacity));
       }
     }
   }

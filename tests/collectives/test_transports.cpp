@@ -11,7 +11,6 @@
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/host_layouts.hpp"
 #include "tests/collectives/real_ranks.hpp"
-#include "tests/collectives/unknown_program.hpp"
 
 namespace pith::test {
 
@@ -98,25 +97,6 @@ void run_dense(RealRank& rank, Programs& shared, const Sizes& sizes, Turns& turn
   }
 }
 
-void run_unknown(RealRank& rank, std::unique_ptr<UnknownProgram>& shared) {
-  constexpr std::size_t chunk = 4096;
-  for (std::size_t turn = 0; turn < 4; ++turn) {
-    if (rank.rank() == 0) {
-      UnknownCase c;
-      for (std::size_t r = 0; r < static_cast<std::size_t>(rank.size()); ++r) {
-        c.lengths.push_back((r + turn) % 4 * 5 * chunk + (turn % 2) * 77);
-      }
-      c.capacity = 16 * chunk + 77;
-      c.chunk_bytes = chunk;
-      shared = std::make_unique<UnknownProgram>(c);
-    }
-    rank.meet();
-    rank.run([&](Call& call) { return shared->start(call, rank.rank()); });
-    rank.meet();
-    if (rank.rank() == 0) rank.must(shared->check(), "allgatherv_unknown");
-  }
-}
-
 // Compressed calls by host, on hosts that are made up: everybody reaches everybody's memory, or
 // nobody's.
 void run_by_host(RealRank& rank, const Hosts& hosts, SparseProgram& program, SliceTwins& twins) {
@@ -156,12 +136,9 @@ std::string run_by_host(RealKind kind) {
 
 std::string run_all(RealKind kind, int ranks, const Sizes& sizes) {
   Programs shared;
-  std::unique_ptr<UnknownProgram> unknown;
   Turns turns{static_cast<std::uint64_t>(13 * static_cast<int>(kind) + 29 * ranks)};
-  const std::string failures = run_real(kind, ranks, [&](RealRank& rank) {
-    run_dense(rank, shared, sizes, turns);
-    run_unknown(rank, unknown);
-  });
+  const std::string failures =
+      run_real(kind, ranks, [&](RealRank& rank) { run_dense(rank, shared, sizes, turns); });
   return failures.empty() ? "" : fmt::format("{} ranks\n{}", ranks, failures);
 }
 

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/allgatherv_unknown.hpp"
 #include "tests/cuda/device_world.hpp"
 
 using namespace pith;
@@ -156,39 +155,6 @@ TEST_CASE("allreduce coroutines serve device memory") {
   CHECK(after.syncs == 0);
   CHECK(after.calls_from_host_functions == 0);
   for (std::size_t r = 0; r < world.size(); ++r) CHECK(world[r].late_blocks() == 0);
-}
-
-TEST_CASE("an allgather of unknown lengths serves device memory") {
-  const Device device;
-  constexpr int ranks = 3;
-  constexpr std::size_t capacity = 10000;
-  DeviceWorld world(ranks);
-  std::vector<std::unique_ptr<DeviceMemory>> send;
-  std::vector<std::unique_ptr<DeviceMemory>> recv;
-  std::vector<std::vector<std::size_t>> lengths(ranks, std::vector<std::size_t>(ranks));
-  for (std::size_t r = 0; r < ranks; ++r) {
-    send.push_back(std::make_unique<DeviceMemory>(capacity));
-    recv.push_back(std::make_unique<DeviceMemory>(capacity * ranks));
-    std::memset(send[r]->as<char>(), static_cast<int>(r + 1), capacity);
-  }
-  const std::size_t own[] = {0, 4096, 9999};
-  world.run([&](Call& call) {
-    const auto r = static_cast<std::size_t>(call.rank());
-    UnknownGather args;
-    args.send = send[r]->bytes().part(0, own[r]);
-    args.recv = recv[r]->bytes();
-    args.capacity = capacity;
-    args.lengths = lengths[r];
-    args.chunk_bytes = 2048;
-    return allgatherv_unknown(call, args);
-  });
-  for (std::size_t r = 0; r < ranks; ++r) {
-    for (std::size_t from = 0; from < ranks; ++from) {
-      REQUIRE(lengths[r][from] == own[from]);
-      const char* slot = recv[r]->as<char>() + from * capacity;
-      for (std::size_t i = 0; i < own[from]; ++i) REQUIRE(slot[i] == static_cast<char>(from + 1));
-    }
-  }
 }
 
 // More saturate no link, and of the highest priority they would starve what the user runs beside.
