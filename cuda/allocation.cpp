@@ -75,16 +75,19 @@ std::optional<Allocation> allocation_of(const Device& device, Bytes memory,
   const Driver& driver = device.driver();
   unsigned type = 0;
   CUcontext context = nullptr;
-  CUmemoryPool pool = nullptr;
   MappedPart whole;
-  CUpointer_attribute names[] = {kPointerMemoryType, kPointerContext,   kPointerBufferId,
-                                 kPointerRangeStart, kPointerRangeSize, kPointerPool};
-  void* values[] = {&type, &context, &whole.id, &whole.base, &whole.bytes, &pool};
+  CUpointer_attribute names[] = {kPointerMemoryType, kPointerContext, kPointerBufferId,
+                                 kPointerRangeStart, kPointerRangeSize};
+  void* values[] = {&type, &context, &whole.id, &whole.base, &whole.bytes};
   const CUdeviceptr address = address_of(memory.data);
   // Who drives the engine may have no context, and then the driver need not answer.
   const Current current(device);
-  if (driver.pointer_attributes(6, names, values, address) != kSuccess) return {};
+  if (driver.pointer_attributes(5, names, values, address) != kSuccess) return {};
   if (type != kMemoryTypeDevice || (context && context != device.context())) return {};
+  // Of older drivers' attributes this is none, and all that their memory has is a context.
+  CUmemoryPool pool = nullptr;
+  if (!context && driver.pointer_attribute(&pool, kPointerPool, address) != kSuccess)
+    pool = nullptr;
   std::optional<Allocation> found = context ? Allocation{Kind::of_context, {whole}, {}}
                                     : pool  ? of_pool(driver, pool, address, whole, devices)
                                             : mapped(driver, address, memory.size, devices);

@@ -20,7 +20,9 @@ DeviceSet set_of(CUdevice device);
 
 struct Allocation {
   enum class Kind { of_context, of_pool, mapped };
-  static constexpr std::size_t most_parts = 4096;
+  // Descriptors of more would not fit in the queue of the peer's socket, of 10 messages in a new
+  // network namespace.
+  static constexpr std::size_t most_parts = 640;
 
   Kind kind = Kind::of_context;
   std::vector<MappedPart> parts;  // one behind another; more than one where mapped by hand

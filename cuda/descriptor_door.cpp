@@ -83,14 +83,12 @@ void DescriptorDoor::expect(const Key& key, std::size_t parts) {
 void DescriptorDoor::expect_no_more(const Key& key) {
   const std::lock_guard lock(mutex_);
   expected_.erase(key);
-  while (receive()) {
-  }
+  receive_all();
 }
 
 std::vector<MemoryPart> DescriptorDoor::take(const Key& key) {
   const std::lock_guard lock(mutex_);
-  while (receive()) {
-  }
+  receive_all();
   const auto found = expected_.find(key);
   if (found == expected_.end()) return {};
   const auto is_there = [](const MemoryPart& part) { return static_cast<bool>(part.descriptor); };
@@ -98,6 +96,13 @@ std::vector<MemoryPart> DescriptorDoor::take(const Key& key) {
   std::vector<MemoryPart> parts = std::move(found->second);
   expected_.erase(found);
   return parts;
+}
+
+// Of a stranger who sends without an end, no more than a queue holds.
+void DescriptorDoor::receive_all() {
+  constexpr int most = 128;
+  for (int messages = 0; messages < most && receive(); ++messages) {
+  }
 }
 
 // False: there was none. What comes twice takes the place of what is there.

@@ -80,6 +80,7 @@ class DescriptorDoor {
  private:
   DescriptorDoor(OwnedDescriptor socket, std::uint64_t name)
       : socket_(std::move(socket)), name_(name) {}
+  void receive_all();
   bool receive();
 
   const OwnedDescriptor socket_;

@@ -101,7 +101,9 @@ std::uint32_t PeerViews::look_at(Bytes memory) {
     const std::lock_guard lock(mutex_);
     if (!found || !is_of_use(*found)) {
       const CUdeviceptr address = address_of(memory.data);
-      for (const auto slot : slots_within(address, address + memory.size)) forget(slot);
+      for (const auto slot : slots_within(address, address + memory.size)) {
+        if (allocations_.at(slot).looks == 0) forget(slot);  // else a call runs on it
+      }
       return 0;
     }
     std::uint32_t slot = 0;
@@ -163,8 +165,14 @@ std::uint32_t PeerViews::add(Known allocation) {
   for (const std::uint32_t old : slots_within(allocation.base(), allocation.end())) {
     if (allocations_.at(old).contradicts(allocation)) forget(old);
   }
-  if (last_slot_ == most_slots) return 0;
-  slot = ++last_slot_;
+  if (last_slot_ < most_slots) {
+    slot = ++last_slot_;
+  } else if (!spare_slots_.empty()) {
+    slot = spare_slots_.back();
+    spare_slots_.pop_back();
+  } else {
+    return 0;
+  }
   by_range_[{allocation.base(), allocation.end()}] = slot;
   allocations_.emplace(slot, std::move(allocation));
   return slot;
@@ -179,15 +187,21 @@ std::vector<std::uint32_t> PeerViews::slots_within(CUdeviceptr address, CUdevice
   return slots;
 }
 
+// A slot that a peer has heard of, or a call still holds, is no other memory's for ever.
 void PeerViews::forget(std::uint32_t slot) {
+  bool is_spare = allocations_.at(slot).looks == 0;
   for (Peer& peer : peers_) {
-    if (peer.described.erase(slot) > 0) peer.freed.push_back(slot);
+    if (peer.described.erase(slot) > 0) {
+      peer.freed.push_back(slot);
+      is_spare = false;
+    }
     peer.mapped.erase(slot);
     peer.refused.erase(slot);
   }
   const Allocation& allocation = allocations_.at(slot);
   by_range_.erase({allocation.base(), allocation.end()});
   allocations_.erase(slot);
+  if (is_spare) spare_slots_.push_back(slot);
 }
 
 void PeerViews::look_for_freed() {

@@ -110,6 +110,7 @@ class PeerViews final : public PeerMemory {
   std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
   std::atomic<bool> said_{false};         // why memory is staged
   std::uint32_t last_slot_ = 0;
+  std::vector<std::uint32_t> spare_slots_;
   std::uint32_t looked_at_ = 0;  // is next
   std::size_t looked_at_part_ = 0;
 };

@@ -196,10 +196,12 @@ bool is_mapped_by_hand(const Driver& driver, CUdeviceptr address) {
 }
 
 CUresult free_exportable(const Driver& driver, CUdeviceptr address) {
-  const std::optional<MappedPart> part = mapped_part_at(driver, address);
-  if (!part || part->base != address) return kErrorInvalidValue;
-  const CUresult result = driver.mem_unmap(address, part->bytes);
-  return result == kSuccess ? driver.mem_unreserve(address, part->bytes) : result;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  CUresult result = driver.mem_address_range(&base, &bytes, address);
+  if (result == kSuccess && base != address) result = kErrorInvalidValue;
+  if (result == kSuccess) result = driver.mem_unmap(address, bytes);
+  return result == kSuccess ? driver.mem_unreserve(address, bytes) : result;
 }
 
 }  // namespace pith::cuda

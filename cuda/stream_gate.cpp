@@ -240,6 +240,7 @@ bool StreamGate::start_replayed() {
   bool any = false;
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     if (is_gone(lines_[i])) {
+      take_fresh();  // what was captured since is gone with it
       forget(i);
       continue;
     }

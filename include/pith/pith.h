@@ -50,9 +50,10 @@ typedef struct pithCompressor* pithCompressor_t;
  * calls all of whose buffers are NULL of a thread that has a CUDA context, the legacy default
  * stream, where the CUDA driver had been loaded when the communicator was made.
  * Dense calls on a stream that is captured are captured too: all ranks capture the same ones in the
- * same order, and replay each as often. Graphs hold 131,072 calls of a communicator at a time, and
- * as many messages to or from one rank. After the first 65,536 of either, the graphs of each one
- * are gone before 65,536 more are captured, else a call is pithInvalidUsage, and not captured. */
+ * same order, and replay each as often. Graphs may keep the first 65,536 captured calls of a
+ * communicator for ever, and as many messages to or from one rank. Of later ones the nth can be
+ * captured when the graphs of the one 65,536 before it are gone, unless that is one of the first;
+ * else it is pithInvalidUsage, and not captured. */
 typedef void* pithStream_t;
 
 /* Carries the address of the bootstrap root and a 128-bit secret: keep it as private as the data.

@@ -35,7 +35,7 @@ bool moves_nothing(const CollectiveArgs& args) {
 Task<Error> do_nothing(Call&) { co_return Error(); }
 
 std::optional<bool> workers_asked_for(const Settings& settings) {
-  if (settings.cuda_steps == "launch") return false;
+  if (settings.cuda_steps == "launch" || settings.cuda_launches_block) return false;
   if (settings.cuda_steps == "worker" || settings.one_cuda_connection) return true;
   return std::nullopt;
 }

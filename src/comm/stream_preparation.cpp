@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
 // How long after their end it may be heard of that graphs are gone.
-constexpr std::uint64_t told_gone_ns = 1'000'000'000;
+constexpr std::uint64_t told_gone_ns = 5'000'000'000;
 
 // Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
 // short enough for one-shot algorithms.

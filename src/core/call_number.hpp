@@ -29,9 +29,11 @@ constexpr bool is_later(std::uint32_t number, std::uint32_t than) {
 
 // The same of messages of a pair.
 constexpr bool is_later_message(std::uint32_t number, std::uint32_t than) {
+  constexpr std::uint32_t captured = 1u << 31;
   constexpr std::uint32_t coming_again = 3u << 30;
-  const bool both = number >= coming_again && than >= coming_again;
-  return static_cast<std::int32_t>((number - than) << (both ? 2 : 1)) > 0;
+  if (number < captured || than < captured) return is_later(number, than);
+  if (number < coming_again || than < coming_again) return number > than;
+  return static_cast<std::int32_t>((number - than) << 2) > 0;
 }
 
 }  // namespace pith

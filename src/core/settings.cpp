@@ -207,7 +207,8 @@ constexpr std::array table{
                 "launch: each step of a call on device memory is a kernel or copy of its own; "
                 "worker: one kernel on the caller's stream runs them all; auto: worker, but launch "
                 "where ranks of other processes use the same device, unless "
-                "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches",
+                "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches; "
+                "CUDA_LAUNCH_BLOCKING: launch, as a worker's launch would wait for the call's end",
                 [](const Settings& s) { return s.cuda_steps; },
                 [](Settings& s, const std::string& text) {
                   if (text != "auto" && text != "launch" && text != "worker") {
@@ -423,6 +424,8 @@ Expected<Settings> settings_from_environment() {
   }
   const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   settings.one_cuda_connection = connections && std::string_view(connections) == "1";
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  settings.cuda_launches_block = blocking && *blocking && std::string_view(blocking) != "0";
   return settings;
 }
 

@@ -26,6 +26,7 @@ struct Settings {
   std::string cuda_steps = "auto";  // "launch", "worker"
   unsigned cuda_blocks = 32;
   bool one_cuda_connection = false;  // CUDA_DEVICE_MAX_CONNECTIONS is 1
+  bool cuda_launches_block = false;  // by CUDA_LAUNCH_BLOCKING
   std::string order = "topology";
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family

@@ -182,8 +182,16 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const nccl
 }
 
 void abort_there(Extension& extension) {
-  if (extension.host_plan) extension.host_plan->abort();
-  if (const auto there = extension.other_comm()) there->abort();
+  const auto there = extension.other_comm();
+  if (const auto plan = extension.plan()) return plan->abort_there(there.get());
+  if (there) there->abort();
+}
+
+// Behind an abort of ours. Streams that wait for Pith go on first: the other library may wait for
+// what is behind on them.
+void abort_rest(Extension& extension) {
+  if (const auto plan = extension.plan()) plan->abort_between();
+  abort_there(extension);
 }
 
 Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
@@ -201,7 +209,7 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
   const pithResult_t result =
       pithCommShrink(comm, exclude, count, newcomm, pointer_to(*config), flags);
   const bool aborted = flags == NCCL_SHRINK_ABORT && result != pithInvalidArgument;
-  if (aborted && extension) abort_there(*extension);
+  if (aborted && extension) abort_rest(*extension);
   return error_of(result);
 }
 
@@ -218,32 +226,35 @@ Error revoke(pithComm_t comm, int flags) {
             fmt::format("{}: comm is revoked, expected one that is not", function)};
   }
   comm->made()->abort();
-  abort_there(*extension);
+  abort_rest(*extension);
   return {};
 }
 
 // Frameworks abort what is left at their end. Whoever has nothing to end only leaves, as in NCCL,
 // where nobody hears of it: the other ranks may still be about to take what it has sent them.
-bool leaves(pithComm_t comm) {
-  std::shared_ptr<Communicator> communicator;
-  {
-    const std::lock_guard lock(comm->guard);
-    if (!comm->background && !comm->being_made) communicator = comm->communicator;
-  }
-  if (!communicator || !communicator->leave()) return false;
-  communicator->cancel_descent();
+bool leaves(Communicator& communicator) {
+  if (!communicator.leave()) return false;
+  communicator.cancel_descent();
   return true;
 }
 
-// Before an abort: from here on the handle is left alone by other threads' calls.
-void close(pithComm_t comm) {
+// Null while it is being made.
+std::shared_ptr<Communicator> communicator_of(pithComm_t comm) {
+  const std::lock_guard lock(comm->guard);
+  return comm->background || comm->being_made ? nullptr : comm->communicator;
+}
+
+pithResult_t abort(pithComm_t comm) {
   const std::shared_ptr<Extension> extension = find_extension(comm);
-  if (!extension) return;
-  {
+  if (extension) {  // from here on the handle is left alone by other threads' calls
     const std::lock_guard lock(extension->guard);
     extension->closed = true;
   }
-  abort_there(*extension);
+  const std::shared_ptr<Communicator> communicator = communicator_of(comm);
+  const bool left = communicator && leaves(*communicator);
+  if (communicator && !left) communicator->abort();
+  if (extension) abort_rest(*extension);
+  return left ? pithCommDestroy(comm) : pithCommAbort(comm);
 }
 
 // One that has been revoked counts as finalized, as in NCCL, where one that has failed says what
@@ -261,14 +272,24 @@ Error finalize(pithComm_t comm) {
   if (!error) error = check_not_waiting(function, comm);
   if (error) return error;
   error = error_of(pithCommFinalize(comm));
-  if (!error && extension && extension->host_plan) extension->host_plan->drain();
+  const auto plan = !error && extension ? extension->plan() : nullptr;
+  if (plan) plan->drain();
   return error;
+}
+
+// What has failed is not waited for there, where kernels may wait for a rank that is gone. The
+// other ranks do not hear of it: they may be about to shrink.
+void abort_there_if_failed(pithComm_t comm) {
+  const std::shared_ptr<Extension> extension = find_extension(comm);
+  const std::shared_ptr<Communicator> communicator = communicator_of(comm);
+  if (extension && communicator && communicator->async_error()) abort_there(*extension);
 }
 
 Error destroy(pithComm_t comm) {
   constexpr const char* function = "ncclCommDestroy";
   const bool is_alive = comm && !api::check_handle(function, comm);
   if (Error error = is_alive ? check_not_waiting(function, comm) : Error()) return error;
+  if (is_alive) abort_there_if_failed(comm);
   return error_of(pithCommDestroy(comm));
 }
 
@@ -358,8 +379,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (pith::api::check_handle("ncclCommAbort", ours(comm))) {
     return answer(pithCommAbort(ours(comm)));
   }
-  close(ours(comm));
-  return answer(leaves(ours(comm)) ? pithCommDestroy(ours(comm)) : pithCommAbort(ours(comm)));
+  return answer(abort(ours(comm)));
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {

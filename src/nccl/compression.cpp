@@ -43,12 +43,12 @@ const char* objection_of_memory(const NcclCall& call) {
 }  // namespace
 
 Compression::Compression(const CompressionRules& rules, bool selected, std::string who,
-                         std::shared_ptr<Communicator> communicator, HostPlan* plan)
+                         std::shared_ptr<Communicator> communicator, std::shared_ptr<HostPlan> plan)
     : rules_(rules),
       on_(selected),
       who_(std::move(who)),
       communicator_(std::move(communicator)),
-      plan_(plan) {
+      plan_(std::move(plan)) {
   if (selected) return;
   object(fmt::format("PITH_COMPRESS_COMM is {}, which does not select it", rules_.comms));
   say_not_begun();
@@ -217,11 +217,12 @@ bool Compression::has_room(Sum& sum) {
 }
 
 // A rank that cannot compress the call votes as if its pointers did not repeat. A vector is known
-// by what it comes from; its size is that of what Pith sums of it.
+// by what it comes from, whole, as parts of unlike vectors may be alike at some ranks, and by how
+// it is summed; its size is that of what Pith sums of it.
 void Compression::cast(const NcclCall& call, Ballot& ballot) {
   Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
   if (!on_) return ballot.votes.push_back(0);
-  const PointerCycle::Seen seen = cycle_.next({call.send, sum.call_.count, call.type});
+  const PointerCycle::Seen seen = cycle_.next({call.send, call.count, call.type, sum.by_plan()});
   ++cast_;
   const bool candidate = seen.place && may_begin(seen.period);
   if (candidate) sum.become(vector_of(*seen.place, sum));

@@ -34,7 +34,7 @@ class Compression {
  public:
   // `who`: the communicator, as the log names it. `plan`: null, or how some of its sums are made.
   Compression(const CompressionRules& rules, bool selected, std::string who,
-              std::shared_ptr<Communicator> communicator, HostPlan* plan);
+              std::shared_ptr<Communicator> communicator, std::shared_ptr<HostPlan> plan);
   // Says what is lost, and frees the residuals. No call runs any more.
   ~Compression();
   Compression(const Compression&) = delete;
@@ -98,7 +98,7 @@ class Compression {
   bool on_;
   const std::string who_;
   const std::shared_ptr<Communicator> communicator_;
-  HostPlan* const plan_;
+  const std::shared_ptr<HostPlan> plan_;
 
   // The thread's that makes calls.
   PointerCycle cycle_;

@@ -17,7 +17,8 @@ Error state_of_revoked(const pithComm& comm, const Extension& extension, const E
 Error state_there(Extension& extension) {
   const auto there = extension.other_comm();
   ncclResult_t state = there ? there->async_error() : ncclSuccess;
-  if (state == ncclSuccess && extension.host_plan) state = extension.host_plan->async_error();
+  const auto plan = extension.plan();
+  if (state == ncclSuccess && plan) state = plan->async_error();
   if (state == ncclSuccess) return {};
   return {static_cast<Code>(state), "PITH_NCCL_FALLBACK: the other NCCL's communicator has failed"};
 }

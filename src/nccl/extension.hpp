@@ -29,18 +29,23 @@ struct Extension {
   std::atomic<Code> told{Code::success};     // by the last ncclCommGetAsyncError
   int device = 0;                            // known before anybody sees the communicator
   std::shared_ptr<const JobPart> job_part;   // where it was made from an id, and that matters
-  std::unique_ptr<HostPlan> host_plan;       // null: there is none; nor is there any later
   std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
 
   // The rest comes from any thread: the guard is held.
   std::mutex guard;
   bool closed = false;  // the handle belongs to whoever destroys it
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
-  std::shared_ptr<FallbackComm> fallback;  // null: there is none
+  // Null: there is none; nor is there any later.
+  std::shared_ptr<FallbackComm> fallback;
+  std::shared_ptr<HostPlan> host_plan;
 
   std::shared_ptr<FallbackComm> other_comm() {
     const std::lock_guard lock(guard);
     return fallback;
+  }
+  std::shared_ptr<HostPlan> plan() {
+    const std::lock_guard lock(guard);
+    return host_plan;
   }
 };
 

@@ -69,6 +69,12 @@ Error release(void* pointer) {
     const cuda::CUresult result =
         mapped ? cuda::free_exportable(driver, address) : driver.mem_free(address);
     if (result == cuda::kSuccess) return {};
+    if (result == cuda::kErrorInvalidValue) {
+      return {Code::invalid_argument,
+              fmt::format("ncclMemFree: ptr is {}, which was not allocated by ncclMemAlloc, or has "
+                          "been freed",
+                          pointer)};
+    }
     return {Code::cuda,
             fmt::format("ncclMemFree: {} of {}: {}", mapped ? "cuMemUnmap" : "cuMemFree", pointer,
                         driver.describe(result))};

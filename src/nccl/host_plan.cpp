@@ -42,9 +42,9 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
     if (tells) {
       log(LogLevel::info,
           fmt::format("PITH_NCCL_FALLBACK: sums that may be compressed are Pith's alone: {} ranks "
-                      "are on hosts of at least {}, expected two or more hosts with as many each, "
-                      "two or more",
-                      whole.size(), hosts.slices()));
+                      "are on {} hosts, of at least {} each, expected two or more hosts with as "
+                      "many each, two or more",
+                      whole.size(), hosts.count(), hosts.slices()));
     }
     return std::unique_ptr<HostPlan>();
   }
@@ -140,10 +140,14 @@ Error HostPlan::all_gather(const NcclCall& call) const {
   return issue(parts, rest);
 }
 
-// Streams that wait for Pith go on first: the other library may wait for what is behind on them.
-void HostPlan::abort() {
-  if (!between_->leave()) between_->abort();
-  inside_.abort();
+// It may wait for the device, and so for what another communicator of its own has there, but for
+// one that is aborted in the same group.
+void HostPlan::abort_there(FallbackComm* twin) {
+  [[maybe_unused]] const Error error = library_.in_group([&] {
+    inside_.abort();
+    if (twin) twin->abort();
+    return Error();
+  });
 }
 
 }  // namespace pith::nccl

@@ -41,8 +41,12 @@ class HostPlan {
   Error all_gather(const NcclCall& call) const;
 
   ncclResult_t async_error() const { return inside_.async_error(); }
-  // Ends what runs, here and, if anything did, at the other ranks.
-  void abort();
+  // Ends what runs between hosts, here and, if anything did, at the other ranks.
+  void abort_between() {
+    if (!between_->leave()) between_->abort();
+  }
+  // Ends what runs in the other NCCL; there `twin`, too, unless it is null.
+  void abort_there(FallbackComm* twin);
   void drain() { between_->drain(); }
 
  private:

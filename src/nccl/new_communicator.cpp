@@ -112,7 +112,7 @@ Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const J
                const Expected<Settings>& settings) {
   const Fallback* const library = extras() ? extras()->fallback.get() : nullptr;
   There there;
-  std::unique_ptr<HostPlan> plan;
+  std::shared_ptr<HostPlan> plan;
   if (library) {
     const CurrentContext current(place.context);
     Expected<There> made =

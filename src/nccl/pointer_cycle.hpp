@@ -28,8 +28,11 @@ class PointerCycle {
     const void* send;
     std::size_t count;
     int type;
+    bool by_plan = false;  // host_plan.hpp
     bool operator==(const Call&) const = default;
-    bool same_shape(const Call& other) const { return count == other.count && type == other.type; }
+    bool same_shape(const Call& other) const {
+      return count == other.count && type == other.type && by_plan == other.by_plan;
+    }
   };
   struct Seen {
     std::size_t period = 0;  // in which this rank's calls repeat; 0: in none

@@ -48,8 +48,8 @@ void prepare(Extension& extension, pithComm_t comm) {
   const bool spans = spans_job(size);
   const std::string who =
       fmt::format("communicator{} of {} ranks, rank {},", name, size, comm->communicator->rank());
-  extension.compression = std::make_unique<Compression>(
-      rules, rules.selects(comm->name, spans), who, comm->communicator, extension.host_plan.get());
+  extension.compression = std::make_unique<Compression>(rules, rules.selects(comm->name, spans),
+                                                        who, comm->communicator, extension.plan());
   if (!spans || rules.comms != "world" || !job_size_is_guessed()) return;
   log(LogLevel::info, fmt::format("PITH_COMPRESS: {} is taken for the whole job's, as no launcher "
                                   "tells how large that is",

@@ -123,3 +123,19 @@ TEST_CASE("messages of a call are in order where their numbers begin anew") {
     pairs.give_back(one);
   }
 }
+
+TEST_CASE("a message whose number is given once is before those whose numbers come again") {
+  CapturedPairs pairs(1);
+  std::vector<Message> kept(1);
+  std::vector<Message> one(1);
+  kept[0].peer = one[0].peer = 0;
+  pairs.take(kept);
+  for (std::uint32_t i = 1; i < 2 * CapturedNumbers::most; ++i) {
+    pairs.take(one);
+    if (i >= CapturedNumbers::most / 2) {
+      REQUIRE(is_later_message(one[0].number, kept[0].number));
+      REQUIRE(!is_later_message(kept[0].number, one[0].number));
+    }
+    pairs.give_back(one);
+  }
+}

@@ -350,7 +350,8 @@ class Script(unittest.TestCase):
 
 
     def test_the_safe_way_is_taken_first(self):
-        facts = 'echo "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"'
+        facts = ('echo "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"; '
+                 'echo "served ended: yes (0.1 s)"')
         calls = 'echo "$5, $PITH_CUDA_STEPS"'
         with tempfile.TemporaryDirectory() as folder:
             variables = self.programs(folder, {"driver_facts": facts, "gpu_calls": calls,
@@ -377,7 +378,8 @@ class Script(unittest.TestCase):
 
 class Steps(unittest.TestCase):
     def order(self, *facts):
-        order, reasons = load_module("steps").choose(list(facts))
+        served = ["served ended: yes (0.1 s)"] if facts else []
+        order, reasons = load_module("steps").choose([*facts, *served])
         return order[0], reasons
 
     def test_nothing_known(self):
@@ -402,6 +404,10 @@ class Steps(unittest.TestCase):
             safe, reasons = self.order(known, fact)
             self.assertEqual((safe, len(reasons)), ("worker", 1), fact)
             self.assertIn(fact.split(": ", 1)[1], reasons[0])
+
+    def test_facts_that_end_early(self):
+        order, reasons = load_module("steps").choose(["under_free cuLaunchKernel: STUCK"])
+        self.assertEqual((order[0], len(reasons)), ("launch", 2))
 
     def test_what_hangs_outweighs_what_is_slow(self):
         known = "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"

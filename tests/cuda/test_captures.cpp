@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "cuda/stream_gate.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
@@ -271,4 +272,52 @@ TEST_CASE("a call captured on one rank and eager on another is an error on both"
     CHECK(text.find("rank 0 captured allreduce of 3000 uint32, sum in a graph, rank 1 did not") !=
           std::string::npos);
   }
+}
+
+namespace {
+
+struct Counted : Passage {
+  Counted() {
+    gone = [](Passage& self) { static_cast<Counted&>(self).is_gone = true; };
+  }
+  bool is_gone = false;
+};
+
+}  // namespace
+
+TEST_CASE("a call that is captured while its graphs go is gone with them") {
+  const test::Device device;
+  const Stream captured;
+  const Stream eager;
+  StreamGate gate(**pith::cuda::Device::of_stream(captured), nullptr);
+  Counted first;
+  Counted second;
+  struct Starting : Passage {
+    std::function<void()> meanwhile;
+  } other;
+  OK(cu().capture_begin(captured, kCaptureRelaxed));
+  REQUIRE_FALSE(gate.enqueue(captured, first));
+  gate.publish(first);
+  gate.progress();
+  // While whoever drives the engine starts another call.
+  other.meanwhile = [&] {
+    REQUIRE_FALSE(gate.enqueue(captured, second));
+    gate.publish(second);
+    CUgraph graph = nullptr;
+    OK(cu().capture_end(captured, &graph));
+    OK(cu().graph_destroy(graph));
+  };
+  other.started = [](Passage& self) {
+    static_cast<Starting&>(self).meanwhile();
+    StreamGate::open(self);
+  };
+  REQUIRE_FALSE(gate.enqueue(eager, other));
+  gate.publish(other);
+  for (int ms = 0; ms < 5000 && !(first.is_gone && second.is_gone); ++ms) {
+    gate.progress();
+    sleep_ms(1);
+  }
+  CHECK(first.is_gone);
+  CHECK(second.is_gone);
+  gate.close(other);
 }

@@ -1,5 +1,5 @@
 // Who runs the steps of calls where nobody has said so (PITH_CUDA_STEPS): workers, unless ranks of
-// several processes share a device.
+// several processes share a device, or the launch of one would wait for its end.
 #include "tests/cuda/said_during.hpp"
 #include "tests/cuda/views_ranks.hpp"
 
@@ -14,13 +14,13 @@ struct Steps {
   const char* transport;
   int devices;
   bool launched;
+  const char* blocking = "0";  // CUDA_LAUNCH_BLOCKING
 };
 
-constexpr Steps every_step[] = {{Way::processes, "shm", 1, true},
-                                {Way::processes, "tcp", 1, true},
-                                {Way::processes, "shm", 2, false},
-                                {Way::threads, "shm", 1, false},
-                                {Way::all, "local", 1, false}};
+constexpr Steps every_step[] = {
+    {Way::processes, "shm", 1, true},  {Way::processes, "tcp", 1, true},
+    {Way::processes, "shm", 2, false}, {Way::processes, "shm", 2, true, "1"},
+    {Way::threads, "shm", 1, false},   {Way::all, "local", 1, false}};
 
 // Only workers are kernels whose blocks wait for each other.
 void check_steps(Rank& rank, const Steps& steps) {
@@ -39,18 +39,18 @@ void check_steps(Rank& rank, const Steps& steps) {
 
 }  // namespace
 
-TEST_CASE("workers run the steps of calls unless processes share a device") {
+TEST_CASE("workers run the steps of calls unless processes share a device or launches wait") {
   for (const Steps& steps : every_step) {
     INFO(steps.transport << ", " << steps.devices << " devices");
     Setup setup;
     setup.way = steps.way;
     setup.transport = steps.transport;
-    setup.environment = {{"PITH_LOG", "info"}};
+    setup.environment = {{"PITH_LOG", "info"}, {"CUDA_LAUNCH_BLOCKING", steps.blocking}};
     std::string result;
     const std::string said = said_during(
         [&] { result = ranks::run(2, setup, [&](Rank& rank) { check_steps(rank, steps); }); });
     CHECK(result == "");
     const bool told = said.find("ranks of other processes use CUDA device 01") != std::string::npos;
-    CHECK(told == steps.launched);
+    CHECK(told == (steps.launched && steps.devices == 1));
   }
 }

@@ -264,6 +264,7 @@ struct State {
   std::atomic<std::size_t> largest_allocation{~std::size_t{0}};
   StubQueues queues;
   bool peers_reach = true;  // devices reach each other's memory
+  bool launches_block = false;
   bool maps_memory = true;  // by hand
   std::atomic<Locks> locks{Locks::none};
   std::atomic<int> freeing{0};

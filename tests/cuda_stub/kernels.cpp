@@ -132,10 +132,14 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   keep_most(state().counters.largest_grid, grid_x);
   std::vector<Unit> args((kernel->args_bytes + sizeof(Unit) - 1) / sizeof(Unit));
   std::memcpy(static_cast<void*>(args.data()), params[0], kernel->args_bytes);
-  return submit(stream, [kernel, grid_x, context, args = std::move(args)] {
+  result = submit(stream, [kernel, grid_x, context, args = std::move(args)] {
     Run launch{kernel, args.data(), grid_x, context};
     run_callback(run, &launch);
   });
+  CUstreamCaptureStatus status = kCaptureNone;
+  const bool waits = result == kSuccess && state().launches_block &&
+                     cuStreamIsCapturing(stream, &status) == kSuccess && status == kCaptureNone;
+  return waits ? cuStreamSynchronize(stream) : result;
 }
 
 }  // extern "C"

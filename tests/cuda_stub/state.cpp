@@ -186,6 +186,7 @@ CUresult cuInit(unsigned flags) {
   s.host_limit_ms = number_from_environment("PITH_CUDA_STUB_HOST_MS", 100);
   s.queues = queues_from_environment();
   s.maps_memory = number_from_environment("PITH_CUDA_STUB_MAPS", 1) != 0;
+  s.launches_block = number_from_environment("CUDA_LAUNCH_BLOCKING", 0) != 0;
   s.peers_reach = number_from_environment("PITH_CUDA_STUB_PEERS", 1) != 0;
   for (long i = 0; i < devices; ++i) {
     CUctx_st& context = s.contexts.emplace_back();

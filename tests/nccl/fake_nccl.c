@@ -71,9 +71,22 @@ EXPORTED ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   free(comm);
   return ncclSuccess;
 }
+/* As NVIDIA's may, it waits for the whole device, and so for kernels of others that are not
+ * aborted; in a group at its end. */
+static __thread ncclComm_t given_up[splits_max + 1];
+static __thread int given_up_count;
+static ncclResult_t end_given_up(void) {
+  int (*synchronize)(void) = NULL;
+  *(void**)&synchronize = dlsym(RTLD_DEFAULT, "cuCtxSynchronize");
+  if (given_up_count > 0 && synchronize) synchronize();
+  while (given_up_count > 0) ncclCommDestroy(given_up[--given_up_count]);
+  return ncclSuccess;
+}
 EXPORTED ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (given_up_count > splits_max) return ncclInternalError;
   __atomic_store_n(&comm->aborted, 1, __ATOMIC_RELEASE);
-  return ncclCommDestroy(comm);
+  given_up[given_up_count++] = comm;
+  return depth > 0 ? ncclSuccess : end_given_up();
 }
 
 static struct shared* shared_by_job(void) {
@@ -116,7 +129,10 @@ EXPORTED ncclResult_t ncclGroupStart(void) {
   ++depth;
   return ncclSuccess;
 }
-EXPORTED ncclResult_t ncclGroupEnd(void) { return depth-- > 0 ? ncclSuccess : ncclInvalidUsage; }
+EXPORTED ncclResult_t ncclGroupEnd(void) {
+  if (depth == 0) return ncclInvalidUsage;
+  return --depth > 0 ? ncclSuccess : end_given_up();
+}
 
 EXPORTED ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                                ncclScalarResidence_t residence, ncclComm_t comm) {
@@ -195,19 +211,35 @@ static void run(void* argument) {
   __atomic_sub_fetch(&comm->running, 1, __ATOMIC_ACQ_REL);
 }
 
-static ncclResult_t enqueue(enum kind kind, const void* send, void* recv, size_t count,
-                            ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+static int enqueue_host_function(cudaStream_t stream, void (*function)(void*), void* argument) {
   int (*launch)(void*, void (*)(void*), void*) = NULL;
   *(void**)&launch = dlsym(RTLD_DEFAULT, "cuLaunchHostFunc");
+  return launch ? launch(stream, function, argument) : -1;
+}
+
+/* FAKE_NCCL_STUCK: broadcasts of the twin that wait until they are aborted. */
+static void wait_for_abort(void* argument) {
+  ncclComm_t const comm = argument;
+  while (!value_of(&comm->aborted)) nap();
+  __atomic_sub_fetch(&comm->running, 1, __ATOMIC_ACQ_REL);
+}
+static ncclResult_t get_stuck(ncclComm_t comm, cudaStream_t stream) {
+  __atomic_add_fetch(&comm->running, 1, __ATOMIC_ACQ_REL);
+  return enqueue_host_function(stream, wait_for_abort, comm) == 0 ? ncclSuccess
+                                                                  : ncclUnhandledCudaError;
+}
+
+static ncclResult_t enqueue(enum kind kind, const void* send, void* recv, size_t count,
+                            ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
   const size_t blocks = kind == reduce_scatter ? (size_t)comm->size : 1;
   if (depth == 0) return ncclInvalidUsage;
   if (getenv("FAKE_NCCL_REFUSES")) return ncclSystemError;
-  if (!launch || type != ncclFloat32 || blocks * count > elements_max) return ncclInvalidArgument;
+  if (type != ncclFloat32 || blocks * count > elements_max) return ncclInvalidArgument;
   struct step* const step = malloc(sizeof *step);
   *step = (struct step){kind, comm, send, recv, count, root};
   __atomic_add_fetch(&issued[kind], 1, __ATOMIC_ACQ_REL);
   __atomic_add_fetch(&comm->running, 1, __ATOMIC_ACQ_REL);
-  return launch(stream, run, step) == 0 ? ncclSuccess : ncclUnhandledCudaError;
+  return enqueue_host_function(stream, run, step) == 0 ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 /* Bytes of `what`: the mark, or the operation where that is one of ours. */
@@ -229,6 +261,7 @@ EXPORTED ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, 
 EXPORTED ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type,
                                     int root, ncclComm_t comm, cudaStream_t stream) {
   if (comm && comm->meeting) return enqueue(broadcast, send, recv, count, type, root, comm, stream);
+  if (comm && getenv("FAKE_NCCL_STUCK")) return get_stuck(comm, stream);
   return leave(recv, count, mark, comm);
 }
 EXPORTED ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,

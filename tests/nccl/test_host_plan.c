@@ -258,6 +258,57 @@ static void ends_in_sum(struct client* me) {
   CHECK(cuda.synchronize(stream) == 0);
 }
 
+/* The same, but nobody aborts: what has failed is not waited for. */
+static void destroyed_after_end(struct client* me) {
+  enum { last = 5 };
+  if (me->rank == me->size - 1) setenv("FAKE_NCCL_ENDS_AFTER", "4", 1);
+  ncclComm_t comm = join_by_host(me);
+  void* const stream = new_stream(me);
+  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  for (int i = 0; i < n; ++i) send[i] = 1;
+  for (int s = 0; s < last; ++s) {
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+    if (s < last - 2) CHECK(cuda.synchronize(stream) == 0);
+  }
+  if (me->rank == me->size - 1) pause();
+  ncclResult_t state = ncclSuccess;
+  while (state == ncclSuccess) OK(ncclCommGetAsyncError(comm, &state));
+  OK(ncclCommDestroy(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+}
+
+/* A call of the whole communicator is stuck in the other library, whose aborts wait for the device,
+ * with a sum behind it. */
+static void stuck_there(struct client* me) {
+  setenv("FAKE_NCCL_STUCK", "1", 1);
+  ncclComm_t comm = join_by_host(me);
+  void* const stream = new_stream(me);
+  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+  CHECK(cuda.synchronize(stream) == 0);
+  OK(ncclBroadcast(send, recv, n, ncclFloat32, 0, comm, stream));
+  OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
+  client_meet(me, 0);
+  OK(ncclCommAbort(comm));
+  CHECK(cuda.synchronize(stream) == 0);
+}
+
+/* Vectors from one place, of which the first ranks' parts are alike, are told apart by all. */
+static void near_counts(struct client* me) {
+  ncclComm_t comm = join_by_host(me);
+  void* const stream = new_stream(me);
+  float *const send = device_floats(me, n + 1), *const recv = device_floats(me, n + 1);
+  int compressed = 0;
+  for (int i = 0; i <= n; ++i) send[i] = 1;
+  for (int s = 0; s < 4 * steps; ++s) {
+    OK(ncclAllReduce(send, recv, (size_t)(n + s % 2), ncclFloat32, ncclSum, comm, stream));
+    CHECK(cuda.synchronize(stream) == 0);
+    compressed += zeros_in(recv, n) > n / 4;
+  }
+  CHECK(compressed >= 3 * steps);
+  OK(ncclCommDestroy(comm));
+}
+
 /* One host's vectors are longer, by what only the last rank of a host sums: the others, whose parts
  * are alike, hear of it, too. */
 static void parts_differ(struct client* me) {
@@ -354,6 +405,9 @@ int main(int count, char** arguments) {
       (const char*[]){fake, shared, sparse, "PITH_NCCL_FALLBACK_FOR=reducescatter", NULL},
       not_listed);
   run("ends in a sum", 2, environment, ends_in_sum);
+  run("destroyed after an end", 2, environment, destroyed_after_end);
+  run("stuck there", 2, environment, stuck_there);
+  run("near counts", 2, environment, near_counts);
   run("parts differ", 2, environment, parts_differ);
   run("without synchronising", 2, environment, without_synchronising);
   run("revoked", 2, environment, revoked);

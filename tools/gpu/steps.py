@@ -61,6 +61,8 @@ def objections(facts):
         for name, value in values_of(facts, start):
             if re.search(f"^{pattern}" if pattern.startswith("(?!") else pattern, value):
                 yield against, weight, f"{why} ({name}: {value})"
+    if facts and not any(values_of(facts, "served ended")):
+        yield "worker", HANGS, "it is not known whether a resident kernel sees the host's words"
     for name, value in values_of(facts, "served resident kernels at once"):
         if too_few(value):
             yield "worker", HANGS, f"not all resident kernels run at once ({name}: {value})"
