@@ -39,21 +39,19 @@ OwnedDescriptor descriptor_of(const Driver& driver, const MappedPart& part) {
   return mapped_part_at(driver, part.base) == part ? std::move(descriptor) : OwnedDescriptor();
 }
 
+bool has_attribute(const Driver& driver, CUdevice_attribute attribute, CUdevice device) {
+  int value = 0;
+  return driver.device_attribute(&value, attribute, device) == kSuccess && value != 0;
+}
+
 CUmemAllocationProp exportable_on(const Driver& driver, CUdevice device) {
   CUmemAllocationProp prop{};
   prop.type = kMemoryPinned;
   prop.requestedHandleTypes = kHandleDescriptor;
   prop.location = {kLocationDevice, device};
-  int reached = 0;
-  const bool told =
-      driver.device_attribute(&reached, kDeviceNetworkReachesMapped, device) == kSuccess;
-  prop.allocFlags.gpuDirectRDMACapable = told && reached != 0 ? 1 : 0;
+  const bool reached = has_attribute(driver, kDeviceNetworkReachesMapped, device);
+  prop.allocFlags.gpuDirectRDMACapable = reached ? 1 : 0;
   return prop;
-}
-
-bool has_attribute(const Driver& driver, CUdevice_attribute attribute, CUdevice device) {
-  int value = 0;
-  return driver.device_attribute(&value, attribute, device) == kSuccess && value != 0;
 }
 
 // As memory of cuMemAlloc, which peer access opens: kernels of other devices may work on it.

@@ -348,7 +348,6 @@ class Script(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("gpu: failed: calls", done.stdout)
 
-
     def test_the_safe_way_is_taken_first(self):
         facts = ('echo "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"; '
                  'echo "served ended: yes (0.1 s)"')

@@ -237,42 +237,40 @@ static void not_listed(struct client* me) {
   if (me->rank == 0) CHECK(me->shared->note[0][0] == 0);
 }
 
-/* The last rank's process ends in a sum, when its host has been summed: some wait for it between
- * hosts, its neighbour in the other library. All hear of it, and their streams go on. */
-static void ends_in_sum(struct client* me) {
-  enum { last = 5 };
-  if (me->rank == me->size - 1) setenv("FAKE_NCCL_ENDS_AFTER", "5", 1);
-  ncclComm_t comm = join_by_host(me);
-  void* const stream = new_stream(me);
+/* Five sums, in one of which the last rank's process ends, when its host has been summed: some wait
+ * for it between hosts, its neighbour in the other library. All hear of it. The stream is waited
+ * for after each of the first `waited`. */
+static ncclResult_t sums_with_an_end(struct client* me, const char* ends_after, int waited,
+                                     ncclComm_t* comm, void** stream) {
+  if (me->rank == me->size - 1) setenv("FAKE_NCCL_ENDS_AFTER", ends_after, 1);
+  *comm = join_by_host(me);
+  *stream = new_stream(me);
   float *const send = device_floats(me, n), *const recv = device_floats(me, n);
   for (int i = 0; i < n; ++i) send[i] = 1;
-  for (int s = 0; s < last; ++s) {
-    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
-    if (s < last - 1) CHECK(cuda.synchronize(stream) == 0);
+  for (int s = 0; s < 5; ++s) {
+    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, *comm, *stream));
+    if (s < waited) CHECK(cuda.synchronize(*stream) == 0);
   }
   if (me->rank == me->size - 1) pause();
   ncclResult_t state = ncclSuccess;
-  while (state == ncclSuccess) OK(ncclCommGetAsyncError(comm, &state));
-  CHECK(state == ncclRemoteError);
+  while (state == ncclSuccess) OK(ncclCommGetAsyncError(*comm, &state));
+  return state;
+}
+
+/* Who aborts has streams that go on. */
+static void ends_in_sum(struct client* me) {
+  ncclComm_t comm = NULL;
+  void* stream = NULL;
+  CHECK(sums_with_an_end(me, "5", 4, &comm, &stream) == ncclRemoteError);
   OK(ncclCommAbort(comm));
   CHECK(cuda.synchronize(stream) == 0);
 }
 
-/* The same, but nobody aborts: what has failed is not waited for. */
+/* Nobody aborts: what has failed is not waited for. */
 static void destroyed_after_end(struct client* me) {
-  enum { last = 5 };
-  if (me->rank == me->size - 1) setenv("FAKE_NCCL_ENDS_AFTER", "4", 1);
-  ncclComm_t comm = join_by_host(me);
-  void* const stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
-  for (int i = 0; i < n; ++i) send[i] = 1;
-  for (int s = 0; s < last; ++s) {
-    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
-    if (s < last - 2) CHECK(cuda.synchronize(stream) == 0);
-  }
-  if (me->rank == me->size - 1) pause();
-  ncclResult_t state = ncclSuccess;
-  while (state == ncclSuccess) OK(ncclCommGetAsyncError(comm, &state));
+  ncclComm_t comm = NULL;
+  void* stream = NULL;
+  sums_with_an_end(me, "4", 3, &comm, &stream);
   OK(ncclCommDestroy(comm));
   CHECK(cuda.synchronize(stream) == 0);
 }
