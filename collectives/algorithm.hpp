@@ -63,7 +63,8 @@ constexpr Extent extent_of(Collective collective, int ranks) {
 // that small vectors walk the pipelined paths.
 struct Tuning {
   std::size_t chunk_bytes = std::size_t{64} << 10;
-  int lanes = 4;  // chunks of one strand's sequence in flight
+  int lanes = 4;                // chunks of one strand's sequence in flight
+  double start_bytes = 25'000;  // a message costs as much as so many bytes of it: alpha / beta
 };
 
 // What every input of a sum is multiplied by first, where `used`: the element at `where` when the
@@ -122,8 +123,6 @@ struct Algorithm {
 std::span<const Algorithm> algorithms();
 // nullptr where there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
-// The fixed rule by size and ranks; see its definition.
-const Algorithm& default_algorithm(const Shape& shape, Collective collective);
 
 // Runs every child; the call's frames keep them. A convenience over when_all for strands.
 template <std::size_t n>

@@ -14,13 +14,8 @@
 //
 // Where each host has one rank the scheme runs as it is; on a single host calls are dense. Cost:
 // by_host_cost.hpp.
-#include <cmath>
-
-#include "collectives/ar_topk_cost.hpp"
 #include "collectives/by_host.hpp"
-#include "collectives/by_host_cost.hpp"
 #include "collectives/dense_result.hpp"
-#include "collectives/exdyna_cost.hpp"
 #include "collectives/host_sum.hpp"
 #include "collectives/parcels.hpp"
 #include "collectives/take_values.hpp"
@@ -290,32 +285,6 @@ Task<Error> allreduce_by_host(Call& call, SparseCall args) {
   if (error) co_return error;
   deliver(by);
   co_return error;
-}
-
-bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts) {
-  constexpr LinkCost inside{1e-6, 0.2e-9, 0.2e-9};
-  constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9};
-  constexpr double bits = 48;  // of a pair, with what it costs to add it up
-  if (count == 0) return false;
-  int most = 0;
-  for (int h = 0; h < hosts.count(); ++h) {
-    most = std::max(most, static_cast<int>(hosts.ranks_of(h).size()));
-  }
-  const auto slices = static_cast<std::size_t>(hosts.slices());
-  const std::size_t slice = chunks_in(count, slices);
-  const double k = static_cast<double>(elected_of(spec.density, slice));
-  const bool all_lists = spec.scheme == Scheme::topk;
-  const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
-  const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
-                                    : exdyna_cost({hosts.count(), slice, spec.density}, wire);
-  const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
-  // The wires of a host carry all its slices.
-  const ByHostShape shape{most, hosts.slices(), count, found,
-                          exchange * static_cast<double>(slices)};
-  const double others = 1 - 1 / static_cast<double>(hosts.count());
-  const double dense = 2 * wire.alpha + 2 * others * 4 * static_cast<double>(count) * wire.beta +
-                       2 * 4 * static_cast<double>(count) * inside.beta;
-  return dense < by_host_cost(shape, inside, true);
 }
 
 }  // namespace pith

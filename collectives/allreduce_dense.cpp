@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/chooser.hpp"
 #include "collectives/dense_result.hpp"
 #include "compress/host_slice.hpp"
 
@@ -82,14 +83,10 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
     if (bytes > 0) call.run<CopyKernel>({dense.recv.data, dense.send.data, bytes});
     co_return Error();
   }
-  const Choice& choice = call.choice();
-  const Shape shape{call.size(),    bytes,        *args.tuning,  choice.views,
-                    choice.crowded, choice.apart, choice.devices};
   const auto p = static_cast<std::uint64_t>(call.size());
   args.traffic->sent += 2 * bytes * (p - 1) / p;
   args.traffic->received += 2 * bytes * (p - 1) / p;
-  const Algorithm* const wanted = choice.allreduce;
-  const Algorithm& best = wanted ? *wanted : default_algorithm(shape, Collective::allreduce);
+  const Algorithm& best = call.chooser().algorithm(Collective::allreduce, bytes);
   co_return co_await best.run(call, dense);
 }
 

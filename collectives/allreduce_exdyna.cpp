@@ -46,7 +46,7 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
   }
   if (tensors == 0) return 1;
   const std::size_t of_one = all / ranks_of(call);
-  const std::size_t most = call.choice().views ? 4 : ExclusiveElection::most_rounds;
+  const std::size_t most = call.all_views() ? 4 : ExclusiveElection::most_rounds;
   const std::size_t fair =
       std::min(of_one / std::max<std::size_t>(worth, 1), of_one / tensors / worth_a_kernel);
   return std::clamp<std::size_t>(fair, 1, most);

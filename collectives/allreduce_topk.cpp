@@ -49,7 +49,7 @@ bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
 bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
   if (call.size() <= 2 || args.spec().exchange == Exchange::direct) return false;
   if (args.spec().exchange != Exchange::automatic) return true;
-  return !call.choice().views && !fits_a_port(call, args, pairs);
+  return !call.all_views() && !fits_a_port(call, args, pairs);
 }
 
 // What this rank has selected, on its way.

@@ -20,9 +20,8 @@ using Arrived = Channel<std::uint32_t, depth>;
 // Of n bytes: what minimises (n/c) alpha + (P-2) beta c, at most what is set.
 std::size_t chunk_bytes_of(std::size_t bytes, int ranks, const Tuning& tuning) {
   if (ranks <= 2) return tuning.chunk_bytes;
-  constexpr double start_bytes = 25'000;  // alpha / beta: 20 us on a link of 10 Gbit/s
   constexpr std::size_t unit = 1024;
-  const double best = std::sqrt(double(bytes) * start_bytes / double(ranks - 2));
+  const double best = std::sqrt(double(bytes) * tuning.start_bytes / double(ranks - 2));
   const std::size_t whole = std::max(static_cast<std::size_t>(best) / unit, std::size_t{1}) * unit;
   return std::min(tuning.chunk_bytes, whole);
 }

@@ -1,13 +1,10 @@
-// What hierarchy=host costs on ideal full-duplex links, beside the reading of gradients, and when
-// a call is better dense.
+// What hierarchy=host costs on ideal full-duplex links, beside the reading of gradients.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/hosts.hpp"
-#include "compress/spec.hpp"
 
 namespace pith {
 
@@ -32,8 +29,5 @@ inline double by_host_cost(const ByHostShape& shape, const LinkCost& inside, boo
   return (others > 0 ? 2 * inside.alpha : 0) + wire + others * slice * inside.gamma +
          others * told / shape.slices + shape.exchange;
 }
-
-// All of it is agreed. Hosts are joined by wires.
-bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts);
 
 }  // namespace pith

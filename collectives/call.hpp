@@ -25,23 +25,13 @@
 
 namespace pith {
 
+class Chooser;
 class Hosts;
 
 // How one rank reaches another. The own rank has no transport.
 struct Route {
   Transport* transport = nullptr;
   int peer = -1;  // the transport's and mailbox's number for it
-};
-
-struct Algorithm;
-
-// What the choice of algorithms may depend on besides a call's arguments; the same on all ranks.
-struct Choice {
-  bool views = false;                    // every two ranks reach each other's memory
-  bool crowded = false;                  // a host has more ranks than cores
-  bool apart = false;                    // ranks run on several hosts
-  bool devices = false;                  // every rank's process uses a CUDA device
-  const Algorithm* allreduce = nullptr;  // where the user names one
 };
 
 // What a Call needs of its communicator; constant while calls run.
@@ -58,7 +48,8 @@ struct CallContext {
   int size = 1;
   const Hosts* hosts = nullptr;  // null: every rank has one of its own
   bool views = false;  // whether some two ranks reach each other's memory; the same on all ranks
-  Choice choice;
+  bool all_views = false;  // whether every two do, and choices may depend on it
+  const Chooser* chooser = nullptr;
   // Revokes the communicator everywhere it is known here; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;
   void* revoke_context = nullptr;
@@ -102,7 +93,8 @@ class Call {
   int callers_rank() const { return rank_at(rank()); }
   int place_of(int callers_rank) const { return context_.order->place_of(callers_rank); }
   bool views() const { return context_.views; }
-  const Choice& choice() const { return context_.choice; }
+  bool all_views() const { return context_.all_views; }
+  const Chooser& chooser() const { return *context_.chooser; }
   std::uint32_t number() const { return number_; }
   std::uint64_t digest() const { return digest_; }
   FrameArena& frame_arena() const { return *context_.arena; }

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <new>
 #include <optional>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/by_host_cost.hpp"
+#include "collectives/chooser.hpp"
 #include "collectives/compressed_check.hpp"
 #include "collectives/hosts.hpp"
 #include "collectives/parcels.hpp"
@@ -71,12 +70,10 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
 // All of it on ranks that agree on the arguments.
 bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (spec.scheme == Scheme::none) return true;
-  if (is_by_host(context, spec)) {
-    const Hosts& hosts = *context.hosts;
-    return hosts.count() == 1 || (spec.may_bypass && is_faster_dense_by_host(spec, all, hosts));
-  }
-  return spec.sparse() && spec.may_bypass &&
-         is_faster_dense(spec, all, context.size, context.choice.views);
+  const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
+  if (hosts && hosts->count() == 1) return true;
+  return (hosts || spec.sparse()) && spec.may_bypass &&
+         context.chooser->is_faster_dense(spec, all, hosts);
 }
 
 std::size_t elements_of(std::span<const CompressedTensor> tensors) {
@@ -229,32 +226,6 @@ Task<Error> run_on_device(Call& call, std::span<CompressedTensor> tensors, Tunin
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
   if (tensors[0].device) return run_on_device(call, tensors, tuning);
   return run_compressed(call, tensors, tuning, nullptr);
-}
-
-// A pass over the vector costs what memory takes; a pair costs on every rank that adds it up. The
-// figures are those of common hosts: cores of some GB/s, a network of 10 Gbit/s.
-bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
-  struct Pace {
-    double message, byte;  // seconds
-  };
-  constexpr Pace over_memory{1e-6, 0.2e-9};
-  constexpr Pace over_wire{20e-6, 0.8e-9};
-  constexpr double select_element = 0.5e-9;
-  constexpr double write_element = 0.3e-9;
-  constexpr double pair = 8e-9;
-  constexpr double pair_bytes = 6;
-  if (ranks == 1 || count == 0) return false;
-  const Pace pace = views ? over_memory : over_wire;
-  const double n = double(count);
-  const double k = double(elected_of(spec.density, count));
-  const double others = ranks - 1;
-  const double lists = spec.scheme == Scheme::topk ? others : 2;
-  const double sparse = 2 * others * pace.message + lists * k * pair_bytes * pace.byte +
-                        (lists + 1) * k * pair + n * (select_element + write_element);
-  const double rounds = 2 * std::ceil(std::log2(double(ranks)));
-  const double dense = rounds * pace.message + 2 * others / ranks * 4 * n * pace.byte +
-                       n * (select_element + write_element);
-  return dense < sparse;
 }
 
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {

@@ -51,9 +51,6 @@ Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors
 // What a call is refused for, which then changes nothing: lists that are too long for a message.
 // The same on all ranks.
 Error check_lists(std::span<const CompressedTensor> tensors);
-// Whether a call of a sparse scheme that may be dense should be. The same on all ranks: all of it
-// is agreed.
-bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);
 // What a call begins with, for each of its tensors.
 void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks);
 // The call failed before it began: the same for the accumulators.

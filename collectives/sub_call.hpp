@@ -26,9 +26,8 @@ class SubCall {
     context_.order = &order_by_rank;
     context_.hosts = nullptr;
     context_.size = size;
-    context_.views = views;
-    context_.choice = {};
-    context_.choice.views = views;
+    context_.views = context_.all_views = views;
+    context_.chooser = nullptr;  // it chooses for all ranks
   }
   SubCall(const SubCall&) = delete;
   SubCall& operator=(const SubCall&) = delete;

@@ -84,6 +84,7 @@ void BackgroundCall::post_reaping() {
 Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control,
                            CommKey key, std::vector<int> members, int rank)
     : engine_(std::make_unique<Engine>(static_cast<int>(members.size()))),
+      model_(settings, static_cast<int>(members.size())),
       routes_(members.size()),
       pairs_(members.size()),
       windows_(members.size()),
@@ -93,9 +94,6 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
       members_(std::move(members)),
       cancellation_(std::make_shared<Cancellation>(rank)) {
   look_for_device_memory();  // calls without a stream ask what their memory is
-  chunk_ = settings.chunk;
-  tuning_.lanes = settings.lanes;
-  pinned_ = settings.deterministic;
   heartbeat_s_ = settings.heartbeat;
   timeout_s_ = settings.timeout;
   cuda_ipc_ = settings.cuda_ipc;
@@ -107,6 +105,7 @@ Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat
   context_.mailbox = &engine_->mailbox();
   context_.compute = &compute_;
   context_.host = &compute_;
+  context_.chooser = &model_;
   context_.comm = &state_;
   context_.routes = routes_;
   context_.rank = rank;
@@ -127,41 +126,12 @@ Communicator::~Communicator() {
   for (const auto& [call, error] : unsettled_) finish_now(*call, error);
 }
 
-Shape Communicator::shape_of(const CollectiveArgs& args) const {
-  const std::size_t bytes = args.count * size_of(args.type);
-  const Choice& choice = context_.choice;
-  return {size(), bytes, tuning_, choice.views, choice.crowded, choice.apart, choice.devices};
-}
-
-const Algorithm& Communicator::choose(const CollectiveArgs& args) const {
-  if (const Algorithm* algorithm = forced(args.collective)) return *algorithm;
-  return default_algorithm(shape_of(args), args.collective);
-}
-
 const Algorithm* Communicator::algorithm_of(std::string_view collective, std::size_t count,
                                             DType type) const {
   const auto of_it = [&](const Algorithm& one) { return name_of(one.collective) == collective; };
   const auto found = std::ranges::find_if(algorithms(), of_it);
   if (found == algorithms().end()) return nullptr;
-  CollectiveArgs args;
-  args.collective = found->collective;
-  args.count = count;
-  args.type = type;
-  return &choose(args);
-}
-
-// A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
-// of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, but for a noise
-// of 10 %, and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not 19.
-void Communicator::set_views(bool all, bool any) {
-  constexpr std::size_t view_chunk = std::size_t{64} << 10;
-  constexpr std::size_t wire_chunk = std::size_t{512} << 10;
-  constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
-  context_.views = any;
-  context_.choice.views = all && !pinned_;
-  const std::size_t best = all ? view_chunk : wire_chunk;
-  const std::size_t chunk = pinned_ ? pinned_chunk : best;
-  tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
+  return &model_.algorithm(found->collective, count * size_of(type));
 }
 
 void Communicator::set_order(RankOrder order) {
@@ -178,7 +148,7 @@ void Communicator::set_hosts(std::span<const std::size_t> names) {
   context_.hosts = &hosts_;
   const bool apart = std::any_of(names.begin(), names.end(),
                                  [&](std::size_t name) { return name != names.front(); });
-  context_.choice.apart = apart && !pinned_;
+  model_.set_multi_host(apart);
 }
 
 void Communicator::complete(CollectiveArgs& args) const {
@@ -186,7 +156,7 @@ void Communicator::complete(CollectiveArgs& args) const {
   const Extent extent = extent_of(args.collective, size());
   args.send.size = bytes * extent.send;
   args.recv.size = bytes * extent.recv;
-  args.tuning = tuning_;
+  args.tuning = model_.tuning();
 }
 
 Task<Error> Communicator::start(Call& call, const CollectiveArgs& args) {

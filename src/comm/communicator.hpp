@@ -16,7 +16,6 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
 #include "collectives/hosts.hpp"
-#include "comm/algorithm_rule.hpp"
 #include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
 #include "comm/cancellation.hpp"
@@ -29,6 +28,7 @@
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "kernels/host_compute.hpp"
+#include "model/model.hpp"
 
 namespace pith {
 
@@ -102,10 +102,10 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   int place() const { return context_.rank; }
   Engine& engine() { return *engine_; }
 
+  // What chooses for its calls.
+  const Model& model() const { return model_; }
   // Null where no algorithm is of a collective of this name. The name ends with a zero.
   const Algorithm* algorithm_of(std::string_view collective, std::size_t count, DType type) const;
-  // What the choice of its algorithm depends on.
-  Shape shape_of(const CollectiveArgs& args) const;
   // Runs the call to its end on this thread. Fills in what `args` leaves to the communicator.
   Error run(CollectiveArgs& args);
   // Starts it in the order of the issues. `driven`: the caller drives the engine until it is done.
@@ -220,15 +220,10 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   void set_order(RankOrder order);
   // `names`: by rank, equal where ranks run on one host. After set_order().
   void set_hosts(std::span<const std::size_t> names);
-  // Whether all, or any two, ranks reach each other's memory: the same on all ranks.
-  void set_views(bool all, bool any);
-  // Whether a host has more ranks than cores.
-  void set_crowded(bool crowded) { context_.choice.crowded = crowded && !pinned_; }
-  void set_devices(bool devices) { context_.choice.devices = devices && !pinned_; }
   void add_transport(std::unique_ptr<Transport> transport);
-  const Algorithm* forced(Collective collective) const { return forced_[index(collective)]; }
-  Error read_forced(const std::string& text);
-  const Algorithm& choose(const CollectiveArgs& args) const;
+  const Algorithm& choose(const CollectiveArgs& args) const {
+    return model_.algorithm(args.collective, args.count * size_of(args.type));
+  }
   // Null: there is no memory for it.
   Task<Error> start(Call& call, const CollectiveArgs& args);
   Task<Error> task_of(Call& call, const CollectiveArgs& args);
@@ -311,18 +306,13 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   void look_who_is_waited_for();
   void look_at_what_lasts(const std::optional<CallNote>& call, std::uint64_t now_ns);
 
-  static std::size_t index(Collective collective) { return static_cast<std::size_t>(collective); }
-
   std::unique_ptr<CallTrace> trace_;  // null: none; outlives what it observes
   std::string trace_prefix_;
   std::unique_ptr<Engine> engine_;
   HostCompute compute_;
   CommState state_;
   CallContext context_;
-  Tuning tuning_;
-  std::size_t chunk_ = 0;  // as set; 0: by transport
-  bool pinned_ = false;    // choices depend on arguments alone: the same bits in every run
-  ForcedAlgorithms forced_{};
+  Model model_;
   std::vector<Route> routes_;  // in order
   RankOrder order_;
   Hosts hosts_;

@@ -120,14 +120,6 @@ class TracePaths {
 
 }  // namespace
 
-Error Communicator::read_forced(const std::string& text) {
-  const Expected<ForcedAlgorithms> forced = read_algorithm_rule(text, size());
-  if (!forced) return forced.error();
-  forced_ = *forced;
-  context_.choice.allreduce = forced_[index(Collective::allreduce)];
-  return {};
-}
-
 void Communicator::add_transport(std::unique_ptr<Transport> transport) {
   engine_->add(*transport);
   transports_.push_back(std::move(transport));
@@ -187,15 +179,17 @@ void Communicator::begin_trace() {
 }
 
 Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartLog& log) {
-  if (Error error = read_forced(settings.algo)) return error;
+  if (Error error = model_.force(settings.algo)) return error;
   Meeting meeting(*engine_, rank(), size(), *control_, gatherer, settings);
   if (Error error = meeting.hold(log)) return error;
   const std::string how = meeting.summary();
-  set_views(meeting.all_share_memory, meeting.any_share_memory);
+  context_.views = meeting.any_share_memory;
+  model_.set_views(meeting.all_share_memory);
+  context_.all_views = model_.views();
   const auto ranks = static_cast<std::size_t>(size());
   engine_->set_oversubscribed(meeting.crowded_here);
-  set_crowded(meeting.crowded);
-  set_devices(meeting.devices);
+  model_.set_oversubscribed(meeting.crowded);
+  model_.set_devices(meeting.devices);
   devices_of_others_ = std::move(meeting.devices_of_others);
   for (std::size_t r = 0; r < ranks; ++r) {
     if (static_cast<int>(r) == rank()) continue;
@@ -244,7 +238,9 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
   set_order(std::move(order));
   set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(size())));
   add_transport(std::move(local));
-  set_views(true, true);
+  context_.views = true;
+  model_.set_views(true);
+  context_.all_views = model_.views();
   one_process_ = true;
   begin_trace();
   control_->plane().add(key_, members_, *this);
@@ -252,7 +248,7 @@ void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
 
 // The first rank makes the hub; the others take it from where it says.
 Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings, StartLog& log) {
-  if (Error error = read_forced(settings.algo)) return error;
+  if (Error error = model_.force(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
   const auto ranks = static_cast<std::size_t>(size());
   std::string mine = introduction_of_thread(settings, ranks);
@@ -272,8 +268,8 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   Error error = first->error();
   const Threads threads = threads_of(*all);
   engine_->set_oversubscribed(threads.crowded);
-  set_crowded(threads.crowded);
-  set_devices(threads.devices);
+  model_.set_oversubscribed(threads.crowded);
+  model_.set_devices(threads.devices);
   if (!error) join(**first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (Error failed = gatherer.gather("joined").error()) return failed;
@@ -304,10 +300,10 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
   for (int r = 0; r < ranks; ++r) {
     made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
                                        all_ranks(ranks), r));
-    if (Error error = made.back()->read_forced(settings.algo)) return error;
+    if (Error error = made.back()->model_.force(settings.algo)) return error;
     made.back()->engine_->set_oversubscribed(crowded);
-    made.back()->set_crowded(crowded);
-    made.back()->set_devices(!devices_in_use().empty());
+    made.back()->model_.set_oversubscribed(crowded);
+    made.back()->model_.set_devices(!devices_in_use().empty());
     made.back()->join(*hub, {});
   }
   wait_for_tree(seats);

@@ -379,7 +379,7 @@ void Communicator::on_stalled(const Stall& stall) {
   text += "; its last calls:";
   constexpr std::size_t told_ended = 4;  // jobs have many ranks
   const std::vector<std::string> lines =
-      recorder_.lines(windows_.head_bytes(), tuning_.chunk_bytes, told_ended);
+      recorder_.lines(windows_.head_bytes(), model_.tuning().chunk_bytes, told_ended);
   for (const std::string& line : lines) text += "\n  " + line;
   log(LogLevel::warn, text);
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "collectives/chooser.hpp"
 #include "collectives/compressed_check.hpp"
 #include "collectives/offers.hpp"
 #include "collectives/premultiply.hpp"
@@ -151,8 +152,7 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
     const bool dense = !spec.sparse() || spec.by_host ||
-                       (spec.may_bypass &&
-                        is_faster_dense(spec, all, communicator_.size(), context_.choice.views));
+                       (spec.may_bypass && context_.chooser->is_faster_dense(spec, all, nullptr));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};

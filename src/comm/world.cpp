@@ -20,6 +20,7 @@ World::Rank::Rank(World& owner, int number, int ranks)
   context.compute = &compute;
   context.host = &compute;
   context.comm = &comm;
+  context.chooser = &owner.model_;
   context.routes = routes;
   context.rank = rank;
   context.size = ranks;
@@ -31,7 +32,7 @@ World::Rank::Rank(World& owner, int number, int ranks)
   context.revoke_context = this;
 }
 
-World::World(SimConfig config) : sim_(std::move(config)) {
+World::World(SimConfig config) : sim_(std::move(config)), model_(sim_.config().ranks) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<Rank>(*this, rank, size()));
   }

@@ -21,6 +21,7 @@
 #include "collectives/call.hpp"
 #include "collectives/hosts.hpp"
 #include "kernels/host_compute.hpp"
+#include "model/model.hpp"
 #include "transport/sim.hpp"
 #include "transport/sim_compute.hpp"
 #include "transport/trace.hpp"
@@ -123,6 +124,7 @@ class World {
   void tidy_up();
 
   SimWorld sim_;
+  Model model_;
   RankOrder order_;
   Hosts hosts_;
   Trace trace_;

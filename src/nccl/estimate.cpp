@@ -6,6 +6,9 @@
 #include <optional>
 #include <string_view>
 
+#include "model/nominal.hpp"
+#include "model/rules.hpp"
+
 namespace pith::nccl {
 
 namespace {
@@ -43,11 +46,7 @@ Expected<Lines> Lines::read(const std::string& text) {
                            text));
 }
 
-LinkCost guessed_link(const Shape& shape) {
-  constexpr LinkCost memory{1e-6, 0.2e-9, 0.2e-9};
-  constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9};
-  return shape.views ? memory : wire;
-}
+LinkCost guessed_link(const Shape& shape) { return shape.views ? nominal::memory : nominal::wire; }
 
 bool is_message(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 

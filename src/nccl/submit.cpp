@@ -194,7 +194,8 @@ LinkCost link_of(const Shape& shape) {
 }
 
 double seconds_of(const Group::Planned& planned) {
-  const Shape shape = planned.communicator->shape_of(planned.args);
+  const Shape shape =
+      planned.communicator->model().shape(planned.args.count * size_of(planned.args.type));
   if (planned.message_bytes > 0 || planned.args.collective == Collective::point_to_point) {
     return seconds_of_message(planned.message_bytes, link_of(shape));
   }
@@ -203,10 +204,8 @@ double seconds_of(const Group::Planned& planned) {
 
 // Their types have been checked.
 double seconds_of(const Waiting& one) {
-  CollectiveArgs args;
-  args.count = one.call.count;
-  args.type = static_cast<DType>(one.call.type);
-  const Shape shape = one.communicator->shape_of(args);
+  const std::size_t bytes = one.call.count * size_of(static_cast<DType>(one.call.type));
+  const Shape shape = one.communicator->model().shape(bytes);
   const Lines* const lines = one.there ? extras()->fallback->lines() : nullptr;
   const LinkCost link = lines ? lines->there : link_of(shape);
   if (is_message(one.call.kind)) return seconds_of_message(shape.bytes, link);

@@ -19,13 +19,15 @@ void expect(const Error& error) {
 }  // namespace
 
 RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
-    : meeting_(meeting), engine_(meeting.ranks) {
+    : meeting_(meeting), engine_(meeting.ranks), model_(meeting.ranks) {
   engine_.set_oversubscribed(true);
   engine_.own();
   context_.rank = rank;
   context_.size = meeting.ranks;
   context_.views = kind != RealKind::tcp && kind != RealKind::ucx;
-  context_.choice.views = context_.views;
+  context_.all_views = context_.views;
+  model_.set_views(context_.views);
+  context_.chooser = &model_;
   comm_.id = 1;
   if (kind == RealKind::local) {
     transport_ =

@@ -13,6 +13,7 @@
 #include "collectives/hosts.hpp"
 #include "core/engine.hpp"
 #include "kernels/host_compute.hpp"
+#include "model/model.hpp"
 #include "transport/local.hpp"
 #include "transport/shm.hpp"
 #include "transport/tcp.hpp"
@@ -62,6 +63,7 @@ class RealRank {
   HostCompute compute_;
   CommState comm_;
   std::vector<Route> routes_;
+  Model model_;
   CallContext context_;
   std::unique_ptr<Transport> transport_;
   std::uint32_t calls_ = 0;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "model/rules.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/pairwise.hpp"

@@ -4,6 +4,7 @@
 
 #include "collectives/bf16_cost.hpp"
 #include "kernels/scalar.hpp"
+#include "model/bypass.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 

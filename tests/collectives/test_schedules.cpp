@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "model/model.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/random_calls.hpp"
 
@@ -23,7 +24,10 @@ namespace {
 class Group {
  public:
   Group(World& world, std::uint32_t id, std::vector<int> members)
-      : world_(world), members_(std::move(members)), ranks_(members_.size()) {
+      : world_(world),
+        members_(std::move(members)),
+        model_(static_cast<int>(members_.size())),
+        ranks_(members_.size()) {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const int own = members_[r];
       Rank& rank = ranks_[r];
@@ -37,6 +41,7 @@ class Group {
       rank.context.routes = rank.routes;
       rank.context.rank = static_cast<int>(r);
       rank.context.size = static_cast<int>(ranks_.size());
+      rank.context.chooser = &model_;
       // The opening of two-shot and one-shot, also where there is nothing to be seen.
       rank.context.views = id % 2 == 0 || world.sim().config().reach;
       rank.context.revoke = [](void*, const Error& error) {
@@ -88,6 +93,7 @@ class Group {
   };
   World& world_;
   std::vector<int> members_;
+  Model model_;
   std::vector<Rank> ranks_;
   bool aborted_ = false;
 };

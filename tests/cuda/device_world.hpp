@@ -10,6 +10,7 @@
 #include "core/engine.hpp"
 #include "cuda/cuda_compute.hpp"
 #include "kernels/host_compute.hpp"
+#include "model/model.hpp"
 #include "pith/pith.h"
 #include "tests/cuda_stub/fixture.hpp"
 #include "transport/local.hpp"
@@ -45,7 +46,8 @@ struct DeviceRank {
       : engine(ranks),
         transport(engine.scheduler(), engine.mailbox(), rank, hub),
         pinned(device, host),
-        routes(static_cast<std::size_t>(ranks)) {
+        routes(static_cast<std::size_t>(ranks)),
+        model(ranks) {
     Expected<std::unique_ptr<CudaCompute>> made = CudaCompute::create(device);
     INFO(made.error().message());
     REQUIRE(made);
@@ -63,6 +65,7 @@ struct DeviceRank {
     context.compute = compute.get();
     context.host = &pinned;
     context.comm = &state;
+    context.chooser = &model;
     context.routes = routes;
     context.rank = rank;
     context.size = ranks;
@@ -85,6 +88,7 @@ struct DeviceRank {
   std::unique_ptr<CudaCompute> compute;
   CommState state;
   std::vector<Route> routes;
+  Model model;
   CallContext context;
 };
 

@@ -14,6 +14,6 @@ namespace pith {
 using ForcedAlgorithms = std::array<const Algorithm*, collective_count>;
 
 // The error names what is unknown, or serves fewer ranks than these, and what is known.
-Expected<ForcedAlgorithms> read_algorithm_rule(std::string_view text, int ranks);
+Expected<ForcedAlgorithms> read_forced_algorithms(std::string_view text, int ranks);
 
 }  // namespace pith

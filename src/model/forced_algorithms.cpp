@@ -1,4 +1,4 @@
-#include "comm/algorithm_rule.hpp"
+#include "model/forced_algorithms.hpp"
 
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ Error force(std::string_view item, int ranks, ForcedAlgorithms& forced) {
 
 }  // namespace
 
-Expected<ForcedAlgorithms> read_algorithm_rule(std::string_view text, int ranks) {
+Expected<ForcedAlgorithms> read_forced_algorithms(std::string_view text, int ranks) {
   ForcedAlgorithms bare{};
   ForcedAlgorithms full{};
   while (!text.empty()) {

@@ -1,0 +1,76 @@
+// Every algorithm of the dense collectives: two lines each. In a header, so that a choice by name
+// is made by the compiler.
+#pragma once
+
+#include <array>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/offers.hpp"
+
+namespace pith {
+
+// One line per algorithm file: `<collective>_<name>` and its cost.
+#define PITH_ALGORITHM(name)                         \
+  Task<Error> name(Call& call, CollectiveArgs args); \
+  double name##_cost(const Shape& shape, const LinkCost& link);
+PITH_ALGORITHM(allreduce_recursive_doubling)
+PITH_ALGORITHM(allreduce_direct)
+PITH_ALGORITHM(allreduce_one_shot)
+PITH_ALGORITHM(allreduce_two_shot)
+PITH_ALGORITHM(allreduce_ring)
+PITH_ALGORITHM(allreduce_rabenseifner)
+PITH_ALGORITHM(allreduce_double_tree)
+PITH_ALGORITHM(broadcast_binomial)
+PITH_ALGORITHM(broadcast_chain)
+PITH_ALGORITHM(broadcast_views)
+PITH_ALGORITHM(allgather_ring)
+PITH_ALGORITHM(allgather_bruck)
+PITH_ALGORITHM(allgather_views)
+PITH_ALGORITHM(barrier_dissemination)
+PITH_ALGORITHM(reduce_tree)
+PITH_ALGORITHM(reduce_scatter_ring)
+PITH_ALGORITHM(reduce_scatter_recursive_halving)
+PITH_ALGORITHM(reduce_scatter_views)
+PITH_ALGORITHM(alltoall_pairwise)
+PITH_ALGORITHM(alltoall_views)
+PITH_ALGORITHM(gather_binomial)
+PITH_ALGORITHM(scatter_binomial)
+#undef PITH_ALGORITHM
+
+inline constexpr std::array algorithm_table{
+    Algorithm{"recursive_doubling", Collective::allreduce, allreduce_recursive_doubling,
+              allreduce_recursive_doubling_cost},
+    Algorithm{"direct", Collective::allreduce, allreduce_direct, allreduce_direct_cost,
+              most_view_ranks},
+    Algorithm{"one_shot", Collective::allreduce, allreduce_one_shot, allreduce_one_shot_cost,
+              most_view_ranks},
+    Algorithm{"two_shot", Collective::allreduce, allreduce_two_shot, allreduce_two_shot_cost,
+              most_view_ranks},
+    Algorithm{"ring", Collective::allreduce, allreduce_ring, allreduce_ring_cost},
+    Algorithm{"rabenseifner", Collective::allreduce, allreduce_rabenseifner,
+              allreduce_rabenseifner_cost},
+    Algorithm{"double_tree", Collective::allreduce, allreduce_double_tree,
+              allreduce_double_tree_cost},
+    Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
+    Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost},
+    Algorithm{"views", Collective::broadcast, broadcast_views, broadcast_views_cost,
+              most_view_ranks},
+    Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost},
+    Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
+    Algorithm{"views", Collective::allgather, allgather_views, allgather_views_cost,
+              most_view_ranks},
+    Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
+              barrier_dissemination_cost},
+    Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
+    Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost},
+    Algorithm{"recursive_halving", Collective::reduce_scatter, reduce_scatter_recursive_halving,
+              reduce_scatter_recursive_halving_cost},
+    Algorithm{"views", Collective::reduce_scatter, reduce_scatter_views, reduce_scatter_views_cost,
+              most_view_ranks},
+    Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost},
+    Algorithm{"views", Collective::alltoall, alltoall_views, alltoall_views_cost, most_view_ranks},
+    Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
+    Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
+};
+
+}  // namespace pith

@@ -1,0 +1,56 @@
+#include "model/bypass.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/ar_topk_cost.hpp"
+#include "collectives/by_host_cost.hpp"
+#include "collectives/exdyna_cost.hpp"
+#include "collectives/typed_span.hpp"
+#include "model/nominal.hpp"
+
+namespace pith {
+
+// A pass over the vector costs what memory takes; a pair costs on every rank that adds it up.
+bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
+  if (ranks == 1 || count == 0) return false;
+  const LinkCost& link = views ? nominal::memory : nominal::wire;
+  const double n = double(count);
+  const double k = double(elected_of(spec.density, count));
+  const double others = ranks - 1;
+  const double lists = spec.scheme == Scheme::topk ? others : 2;
+  const double passes = n * (nominal::select_element + nominal::write_element);
+  const double sparse = 2 * others * link.alpha + lists * k * nominal::pair_bytes * link.beta +
+                        (lists + 1) * k * nominal::add_pair + passes;
+  const double rounds = 2 * std::ceil(std::log2(double(ranks)));
+  const double dense = rounds * link.alpha + 2 * others / ranks * 4 * n * link.beta + passes;
+  return dense < sparse;
+}
+
+bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts) {
+  constexpr LinkCost inside = nominal::memory;
+  constexpr LinkCost wire = nominal::wire;
+  constexpr double bits = 8 * nominal::pair_bytes;
+  if (count == 0) return false;
+  int most = 0;
+  for (int h = 0; h < hosts.count(); ++h) {
+    most = std::max(most, static_cast<int>(hosts.ranks_of(h).size()));
+  }
+  const auto slices = static_cast<std::size_t>(hosts.slices());
+  const std::size_t slice = chunks_in(count, slices);
+  const double k = static_cast<double>(elected_of(spec.density, slice));
+  const bool all_lists = spec.scheme == Scheme::topk;
+  const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
+  const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
+                                    : exdyna_cost({hosts.count(), slice, spec.density}, wire);
+  const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
+  // The wires of a host carry all its slices.
+  const ByHostShape shape{most, hosts.slices(), count, found,
+                          exchange * static_cast<double>(slices)};
+  const double others = 1 - 1 / static_cast<double>(hosts.count());
+  const double dense = 2 * wire.alpha + 2 * others * 4 * static_cast<double>(count) * wire.beta +
+                       2 * 4 * static_cast<double>(count) * inside.beta;
+  return dense < by_host_cost(shape, inside, true);
+}
+
+}  // namespace pith

@@ -1,0 +1,49 @@
+#include "model/model.hpp"
+
+#include "model/bypass.hpp"
+#include "model/nominal.hpp"
+#include "model/rules.hpp"
+
+namespace pith {
+
+Model::Model(const Settings& settings, int ranks)
+    : ranks_(ranks), pinned_(settings.deterministic), chunk_(settings.chunk) {
+  tuning_.lanes = settings.lanes;
+  tuning_.start_bytes = nominal::wire.alpha / nominal::wire.beta;
+}
+
+Error Model::force(const std::string& text) {
+  const Expected<ForcedAlgorithms> forced = read_forced_algorithms(text, ranks_);
+  if (!forced) return forced.error();
+  forced_ = *forced;
+  return {};
+}
+
+// A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
+// of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, but for a noise
+// of 10 %, and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not 19.
+void Model::set_views(bool views) {
+  constexpr std::size_t view_chunk = std::size_t{64} << 10;
+  constexpr std::size_t wire_chunk = std::size_t{512} << 10;
+  constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
+  views_ = views && !pinned_;
+  const std::size_t best = views ? view_chunk : wire_chunk;
+  const std::size_t chunk = pinned_ ? pinned_chunk : best;
+  tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
+}
+
+Shape Model::shape(std::size_t bytes) const {
+  return {ranks_, bytes, tuning_, views_, oversubscribed_, multi_host_, devices_};
+}
+
+const Algorithm& Model::algorithm(Collective collective, std::size_t bytes) const {
+  if (const Algorithm* forced = forced_[static_cast<std::size_t>(collective)]) return *forced;
+  return default_algorithm(shape(bytes), collective);
+}
+
+bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {
+  return hosts ? is_faster_dense_by_host(spec, count, *hosts)
+               : pith::is_faster_dense(spec, count, ranks_, views_);
+}
+
+}  // namespace pith

@@ -1,0 +1,45 @@
+// What chooses for a communicator's calls: algorithm, pieces, and whether a compressed call goes
+// dense. It sees only what all ranks agree on. Set up while ranks meet, constant while calls run.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+#include "collectives/chooser.hpp"
+#include "core/settings.hpp"
+#include "model/forced_algorithms.hpp"
+
+namespace pith {
+
+class Model final : public Chooser {
+ public:
+  // PITH_DETERMINISTIC: the arguments of a call alone decide, so that every run has the same bits.
+  Model(const Settings& settings, int ranks);
+  explicit Model(int ranks) : Model(Settings(), ranks) {}
+
+  // PITH_ALGO; see read_forced_algorithms.
+  Error force(const std::string& text);
+  // Whether all ranks reach each other's memory.
+  void set_views(bool views);
+  // The same, as far as choices may depend on it.
+  bool views() const { return views_; }
+  void set_oversubscribed(bool oversubscribed) { oversubscribed_ = oversubscribed && !pinned_; }
+  void set_multi_host(bool multi_host) { multi_host_ = multi_host && !pinned_; }
+  void set_devices(bool devices) { devices_ = devices && !pinned_; }
+
+  const Tuning& tuning() const { return tuning_; }
+  Shape shape(std::size_t bytes) const;
+  const Algorithm& algorithm(Collective collective, std::size_t bytes) const override;
+  bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
+
+ private:
+  const int ranks_;
+  const bool pinned_;
+  const std::size_t chunk_;  // as set; 0: by transport
+  Tuning tuning_;
+  ForcedAlgorithms forced_{};
+  bool views_ = false;
+  bool oversubscribed_ = false;
+  bool multi_host_ = false;
+  bool devices_ = false;
+};
+
+}  // namespace pith

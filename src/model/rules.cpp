@@ -1,0 +1,160 @@
+#include "model/rules.hpp"
+
+#include "collectives/patterns.hpp"
+#include "collectives/registry.hpp"
+
+namespace pith {
+
+namespace {
+
+// Resolved by the compiler: the choice is made in every call.
+consteval const Algorithm& entry(Collective collective, std::string_view name) {
+  for (const Algorithm& algorithm : algorithm_table) {
+    if (algorithm.collective == collective && algorithm.name == name) return algorithm;
+  }
+  throw "no such algorithm";
+}
+
+constexpr std::size_t kib = 1024;
+
+// A message costs as much as so many bytes of it.
+std::size_t short_bytes_of(bool views) { return views ? 2 * kib : 32 * kib; }
+
+bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
+
+// Ranks take turns on the cores, so that rounds count more than messages.
+const Algorithm& crowded_allreduce(const Shape& shape) {
+  const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
+  if (shape.bytes <= 2 * kib && shape.ranks <= 8) return entry(Collective::allreduce, "direct");
+  if (shape.bytes <= 32 * kib) return entry(Collective::allreduce, "recursive_doubling");
+  if (shape.ranks <= 8) return entry(Collective::allreduce, "two_shot");
+  if (bytes_a_rank >= 128 * kib) return entry(Collective::allreduce, "ring");
+  return is_power_of_two(shape.ranks) ? entry(Collective::allreduce, "rabenseifner")
+                                      : entry(Collective::allreduce, "double_tree");
+}
+
+// What a kernel can read in place is not staged in pinned memory for a message.
+const Algorithm& device_allreduce(const Shape& shape) {
+  return shape.bytes <= 64 * kib ? entry(Collective::allreduce, "one_shot")
+                                 : entry(Collective::allreduce, "two_shot");
+}
+
+const Algorithm& default_allreduce(const Shape& shape) {
+  if (shape.devices && shape.views && shape.ranks <= 8) return device_allreduce(shape);
+  if (shape.crowded && shape.views) return crowded_allreduce(shape);
+  const std::size_t short_bytes = short_bytes_of(shape.views);
+  const int few_ranks = shape.views ? 8 : 4;
+  const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
+  const bool pair_over_views = shape.views && shape.ranks == 2;
+  if (shape.bytes <= (pair_over_views ? 4 * kib : short_bytes)) {
+    return entry(Collective::allreduce, "recursive_doubling");
+  }
+  if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
+  const bool meets_at_ports = shape.apart && shape.ranks > 2;
+  const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
+  const bool runs_long = !shape.views && bytes_a_rank >= long_bytes_a_rank;
+  if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
+  if (bytes_a_rank >= 16 * kib) return entry(Collective::allreduce, "ring");
+  if (is_power_of_two(shape.ranks)) return entry(Collective::allreduce, "rabenseifner");
+  return shape.bytes >= 4 * short_bytes ? entry(Collective::allreduce, "double_tree")
+                                        : entry(Collective::allreduce, "recursive_doubling");
+}
+
+// Whether kernels read what their peers send, however short it is: else it would be staged.
+bool read_by_kernels(const Shape& shape) {
+  return shape.devices && shape.views && shape.ranks <= 8 && shape.bytes > 0;
+}
+
+// Whether blocks are copied out of the peers' memory: long enough for an opening and a closing.
+bool pays_by_views(const Shape& shape) {
+  const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
+  return read_by_kernels(shape) || (shape.views && shape.ranks <= 8 && all > 32 * kib);
+}
+
+const Algorithm& default_broadcast(const Shape& shape) {
+  if (read_by_kernels(shape)) return entry(Collective::broadcast, "views");
+  return shape.bytes <= shape.tuning.chunk_bytes ? entry(Collective::broadcast, "binomial")
+                                                 : entry(Collective::broadcast, "chain");
+}
+
+const Algorithm& default_allgather(const Shape& shape) {
+  if (pays_by_views(shape)) return entry(Collective::allgather, "views");
+  const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
+  const std::size_t short_bytes = short_bytes_of(shape.views && !shape.crowded);
+  return shape.ranks > 3 && all <= short_bytes ? entry(Collective::allgather, "bruck")
+                                               : entry(Collective::allgather, "ring");
+}
+
+const Algorithm& default_reduce_scatter(const Shape& shape) {
+  if (pays_by_views(shape)) return entry(Collective::reduce_scatter, "views");
+  const std::size_t short_bytes = short_bytes_of(shape.views);
+  return shape.bytes * static_cast<std::size_t>(shape.ranks) <= short_bytes
+             ? entry(Collective::reduce_scatter, "recursive_halving")
+             : entry(Collective::reduce_scatter, "ring");
+}
+
+}  // namespace
+
+// The rule until links are measured; it sees only what all ranks agree on.
+//   allreduce  where all ranks share memory: recursive doubling up to 2 KiB (fewest messages), and
+//              4 KiB among two ranks (over views as fast as one-shot, by messages 1.4 times), there
+//              one-shot up to 32 KiB (over views as fast as two-shot, by messages a fifth faster,
+//              for it crosses once), two-shot up to 8 ranks (in place over views), else ring from
+//              16 KiB a rank on;
+//              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
+//              on it), two-shot up to 4 ranks and 8 MiB a rank (then its inputs run so far ahead of
+//              its results that they leave the caches: 64 MiB between 2 ranks take twice the
+//              ring's time), ring as above. Between hosts two-shot only below 64 KiB a rank, or of
+//              2 ranks: its senders meet at every port, whose queue overflows (4 hosts, 1 to 16
+//              MiB, links of 0.1 and 1 Gbit/s: 1.06 to 1.44 times the ring's time). In between,
+//              among many ranks, the ring's 2(P-1) messages cost more than its bytes save:
+//              Rabenseifner, whose 2 log P messages carry as little, for P a power of two; else the
+//              double tree, from four times the short size on, where its 2n beat the log P vectors
+//              of recursive doubling. More ranks than cores over shared memory: direct up to 2 KiB
+//              and 8 ranks (one round: 1.0 to 1.9 times as fast as recursive doubling with 3 to 6
+//              ranks on two cores, as fast with 8), recursive doubling up to 32 KiB, two-shot up to
+//              8 ranks (two rounds; over views up to 2.7 times as fast as the ring, by messages at
+//              worst 1.3 times as slow), else ring from 128 KiB a rank.
+//              Where all ranks use CUDA devices and share memory, up to 8 of them: one-shot up to
+//              64 KiB, two-shot above, for whatever goes by messages is copied to the host and back
+//              (8 bytes of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured).
+//   broadcast, reduce-scatter, allgather, alltoall  over views where all ranks use CUDA devices and
+//              share memory, up to 8 of them, for the reason above (no GPU has measured). Else:
+//   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
+//              outgrow what a late receiver can park.
+//   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32
+//              KiB of all blocks together on. Else:
+//   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
+//   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
+//              32 KiB where ranks share cores; then ring.
+//   alltoall  pairwise.
+//   reduce, gather, scatter, barrier  have one algorithm each.
+const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return default_allreduce(shape);
+    case Collective::broadcast:
+      return default_broadcast(shape);
+    case Collective::allgather:
+      return default_allgather(shape);
+    case Collective::barrier:
+      return entry(Collective::barrier, "dissemination");
+    case Collective::reduce:
+      return entry(Collective::reduce, "tree");
+    case Collective::reduce_scatter:
+      return default_reduce_scatter(shape);
+    case Collective::alltoall:
+      return read_by_kernels(shape) ? entry(Collective::alltoall, "views")
+                                    : entry(Collective::alltoall, "pairwise");
+    case Collective::gather:
+      return entry(Collective::gather, "binomial");
+    case Collective::scatter:
+      return entry(Collective::scatter, "binomial");
+    case Collective::split:
+    case Collective::point_to_point:
+      break;
+  }
+  return algorithm_table.front();
+}
+
+}  // namespace pith
