@@ -11,8 +11,9 @@ constexpr std::uint64_t patience_ns = 1'000 * ms;
 
 }  // namespace
 
-ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s, Host host)
-    : host_(std::move(host)), random_(seed), seats_(static_cast<std::size_t>(ranks)) {
+ControlWorld::ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s, Host host,
+                           Costs costs)
+    : host_(std::move(host)), costs_(costs), random_(seed), seats_(static_cast<std::size_t>(ranks)) {
   for (int rank = 0; rank < ranks; ++rank) {
     Seat& seat = seats_[at(rank)];
     ControlOptions options;
@@ -41,8 +42,18 @@ void ControlWorld::at_ms(double after_ms, std::function<void()> action) {
 
 // Mostly short; now and then somebody is late.
 std::uint64_t ControlWorld::delay() {
+  if (costs_.latency_ns > 0) return costs_.latency_ns;
   const auto most = static_cast<std::uint64_t>(pick(0, 9) == 0 ? 20 * ms : ms);
   return std::uniform_int_distribution<std::uint64_t>(1000, most)(random_);
+}
+
+// When the rank has done what is before it, and then this.
+std::uint64_t ControlWorld::occupy(int rank, std::size_t bytes, std::uint64_t more_ns) {
+  const double bytes_ns = static_cast<double>(bytes) * costs_.byte_ns;
+  std::uint64_t& until_ns = seats_[at(rank)].busy_until_ns;
+  until_ns = std::max(until_ns, now_ns()) + costs_.message_ns + more_ns +
+             static_cast<std::uint64_t>(bytes_ns);
+  return until_ns;
 }
 
 void ControlWorld::run_until_ms(double until_ms) {
@@ -134,6 +145,8 @@ void ControlWorld::send(int from, int to, std::string message) {
   Traffic& traffic = sent_[{from, to}];
   ++traffic.messages;
   traffic.bytes += message.size();
+  ++seat.sent.messages;
+  seat.sent.bytes += message.size();
   post(found->second, to, {Message::What::text, std::move(message)});
 }
 
@@ -156,10 +169,26 @@ void ControlWorld::hang_up(int from, int to) {
 }
 
 void ControlWorld::post(const Link& link, int to, Message message) {
+  const int from = to == link->low ? link->high : link->low;
+  const std::uint64_t sent_ns = occupy(from, message.text.size(), 0);
+  if (costs_.byte_ns > 0) {
+    const double unsent = static_cast<double>(sent_ns - now_ns()) / costs_.byte_ns;
+    std::size_t& most = seats_[at(from)].most_unsent;
+    most = std::max(most, static_cast<std::size_t>(unsent));
+  }
   std::uint64_t& last = link->last_ns[to == link->high];
-  last = std::max(last + 1, now_ns() + delay());
+  last = std::max(last + 1, sent_ns + delay());
   schedule(last - now_ns(),
-           [this, link, to, message = std::move(message)] { arrive(link, to, message); });
+           [this, link, to, message = std::move(message)] { come(link, to, message); });
+}
+
+// One message after the other.
+void ControlWorld::come(const Link& link, int to, const Message& message) {
+  if (costs_.latency_ns == 0) return arrive(link, to, message);
+  const bool called = to == link->low && !link->accepted;
+  const std::uint64_t done_ns =
+      occupy(to, message.text.size(), called ? costs_.connect_ns : std::uint64_t{0});
+  schedule(done_ns - now_ns(), [this, link, to, message] { arrive(link, to, message); });
 }
 
 void ControlWorld::arrive(const Link& link, int to, const Message& message) {

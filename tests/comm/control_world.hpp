@@ -63,7 +63,17 @@ class ControlWorld {
     std::function<void(std::uint64_t delay_ns, std::function<void()> run)> after;
   };
 
-  ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s = 0, Host host = {});
+  // What messages cost, instead of random delays: each rank has one thread and one link, and what
+  // they have to do at a time waits in line.
+  struct Costs {
+    std::uint64_t latency_ns = 0;  // 0: random delays and nothing else
+    std::uint64_t message_ns = 0;  // at either end
+    std::uint64_t connect_ns = 0;  // at the end that is called: accept and handshake
+    double byte_ns = 0;
+  };
+
+  ControlWorld(int ranks, int fanout, std::uint64_t seed, double timeout_s = 0, Host host = {},
+               Costs costs = {0, 0, 0, 0});
 
   std::mt19937_64& random() { return random_; }
   int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
@@ -79,6 +89,10 @@ class ControlWorld {
     std::size_t bytes = 0;
     bool operator==(const Traffic&) const = default;
   };
+  // What a rank has sent to all, connections it has, and the most that lay in its memory unsent.
+  Traffic sent_by(int rank) const { return seats_[at(rank)].sent; }
+  std::size_t connections(int rank) const { return seats_[at(rank)].links.size(); }
+  std::size_t most_unsent(int rank) const { return seats_[at(rank)].most_unsent; }
   Traffic sent(int from, int to) const {
     const auto found = sent_.find({from, to});
     return found == sent_.end() ? Traffic() : found->second;
@@ -129,6 +143,9 @@ class ControlWorld {
     std::map<int, Link> links;
     std::uint64_t leaves_since_ns = 0;
     std::vector<Held> held;  // came while it was stopped
+    std::uint64_t busy_until_ns = 0;
+    Traffic sent;
+    std::size_t most_unsent = 0;  // bytes
   };
   struct Event {
     std::uint64_t at_ns;
@@ -147,17 +164,20 @@ class ControlWorld {
   bool is_open(int rank) const { return hears(rank) || fate(rank) == Fate::stopped; }
   void schedule(std::uint64_t delay_ns, std::function<void()> run);
   std::uint64_t delay();
+  std::uint64_t occupy(int rank, std::size_t bytes, std::uint64_t more_ns);
   void send(int from, int to, std::string message);
   void probe(int from, int to);
   void hang_up(int from, int to);
   void post(const Link& link, int to, Message message);
   void release(int rank);
+  void come(const Link& link, int to, const Message& message);
   void arrive(const Link& link, int to, const Message& message);
   void turn(int rank);
   void try_to_leave(int rank);
   void close_all(int rank, Message::What how);
 
   const Host host_;
+  const Costs costs_;
   std::mt19937_64 random_;
   std::vector<Seat> seats_;
   std::priority_queue<Event> events_;

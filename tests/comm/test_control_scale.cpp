@@ -1,6 +1,8 @@
 // The control plane in virtual time: how long things take, with a rank that stops and with a
 // thousand ranks.
 #include <algorithm>
+#include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -628,6 +630,96 @@ TEST_CASE("a thousand ranks: start, deaths and agreement take a bounded time", "
   world.run_until_ms(4'000);
   CHECK(second.ended() >= ranks - 2);
   CHECK(second.least() >= ranks - 2);
+}
+
+namespace {
+
+// When all that live satisfy it, in ms after `from_ms`.
+double time_until(ControlWorld& world, double from_ms, const std::function<bool(int)>& holds) {
+  double now_ms = from_ms;
+  int rank = 0;
+  while (now_ms < from_ms + 60'000) {
+    while (rank < world.ranks() &&
+           (world.fate(rank) != ControlWorld::Fate::lives || holds(rank))) {
+      ++rank;
+    }
+    if (rank == world.ranks()) return now_ms - from_ms;
+    now_ms += 0.5;
+    world.run_until_ms(now_ms);
+  }
+  return -1;
+}
+
+}  // namespace
+
+// The figures of src/control/README.md: run with test_control "[.scale2000]".
+TEST_CASE("two thousand ranks as a tree and as a star", "[.scale2000]") {
+  constexpr int ranks = 2000;
+  constexpr ControlWorld::Costs costs{30'000, 5'000, 150'000, 1.0};
+  for (const int fanout : {32, ranks}) {
+    for (const std::size_t blob : {32u, 400u}) {
+      ControlWorld world(ranks, fanout, 1, 0, {}, costs);
+      std::vector<RecordingWatcher> watchers(ranks);
+      const auto known = [&](int victim) {
+        return [&, victim](int rank) {
+          const auto dead = world.plane(rank).dead();
+          return std::find(dead.begin(), dead.end(), victim) != dead.end();
+        };
+      };
+      std::vector<char> done(ranks);
+      const auto agree = [&](std::uint32_t round) {
+        std::fill(done.begin(), done.end(), 0);
+        for (int rank = 0; rank < ranks; ++rank) {
+          if (world.fate(rank) != ControlWorld::Fate::lives) continue;
+          world.plane(rank).gather({comm, round}, Need::live, all_ranks(world),
+                                   std::string(blob, 'x'),
+                                   [&, rank](const GatherResult&) { done[at(rank)] = 1; });
+        }
+      };
+      const auto has = [&](int rank) { return done[at(rank)] != 0; };
+      agree(0);
+      const double start = time_until(world, 0, has);
+      for (int rank = 0; rank < ranks; ++rank) {
+        world.plane(rank).add(comm, all_ranks(world), watchers[at(rank)]);
+      }
+      double now = 20'000;
+      world.run_until_ms(now);
+      agree(1);
+      const auto before = world.sent_by(0);
+      const double agreement = time_until(world, now, has);
+      const auto after = world.sent_by(0);
+      world.run_until_ms(now = 40'000);
+      world.plane(1999).revoke(comm, Error(Code::remote, "gave up", 1999));
+      const double revocation =
+          time_until(world, now, [&](int rank) { return bool(world.plane(rank).revocation_of(comm)); });
+      world.run_until_ms(now = 60'000);
+      world.kill(1500);
+      const double leaf = time_until(world, now, known(1500));
+      world.run_until_ms(now = 80'000);
+      world.kill(5);
+      const double inner = time_until(world, now, known(5));
+      world.run_until_ms(now = 100'000);
+      agree(2);
+      world.run_until_ms(now += 1);
+      world.kill(0);
+      const double root = time_until(world, now, known(0));
+      const double takeover = time_until(world, now + root, has) + root;
+      world.run_until_ms(now = 160'000);
+      std::size_t most = 0;
+      std::size_t links = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        most = std::max(most, world.most_unsent(rank));
+        links = std::max(links, world.connections(rank));
+      }
+      std::printf("fanout %d, blob %zu: start+agreement %.1f, agreement %.1f ms, root sent %zu msgs %.1f MB, "
+                  "revocation %.1f, leaf's death %.1f, inner %.1f, root's death %.1f, "
+                  "agreement under it %.1f ms; unsent %.1f MB, connections %zu\n",
+                  fanout, blob, start, agreement, after.messages - before.messages,
+                  double(after.bytes - before.bytes) / 1e6, revocation, leaf, inner, root,
+                  takeover, double(most) / 1e6, links);
+      std::fflush(stdout);
+    }
+  }
 }
 
 TEST_CASE("ten thousand communicators come and go, and none is remembered", "[control][scale]") {
