@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "comm/call_recorder.hpp"
 #include "comm/communicator.hpp"
+#include "control/call_recorder.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
 #include "perf/bare_rank.hpp"

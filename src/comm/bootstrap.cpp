@@ -17,13 +17,6 @@ namespace pith {
 
 namespace {
 
-// The root gives up first and says who is missing; a rank alone could only say that it waited.
-constexpr double grace_s = 2;
-
-std::uint64_t deadline_after(double seconds) {
-  return monotonic_ns() + static_cast<std::uint64_t>((seconds + grace_s) * 1e9);
-}
-
 // Between two calls at a root that does not listen yet.
 constexpr std::chrono::milliseconds least_pause{5};
 constexpr std::chrono::milliseconds most_pause{200};
@@ -85,9 +78,6 @@ std::span<std::byte> bytes_of(std::string& text) {
 }
 
 }  // namespace
-
-Gatherer::Gatherer(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
-    : cancellation_(std::move(cancellation)), deadline_ns_(deadline_after(timeout_s)) {}
 
 Patience Bootstrap::silence_until(std::uint64_t deadline_ns) const {
   if (!cancellation_) return {deadline_ns};

@@ -81,7 +81,7 @@ void BackgroundCall::post_reaping() {
   communicator_.engine_->post(*this);
 }
 
-Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control,
+Communicator::Communicator(const Settings& settings, std::shared_ptr<ControlNode> control,
                            CommKey key, std::vector<int> members, int rank)
     : engine_(std::make_unique<Engine>(static_cast<int>(members.size()))),
       model_(settings, static_cast<int>(members.size())),

@@ -16,14 +16,14 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
 #include "collectives/hosts.hpp"
-#include "comm/call_recorder.hpp"
 #include "comm/call_trace.hpp"
-#include "comm/cancellation.hpp"
-#include "comm/control_seat.hpp"
 #include "comm/descent.hpp"
 #include "comm/pair_numbers.hpp"
 #include "comm/unique_id.hpp"
 #include "compress/held_compressors.hpp"
+#include "control/call_recorder.hpp"
+#include "control/cancellation.hpp"
+#include "control/control_node.hpp"
 #include "core/call_number.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
@@ -187,7 +187,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   bool leave_with_process(std::uint64_t deadline_ns);
   // What a rank that leaves waits for its peers at most.
   static constexpr std::uint64_t goodbye_ns = 1'000'000'000;
-  ControlSeat& seat() { return *control_; }
+  ControlNode& seat() { return *control_; }
   // An abort that nobody else hears of, where no call runs or is enqueued, in a moment at the
   // latest, nor may be replayed; false: it must be a real one. No call begins afterwards.
   bool leave();
@@ -197,7 +197,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   friend class StreamCalls;
 
   // `members`: the ranks of the job, by rank here.
-  Communicator(const Settings& settings, std::shared_ptr<ControlSeat> control, CommKey key,
+  Communicator(const Settings& settings, std::shared_ptr<ControlNode> control, CommKey key,
                std::vector<int> members, int rank);
   // Collective, by what the members tell each other. At last it is known to the control plane.
   Error connect(Gatherer& gatherer, const Settings& settings, StartLog& log);
@@ -340,7 +340,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   std::vector<std::unique_ptr<StreamCalls>> unused_streams_;  // prepared for other devices
 
   // --- with the control plane ---
-  const std::shared_ptr<ControlSeat> control_;
+  const std::shared_ptr<ControlNode> control_;
   const CommKey key_;
   const int rank_;
   const std::vector<int> members_;              // ranks of the job, by rank here

@@ -42,7 +42,7 @@ std::vector<int> all_ranks(int ranks) {
 }
 
 // Until every rank is in the tree.
-void wait_for_tree(const std::vector<std::shared_ptr<ControlSeat>>& seats) {
+void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& seats) {
   const std::vector<int> ranks = all_ranks(static_cast<int>(seats.size()));
   std::latch joined(static_cast<std::ptrdiff_t>(seats.size()));
   for (const auto& seat : seats) {
@@ -138,9 +138,13 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
     return bootstrap.error();
   }
   log.phase("bootstrap root");
-  Expected<std::shared_ptr<ControlSeat>> control = std::shared_ptr<ControlSeat>();
+  Expected<std::shared_ptr<ControlNode>> control = std::shared_ptr<ControlNode>();
   const Error uncontrolled = without_throwing([&] {
-    control = ControlSeat::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
+    const Expected<std::string> own_end = bootstrap->host();
+    if (!own_end) return own_end.error();
+    Expected<std::string> host = rank_host(settings, *own_end);
+    if (!host) return host.error();
+    control = ControlNode::over_tcp(*bootstrap, std::move(*host), rank, ranks, id.secret, settings);
     return control.error();
   });
   if (uncontrolled) {
@@ -292,7 +296,7 @@ Communicator::All Communicator::init_threads(int ranks, const Settings& settings
   if (!hub) return hub.error();
   StartLog log("communicator", 0, ranks);
   log.begins(settings);
-  const auto seats = ControlSeat::among_threads(ranks, settings);
+  const auto seats = ControlNode::among_threads(ranks, settings);
   // Where their threads will run is not known yet; this one's CPUs will be theirs.
   const bool crowded = are_crowded(
       std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "comm/communicator.hpp"
-#include "comm/members.hpp"
 #include "comm/start_error.hpp"
 #include "comm/start_log.hpp"
+#include "control/members.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/run_together.hpp"

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "comm/members.hpp"
+#include "control/members.hpp"
 #include "core/mix.hpp"
 
 namespace pith {

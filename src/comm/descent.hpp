@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/control_plane.hpp"
+#include "control/control_plane.hpp"
 
 namespace pith {
 

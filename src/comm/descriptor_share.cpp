@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "comm/packing.hpp"
 #include "core/descriptor_limit.hpp"
+#include "core/packing.hpp"
 #include "core/per_process.hpp"
 #include "core/random_bytes.hpp"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "comm/packing.hpp"
+#include "core/packing.hpp"
 
 namespace pith {
 

@@ -57,7 +57,7 @@ Error Meeting::check_settings(const std::vector<Introduction>& all, int rank) {
   return {};
 }
 
-Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
+Meeting::Meeting(Engine& engine, int rank, int ranks, const ControlNode& seat, Gatherer& gatherer,
                  const Settings& settings)
     : rank_(rank),
       ranks_(static_cast<std::size_t>(ranks)),

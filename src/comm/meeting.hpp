@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/control_seat.hpp"
 #include "comm/introduction.hpp"
 #include "comm/locality.hpp"
+#include "control/control_node.hpp"
 #include "core/engine.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
@@ -23,7 +23,7 @@ class StartLog;
 
 class Meeting {
  public:
-  Meeting(Engine& engine, int rank, int ranks, const ControlSeat& seat, Gatherer& gatherer,
+  Meeting(Engine& engine, int rank, int ranks, const ControlNode& seat, Gatherer& gatherer,
           const Settings& settings);
 
   // Collective; the deadline is the gatherer's. After an error the transports are of no use.
@@ -69,7 +69,7 @@ class Meeting {
 
   const int rank_;
   const std::size_t ranks_;
-  const ControlSeat& seat_;
+  const ControlNode& seat_;
   Gatherer& gatherer_;
   const Settings& settings_;
   const TransportRule rule_;

@@ -30,8 +30,8 @@ void ProcessEnd::remove(Communicator& communicator) {
 // A seat's communicators go before it does, all of them.
 void ProcessEnd::leave_all() {
   const std::lock_guard lock(mutex_);
-  std::vector<ControlSeat*> leaving;
-  std::vector<ControlSeat*> staying;
+  std::vector<ControlNode*> leaving;
+  std::vector<ControlNode*> staying;
   const std::uint64_t deadline_ns = monotonic_ns() + Communicator::goodbye_ns;
   for (Communicator* communicator : held_) {
     (communicator->leave_with_process(deadline_ns) ? leaving : staying)
@@ -40,10 +40,10 @@ void ProcessEnd::leave_all() {
   held_.clear();
   std::ranges::sort(leaving);
   leaving.erase(std::unique(leaving.begin(), leaving.end()), leaving.end());
-  std::erase_if(leaving, [&](ControlSeat* seat) {
+  std::erase_if(leaving, [&](ControlNode* seat) {
     return std::ranges::find(staying, seat) != staying.end();
   });
-  if (!leaving.empty()) ControlSeat::leave_with_process(leaving);
+  if (!leaving.empty()) ControlNode::leave_with_process(leaving);
 }
 
 }  // namespace pith

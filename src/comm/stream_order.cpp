@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "comm/call_recorder.hpp"
+#include "control/call_recorder.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <sstream>
 
-#include "comm/packing.hpp"
+#include "core/packing.hpp"
 
 namespace pith {
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "catch.hpp"
-#include "comm/control_plane.hpp"
+#include "control/control_plane.hpp"
 #include "ranks.hpp"
 
 using namespace ranks;

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "comm/descent.hpp"
-#include "comm/members.hpp"
 #include "comm/world.hpp"
-#include "control_world.hpp"
+#include "control/members.hpp"
+#include "tests/control/control_world.hpp"
 
 namespace pith::test {
 

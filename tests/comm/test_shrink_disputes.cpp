@@ -11,9 +11,9 @@
 
 #include "catch.hpp"
 #include "comm/descent.hpp"
-#include "comm/members.hpp"
-#include "control_world.hpp"
+#include "control/members.hpp"
 #include "many_seeds.hpp"
+#include "tests/control/control_world.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -303,6 +303,6 @@ class Scene {
 }  // namespace
 
 TEST_CASE("some shrink a communicator and others are in a call", "[control]") {
-  try_seeds({.daily = 1'500, .full = 20'000}, "test_control \"some shrink a communicator*\"",
+  try_seeds({.daily = 1'500, .full = 20'000}, "test_survival \"some shrink a communicator*\"",
             [](std::uint64_t seed) { return Scene(seed).run(); });
 }

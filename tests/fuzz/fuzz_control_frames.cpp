@@ -1,6 +1,6 @@
 // Bytes of a control connection, cut anywhere; and blobs of the bootstrap.
 #include "comm/blob.hpp"
-#include "comm/control_frames.hpp"
+#include "control/control_frames.hpp"
 #include "fuzz_target.hpp"
 
 namespace pith::fuzz {

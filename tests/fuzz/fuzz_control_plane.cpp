@@ -3,7 +3,7 @@
 #include <deque>
 #include <memory>
 
-#include "comm/control_plane.hpp"
+#include "control/control_plane.hpp"
 #include "fuzz_target.hpp"
 
 namespace pith::fuzz {

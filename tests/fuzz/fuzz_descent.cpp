@@ -1,6 +1,6 @@
 // The answers of a split and of a shrink: blobs of other ranks, whatever is in them.
 #include "comm/descent.hpp"
-#include "comm/members.hpp"
+#include "control/members.hpp"
 #include "fuzz_target.hpp"
 
 namespace pith::fuzz {

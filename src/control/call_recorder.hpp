@@ -1,0 +1,174 @@
+// The flight recorder: the last calls of one rank on one communicator, and its last messages
+// between pairs. What, when, whether they ended, and how far those have got that did not.
+//
+// Written by whoever drives the engine, read by any thread: plain atomic words, a few stores a
+// call and no clock. The time is what whoever looks regularly has told last. Nothing is counted on
+// the way: a call that stands still has got as far as the messages that it waits for, or waits to
+// send, whose names are asked for then.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "control/call_note.hpp"
+#include "control/completed_calls.hpp"
+#include "core/operation.hpp"
+
+namespace pith {
+
+// A message that a call waits for, as the mailbox knows it; or for whose leaving, as the transports
+// know it.
+struct Awaited {
+  int peer = -1;
+  Tag tag;
+  bool sends = false;
+};
+
+class CallRecorder {
+ public:
+  void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
+  void end(std::uint32_t number, bool well);
+
+  // Messages between pairs do not count among the calls. Of more than are kept, the last ones.
+  struct Batch {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+  };
+  Batch begin(std::span<const Message> messages);
+  void end(const Batch& batch, bool well);
+
+  // Some times a second; calls are stamped with it.
+  void tell_time(std::uint64_t now_ns) {
+    now_ms_.store(static_cast<std::uint32_t>(now_ns / 1'000'000), std::memory_order_relaxed);
+  }
+
+  // Where calls do not get on: what they wait for, as many as there is room for.
+  static constexpr std::size_t most_awaited = 8;
+  void tell_awaited(std::span<const Awaited> awaited);
+  // All that is awaited now, one after the other.
+  class AwaitedList {
+   public:
+    explicit AwaitedList(const CallRecorder& recorder);
+    void add(const Awaited& one);
+    // The rank that the oldest unfinished call waits for, or where there is none the oldest group
+    // of messages, in its order; -1: none. Whom later ones wait for may itself wait for this rank.
+    int waits_for() const { return waits_for_; }
+    // The first ones and, if it came later, that of waits_for().
+    std::span<const Awaited> some() const { return {some_.data(), count_}; }
+
+   private:
+    bool is_nearer(const Awaited& one);
+
+    const std::uint32_t call_;       // the oldest; 0: none
+    std::vector<Message> messages_;  // of the oldest group, those before that of waits_for()
+    std::array<Awaited, most_awaited> some_;
+    std::size_t count_ = 0;
+    int waits_for_ = -1;
+  };
+
+  std::optional<CallNote> find(std::uint32_t number) const;
+  // Neither this call nor a later one has begun; never of captured ones, which may be replayed.
+  bool is_ahead(std::uint32_t number) const;
+  // The lowest number that has begun and not ended; where there is none, of the oldest group of
+  // such messages the first one that was told to be awaited, else the first one.
+  std::optional<CallNote> oldest_unfinished() const;
+  // Up to this call, counting from 1, all have ended well; 0: none.
+  std::uint64_t last_completed() const { return completed_.count(); }
+  static constexpr std::size_t kept = 64;
+  // The last calls and then the last messages, a line each, for the log: all that run, and of both
+  // so many that have ended. `head_bytes`, `chunk_bytes`: in which messages of pairs are cut.
+  std::vector<std::string> lines(std::size_t head_bytes, std::size_t chunk_bytes,
+                                 std::size_t most_ended = kept) const;
+
+ private:
+  enum State : std::uint32_t { running, ended_well, failed };
+  struct alignas(64) Entry {
+    std::atomic<std::uint32_t> number{0};  // 0 while the others are being written
+    std::atomic<std::uint32_t> state{running};
+    std::atomic<std::uint64_t> digest{0};
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint32_t> what{0};  // collective, type, operation
+    std::atomic<int> root{0};
+    std::atomic<std::uint32_t> begun_ms{0};
+    std::atomic<std::uint32_t> ended_ms{0};
+    std::atomic<std::uint32_t> tensors{0};  // of a compressed call, which has what follows
+    std::atomic<std::uint64_t> step{0};
+    std::atomic<std::uint64_t> scale{0};  // bits of a double
+    std::array<std::atomic<std::uint64_t>, 3> spec{};
+  };
+  struct MessageEntry {
+    std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the others are being written
+    std::atomic<std::uint32_t> state{running};
+    std::atomic<std::uint64_t> batch{0};   // the first serial of those that began together
+    std::atomic<std::uint32_t> number{0};  // of the pair and direction
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<int> peer{-1};
+    std::atomic<DType> type{DType::u8};
+    std::atomic<bool> sends{false};
+    std::atomic<std::uint32_t> begun_ms{0};
+    std::atomic<std::uint32_t> ended_ms{0};
+  };
+  struct Times {
+    State state;
+    std::uint32_t begun_ms;
+    std::uint32_t ended_ms;
+  };
+  struct Read {
+    CallNote note;
+    std::string line;  // for the log: the note's text with the whole of a spec
+    Times times;
+  };
+  struct ReadMessage {
+    std::uint64_t serial;
+    std::uint64_t batch;
+    Message message;
+    Times times;
+  };
+  struct AwaitedNow {
+    std::array<Awaited, most_awaited> some;
+    std::size_t count = 0;
+    bool known = false;
+  };
+  AwaitedNow awaited_now() const;
+  static bool is_of(const Awaited& one, const Message& message);
+  std::uint32_t oldest_running() const;
+  std::vector<Message> oldest_messages() const;
+  static std::optional<Read> read(const Entry& entry);
+  static std::optional<ReadMessage> read(const MessageEntry& entry);
+  std::vector<ReadMessage> messages() const;
+  std::string when(const Times& times) const;
+  static std::string steps(const Read& call, const AwaitedNow& awaited, bool sends);
+  static std::string how_far(const Read& call, const AwaitedNow& awaited);
+  static std::string how_far(const Message& message, const AwaitedNow& awaited,
+                             std::size_t head_bytes, std::size_t chunk_bytes);
+  template <class Entries>
+  static void drop_ended(Entries& entries, std::size_t most);
+  void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
+  static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
+  static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
+  Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
+
+  std::array<Entry, kept> entries_;
+  std::array<MessageEntry, kept> messages_;
+  CompletedCalls completed_;
+  std::atomic<std::uint32_t> newest_{0};  // that has begun and is not captured
+  std::uint64_t messages_begun_ = 0;
+  std::atomic<std::uint64_t> messages_running_{0};
+  std::atomic<std::uint32_t> now_ms_{0};
+  mutable std::mutex awaited_mutex_;
+  AwaitedNow awaited_;
+};
+
+// "allreduce of 10 float, sum" or "broadcast of 10 float from root 3".
+std::string describe(const CollectiveArgs& args);
+// "recv of 10 float from rank 2" or "send of 10 float to rank 2".
+std::string describe(const Message& message);
+
+}  // namespace pith

@@ -1,0 +1,114 @@
+// What the control planes of two ranks say to each other: the kinds of messages, and how what is in
+// them is packed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/comm_watcher.hpp"
+#include "core/packing.hpp"
+
+namespace pith {
+
+enum class MessageKind : std::uint8_t {
+  // Facts, to all neighbours.
+  hello,  // all facts, from a rank to its new parent
+  facts,  // all facts, the answer
+  dead,
+  left,
+  farewell,  // the answer to it
+  released,
+  over,
+  revoked,
+  // Up to the root.
+  contribution,
+  stall,
+  answer,
+  present,  // to a roll
+  // Down from the root.
+  result,
+  question,
+  roll,
+  missing,  // who has not come to an agreement that lasts
+  // Between neighbours.
+  ping,  // from a rank that waits, to its parent
+  pong,  // the answer to it, and to a stall or a question
+};
+
+// What a rank says again and again is answered at once, and not said to who does not answer.
+constexpr bool wants_answer(MessageKind kind) {
+  return kind == MessageKind::ping || kind == MessageKind::stall || kind == MessageKind::question;
+}
+
+// One agreement of a communicator.
+struct GatherKey {
+  CommKey comm = 0;
+  std::uint32_t round = 0;
+  auto operator<=>(const GatherKey&) const = default;
+};
+
+enum class GatherNeed {
+  all,   // every participant; a death or a revoked communicator is an error
+  live,  // those participants that live and still hold the communicator
+};
+
+// What all participants get alike.
+struct GatherResult {
+  Error error;
+  std::vector<int> dead;             // ranks of the job that were dead when it was decided
+  std::map<int, std::string> blobs;  // by rank of the job
+};
+
+// What one rank has to say in an agreement.
+struct Contribution {
+  GatherKey key;
+  GatherNeed need = GatherNeed::all;
+  std::vector<int> participants;
+  int rank = -1;
+  std::string blob;
+};
+
+// A stall as the root hears of it.
+struct StallReport {
+  CommKey comm = 0;
+  std::vector<int> members;
+  int rank = -1;
+  Stall stall;
+};
+
+Packer message(MessageKind kind);
+// What is behind the kind.
+Unpacker body_of(std::string_view message);
+
+void pack(Packer& packer, const CallNote& call);
+CallNote unpack_call(Unpacker& in);
+void pack(Packer& packer, const Error& error);
+Error unpack_error(Unpacker& in);
+void pack(Packer& packer, const GatherKey& key);
+GatherKey unpack_key(Unpacker& in);
+
+std::string departure_message(int rank, bool ended);
+std::string death_message(int rank, std::string_view how);
+std::string contribution_message(const Contribution& contribution);
+Contribution unpack_contribution(Unpacker& in);
+std::string result_message(const GatherKey& key, const GatherResult& result);
+// Behind its key; nothing where it is cut off.
+std::optional<GatherResult> unpack_result(Unpacker& in);
+std::string stall_message(const StallReport& report);
+StallReport unpack_stall(Unpacker& in);
+
+// What a rank is told that the others have given up.
+Error unreachable_self();
+// "rank 1, rank 3".
+std::string list_of(const std::vector<int>& ranks);
+
+// Of a rank that has said so itself; what breaks a connection says the same.
+inline constexpr const char* process_ended = "its process has ended";
+
+// A neighbour that has not answered for so long has stopped.
+inline constexpr double silent_s = 0.9;
+
+}  // namespace pith

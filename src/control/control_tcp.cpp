@@ -1,0 +1,332 @@
+#include "control/control_tcp.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr const char* purpose = "control";
+constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of a caller
+constexpr std::size_t most_unauthenticated = 256;
+constexpr std::uint64_t patience_ns = 1'000'000'000;  // with the oldest of them, when all are there
+constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after a call that could not be taken
+constexpr const char* in_order = "in order";
+constexpr const char* no_answer = "its host does not answer";
+// Silence is looked for so often in a heartbeat. Where that failed for a quarter of one, what was
+// owed before says nothing of the time since.
+constexpr std::uint64_t looks_per_heartbeat = 16;
+constexpr std::uint64_t quarters = 4;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+Expected<std::string> ControlTcp::listen(const std::string& host) {
+  Expected<Descriptor> listener = listen_on(host, options_.ports);
+  if (!listener) return listener.error();
+  const Expected<Address> address = local_address(listener->get());
+  if (!address) return address.error();
+  listener_ = std::move(*listener);
+  events_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
+  if (!events_) return system_error("create an epoll descriptor", errno);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) {
+    return system_error("watch the control listener", errno);
+  }
+  return format_address(*address);
+}
+
+void ControlTcp::watch(Link& link, bool added) {
+  const bool wanted = link.state == State::connecting || link.out_done < link.out.size();
+  if (!added && wanted == link.writing) return;
+  link.writing = wanted;
+  epoll_event event{};
+  event.events = static_cast<std::uint32_t>(wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  ::epoll_ctl(events_.get(), added ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, link.fd.get(), &event);
+}
+
+void ControlTcp::send(int to, std::string message) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(links_.begin(), links_.end(), [to](const Link& link) {
+    return link.rank == to && !link.leaving && link.ended.empty();
+  });
+  if (found == links_.end()) return dial(to, std::move(message));
+  append_control_frame(found->out, message);
+  if (found->state == State::open) write(*found);
+  watch(*found, false);
+}
+
+ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
+  const auto begin = [&]() -> Expected<Descriptor> {
+    const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(rank)]);
+    if (!address) return address.error();
+    return begin_connect(*address);
+  };
+  Expected<Descriptor> socket = begin();
+  if (!socket) {
+    late_.push_back([rank, how = socket.error().message()](ControlHandler& handler) {
+      handler.on_unreachable(rank, how);
+    });
+    return nullptr;
+  }
+  Link& link = links.emplace_back();
+  link.rank = rank;
+  link.fd = std::move(*socket);
+  link.state = State::connecting;
+  link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  watch(link, true);
+  return &link;
+}
+
+void ControlTcp::probe(int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto asked = [rank](const Link& link) { return link.rank == rank; };
+  if (std::none_of(probes_.begin(), probes_.end(), asked)) connect_to(rank, probes_);
+}
+
+void ControlTcp::dial(int rank, std::string first) {
+  if (rank > options_.rank) return;  // it calls us
+  Link* link = connect_to(rank, links_);
+  if (!link) return;
+  link->handshake =
+      Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, 0});
+  append_control_frame(link->out, first);
+  keep_alive(link->fd.get(), options_.heartbeat_s);
+}
+
+void ControlTcp::hang_up(int rank) {
+  const std::lock_guard lock(mutex_);
+  // One that never stood must not come to stand behind a later one.
+  links_.remove_if(
+      [rank](const Link& link) { return link.rank == rank && link.state != State::open; });
+  for (Link& link : links_) {
+    if (link.rank != rank || link.leaving) continue;
+    append_goodbye(link.out);
+    link.leaving = true;
+    write(link);
+    watch(link, false);
+  }
+}
+
+// A rank proves itself at once: those who have waited longest are the least likely ones.
+bool ControlTcp::has_room() {
+  if (monotonic_ns() < accepts_again_ns_) return false;
+  if (unauthenticated_.size() < most_unauthenticated) return true;
+  const std::uint64_t since_ns = unauthenticated_.front().deadline_ns - handshake_ns;
+  if (monotonic_ns() < since_ns + patience_ns) return false;
+  unauthenticated_.pop_front();
+  return true;
+}
+
+// Who finds no room waits in the kernel's queue, and must not keep the thread awake there.
+void ControlTcp::listen_while_room() {
+  const bool wanted = has_room();
+  if (wanted == listens_) return;
+  listens_ = wanted;
+  epoll_event event{};
+  event.events = wanted ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+  ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+void ControlTcp::accept_connections() {
+  for (std::size_t i = 0; i < most_unauthenticated && has_room(); ++i) {
+    Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted) accepts_again_ns_ = monotonic_ns() + accept_pause_ns;  // no descriptors are left
+    if (!accepted || !*accepted) return;
+    Link& link = unauthenticated_.emplace_back();
+    link.fd = std::move(*accepted);
+    link.deadline_ns = monotonic_ns() + handshake_ns;
+    link.handshake = Handshake::acceptor(
+        options_.secret, {purpose, Greeting::any, options_.rank, options_.ranks, 0});
+    watch(link, true);
+  }
+}
+
+// A second call of a rank replaces its first: it would not call again if that one were any good.
+// Only higher ranks call.
+void ControlTcp::adopt(std::list<Link>::iterator caller) {
+  const int from = caller->handshake.greeting().from;
+  if (from <= options_.rank || from >= options_.ranks) {
+    unauthenticated_.erase(caller);
+    return;
+  }
+  caller->rank = from;
+  links_.remove_if([&](const Link& link) { return link.rank == caller->rank; });
+  keep_alive(caller->fd.get(), options_.heartbeat_s);
+  links_.splice(links_.end(), unauthenticated_, caller);
+}
+
+// Whether the connection stands; one that cannot be made ends.
+bool ControlTcp::connected(Link& link) {
+  pollfd ready{link.fd.get(), POLLOUT, 0};
+  if (::poll(&ready, 1, 0) == 0) return false;
+  int cause = 0;
+  socklen_t size = sizeof cause;
+  ::getsockopt(link.fd.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
+  if (cause == 0) return true;
+  end(link, fmt::format("cannot be reached ({})", std::strerror(cause)));
+  return false;
+}
+
+void ControlTcp::shake(Link& link) {
+  if (link.state == State::connecting) {
+    if (!connected(link)) return;
+    link.state = State::shaking;
+    link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.handshake_s * 1e9);
+  }
+  const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
+  if (!want) return end(link, want.error().message());
+  if (*want == Handshake::Want::done) link.state = State::open;
+}
+
+void ControlTcp::read(Link& link, News& news) {
+  char buffer[16384];
+  while (link.ended.empty()) {
+    const ssize_t got = ::recv(link.fd.get(), buffer, sizeof buffer, 0);
+    if (got == 0) return end(link, "its process has ended");
+    if (got < 0) {
+      if (would_block(errno)) return;
+      return end(link, is_silence(errno)
+                           ? no_answer
+                           : fmt::format("its process has ended ({})", std::strerror(errno)));
+    }
+    link.in.arrived({buffer, static_cast<std::size_t>(got)});
+    take_messages(link, news);
+  }
+}
+
+void ControlTcp::take_messages(Link& link, News& news) {
+  std::string_view message;
+  while (true) {
+    switch (link.in.next(message)) {
+      case ControlFrames::What::nothing:
+        return;
+      case ControlFrames::What::goodbye:
+        return end(link, in_order);
+      case ControlFrames::What::too_long:
+        return end(link, "it sent a control message that is too long");
+      case ControlFrames::What::message:
+        link.heard = true;
+        news.push_back([rank = link.rank, text = std::string(message)](ControlHandler& handler) {
+          handler.on_message(rank, text);
+        });
+    }
+  }
+}
+
+// False where the connection is broken; reading tells why.
+bool ControlTcp::write(Link& link) {
+  while (link.out_done < link.out.size()) {
+    const ssize_t sent = ::send(link.fd.get(), link.out.data() + link.out_done,
+                                link.out.size() - link.out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return would_block(errno);
+    link.out_done += static_cast<std::size_t>(sent);
+  }
+  link.out.clear();
+  link.out_done = 0;
+  return true;
+}
+
+void ControlTcp::step(Link& link, News& news) {
+  if (link.state != State::open) shake(link);
+  if (link.state != State::open) {
+    if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+  } else if (link.rank >= 0) {
+    read(link, news);
+    if (link.ended.empty()) write(link);
+  }
+  if (!link.ended.empty()) return;
+  if (link.leaving && link.out.empty()) return end(link, in_order);
+  watch(link, false);
+}
+
+// What is heard of the end of a connection that this rank did not let go of itself.
+void ControlTcp::tell_end(const Link& link, News& news) {
+  if (link.ended.empty() || link.leaving) return;
+  news.push_back([rank = link.rank, heard = link.heard, how = link.ended](ControlHandler& handler) {
+    if (how == in_order) return handler.on_hung_up(rank);
+    // Who leaves may close a connection that it has just begun: that alone is no death.
+    heard ? handler.on_lost(rank, how) : handler.on_unreachable(rank, how);
+  });
+}
+
+// As TcpTransport looks at the links of data. Those that are being made have a deadline, but once a
+// connection stands its host may vanish long before that.
+void ControlTcp::look_at_links() {
+  const std::uint64_t now_ns = monotonic_ns();
+  if (now_ns < next_look_ns_) return;
+  const auto heartbeat_ns = static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  const bool anew = now_ns - next_look_ns_ > heartbeat_ns / quarters;
+  next_look_ns_ = now_ns + heartbeat_ns / looks_per_heartbeat;
+  for (Link& link : links_) {
+    if (!link.ended.empty() || link.state == State::connecting) continue;
+    if (anew) link.silence = TcpSilence();
+    const std::uint64_t silent_ns = link.silence.look(answers_of(link.fd.get()), now_ns);
+    if (silent_ns >= heartbeat_ns) end(link, no_answer);
+  }
+}
+
+void ControlTcp::progress(ControlHandler& handler) {
+  News news;
+  {
+    const std::lock_guard lock(mutex_);
+    news.swap(late_);
+    accept_connections();
+    for (auto caller = unauthenticated_.begin(); caller != unauthenticated_.end();) {
+      const auto next = std::next(caller);
+      step(*caller, news);
+      if (!caller->ended.empty()) {
+        unauthenticated_.erase(caller);
+      } else if (caller->state == State::open) {
+        adopt(caller);
+      }
+      caller = next;
+    }
+    listen_while_room();
+    for (Link& link : links_) step(link, news);
+    look_at_links();
+    for (const Link& link : links_) tell_end(link, news);
+    links_.remove_if([](const Link& link) { return !link.ended.empty(); });
+    for (Link& link : probes_) {
+      if (connected(link)) {
+        end(link, in_order);
+        continue;
+      }
+      if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+      if (!link.ended.empty()) tell_end(link, news);
+    }
+    probes_.remove_if([](const Link& link) { return !link.ended.empty(); });
+  }
+  for (const auto& tell : news) tell(handler);
+}
+
+void ControlTcp::close(std::uint64_t deadline_ns) {
+  const std::lock_guard lock(mutex_);
+  for (Link& link : links_) {
+    append_goodbye(link.out);
+    while (link.state == State::open && write(link) && !link.out.empty()) {
+      if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
+    }
+    // What lies unread when a socket closes makes the kernel drop what is still to be sent.
+    char unread[4096];
+    while (::recv(link.fd.get(), unread, sizeof unread, MSG_DONTWAIT) > 0) {
+    }
+  }
+  links_.clear();
+  probes_.clear();
+  unauthenticated_.clear();
+  listener_.reset();
+}
+
+}  // namespace pith

@@ -1,0 +1,21 @@
+#include "control/gatherer.hpp"
+
+#include "core/clock.hpp"
+
+namespace pith {
+
+namespace {
+
+// The root gives up first and says who is missing; a rank alone could only say that it waited.
+constexpr double grace_s = 2;
+
+}  // namespace
+
+Gatherer::Gatherer(double timeout_s, std::shared_ptr<const Cancellation> cancellation)
+    : cancellation_(std::move(cancellation)), deadline_ns_(deadline_after(timeout_s)) {}
+
+std::uint64_t Gatherer::deadline_after(double seconds) {
+  return monotonic_ns() + static_cast<std::uint64_t>((seconds + grace_s) * 1e9);
+}
+
+}  // namespace pith

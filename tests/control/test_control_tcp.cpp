@@ -1,0 +1,267 @@
+// The control plane's port: strangers, and members that send nonsense, while others work; and
+// members that sleep.
+#include <fmt/format.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "catch.hpp"
+#include "control/control_tcp.hpp"
+#include "tests/transport/strangers.hpp"
+
+using namespace pith;
+using namespace pith::test;
+
+namespace {
+
+constexpr std::uint64_t second = 1'000'000'000;
+constexpr int ranks = 4;
+
+Secret job_secret() {
+  Secret secret{};
+  secret[5] = std::byte{77};
+  return secret;
+}
+
+Greeting greeting_of(int from) { return {"control", from, 0, ranks, 0}; }
+
+// One rank's wire, and what it tells.
+class End final : public ControlHandler {
+ public:
+  explicit End(int rank, double heartbeat_s = 10)
+      : wire({rank, ranks, job_secret(), heartbeat_s, 10, {}}) {
+    address = *wire.listen("127.0.0.1");
+  }
+  void on_message(int from, std::string_view message) override {
+    messages[from].emplace_back(message);
+  }
+  void on_lost(int rank, std::string_view how) override {
+    ends[rank] += fmt::format("lost: {}", how);
+  }
+  void on_unreachable(int rank, std::string_view how) override {
+    ends[rank] += fmt::format("unreachable: {}", how);
+  }
+  void on_hung_up(int rank) override { ends[rank] += "hung up"; }
+
+  ControlTcp wire;
+  std::string address;
+  std::map<int, std::vector<std::string>> messages;
+  std::map<int, std::string> ends;  // how each rank ended, as far as was told
+};
+
+// Ranks 0 and 1 of the job; 2 and 3 are played by the test.
+class Job {
+ public:
+  explicit Job(double heartbeat_s = 10) : zero(0, heartbeat_s), one(1, heartbeat_s) {
+    for (End* end : {&zero, &one}) end->wire.set_addresses({zero.address, one.address, "", ""});
+  }
+  ~Job() {
+    one.wire.close(monotonic_ns());
+    zero.wire.close(monotonic_ns());
+  }
+  bool drive_until(const std::function<bool()>& done, std::uint64_t limit_ns = 5 * second) {
+    const std::uint64_t until = monotonic_ns() + limit_ns;
+    while (!done()) {
+      if (monotonic_ns() > until) return false;
+      zero.wire.progress(zero);
+      one.wire.progress(one);
+      wait_for(zero.wire.descriptor(), POLLIN, monotonic_ns() + second / 1000);
+    }
+    return true;
+  }
+  // A hundred messages each way, in order.
+  bool talk() {
+    const std::size_t known = one.messages[0].size();
+    std::vector<std::string> said;
+    for (int i = 0; i < 100; ++i) {
+      said.push_back(std::string(static_cast<std::size_t>(i * 7), 'x') + std::to_string(i));
+      one.wire.send(0, said.back());
+      if (!drive_until([&] { return zero.messages[1].size() == said.size(); })) return false;
+      zero.wire.send(1, said.back());
+    }
+    if (!drive_until([&] { return one.messages[0].size() == known + said.size(); })) return false;
+    const bool same = zero.messages[1] == said &&
+                      std::equal(said.begin(), said.end(),
+                                 one.messages[0].begin() + static_cast<std::ptrdiff_t>(known));
+    zero.messages[1].clear();
+    return same;
+  }
+
+  End zero;
+  End one;
+};
+
+// A connection to rank 0 whose handshake is right.
+Descriptor enter(Job& job, int from) {
+  Descriptor socket = call_port(job.zero.address);
+  Handshake handshake = Handshake::connector(job_secret(), greeting_of(from));
+  job.drive_until([&] {
+    const Expected<Handshake::Want> want = handshake.step(socket.get());
+    return !want || *want == Handshake::Want::done;
+  });
+  return socket;
+}
+
+bool is_closed(Job& job, const Descriptor& socket) {
+  return job.drive_until([&] {
+    char byte = 0;
+    const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  });
+}
+
+std::string frame(std::uint32_t size, std::string_view bytes) {
+  std::string text(reinterpret_cast<const char*>(&size), sizeof size);
+  return text.append(bytes);
+}
+
+}  // namespace
+
+TEST_CASE("strangers at the control port are refused, and messages go on", "[control][hostile]") {
+  Job job;
+  const Strangers strangers(job.zero.address, job_secret(), greeting_of(2));
+  CHECK(job.drive_until([&] { return strangers.tried() >= 4; }));
+  CHECK(job.talk());
+  CHECK(job.drive_until([&] { return strangers.tried() >= 20; }));
+  CHECK(job.talk());
+  CHECK(strangers.let_in() == 0);
+  CHECK(job.zero.ends.empty());
+  CHECK(job.one.ends.empty());
+  CHECK(job.zero.messages.size() == 1);
+}
+
+TEST_CASE("a crowd at the control port does not keep a rank out", "[control][hostile]") {
+  Job job;
+  const std::vector<Descriptor> crowd = silent_crowd(job.zero.address);
+  job.zero.wire.progress(job.zero);
+  CHECK(job.talk());
+  CHECK(job.zero.ends.empty());
+  CHECK(job.one.ends.empty());
+}
+
+TEST_CASE("a rank that the job does not have is refused", "[control][hostile]") {
+  Job job;
+  for (const int from : {0, ranks, 1'000'000}) {
+    const Descriptor socket = enter(job, from);
+    say(socket, frame(5, "hello"));
+    CHECK(is_closed(job, socket));
+  }
+  CHECK(job.zero.messages.empty());
+  CHECK(job.zero.ends.empty());
+  CHECK(job.talk());
+}
+
+TEST_CASE("a member that sends no frames is lost, the others go on", "[control][hostile]") {
+  struct Nonsense {
+    std::string bytes;
+    bool closes;
+    std::string end;
+  };
+  const std::string too_long = "unreachable: it sent a control message that is too long";
+  const Nonsense all[] = {
+      {frame(control_message_bytes_max + 1, "x"), false, too_long},
+      {frame(0xffffffff, "x"), false, too_long},
+      {frame(1000, std::string(999, 'x')), true, "unreachable: its process has ended"},
+      {frame(3, "yes") + std::string("\x05\x00", 2), true, "lost: its process has ended"},
+      {"", true, "unreachable: its process has ended"},
+      {std::string(100'000, '\xff'), false, too_long},
+  };
+  Job job;
+  CHECK(job.talk());
+  for (const Nonsense& nonsense : all) {
+    Descriptor socket = enter(job, 3);
+    say(socket, nonsense.bytes);
+    if (nonsense.closes) socket.reset();
+    CHECK(job.drive_until([&] { return job.zero.ends.contains(3); }));
+    CHECK(job.zero.ends[3] == nonsense.end);
+    job.zero.ends.clear();
+    CHECK(job.talk());
+    CHECK(job.zero.ends.empty());
+    CHECK(job.one.ends.empty());
+  }
+}
+
+TEST_CASE("a member that sends a message byte by byte is heard", "[control][hostile]") {
+  Job job;
+  const Descriptor socket = enter(job, 2);
+  for (const char byte : frame(4, "slow")) {
+    say(socket, {&byte, 1});
+    job.zero.wire.progress(job.zero);
+  }
+  CHECK(job.drive_until([&] { return job.zero.messages.contains(2); }));
+  CHECK(job.zero.messages[2] == std::vector<std::string>{"slow"});
+  CHECK(job.talk());
+}
+
+// To the kernels its process has stopped: nobody reads, and its memory fills up.
+TEST_CASE("a rank that does not read is not taken for a dead host", "[control][silence]") {
+  constexpr std::size_t total = 16 << 20;
+  const std::size_t bytes = GENERATE(std::size_t{17}, std::size_t{1500}, std::size_t{200'000});
+  INFO("messages of " << bytes << " bytes");
+  Job job(1);
+  REQUIRE(job.talk());
+  const std::size_t count = std::min<std::size_t>(total / bytes, 300'000);
+  const std::uint64_t begin = monotonic_ns();
+  for (std::size_t i = 0; i < count; ++i) job.zero.wire.send(1, std::string(bytes, 'x'));
+  while (monotonic_ns() < begin + 4 * second) {
+    job.zero.wire.send(1, std::string(bytes, 'x'));
+    wait_for(job.zero.wire.descriptor(), POLLIN, monotonic_ns() + second / 20);
+    job.zero.wire.progress(job.zero);
+  }
+  CHECK(job.zero.ends.empty());
+  job.one.messages.clear();
+  CHECK(job.drive_until([&] { return job.one.messages[0].size() >= count; }));
+  CHECK(job.zero.ends.empty());
+  CHECK(job.one.ends.empty());
+}
+
+namespace {
+
+// Of this network namespace: what is sent while it is down goes nowhere, and nobody is told.
+bool set_loopback(bool up) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = up ? IFF_UP : 0;
+  return ::ioctl(socket.get(), SIOCSIFFLAGS, &request) == 0;
+}
+
+enum class Outcome { right, cannot_try, cannot_talk, not_told, wrong_end, too_soon };
+
+Outcome lose_a_host() {
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 || !set_loopback(true)) {
+    return Outcome::cannot_try;
+  }
+  Job job(1);
+  if (!job.talk()) return Outcome::cannot_talk;
+  if (!set_loopback(false)) return Outcome::cannot_try;
+  const std::uint64_t begin = monotonic_ns();
+  job.zero.wire.send(1, "is anybody there");
+  if (!job.drive_until([&] { return !job.zero.ends.empty(); })) return Outcome::not_told;
+  if (job.zero.ends[1] != "lost: its host does not answer") return Outcome::wrong_end;
+  return monotonic_ns() < begin + second ? Outcome::too_soon : Outcome::right;
+}
+
+}  // namespace
+
+TEST_CASE("a rank whose host vanishes while something is under way is lost", "[control][silence]") {
+  const pid_t child = ::fork();  // for a network of its own
+  if (child == 0) ::_exit(static_cast<int>(lose_a_host()));
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == static_cast<int>(Outcome::cannot_try)) {
+    WARN("network namespaces are refused here");
+    return;
+  }
+  CHECK(WEXITSTATUS(status) == static_cast<int>(Outcome::right));
+}
