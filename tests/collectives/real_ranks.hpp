@@ -53,9 +53,9 @@ class RealRank {
 
  private:
   void revoke(const Error& error);
-  std::unique_ptr<Transport> connect_shm(const ShmOptions& options);
-  std::unique_ptr<Transport> connect_tcp();
-  std::unique_ptr<Transport> connect_ucx();
+  std::unique_ptr<PeerTransport> connect_shm(const ShmOptions& options);
+  std::unique_ptr<PeerTransport> connect_tcp();
+  std::unique_ptr<PeerTransport> connect_ucx();
 
   Meeting& meeting_;
   Engine engine_;
@@ -63,7 +63,7 @@ class RealRank {
   CommState comm_;
   std::vector<Route> routes_;
   CallContext context_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<PeerTransport> transport_;
   std::uint32_t calls_ = 0;
   int meetings_ = 0;
 };
