@@ -40,7 +40,7 @@ namespace {
 
 constexpr std::uint8_t role_connector = 1;
 constexpr std::uint8_t role_acceptor = 2;
-constexpr std::uint32_t welcome = 0x454D4F43;
+constexpr std::uint32_t accepted = 0x454D4F43;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -131,19 +131,19 @@ Error Handshake::advance() {
       const Proof proof = proof_of(role_connector);
       if (fault_) return fault_;
       will_send(proof.data(), proof.size());
-      will_read(sizeof welcome);
-      state_ = State::welcome;
+      will_read(sizeof accepted);
+      state_ = State::accepted;
       return {};
     }
     case State::proof: {
       if (Error error = accept_proof(in_.data(), role_connector)) return error;
-      will_send(&welcome, sizeof welcome);
+      will_send(&accepted, sizeof accepted);
       will_read(0);
       state_ = State::done;
       return {};
     }
-    case State::welcome:
-      if (std::memcmp(in_.data(), &welcome, sizeof welcome) != 0) {
+    case State::accepted:
+      if (std::memcmp(in_.data(), &accepted, sizeof accepted) != 0) {
         return Error(Code::remote, "it answers with something else than a Pith rank would");
       }
       will_send(nullptr, 0);

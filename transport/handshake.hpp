@@ -3,11 +3,11 @@
 //   connector -> acceptor   Opening   purpose, ranks, stream, nonce
 //   acceptor  -> connector  Answer    nonce, proof of the acceptor
 //   connector -> acceptor   Proof     proof of the connector
-//   acceptor  -> connector  Welcome   frames may follow
+//   acceptor  -> connector  Accepted  frames may follow
 //
 // A proof is HMAC-SHA256 over a role byte, the whole opening and the acceptor's nonce: it is worth
 // nothing on another connection, in the other direction, or for other ranks. The stream is not
-// encrypted afterwards; the secret keeps strangers out, not wire-tappers.
+// encrypted afterwards; the secret keeps others out, not wire-tappers.
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ class Handshake {
   using Proof = Digest;
   struct Opening;
   struct Answer;
-  enum class State : std::uint8_t { opening, answer, proof, welcome, done };
+  enum class State : std::uint8_t { opening, answer, proof, accepted, done };
 
   static constexpr std::size_t message_max = 72;
   using Message = std::array<std::byte, message_max>;

@@ -8,12 +8,12 @@
 
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
+#include "transport/peer_transport.hpp"
 #include "transport/ring.hpp"
-#include "transport/transport.hpp"
 
 namespace pith {
 
-class RingTransport : public Transport, public SlotOwner {
+class RingTransport : public PeerTransport, public SlotOwner {
  public:
   RingTransport(const RingTransport&) = delete;
   RingTransport& operator=(const RingTransport&) = delete;

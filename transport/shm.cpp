@@ -56,7 +56,7 @@ ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
       remotes_(static_cast<std::size_t>(ranks)) {}
 
 ShmTransport::~ShmTransport() {
-  close();
+  say_goodbye();
   for (Remote& remote : remotes_) unmap_peer(remote);
   unmap(memory_, ring_offset(ranks_));
 }
@@ -160,7 +160,17 @@ void ShmTransport::drop(int rank) {
   remote(rank) = Remote();
 }
 
-void ShmTransport::close() {
+Error ShmTransport::connect(std::span<const std::string>, std::span<const std::uint8_t> use,
+                            const Patience&) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (use[static_cast<std::size_t>(rank)] == 0) drop(rank);
+  }
+  return {};
+}
+
+void ShmTransport::close(std::uint64_t) { say_goodbye(); }
+
+void ShmTransport::say_goodbye() {
   for (Remote& peer : remotes_) {
     if (!peer.socket) continue;
     [[maybe_unused]] const auto sent =
@@ -206,10 +216,7 @@ void ShmTransport::hear_from(int rank) {
   peer.socket = Descriptor();
   // What the peer sent before is in its ring and still counts.
   const bool in_order = length == 1 && word == goodbye;
-  const Error error(
-      Code::remote,
-      fmt::format("rank {} {}", rank, in_order ? "has left" : "is lost: its process has ended"),
-      rank);
+  const Error error = in_order ? peer_left(rank) : peer_lost(rank, "its process has ended");
   end_sends(rank, error);
   departed_.push_back({rank, error});
 }

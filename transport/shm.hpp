@@ -1,11 +1,8 @@
 // Ranks that are processes of one host. Each rank owns one sparse memory file with a ring to every
 // other rank, and gives its descriptor to those that prove they belong to the job. Memory of the
 // registered heap (core/heap.hpp) can be read and written by peers directly.
-//
-// Leases of messages must be given back before the transport is destroyed.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,21 +31,16 @@ class ShmTransport final : public RingTransport {
   ~ShmTransport() override;
 
   // Makes what is shared; the result names this rank to those that attach.
-  Expected<std::string> listen();
-  // `names` by rank, as listen() gave them; empty: the peer is not to be tried. attached[p] tells
-  // whether p was reached in time; that is no error. The two ends can disagree when the deadline
-  // falls between: compare, and drop() where either one failed.
+  Expected<std::string> listen() override;
   Error attach(std::span<const std::string> names, std::vector<bool>& attached,
-               const Patience& patience);
+               const Patience& patience) override;
+  // Those that are used have been attached already.
+  Error connect(std::span<const std::string> names, std::span<const std::uint8_t> use,
+                const Patience& patience) override;
   // Lets go of a peer that was attached, before anything was sent to it or came from it.
   void drop(int peer);
-  // Tells the peers that this rank leaves in order: what they still send is refused or ignored, and
-  // nobody reports a loss.
-  void close();
-
-  // Called once for a peer that has left, or whose process has ended, when something waits for what
-  // it never sent.
-  std::function<void(int peer, const Error& error)> on_peer_lost;
+  // What the peers still send is refused or ignored.
+  void close(std::uint64_t deadline_ns) override;
 
   std::string_view name() const override { return "shm"; }
   Ticket expose(int peer, Bytes memory) override;
@@ -89,6 +81,7 @@ class ShmTransport final : public RingTransport {
   bool map_peer(Remote& remote, const ShmMeeting::Met& met);
   void unmap_peer(Remote& remote);
   bool watch(int fd, int rank);
+  void say_goodbye();
   void hear_from(int rank);
   std::size_t ring_offset(int to) const {
     return sleep_bytes + static_cast<std::size_t>(to) * shape_.bytes();

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t fds_max = 3;
 constexpr std::uint64_t retry_ns = 20'000'000;
-constexpr std::uint64_t lacking_ns = Door::patience_ns + 100'000'000;
+constexpr std::uint64_t lacking_ns = AcceptLimiter::patience_ns + 100'000'000;
 
 socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   address = {};
@@ -182,10 +182,11 @@ void ShmMeeting::note_lack(Talk& talk, const ShmGreeting& theirs) {
   if (lacking_since_ns_ == 0) lacking_since_ns_ = monotonic_ns();
 }
 
-// Strangers who have the last descriptors go after a while; where there are none, nothing helps.
+// Unauthenticated connections that have the last descriptors go after a while; without them nothing
+// helps.
 bool ShmMeeting::is_starved() const {
   if (lacking_since_ns_ != 0) return monotonic_ns() - lacking_since_ns_ > lacking_ns;
-  return callers() == 0 && descriptors_are_used_up();
+  return unauthenticated() == 0 && descriptors_are_used_up();
 }
 
 bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
@@ -249,13 +250,13 @@ bool ShmMeeting::dial(int peer, const std::string& name) {
 }
 
 void ShmMeeting::accept_all() {
-  while (!door_.is_full(callers(), monotonic_ns())) {
+  while (!limiter_.is_full(unauthenticated(), monotonic_ns())) {
     Descriptor socket(open_with_room(
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket) {
-      // No descriptors are left, which may be strangers' doing: they go after a while.
-      if (errno != EAGAIN && errno != EWOULDBLOCK) door_.shut(monotonic_ns());
+      // No descriptors are left, which unauthenticated ones may have: they go after a while.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) limiter_.pause(monotonic_ns());
       return;
     }
     Talk talk;
@@ -265,7 +266,7 @@ void ShmMeeting::accept_all() {
   }
 }
 
-std::size_t ShmMeeting::callers() const {
+std::size_t ShmMeeting::unauthenticated() const {
   const auto called = [](const Talk& talk) { return !talk.dialled; };
   return static_cast<std::size_t>(std::count_if(talks_.begin(), talks_.end(), called));
 }
@@ -275,7 +276,8 @@ void ShmMeeting::dismiss_overdue() {
   const auto oldest =
       std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
   const std::uint64_t now = monotonic_ns();
-  if (oldest == talks_.end() || now - oldest->since_ns <= door_.stay_ns(callers(), now)) return;
+  if (oldest == talks_.end() || now - oldest->since_ns <= limiter_.stay_ns(unauthenticated(), now))
+    return;
   talks_.erase(oldest);
 }
 
@@ -289,20 +291,20 @@ bool ShmMeeting::finished() const {
 // polled: the listener, then talks.
 int ShmMeeting::poll_once(std::vector<pollfd>& polled, const Patience& patience) {
   const std::uint64_t now = monotonic_ns();
-  const std::size_t strangers = callers();
-  const bool full = door_.is_full(strangers, now);
+  const std::size_t pending = unauthenticated();
+  const bool full = limiter_.is_full(pending, now);
   std::uint64_t until = patience.deadline_ns;
-  if (now < door_.opens_at_ns()) until = std::min(until, door_.opens_at_ns());
+  if (now < limiter_.resumes_at_ns()) until = std::min(until, limiter_.resumes_at_ns());
   for (const Dial& one : dials_) until = std::min(until, one.not_before_ns);
   polled.assign(1, {full ? -1 : listener_.get(), POLLIN, 0});
   for (const Talk& talk : talks_) {
     polled.push_back({talk.socket.get(), POLLIN, 0});
-    if (!talk.dialled) until = std::min(until, talk.since_ns + door_.stay_ns(strangers, now) + 1);
+    if (!talk.dialled) until = std::min(until, talk.since_ns + limiter_.stay_ns(pending, now) + 1);
   }
   return poll(polled.data(), polled.size(), std::min(timeout_ms(until), patience.nap_ms()));
 }
 
-// A rank that was taken for a stranger, as many were there, calls again.
+// A rank whose handshake was cut off, for many were under way, calls again.
 void ShmMeeting::end(std::size_t talk) {
   const Talk& ended = talks_[talk];
   if (ended.dialled && ended.cut) dials_.push_back({ended.peer, monotonic_ns() + retry_ns});

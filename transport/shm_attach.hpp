@@ -21,7 +21,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "transport/door.hpp"
+#include "transport/accept_limiter.hpp"
 #include "transport/handshake.hpp"
 #include "transport/ring.hpp"
 #include "transport/socket.hpp"
@@ -98,7 +98,7 @@ class ShmMeeting {
   // False: try again later.
   bool dial(int peer, const std::string& name);
   void dismiss_overdue();
-  std::size_t callers() const;
+  std::size_t unauthenticated() const;
   int poll_once(std::vector<pollfd>& polled, const Patience& patience);
   void end(std::size_t talk);
   void accept_all();
@@ -117,7 +117,7 @@ class ShmMeeting {
   ShmGreeting greeting_;
   Descriptor listener_;
   std::array<int, 3> mine_{};
-  Door door_;
+  AcceptLimiter limiter_;
   std::uint64_t lacking_since_ns_ = 0;  // descriptors that ranks have sent; 0: nothing lacks
   std::vector<Dial> dials_;
   std::vector<Talk> talks_;     // those that were accepted by age

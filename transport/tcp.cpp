@@ -12,6 +12,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
+#include "core/log.hpp"
 #include "transport/tcp_mesh.hpp"
 #include "transport/tcp_peer.hpp"
 #include "transport/tcp_silence.hpp"
@@ -60,8 +61,8 @@ TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
 
 TcpTransport::~TcpTransport() = default;
 
-Expected<std::string> TcpTransport::listen(std::string_view host) {
-  Expected<Descriptor> listener = listen_on(host, options_.ports);
+Expected<std::string> TcpTransport::listen() {
+  Expected<Descriptor> listener = listen_on(options_.host, options_.ports);
   if (!listener) return listener.error();
   Expected<Address> address = local_address(listener->get());
   if (!address) return address.error();
@@ -69,8 +70,20 @@ Expected<std::string> TcpTransport::listen(std::string_view host) {
   return format_address(*address);
 }
 
+void TcpTransport::use_streams(int streams) {
+  if (rank_ == 0 && streams < options_.streams) {
+    log(LogLevel::info,
+        fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
+                    "there are not enough descriptors (ulimit -Hn)",
+                    streams, options_.streams));
+  }
+  options_.streams = streams;
+}
+
 Error TcpTransport::connect(std::span<const std::string> addresses,
                             std::span<const std::uint8_t> use, const Patience& patience) {
+  const auto peers = static_cast<std::size_t>(std::ranges::count(use, 1));
+  make_descriptor_room(peers * static_cast<std::size_t>(options_.streams));
   TcpMeshPlan plan;
   plan.secret = secret_;
   plan.rank = rank_;

@@ -2,10 +2,9 @@
 // engine. A small message is one system call at each end; a large one is cut over all streams and
 // read straight into the receiver's buffer.
 //
-// Order of use: listen, exchange addresses, connect, then the seam's functions, at last close. A
-// rank whose connections have ended is gone, but what it had sent is delivered: it is lost to those
-// who wait for more, or send to it. One that acknowledges nothing for `heartbeat_s` is lost at
-// once: see on_peer_lost.
+// A rank whose connections have ended is gone, but what it had sent is delivered: it is lost to
+// those who wait for more, or send to it. One that acknowledges nothing for `heartbeat_s` is lost
+// at once: see on_peer_lost.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +18,15 @@
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
 #include "transport/handshake.hpp"
+#include "transport/peer_transport.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp_outbox.hpp"
 #include "transport/tcp_reader.hpp"
-#include "transport/transport.hpp"
 
 namespace pith {
 
 struct TcpOptions {
+  std::string host = "127.0.0.1";                  // one that peers can reach: 0.0.0.0 is none
   int streams = 4;                                 // per pair of ranks, the same on all
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;
@@ -35,35 +35,23 @@ struct TcpOptions {
   PortRange ports;
 };
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public PeerTransport {
  public:
   // Peers are numbered by rank.
   TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
                const TcpOptions& options = {});
   ~TcpTransport() override;
 
-  // The address for the other ranks. Give one that they can reach: 0.0.0.0 is none.
-  Expected<std::string> listen(std::string_view host = "127.0.0.1");
-  // In place of the number in the options; before connect(), the same on all.
-  void use_streams(int streams) { options_.streams = streams; }
-  // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
+  Expected<std::string> listen() override;
+  // In place of the number in the options.
+  void use_streams(int streams) override;
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
-                const Patience& patience);
-  // Leaves in order: what is on its way is written out, as far as the deadline allows.
-  void close(std::uint64_t deadline_ns);
+                const Patience& patience) override;
+  void close(std::uint64_t deadline_ns) override;
 
-  // Called from progress(), once per peer: it is gone and something waits for it, or it breaks the
-  // rules, or does not answer. Whoever owns the communicators revokes those with this peer.
-  std::function<void(int peer, const Error& error)> on_peer_lost;
-
-  // Whether the peers acknowledge what is under way, which the kernel does not judge: to be called
-  // often while calls stand still, and never else. Looks every now and then only.
-  void look_at_links(std::uint64_t now_ns);
-  // By the last look it may be that nothing passes between us and that peer, which lives for all
-  // that is known here.
-  bool may_be_cut_off(int peer) const;
-  // It is lost because nothing has been acknowledged, and may live.
-  bool is_cut_off(int peer) const;
+  // Whether the peers acknowledge what is under way, which the kernel does not judge.
+  void look_at_links(std::uint64_t now_ns) override;
+  LinkState link_to(int peer) const override;
 
   std::string_view name() const override { return "tcp"; }
   bool start(Send& send) override;

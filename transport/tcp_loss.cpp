@@ -24,10 +24,6 @@ const char* how_it_ended(int cause) {
   return cause == 0 ? "it has closed the connection" : std::strerror(cause);
 }
 
-Error gone(int rank, std::string_view how) {
-  return {Code::remote, fmt::format("rank {} is lost: {}", rank, how), rank};
-}
-
 }  // namespace
 
 // What the peer has sent on the other connections still counts.
@@ -47,9 +43,8 @@ void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
 // Whatever it has sent has been read. Sends to it and the rests of messages fail those who wait.
 void TcpTransport::depart(Peer& peer) {
   peer.live = false;
-  peer.error = peer.cut_short
-                   ? gone(peer.rank, how_it_ended(peer.cause))
-                   : Error(Code::remote, fmt::format("rank {} has left", peer.rank), peer.rank);
+  peer.error =
+      peer.cut_short ? peer_lost(peer.rank, how_it_ended(peer.cause)) : peer_left(peer.rank);
   peer.outbox.quiesce(nullptr, peer.error, false);
   peer.inbox.abandon(peer.error);
   departed_.push_back(&peer);
@@ -83,14 +78,10 @@ void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
   if (peer.cut_short && now_ns > peer.ending_ns + ending_ns) lose(peer, peer.cause);
 }
 
-bool TcpTransport::may_be_cut_off(int peer) const {
+LinkState TcpTransport::link_to(int peer) const {
   const Peer* found = find(peer);
-  return found && found->live && found->doubtful;
-}
-
-bool TcpTransport::is_cut_off(int peer) const {
-  const Peer* found = find(peer);
-  return found && found->cut_off;
+  if (found && found->cut_off) return LinkState::cut_off;
+  return found && found->live && found->doubtful ? LinkState::doubtful : LinkState::up;
 }
 
 void TcpTransport::lose(Peer& peer, int cause) {
@@ -105,7 +96,7 @@ void TcpTransport::lose(Peer& peer, int cause) {
                    peer.rank));
 }
 
-void TcpTransport::lose(Peer& peer, std::string_view how) { lose(peer, gone(peer.rank, how)); }
+void TcpTransport::lose(Peer& peer, std::string_view how) { lose(peer, peer_lost(peer.rank, how)); }
 
 void TcpTransport::lose(Peer& peer, const Error& error) {
   if (peer.error) return;

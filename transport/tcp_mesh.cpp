@@ -9,7 +9,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "transport/door.hpp"
+#include "transport/accept_limiter.hpp"
 
 namespace pith {
 namespace {
@@ -18,8 +18,8 @@ constexpr std::uint64_t ms = 1'000'000;
 constexpr std::uint64_t retry_ns = 20 * ms;
 const char* const purpose = "pith-data";
 
-// A caller whom nobody knows yet.
-struct Caller {
+// An accepted connection that is not authenticated yet.
+struct Pending {
   Descriptor socket;
   Handshake handshake;
   short events = POLLIN;
@@ -59,20 +59,20 @@ class Mesh {
   int poll_once();
   Error begin(Attempt& attempt);
   Error drive(Attempt& attempt);
-  void accept_callers();
-  bool drive(Caller& caller);
-  bool keep(Caller& caller);
+  void accept_connections();
+  bool drive(Pending& pending);
+  bool keep(Pending& pending);
   Error starved(const Error& error) const;
   Error overdue() const;
 
   const TcpMeshPlan& plan_;
   std::vector<Descriptor> result_;
   std::vector<Attempt> attempts_;
-  std::vector<Caller> callers_;
+  std::vector<Pending> pending_;
   std::vector<pollfd> polled_;
   std::size_t open_attempts_ = 0;  // the first of attempts_
-  std::size_t missing_callers_ = 0;
-  Door door_;
+  std::size_t missing_connections_ = 0;
+  AcceptLimiter limiter_;
   Error accept_error_;  // the last
 };
 
@@ -80,7 +80,7 @@ Error Mesh::prepare() {
   for (int peer = 0; peer < plan_.ranks; ++peer) {
     if (!used(peer)) continue;
     if (peer > plan_.rank) {
-      missing_callers_ += static_cast<std::size_t>(plan_.streams);
+      missing_connections_ += static_cast<std::size_t>(plan_.streams);
       continue;
     }
     Expected<Address> address = parse_address(plan_.addresses[static_cast<std::size_t>(peer)]);
@@ -92,26 +92,26 @@ Error Mesh::prepare() {
       attempts_.push_back(std::move(attempt));
     }
   }
-  if (missing_callers_ != 0 && plan_.listener < 0) {
+  if (missing_connections_ != 0 && plan_.listener < 0) {
     return Error(Code::invalid_usage, "a TCP rank must listen before others can connect to it");
   }
   return {};
 }
 
 Error Mesh::run() {
-  while (!attempts_.empty() || missing_callers_ != 0) {
+  while (!attempts_.empty() || missing_connections_ != 0) {
     if (plan_.patience.over()) return overdue();
     for (Attempt& attempt : attempts_) {
       if (attempt.socket || monotonic_ns() < attempt.not_before_ns) continue;
       if (Error error = begin(attempt)) return error;
     }
     if (poll_once() < 0 && errno != EINTR) return system_error("wait for connections", errno);
-    // polled_: the listener, then open attempts, then callers, as they were before.
-    const std::size_t callers = callers_.size();
-    for (std::size_t i = 0; i < callers; ++i) {
-      const std::uint64_t age = monotonic_ns() - callers_[i].since_ns;
-      const bool lasting = polled_[1 + open_attempts_ + i].revents == 0 || drive(callers_[i]);
-      if (!lasting || age > Door::greeting_ns) callers_[i].socket.reset();
+    // polled_: the listener, then open attempts, then pending ones, as they were before.
+    const std::size_t accepted = pending_.size();
+    for (std::size_t i = 0; i < accepted; ++i) {
+      const std::uint64_t age = monotonic_ns() - pending_[i].since_ns;
+      const bool lasting = polled_[1 + open_attempts_ + i].revents == 0 || drive(pending_[i]);
+      if (!lasting || age > AcceptLimiter::handshake_ns) pending_[i].socket.reset();
     }
     for (std::size_t i = 0; i < open_attempts_; ++i) {
       if (polled_[1 + i].revents == 0) continue;
@@ -120,8 +120,8 @@ Error Mesh::run() {
     std::erase_if(attempts_, [&](const Attempt& attempt) {
       return static_cast<bool>(slot(attempt.greeting.to, attempt.greeting.stream));
     });
-    std::erase_if(callers_, [](const Caller& caller) { return !caller.socket; });
-    if (polled_[0].revents != 0) accept_callers();
+    std::erase_if(pending_, [](const Pending& pending) { return !pending.socket; });
+    if (polled_[0].revents != 0) accept_connections();
     if (Error error = starved(accept_error_)) return error;
   }
   return {};
@@ -131,13 +131,14 @@ int Mesh::poll_once() {
   const std::uint64_t now = monotonic_ns();
   std::uint64_t until = plan_.patience.deadline_ns;
   polled_.clear();
-  if (missing_callers_ == 0) callers_.clear();
-  // When no more are let in, callers wait in the kernel's queue until the oldest has had its time.
-  if (!callers_.empty() && now - callers_.front().since_ns > door_.stay_ns(callers_.size(), now)) {
-    callers_.erase(callers_.begin());
+  if (missing_connections_ == 0) pending_.clear();
+  // When no more are accepted, they wait in the kernel's queue until the oldest has had its time.
+  if (!pending_.empty() &&
+      now - pending_.front().since_ns > limiter_.stay_ns(pending_.size(), now)) {
+    pending_.erase(pending_.begin());
   }
-  const bool room = missing_callers_ != 0 && !door_.is_full(callers_.size(), now);
-  if (now < door_.opens_at_ns()) until = std::min(until, door_.opens_at_ns());
+  const bool room = missing_connections_ != 0 && !limiter_.is_full(pending_.size(), now);
+  if (now < limiter_.resumes_at_ns()) until = std::min(until, limiter_.resumes_at_ns());
   polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
   // poll() refuses more places than there may be descriptors, so those without one come last.
   std::partition(attempts_.begin(), attempts_.end(),
@@ -151,17 +152,18 @@ int Mesh::poll_once() {
     ++open_attempts_;
     polled_.push_back({attempt.socket.get(), attempt.events, 0});
   }
-  for (const Caller& caller : callers_) {
-    polled_.push_back({caller.socket.get(), caller.events, 0});
-    until = std::min(until, caller.since_ns + door_.stay_ns(callers_.size(), now));
+  for (const Pending& pending : pending_) {
+    polled_.push_back({pending.socket.get(), pending.events, 0});
+    until = std::min(until, pending.since_ns + limiter_.stay_ns(pending_.size(), now));
   }
   return ::poll(polled_.data(), polled_.size(),
                 std::min(timeout_ms(until), plan_.patience.nap_ms()));
 }
 
-// Strangers who have the last descriptors go after a while; where there are none, nothing helps.
+// Unauthenticated connections that have the last descriptors go after a while; without them nothing
+// helps.
 Error Mesh::starved(const Error& error) const {
-  if (!error || !callers_.empty() || !descriptors_are_used_up()) return {};
+  if (!error || !pending_.empty() || !descriptors_are_used_up()) return {};
   return {error.code(), fmt::format("connect to the other ranks: {}", error.message())};
 }
 
@@ -207,43 +209,43 @@ Error Mesh::drive(Attempt& attempt) {
   return {};
 }
 
-void Mesh::accept_callers() {
-  while (!door_.is_full(callers_.size(), monotonic_ns())) {
+void Mesh::accept_connections() {
+  while (!limiter_.is_full(pending_.size(), monotonic_ns())) {
     Expected<Descriptor> socket = accept_one(plan_.listener);
     if (!socket) {
-      // No descriptors are left, which may be strangers' doing: they go after a while.
+      // No descriptors are left, which unauthenticated ones may have: they go after a while.
       accept_error_ = socket.error();
-      door_.shut(monotonic_ns());
+      limiter_.pause(monotonic_ns());
       return;
     }
     if (!*socket) return;
-    Caller caller;
-    caller.socket = std::move(*socket);
-    caller.since_ns = monotonic_ns();
-    caller.handshake = Handshake::acceptor(
+    Pending pending;
+    pending.socket = std::move(*socket);
+    pending.since_ns = monotonic_ns();
+    pending.handshake = Handshake::acceptor(
         plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
-    callers_.push_back(std::move(caller));
+    pending_.push_back(std::move(pending));
   }
 }
 
 // False: no longer of interest.
-bool Mesh::drive(Caller& caller) {
-  Expected<Handshake::Want> want = caller.handshake.step(caller.socket.get());
+bool Mesh::drive(Pending& pending) {
+  Expected<Handshake::Want> want = pending.handshake.step(pending.socket.get());
   if (!want) return false;
-  caller.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
-  return *want != Handshake::Want::done || keep(caller);
+  pending.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
+  return *want != Handshake::Want::done || keep(pending);
 }
 
-bool Mesh::keep(Caller& caller) {
-  const Greeting& greeting = caller.handshake.greeting();
+bool Mesh::keep(Pending& pending) {
+  const Greeting& greeting = pending.handshake.greeting();
   if (greeting.from <= plan_.rank || greeting.from >= plan_.ranks || !used(greeting.from) ||
       greeting.stream >= plan_.streams) {
     return false;
   }
   // A second call replaces the first: its rank would not call again if that one were any good.
   Descriptor& mine = slot(greeting.from, greeting.stream);
-  if (!mine) --missing_callers_;
-  mine = std::move(caller.socket);
+  if (!mine) --missing_connections_;
+  mine = std::move(pending.socket);
   return true;
 }
 

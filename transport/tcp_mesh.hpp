@@ -24,8 +24,8 @@ struct TcpMeshPlan {
   Patience patience;
 };
 
-// The descriptor of stream s to rank r is number r * streams + s; empty where not used. Strangers,
-// callers with another secret and slow ones are dropped and hold up nobody.
+// The descriptor of stream s to rank r is number r * streams + s; empty where not used. Connections
+// that do not prove the secret, and slow ones, are dropped and hold up nobody.
 Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan);
 
 }  // namespace pith

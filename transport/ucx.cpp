@@ -21,10 +21,6 @@ constexpr int rounds_per_turn = 8;
 // come after the news that the other one has ended.
 constexpr std::uint64_t last_words_ns = 100'000'000;
 
-Error gone(int rank, std::string_view how) {
-  return {Code::remote, fmt::format("rank {} is lost: {}", rank, how), rank};
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<UcxTransport>> UcxTransport::create(Scheduler& scheduler, Mailbox& mailbox,
@@ -86,9 +82,7 @@ bool UcxRanks::start(Send& send) {
     return true;
   }
   if (!peer->endpoint) {
-    send.error = peer->ended.empty()
-                     ? Error(Code::remote, fmt::format("rank {} has left", send.peer), send.peer)
-                     : gone(send.peer, peer->ended);
+    send.error = peer->ended.empty() ? peer_left(send.peer) : peer_lost(send.peer, peer->ended);
     return true;
   }
   return peer->outbox.start(send);
@@ -118,7 +112,7 @@ ucs_status_t UcxRanks::message_came(void* self, const void* head, std::size_t he
     peer = ranks.sender_of(arrival.head);
   }
   if (!peer) {
-    ++ranks.strangers_;
+    ++ranks.unauthenticated_;
     return UCS_OK;
   }
   if (!peer->live) return UCS_OK;
@@ -276,7 +270,7 @@ void UcxRanks::end(Peer& peer) {
   peer.ended =
       fmt::format("its connection has ended (UCX: {})", worker_->ucx().status_string(peer.broken));
   if (peer.inbox.wants_fetch()) return lose(peer, peer.ended);
-  peer.outbox.fail(gone(peer.rank, peer.ended));
+  peer.outbox.fail(peer_lost(peer.rank, peer.ended));
   peer.outbox.peer_left();
   let_go(peer);
 }
@@ -293,7 +287,7 @@ void UcxRanks::leave_in_order(Peer& peer) {
 
 void UcxRanks::lose(Peer& peer, std::string_view how) {
   if (peer.error) return;
-  peer.error = gone(peer.rank, how);
+  peer.error = peer_lost(peer.rank, how);
   peer.live = false;
   peer.outbox.fail(peer.error);
   unreported_.push_back(&peer);
@@ -302,7 +296,7 @@ void UcxRanks::lose(Peer& peer, std::string_view how) {
 // UCX forgets the peer; what it still has of ours ends.
 void UcxRanks::let_go(Peer& peer) {
   if (!peer.endpoint) return;
-  peer.outbox.fail(Error(Code::remote, fmt::format("rank {} has left", peer.rank), peer.rank));
+  peer.outbox.fail(peer_left(peer.rank));
   worker_->close(std::exchange(peer.endpoint, nullptr));
 }
 

@@ -7,12 +7,10 @@
 // it, and is fetched from there in one go, into a device's scratch where that is where it goes.
 // Flow control is ours too (see UcxOutbox), for UCX takes whatever comes.
 //
-// Order of use: listen, exchange addresses over an authenticated channel, connect, then the seam's
-// functions, at last close. Leases must be given back before the transport is destroyed.
+// Addresses must travel over an authenticated channel.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,7 +20,7 @@
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
 #include "transport/handshake.hpp"
-#include "transport/transport.hpp"
+#include "transport/peer_transport.hpp"
 
 namespace pith {
 
@@ -49,25 +47,15 @@ UcxSupport ucx_support(const std::string& host);
 // False where no device of this host could make UCX faster than sockets. Does not load UCX.
 bool host_has_rdma();
 
-class UcxTransport : public Transport {
+class UcxTransport : public PeerTransport {
  public:
   // Peers are numbered by rank. An error where UCX cannot be used.
   static Expected<std::unique_ptr<UcxTransport>> create(Scheduler& scheduler, Mailbox& mailbox,
                                                         int rank, int ranks, const Secret& secret,
                                                         const UcxOptions& options = {});
 
-  // The address for the other ranks: bytes, not text.
-  virtual Expected<std::string> listen() = 0;
-  // Connects to every peer p with use[p], which must do the same. Blocks until all are there.
-  virtual Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
-                        const Patience& patience) = 0;
-  // Leaves in order: what is on its way is sent, as far as the deadline allows.
-  virtual void close(std::uint64_t deadline_ns) = 0;
   // Messages that were dropped because they did not prove the job's secret.
-  virtual std::uint64_t strangers() const = 0;
-
-  // Called from progress(), once per peer: it is lost, or has left while something waits for it.
-  std::function<void(int peer, const Error& error)> on_peer_lost;
+  virtual std::uint64_t unauthenticated() const = 0;
 };
 
 }  // namespace pith

@@ -21,7 +21,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                 const Patience& patience) override;
   void close(std::uint64_t deadline_ns) override;
-  std::uint64_t strangers() const override { return strangers_; }
+  std::uint64_t unauthenticated() const override { return unauthenticated_; }
 
   std::string_view name() const override { return "ucx"; }
   bool start(Send& send) override;
@@ -107,7 +107,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
   std::vector<std::unique_ptr<Peer>> by_rank_;
   std::vector<Peer*> peers_;  // connected or once connected
   std::vector<Peer*> unreported_;
-  std::uint64_t strangers_ = 0;
+  std::uint64_t unauthenticated_ = 0;
   bool no_memory_ = false;             // for a message that UCX has delivered
   int flushing_ = 0;                   // flushes of all that UCX has not finished
   std::unique_ptr<UcxWorker> worker_;  // ends first: it calls back into all the others

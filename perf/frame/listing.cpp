@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "collectives/algorithm.hpp"
-#include "core/transport_rule.hpp"
+#include "core/transport_names.hpp"
 
 namespace pith_perf {
 
@@ -18,7 +18,7 @@ std::string list_algorithms(std::string_view collective) {
 
 std::string list_transports() {
   std::string lines;
-  for (const std::string_view name : pith::TransportRule::known) {
+  for (const std::string_view name : pith::transport_names) {
     lines += fmt::format("{}\n", name);
   }
   return lines;

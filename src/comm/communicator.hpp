@@ -29,6 +29,7 @@
 #include "core/settings.hpp"
 #include "kernels/host_compute.hpp"
 #include "model/model.hpp"
+#include "transport/transport_table.hpp"
 
 namespace pith {
 
@@ -55,7 +56,6 @@ class LateChoice;
 class LocalHub;
 class StartLog;
 class StreamCalls;
-class TcpTransport;
 namespace cuda {
 class Device;
 }
@@ -85,10 +85,12 @@ class BackgroundCall : public Work {
 
 class Communicator final : public std::enable_shared_from_this<Communicator>, private CommWatcher {
  public:
-  // Collective over the holders of `id`. `cancellation`: may be null.
+  // Collective over the holders of `id`. `cancellation`: may be null. `table`: the transports that
+  // it and its descendants choose from.
   static Expected<std::unique_ptr<Communicator>> init_rank(
       const Settings& settings, const UniqueId& id, int rank, int ranks,
-      const std::shared_ptr<const Cancellation>& cancellation);
+      const std::shared_ptr<const Cancellation>& cancellation,
+      TransportTable table = transport_table());
   // All ranks in this process.
   static Expected<std::vector<std::unique_ptr<Communicator>>> init_all(int ranks);
   ~Communicator();
@@ -202,6 +204,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   // Collective, by what the members tell each other. At last it is known to the control plane.
   Error connect(Gatherer& gatherer, const Settings& settings, StartLog& log);
   Error connect_threads(Gatherer& gatherer, const Settings& settings, StartLog& log);
+  // What whoever called for it gets; the others are told.
+  Error give_up_start(const Error& cause);
   void join(std::shared_ptr<LocalHub> hub, RankOrder order);
   using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
   static All init_threads(int ranks, const Settings& settings);
@@ -220,7 +224,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   void set_order(RankOrder order);
   // `names`: by rank, equal where ranks run on one host. After set_order().
   void set_hosts(std::span<const std::size_t> names);
-  void add_transport(std::unique_ptr<Transport> transport);
+  void add_transport(std::unique_ptr<PeerTransport> transport);
   const Algorithm& choose(const CollectiveArgs& args) const {
     return model_.algorithm(args.collective, args.count * size_of(args.type));
   }
@@ -316,10 +320,9 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   std::vector<Route> routes_;  // in order
   RankOrder order_;
   Hosts hosts_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::function<void(std::uint64_t deadline_ns)>> closers_;
-  bool parted_ = false;          // they have been called
-  TcpTransport* tcp_ = nullptr;  // of these; null: there is none
+  TransportTable transport_table_ = transport_table();
+  std::vector<std::unique_ptr<PeerTransport>> transports_;
+  bool parted_ = false;  // they have been closed
   double heartbeat_s_ = 0;
   double timeout_s_ = 0;  // 0: none
   bool cuda_ipc_ = true;

@@ -11,7 +11,6 @@
 #include "comm/bootstrap.hpp"
 #include "comm/communicator.hpp"
 #include "comm/listen_host.hpp"
-#include "comm/meeting.hpp"
 #include "comm/process_end.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start_error.hpp"
@@ -23,6 +22,7 @@
 #include "core/per_process.hpp"
 #include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
+#include "startup/transport_setup.hpp"
 #include "transport/local.hpp"
 
 namespace pith {
@@ -53,7 +53,7 @@ void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& seats) {
 }
 
 // What each has given, in this order, before what the first rank adds.
-std::string introduction_of_thread(const Settings& settings, std::size_t ranks) {
+std::string info_of_thread(const Settings& settings, std::size_t ranks) {
   return Packer()
       .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
       .text(UsableCores::of_this_thread().pack())
@@ -120,14 +120,14 @@ class TracePaths {
 
 }  // namespace
 
-void Communicator::add_transport(std::unique_ptr<Transport> transport) {
+void Communicator::add_transport(std::unique_ptr<PeerTransport> transport) {
   engine_->add(*transport);
   transports_.push_back(std::move(transport));
 }
 
 Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
     const Settings& settings, const UniqueId& id, int rank, int ranks,
-    const std::shared_ptr<const Cancellation>& cancellation) {
+    const std::shared_ptr<const Cancellation>& cancellation, TransportTable table) {
   set_log_level(settings.log);
   StartLog log("communicator", rank, ranks);
   log.begins(settings);
@@ -156,21 +156,26 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   std::unique_ptr<Communicator> made(
       new Communicator(settings, std::move(*control), job_key, all_ranks(ranks), rank));
+  made->transport_table_ = table;
   if (!settings.trace.empty()) {
     made->trace_prefix_ = PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address);
   }
   bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
   const Error failed = without_throwing([&] { return made->connect(*bootstrap, settings, log); });
   if (!failed) return made;
-  const Error cancelled = cancellation ? cancellation->error() : Error();
-  if (!cancelled) {
-    const Error error = as_of_rank(rank, failed);
-    bootstrap->give_up(error);
-    if (error.code() != Code::remote) made->control_->revoke(job_key, as_seen_elsewhere(error));
-    return error;
+  if (const Error cancelled = cancellation ? cancellation->error() : Error()) {
+    made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
+    return cancelled;
   }
-  made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
-  return cancelled;
+  bootstrap->give_up(as_of_rank(rank, failed));
+  return made->give_up_start(failed);
+}
+
+// The others wait for our connections.
+Error Communicator::give_up_start(const Error& cause) {
+  const Error error = as_of_rank(rank(), cause);
+  if (error.code() != Code::remote) control_->revoke(key_, as_seen_elsewhere(error));
+  return error;
 }
 
 // Descendants carry their key in the file's name, for their ranks count from 0 again.
@@ -184,51 +189,36 @@ void Communicator::begin_trace() {
 
 Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartLog& log) {
   if (Error error = model_.force(settings.algo)) return error;
-  Meeting meeting(*engine_, rank(), size(), *control_, gatherer, settings);
-  if (Error error = meeting.hold(log)) return error;
-  const std::string how = meeting.summary();
-  context_.views = meeting.any_share_memory;
-  model_.set_views(meeting.all_share_memory);
+  TransportSetup setup(*engine_, rank(), size(), *control_, gatherer, settings, transport_table_);
+  if (Error error = setup.run(log)) return error;
+  const RankFacts& facts = setup.facts();
+  context_.views = facts.any_share_memory;
+  model_.set_views(facts.all_share_memory);
   context_.all_views = model_.views();
-  const auto ranks = static_cast<std::size_t>(size());
-  engine_->set_oversubscribed(meeting.crowded_here);
-  model_.set_oversubscribed(meeting.crowded);
-  model_.set_devices(meeting.devices);
-  devices_of_others_ = std::move(meeting.devices_of_others);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (static_cast<int>(r) == rank()) continue;
-    routes_[r] = {meeting.route_to(r), static_cast<int>(r)};
+  engine_->set_oversubscribed(facts.oversubscribed_here);
+  model_.set_oversubscribed(facts.oversubscribed);
+  model_.set_devices(facts.devices);
+  devices_of_others_ = facts.devices_of_others;
+  for (std::size_t r = 0; r < routes_.size(); ++r) {
+    if (static_cast<int>(r) != rank()) routes_[r] = {setup.route_to(r), static_cast<int>(r)};
   }
-  set_order(std::move(meeting.order));
-  set_hosts(meeting.host_names);
+  set_order(facts.order);
+  set_hosts(facts.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected =
       control_->gather({key_, connected_round}, ControlPlane::Need::all,
                        named.empty() ? members_ : named, "", gatherer.cancellation());
   if (connected.error) return connected.error;
-  const auto lost = [this](int, const Error& error) { revoke_for_loss(error); };
-  if (meeting.shm) {
-    meeting.shm->on_peer_lost = lost;
-    closers_.emplace_back([shm = meeting.shm.get()](std::uint64_t) { shm->close(); });
-    add_transport(std::move(meeting.shm));
-  }
-  if (meeting.ucx) {
-    meeting.ucx->on_peer_lost = lost;
-    closers_.emplace_back([ucx = meeting.ucx.get()](std::uint64_t by) { ucx->close(by); });
-    add_transport(std::move(meeting.ucx));
-  }
-  if (meeting.tcp) {
-    meeting.tcp->on_peer_lost = lost;
-    tcp_ = meeting.tcp.get();
-    closers_.emplace_back([tcp = tcp_](std::uint64_t by) { tcp->close(by); });
-    add_transport(std::move(meeting.tcp));
+  for (std::unique_ptr<PeerTransport>& transport : setup.take_transports()) {
+    transport->on_peer_lost = [this](int, const Error& error) { revoke_for_loss(error); };
+    add_transport(std::move(transport));
   }
   begin_trace();
   control_->plane().add(key_, members_, *this);
   ProcessEnd::instance().add(*this);
   log.phase("all ready");
-  log.ends(how);
+  log.ends(setup.summary());
   return {};
 }
 
@@ -255,7 +245,7 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
   if (Error error = model_.force(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
   const auto ranks = static_cast<std::size_t>(size());
-  std::string mine = introduction_of_thread(settings, ranks);
+  std::string mine = info_of_thread(settings, ranks);
   if (rank() == 0) {
     hub = LocalHub::create(size());
     mine += Packer().value(reinterpret_cast<std::uintptr_t>(&hub)).take();

@@ -9,7 +9,6 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/run_together.hpp"
-#include "transport/tcp.hpp"
 
 namespace pith {
 
@@ -22,6 +21,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(const Expected<
   }
   std::unique_ptr<Communicator> child(
       new Communicator(*settings, control_, key, members, place_of(members, own_member())));
+  child->transport_table_ = transport_table_;
   if (!settings->trace.empty()) child->trace_prefix_ = trace_prefix_;
   // Threads look at a variable of the first one; whoever is cancelled before revokes the child.
   ControlGatherer gatherer(*control_, key, members, named(members), settings->init_timeout,
@@ -32,12 +32,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::make_child(const Expected<
                         : child->connect(gatherer, *settings, log);
   });
   if (!failed) return child;
-  // The others wait for our connections.
-  const Error error = as_of_rank(child->rank(), failed);
-  if (error.code() != Code::remote && !cancellation_->error()) {
-    control_->revoke(key, as_seen_elsewhere(error));
-  }
-  return error;
+  return cancellation_->error() ? as_of_rank(child->rank(), failed) : child->give_up_start(failed);
 }
 
 std::vector<int> Communicator::named(const std::vector<int>& members) const {
@@ -90,17 +85,20 @@ Error Communicator::end_descent(CommKey child, const Error& error) {
 // the first pair of ranks to find out revokes the communicator; what the other pairs have not found
 // out yet would keep the new one from being made, so it is waited for.
 std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
-  if (!tcp_) return {};
   std::vector<int> peers;
   for (int peer = 0; peer < size(); ++peer) {
     if (std::ranges::find(excluded, peer) == excluded.end()) peers.push_back(peer);
   }
+  const auto link_is = [this](int peer, LinkState state) {
+    return std::ranges::any_of(transports_,
+                               [&](const auto& one) { return one->link_to(peer) == state; });
+  };
   const auto member = [this](int peer) { return members_[static_cast<std::size_t>(peer)]; };
   const auto undecided = [&] {
-    tcp_->look_at_links(monotonic_ns());
+    for (const auto& transport : transports_) transport->look_at_links(monotonic_ns());
     const std::vector<int> dead = control_->plane().dead();
     return std::ranges::any_of(peers, [&](int peer) {
-      return tcp_->may_be_cut_off(peer) && !contains(dead, member(peer));
+      return link_is(peer, LinkState::doubtful) && !contains(dead, member(peer));
     });
   };
   const FloatMode mode;
@@ -116,7 +114,7 @@ std::vector<int> Communicator::cut_off(std::span<const int> excluded) {
   });
   std::vector<int> found;
   for (int peer = 0; peer < size(); ++peer) {
-    if (tcp_->is_cut_off(peer)) found.push_back(member(peer));
+    if (link_is(peer, LinkState::cut_off)) found.push_back(member(peer));
   }
   engine_->disown();
   return found;

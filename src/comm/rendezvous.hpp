@@ -1,6 +1,6 @@
 // The bootstrap root: a thread in the process that made the id, where all ranks of a communicator
 // meet. It gathers one blob from each rank and sends all of them to everybody, as often as the
-// ranks ask. Strangers, slow and half-open connections are refused without holding anyone up.
+// ranks ask. Unauthenticated, slow and half-open connections are refused without holding anyone up.
 #pragma once
 
 #include <string>

@@ -12,7 +12,6 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
-#include "transport/tcp.hpp"
 
 namespace pith {
 
@@ -171,7 +170,7 @@ void Communicator::part(const Error& why, std::uint64_t deadline_ns) {
   if (!state_.revoked) state_.revoked = why;
   is_revoked_.store(true, std::memory_order_release);
   for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
-  for (const auto& close : closers_) close(deadline_ns);
+  for (const auto& transport : transports_) transport->close(deadline_ns);
   engine_->scheduler().run_ready();
   engine_->disown();
 }
@@ -364,7 +363,7 @@ void Communicator::look_who_is_waited_for() {
     self->recorder_.tell_awaited(awaited.some());
     self->waits_for_.store(awaited.waits_for(), std::memory_order_relaxed);
     // Whether whoever it is can be reached at all.
-    if (self->tcp_) self->tcp_->look_at_links(monotonic_ns());
+    for (const auto& transport : self->transports_) transport->look_at_links(monotonic_ns());
     self->look_posted_.store(false, std::memory_order_release);
   };
   engine_->post(look_work_);

@@ -60,7 +60,7 @@ Error set_transport(const std::string& text, Settings& settings) {
   if (!TransportRule::valid(text)) {
     return bad_value("TRANSPORT", text,
                      fmt::format("a comma list of {}, or ^ and a list of those not to use",
-                                 fmt::join(TransportRule::known, ", ")));
+                                 fmt::join(transport_names, ", ")));
   }
   settings.transport = text;
   return {};
@@ -137,8 +137,8 @@ constexpr std::array table{
                 }},
     SettingInfo{
         "TRANSPORT", Scope::agreed,
-        "transports to use, of local, shm, ucx, tcp, best first; or ^ and those not to use. "
-        "Unset: all, but ucx only between hosts with RDMA",
+        "transports to use, of those that pith-info --transports lists, best first; or ^ and those "
+        "not to use. Unset: all, but ucx only between hosts with RDMA",
         [](const Settings& s) { return s.transport; },
         [](Settings& s, const std::string& text) { return set_transport(text, s); }},
     SettingInfo{"CHUNK", Scope::agreed,

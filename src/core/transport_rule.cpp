@@ -15,33 +15,28 @@ void split(std::string_view list, Each each) {
   }
 }
 
-const std::string_view* find(std::string_view name) {
-  const auto found = std::find(TransportRule::known.begin(), TransportRule::known.end(), name);
-  return found == TransportRule::known.end() ? nullptr : &*found;
-}
-
-bool contains(const std::vector<std::string_view>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+bool contains(TransportRule::Names names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
 
-bool TransportRule::valid(std::string_view text) {
+bool TransportRule::valid(std::string_view text, Names known) {
   if (text.empty()) return true;
   if (text.front() == '^') text.remove_prefix(1);
   bool good = true;
-  split(text, [&](std::string_view name) { good = good && find(name); });
+  split(text, [&](std::string_view name) { good = good && contains(known, name); });
   return good;
 }
 
-TransportRule::TransportRule(std::string_view text) {
+TransportRule::TransportRule(std::string_view text, Names known) {
   const bool forbids = text.starts_with('^');
   if (forbids) text.remove_prefix(1);
   std::vector<std::string_view> listed;
   if (!text.empty()) {
     split(text, [&](std::string_view name) {
-      const std::string_view* one = find(name);
-      if (one && !contains(listed, name)) listed.push_back(*one);
+      const auto one = std::ranges::find(known, name);  // outlives the text
+      if (one != known.end() && !contains(listed, name)) listed.push_back(*one);
     });
   }
   named_ = !forbids && !text.empty();

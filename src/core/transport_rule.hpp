@@ -6,21 +6,21 @@
 //   "^ucx"     all but these
 #pragma once
 
-#include <array>
-#include <string>
+#include <span>
 #include <string_view>
 #include <vector>
+
+#include "core/transport_names.hpp"
 
 namespace pith {
 
 class TransportRule {
  public:
-  // In the order of preference where the user gives none.
-  static constexpr std::array<std::string_view, 4> known = {"local", "shm", "ucx", "tcp"};
+  using Names = std::span<const std::string_view>;
 
-  // Precondition: the text is valid.
-  explicit TransportRule(std::string_view text);
-  static bool valid(std::string_view text);
+  // `known`: in the order of preference where the user gives none. Precondition: the text is valid.
+  explicit TransportRule(std::string_view text, Names known = transport_names);
+  static bool valid(std::string_view text, Names known = transport_names);
 
   bool allows(std::string_view name) const;
   // Asked for by name, so that it is an error where it is not available.
@@ -28,7 +28,7 @@ class TransportRule {
   const std::vector<std::string_view>& order() const { return order_; }
 
  private:
-  std::vector<std::string_view> order_;  // names in `known`
+  std::vector<std::string_view> order_;  // some of `known`
   bool named_ = false;
 };
 

@@ -14,6 +14,7 @@
 #include "core/settings.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/log_lines.hpp"
+#include "transport/transport_table.hpp"
 
 namespace pith::nccl {
 
@@ -285,12 +286,24 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
 
 // What is not to be used.
 std::string transports_of(const Variables& variables) {
+  const auto is_unwanted = [&](Medium medium) {
+    const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
+    switch (medium) {
+      case Medium::shared_memory:
+        return value_of(variables, "NCCL_SHM_DISABLE") == "1";
+      case Medium::rdma:
+        return net == "socket" || value_of(variables, "NCCL_IB_DISABLE") == "1";
+      case Medium::sockets:
+        return net == "ib";
+      case Medium::threads:
+        break;
+    }
+    return false;
+  };
   std::vector<std::string_view> unwanted;
-  if (value_of(variables, "NCCL_SHM_DISABLE") == "1") unwanted.emplace_back("shm");
-  const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
-  if (net == "socket" || value_of(variables, "NCCL_IB_DISABLE") == "1")
-    unwanted.emplace_back("ucx");
-  if (net == "ib") unwanted.emplace_back("tcp");
+  for (const TransportFactory* transport : transport_table()) {
+    if (is_unwanted(transport->medium)) unwanted.push_back(transport->name);
+  }
   return unwanted.empty() ? std::string() : fmt::format("^{}", fmt::join(unwanted, ","));
 }
 

@@ -57,7 +57,7 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   context_.revoke_context = this;
 }
 
-std::unique_ptr<Transport> RealRank::connect_shm(const ShmOptions& options) {
+std::unique_ptr<PeerTransport> RealRank::connect_shm(const ShmOptions& options) {
   auto shm = std::make_unique<ShmTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
                                             secret, options);
   Expected<std::string> name = shm->listen();
@@ -76,7 +76,7 @@ std::unique_ptr<Transport> RealRank::connect_shm(const ShmOptions& options) {
   return shm;
 }
 
-std::unique_ptr<Transport> RealRank::connect_tcp() {
+std::unique_ptr<PeerTransport> RealRank::connect_tcp() {
   auto tcp = std::make_unique<TcpTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
                                             secret);
   Expected<std::string> name = tcp->listen();
@@ -89,7 +89,7 @@ std::unique_ptr<Transport> RealRank::connect_tcp() {
   return tcp;
 }
 
-std::unique_ptr<Transport> RealRank::connect_ucx() {
+std::unique_ptr<PeerTransport> RealRank::connect_ucx() {
   UcxOptions options;
   options.host = "127.0.0.1";
   auto ucx =
@@ -104,15 +104,7 @@ std::unique_ptr<Transport> RealRank::connect_ucx() {
   return std::move(*ucx);
 }
 
-void RealRank::leave() {
-  if (auto* shm = dynamic_cast<ShmTransport*>(transport_.get())) shm->close();
-  if (auto* tcp = dynamic_cast<TcpTransport*>(transport_.get())) {
-    tcp->close(monotonic_ns() + patience_ns);
-  }
-  if (auto* ucx = dynamic_cast<UcxTransport*>(transport_.get())) {
-    ucx->close(monotonic_ns() + patience_ns);
-  }
-}
+void RealRank::leave() { transport_->close(monotonic_ns() + patience_ns); }
 
 void RealRank::revoke(const Error& error) {
   if (comm_.revoked) return;

@@ -54,9 +54,9 @@ class RealRank {
 
  private:
   void revoke(const Error& error);
-  std::unique_ptr<Transport> connect_shm(const ShmOptions& options);
-  std::unique_ptr<Transport> connect_tcp();
-  std::unique_ptr<Transport> connect_ucx();
+  std::unique_ptr<PeerTransport> connect_shm(const ShmOptions& options);
+  std::unique_ptr<PeerTransport> connect_tcp();
+  std::unique_ptr<PeerTransport> connect_ucx();
 
   Meeting& meeting_;
   Engine engine_;
@@ -65,7 +65,7 @@ class RealRank {
   std::vector<Route> routes_;
   Model model_;
   CallContext context_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<PeerTransport> transport_;
   std::uint32_t calls_ = 0;
   int meetings_ = 0;
 };

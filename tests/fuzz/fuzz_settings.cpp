@@ -1,9 +1,9 @@
 // Values of settings: all of the table, the rules for transports and algorithms, and the texts in
 // which ranks compare them.
-#include "comm/algorithm_rule.hpp"
 #include "core/settings.hpp"
 #include "core/transport_rule.hpp"
 #include "fuzz_target.hpp"
+#include "model/forced_algorithms.hpp"
 
 namespace pith::fuzz {
 
@@ -22,9 +22,9 @@ void run(std::span<const std::uint8_t> input) {
   }
   expect(TransportRule::valid(settings.transport));
   const TransportRule rule(settings.transport);
-  expect(rule.order().size() <= TransportRule::known.size());
+  expect(rule.order().size() <= transport_names.size());
   const Expected<ForcedAlgorithms> forced =
-      read_algorithm_rule(text, 1 + static_cast<int>(input.size() % 5));
+      read_forced_algorithms(text, 1 + static_cast<int>(input.size() % 5));
   if (!forced) expect(std::string_view(forced.error().message()).size() > 10);
   const std::string ours = agreed_text(Settings());
   static_cast<void>(difference(text, ours));

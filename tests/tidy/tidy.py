@@ -23,7 +23,7 @@ MAX_README_LINES = 40
 # Who may include whom; a folder may always include itself and the public header. "seam" is
 # transport/transport.hpp alone: algorithms that saw a transport could not run on all of them.
 BELOW_MODEL = {"core", "seam", "compress", "collectives"}
-BELOW_API = BELOW_MODEL | {"model", "kernels", "transport", "cuda", "control", "comm"}
+BELOW_API = BELOW_MODEL | {"model", "kernels", "transport", "cuda", "control", "startup", "comm"}
 MAY_INCLUDE = {
     "public": set(),
     "core": set(),
@@ -34,6 +34,7 @@ MAY_INCLUDE = {
     "collectives": {"core", "seam", "compress"},
     "model": BELOW_MODEL,
     "control": {"core", "seam", "transport", "compress", "collectives"},
+    "startup": BELOW_API,
     "comm": BELOW_API,
     "api": BELOW_API,
     "nccl": BELOW_API | {"api"},

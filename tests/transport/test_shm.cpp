@@ -128,7 +128,7 @@ std::int64_t shared_bytes() {
 
 void leave(ShmRank& self) {
   self.meet(1 - self.rank(), 50000);
-  self.shm.close();
+  self.shm.close(0);
 }
 
 }  // namespace
@@ -367,7 +367,7 @@ TEST_CASE("shm: leaving in order is no loss") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, tiny_options());
     self.meet(1 - rank, 1);
-    if (rank == 1) return self.shm.close();
+    if (rank == 1) return self.shm.close(0);
     pollfd polled = {self.shm.descriptor(), POLLIN, 0};
     must(poll(&polled, 1, 20000) == 1, "the goodbye has not come");
     self.shm.disarm();

@@ -354,7 +354,7 @@ TEST_CASE("ucx: strangers are dropped", "[ucx]") {
           // The one that gives up last may see the other one go.
           must(static_cast<bool>(self.connected), "talked to a stranger");
           must(self.connected.rank() == 1 - rank, "names another rank");
-          must(self.ucx->strangers() != 0, "heard nobody");
+          must(self.ucx->unauthenticated() != 0, "heard nobody");
         }) == "");
 }
 

@@ -9,9 +9,7 @@
 #include "core/settings_origin.hpp"
 #include "core/transport_rule.hpp"
 #include "topology.hpp"
-#include "transport/shm.hpp"
-#include "transport/tcp.hpp"
-#include "transport/ucx.hpp"
+#include "transport/transport_table.hpp"
 
 namespace {
 
@@ -50,51 +48,25 @@ void print_algorithms() {
   }
 }
 
-// A rank that only looks whether it could begin.
-struct Trial {
-  pith::Scheduler scheduler;
-  pith::Mailbox mailbox{scheduler, 2};
-
-  std::string shm() {
-    pith::ShmTransport transport(scheduler, mailbox, 0, 2, {});
-    const auto name = transport.listen();
-    return name ? "usable: ranks of one host, through memory files"
-                : fmt::format("not usable: {}", name.error().message());
-  }
-  std::string tcp(const pith::Settings& settings) {
-    const pith::Expected<pith::HostChoice> choice = pith::explain_root_host(settings);
-    if (!choice) return fmt::format("not usable: {}", choice.error().message());
-    pith::TcpTransport transport(scheduler, mailbox, 0, 2, {});
-    const auto address = transport.listen(choice->host);
-    if (!address) return fmt::format("not usable: {}", address.error().message());
-    return fmt::format("usable: sockets at {} ({})", choice->host, choice->why);
-  }
-};
-
-std::string describe_ucx(const pith::Settings& settings) {
-  const pith::Expected<std::string> host = pith::root_host(settings);
-  if (!host) return fmt::format("not usable: {}", host.error().message());
-  const pith::UcxSupport support = pith::ucx_support(*host);
-  if (support.why_not) return fmt::format("not usable: {}", support.why_not.message());
-  const std::string when = support.rdma ? "before tcp" : "only where PITH_TRANSPORT names it";
-  return fmt::format(
-      "usable: UCX {} finds {}RDMA, so it is used {}, never for shared memory; devices: {}",
-      support.version, support.rdma ? "" : "no ", when, fmt::join(support.devices, ", "));
+pith::ListenPlace listen_place(const pith::Settings& settings) {
+  const pith::Expected<pith::HostChoice> choice = pith::explain_root_host(settings);
+  if (!choice) return {choice.error(), "", ""};
+  return {{}, choice->host, choice->why};
 }
 
 int print_transports() {
   const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
   if (!settings) return say_error(settings.error());
   const pith::TransportRule rule(settings->transport);
-  Trial trial;
-  for (const std::string_view name : pith::TransportRule::known) {
-    std::string text = "usable: ranks that are threads of one process";
-    if (name == "shm") text = trial.shm();
-    if (name == "ucx") text = describe_ucx(*settings);
-    if (name == "tcp") text = trial.tcp(*settings);
-    if (!rule.allows(name))
-      text += fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
-    fmt::print("{:<6} {}\n", name, text);
+  const pith::ListenPlace place = listen_place(*settings);
+  for (const pith::TransportFactory* transport : pith::transport_table()) {
+    const pith::Expected<std::string> use = transport->usable(place);
+    const std::string forbidden =
+        rule.allows(transport->name)
+            ? ""
+            : fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
+    fmt::print("{:<6} {}{}{}\n", transport->name,
+               use ? "usable: " : "not usable: ", use ? *use : use.error().message(), forbidden);
   }
   return 0;
 }

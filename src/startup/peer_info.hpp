@@ -1,4 +1,4 @@
-// What a rank tells the others before they attach. Empty: it does not have that transport.
+// What a rank tells the others before they connect.
 #pragma once
 
 #include <string>
@@ -10,11 +10,10 @@
 
 namespace pith {
 
-struct Introduction {
+struct PeerInfo {
   std::string settings;
-  std::string shm_name;
-  std::string ucx_address;
-  std::string tcp_address;
+  // By transport of the table, what each listens at; empty: the rank goes without that one.
+  std::vector<std::string> addresses;
   std::string locality;
   UsableCores cores;
   std::vector<std::string> devices;  // CUDA's, that the process uses, by cuda::uuid_of
@@ -23,7 +22,7 @@ struct Introduction {
 
   std::string pack() const;
   // What is missing in the text is empty.
-  static Introduction unpack(std::string_view blob);
+  static PeerInfo unpack(std::string_view blob);
 };
 
 }  // namespace pith

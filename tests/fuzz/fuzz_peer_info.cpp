@@ -1,9 +1,9 @@
-// What ranks tell each other before they connect: introductions, where they run, which CPUs they
-// may use.
+// What ranks tell each other before they connect: their transports' addresses, where they run,
+// which CPUs they may use.
 #include "comm/blob.hpp"
-#include "comm/introduction.hpp"
 #include "comm/locality.hpp"
 #include "fuzz_target.hpp"
+#include "startup/peer_info.hpp"
 
 namespace pith::fuzz {
 
@@ -14,8 +14,8 @@ void run(std::span<const std::uint8_t> input) {
   std::vector<Locality> places;
   std::vector<UsableCores> cores;
   for (const std::string& blob : blobs) {
-    const Introduction one = Introduction::unpack(blob);
-    expect(Introduction::unpack(one.pack()).pack() == one.pack());
+    const PeerInfo one = PeerInfo::unpack(blob);
+    expect(PeerInfo::unpack(one.pack()).pack() == one.pack());
     places.push_back(Locality::unpack(one.locality));
     expect(Locality::unpack(places.back().pack()).pack() == places.back().pack());
     cores.push_back(one.cores);
@@ -36,11 +36,9 @@ void run(std::span<const std::uint8_t> input) {
 std::vector<std::string> seeds() {
   std::vector<std::string> blobs;
   for (int rank = 0; rank < 3; ++rank) {
-    Introduction one;
+    PeerInfo one;
     one.settings = "a=1\nb=2";
-    one.shm_name = "pith-0011";
-    one.ucx_address = std::string(40, 'u');
-    one.tcp_address = "127.0.0.1:4000";
+    one.addresses = {"", "pith-0011", std::string(40, 'u'), "127.0.0.1:4000"};
     Locality place;
     place.host = rank == 2 ? "there" : "here";
     place.package = rank;

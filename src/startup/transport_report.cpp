@@ -1,12 +1,12 @@
-// What a meeting has found, in words.
+// What the set-up of transports has found, in words.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "comm/meeting.hpp"
 #include "comm/start_log.hpp"
+#include "startup/transport_setup.hpp"
 
 namespace pith {
 
@@ -24,64 +24,67 @@ std::string place_text(const Locality& at) {
 
 }  // namespace
 
-std::string_view Meeting::name_of(Link link) {
-  constexpr std::string_view names[] = {"nothing", "shm", "ucx", "tcp"};
-  return names[static_cast<std::size_t>(link)];
+std::string_view TransportSetup::name_of(std::size_t link) const {
+  return link == none ? "nothing" : table_[link]->name;
 }
 
 // Why it is none of the transports that would have come first.
-std::string Meeting::reason(std::size_t peer) const {
+std::string TransportSetup::reason(std::size_t peer) const {
   const auto self = static_cast<std::size_t>(rank_);
-  const std::string_view used = name_of(links_[peer]);
-  const auto lacking = [&](std::string Introduction::*field) {
-    if (!(all_[self].*field).empty() && !(all_[peer].*field).empty()) return std::string();
-    return fmt::format("rank {} has none", (all_[self].*field).empty() ? self : peer);
-  };
+  const std::size_t used = links_[peer];
   std::string text;
-  const auto add = [&](std::string_view name, const std::string& why) {
-    text += fmt::format("{}no {}: {}", text.empty() ? "" : "; ", name, why);
+  const auto add = [&](std::size_t transport, const std::string& why) {
+    text += fmt::format("{}no {}: {}", text.empty() ? "" : "; ", name_of(transport), why);
   };
-  for (const std::string_view name : TransportRule::known) {
-    if (name == used) break;
-    if (name != "local" && !rule_.allows(name)) {
-      add(name, fmt::format("PITH_TRANSPORT={}", settings_.transport));
-    }
+  for (std::size_t t = 0; t < table_.size() && t != used; ++t) {
+    if (!table_[t]->make || rule_.allows(name_of(t))) continue;
+    add(t, fmt::format("PITH_TRANSPORT={}", settings_.transport));
   }
-  for (const std::string_view name : rule_.order()) {
-    if (name == used) break;
-    if (name == "local") continue;
-    const bool by_memory = name == "shm";
-    const std::string why =
-        lacking(by_memory ? &Introduction::shm_name : &Introduction::ucx_address);
-    add(name, why.empty() ? "their memory is apart" : why);
+  for (const std::size_t t : order_) {
+    if (t == used) break;
+    const bool here = !all_[self].addresses[t].empty();
+    const bool there = !all_[peer].addresses[t].empty();
+    if (!here || !there) {
+      add(t, fmt::format("rank {} has none", here ? peer : self));
+    } else {
+      add(t, is_memory(t) ? "their memory is apart" : "they do not reach each other");
+    }
   }
   return text;
 }
 
-std::string Meeting::summary() const {
-  std::vector<std::size_t> hosts = host_names;
+std::string TransportSetup::summary() const {
+  std::vector<std::size_t> hosts = facts_.host_names;
   std::sort(hosts.begin(), hosts.end());
   const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
   std::string text = fmt::format("on {} host{}", count, count == 1 ? "" : "s");
-  for (const Link link : {Link::shm, Link::ucx, Link::tcp}) {
-    const std::size_t pairs = pairs_[static_cast<std::size_t>(link)];
-    if (pairs == 0) continue;
-    text += fmt::format(", {} pair{} by {}", pairs, pairs == 1 ? "" : "s", name_of(link));
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (pairs_[t] == 0) continue;
+    text += fmt::format(", {} pair{} by {}", pairs_[t], pairs_[t] == 1 ? "" : "s", name_of(t));
   }
+  const RankOrder& order = facts_.order;
   if (!order.by_rank()) {
     text += fmt::format(", walked in the order {} (PITH_ORDER)", fmt::join(order.ranks(), ","));
   }
   return text;
 }
 
-void Meeting::tell_places(const StartLog& log) const {
+std::string TransportSetup::host_address(std::size_t rank) const {
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    const std::string& address = all_[rank].addresses[t];
+    if (table_[t]->host_of && !address.empty()) {
+      return fmt::format(" at {}", table_[t]->host_of(address));
+    }
+  }
+  return {};
+}
+
+void TransportSetup::tell_places(const StartLog& log) const {
   std::map<std::size_t, std::vector<int>> hosts;
-  for (std::size_t r = 0; r < ranks_; ++r) hosts[host_names[r]].push_back(static_cast<int>(r));
+  for (std::size_t r = 0; r < ranks_; ++r)
+    hosts[facts_.host_names[r]].push_back(static_cast<int>(r));
   for (const auto& [first, ranks] : hosts) {
-    const Introduction& one = all_[first];
-    const std::size_t colon = one.tcp_address.rfind(':');
-    const std::string address =
-        colon == std::string::npos ? "" : " at " + one.tcp_address.substr(0, colon);
+    const std::string address = host_address(first);
     std::vector<UsableCores> cores;
     for (const int r : ranks) cores.push_back(all_[static_cast<std::size_t>(r)].cores);
     log.tell(fmt::format("ranks {} share a host{} with {} cores", ranges(ranks), address,
@@ -96,7 +99,7 @@ void Meeting::tell_places(const StartLog& log) const {
   }
 }
 
-void Meeting::tell(const StartLog& log) const {
+void TransportSetup::tell(const StartLog& log) const {
   if (rank_ == 0) tell_places(log);
   std::map<std::string, std::vector<int>> by;
   for (std::size_t r = 0; r < ranks_; ++r) {
@@ -109,6 +112,7 @@ void Meeting::tell(const StartLog& log) const {
     log.tell(
         fmt::format("reaches rank{} {} by {}", ranks.size() == 1 ? "" : "s", ranges(ranks), how));
   }
+  const RankOrder& order = facts_.order;
   log.tell(order.by_rank()
                ? fmt::format("algorithms walk the ranks as they are numbered (PITH_ORDER={})",
                              settings_.order)

@@ -1,0 +1,12 @@
+// The transports that PITH_TRANSPORT can name, best first; transport/transport_table.cpp has one
+// entry for each, in this order.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace pith {
+
+inline constexpr std::array<std::string_view, 4> transport_names = {"local", "shm", "ucx", "tcp"};
+
+}  // namespace pith

@@ -1,0 +1,369 @@
+#include "startup/bootstrap_server.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "comm/rendezvous.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint64_t second_ns = 1'000'000'000;
+constexpr std::uint64_t handshake_ns = 10 * second_ns;
+constexpr int tick_ms = 100;
+constexpr std::uint32_t name_bytes_max = 300;
+constexpr std::uint64_t late_ns = 120 * second_ns;   // for ranks that come after the start failed
+constexpr std::uint64_t report_ns = 60 * second_ns;  // before it is told who has not come
+
+std::uint64_t ns_of(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
+
+bool may_go_on(ssize_t moved) {
+  return moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
+BlobHeader header_of(const std::string& text) {
+  BlobHeader header;
+  std::memcpy(&header, text.data(), sizeof header);
+  return header;
+}
+
+}  // namespace
+
+bool BootstrapConnection::has_blob() const {
+  return in.size() >= sizeof(BlobHeader) && in.size() >= sizeof(BlobHeader) + header_of(in).size;
+}
+
+BlobHeader::Kind BootstrapConnection::kind() const { return header_of(in).kind; }
+
+std::string BootstrapConnection::take_blob() {
+  const std::uint32_t size = header_of(in).size;
+  std::string blob = in.substr(sizeof(BlobHeader), size);
+  in.erase(0, sizeof(BlobHeader) + size);
+  return blob;
+}
+
+void BootstrapConnection::say(const std::string& text, BlobHeader::Kind kind) {
+  auto blob = std::make_shared<std::string>();
+  append_blob(*blob, text, kind);
+  out.push_back(std::move(blob));
+}
+
+bool BootstrapConnection::read() {
+  char buffer[16384];
+  while (true) {
+    const ssize_t got = recv(fd.get(), buffer, sizeof buffer, 0);
+    if (got <= 0) return may_go_on(got);
+    in.append(buffer, static_cast<std::size_t>(got));
+    if (in.size() > blob_bytes_max) return false;
+  }
+}
+
+bool BootstrapConnection::write() {
+  while (!out.empty()) {
+    const std::string_view left = std::string_view(*out.front()).substr(out_done);
+    const ssize_t sent = send(fd.get(), left.data(), left.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return may_go_on(sent);
+    out_done += static_cast<std::size_t>(sent);
+    if (out_done < out.front()->size()) continue;
+    out.pop_front();
+    out_done = 0;
+  }
+  return true;
+}
+
+// The oldest that is not authenticated goes when there are too many: a rank proves itself at once,
+// or calls again.
+bool BootstrapServer::may_accept() {
+  const std::uint64_t now = monotonic_ns();
+  const auto is_pending = [](const Connection& one) { return !one.authenticated; };
+  const auto pending = static_cast<std::size_t>(std::ranges::count_if(connections_, is_pending));
+  if (!limiter_.is_full(pending, now)) return true;
+  if (pending < AcceptLimiter::most) return false;
+  const auto oldest = std::ranges::find_if(connections_, is_pending);
+  if (now < oldest->deadline - handshake_ns + AcceptLimiter::patience_ns) return false;
+  connections_.erase(oldest);
+  return !limiter_.is_full(pending - 1, now);
+}
+
+void BootstrapServer::accept_connections() {
+  while (may_accept()) {
+    Expected<Descriptor> accepted = accept_one(listener_.get());
+    if (!accepted) limiter_.pause(monotonic_ns());  // no descriptors are left
+    if (!accepted) return starve(accepted.error());
+    if (!*accepted) return;
+    connections_.emplace_back(
+        std::move(*accepted),
+        Handshake::acceptor(id_.secret, {"bootstrap", Greeting::any, 0}, true),
+        monotonic_ns() + handshake_ns);
+  }
+}
+
+// Unauthenticated connections that have all descriptors go after a while; ranks do not. Those that
+// could not be accepted are told when the others have left room for them.
+void BootstrapServer::starve(const Error& error) {
+  const auto has_joined = [](const Connection& connection) { return connection.joined; };
+  if (ranks_.empty() || complete()) return;
+  if (!std::ranges::all_of(connections_, has_joined)) return;
+  fail_all(fmt::format(
+      "the process where ranks meet has no descriptors for {} ranks, {} of which have come: {}",
+      ranks_.size(), joined_, error.message()));
+}
+
+void BootstrapServer::cannot_join(const std::string& why) {
+  const std::lock_guard lock(own_failure_.mutex);
+  if (own_failure_.why.empty()) own_failure_.why = why;
+  owes_word_ = true;
+}
+
+void BootstrapServer::note_debt(bool owes) {
+  const std::lock_guard lock(own_failure_.mutex);
+  owes_word_ = owes || !own_failure_.why.empty();
+}
+
+std::string BootstrapServer::take_own_failure() {
+  const std::lock_guard lock(own_failure_.mutex);
+  return std::exchange(own_failure_.why, {});
+}
+
+void BootstrapServer::shake_hands(Connection& connection) {
+  Expected<Handshake::Want> want = connection.handshake.step(connection.fd.get());
+  const bool called = want && *want == Handshake::Want::write;
+  if (called && one_start_ && has_heard(connection.handshake.greeting().from)) {
+    connection.gone = true;
+    return;
+  }
+  if (called) want = connection.handshake.step(connection.fd.get());
+  connection.authenticated = want && *want == Handshake::Want::done;
+  connection.gone = !want || monotonic_ns() > connection.deadline;
+  if (want || !connection.handshake.refused()) return;
+  ++refused_.calls;
+  refused_.last = want.error().message();
+  log(LogLevel::debug, "bootstrap root: " + refused_.last, LogTopic::bootstrap);
+}
+
+void BootstrapServer::read_name(Connection& connection) {
+  if (monotonic_ns() > connection.deadline) connection.gone = true;
+  if (!connection.gone && !connection.read()) leave(connection);
+  if (!connection.has_blob()) return;
+  join(connection, connection.take_blob().substr(0, name_bytes_max));
+  if (connection.gone) leave(connection);  // it came and went at once
+}
+
+// Whoever proves to know the secret and does not fit shows that the ranks were started wrongly: all
+// who wait are told, for waiting will not help them.
+void BootstrapServer::join(Connection& connection, const std::string& name) {
+  const auto refuse = [&](const std::string& why) {
+    connection.say(why, BlobHeader::Kind::failure);
+  };
+  const Greeting& greeting = connection.handshake.greeting();
+  const int rank = greeting.from;
+  connection.joined = true;
+  if (ranks_.empty()) {
+    if (greeting.ranks < 1 || greeting.ranks > most_ranks) {
+      return refuse(fmt::format("nranks is {}, expected 1 to {}", greeting.ranks, most_ranks));
+    }
+    ranks_.resize(static_cast<std::size_t>(greeting.ranks));
+    names_.resize(ranks_.size());
+    told_.resize(ranks_.size());
+    give_up_at_ = monotonic_ns() + ns_of(timeout_s_);
+    report_at_ = monotonic_ns() + report_ns;
+    first_ = fmt::format("{} (rank {})", name, rank);
+  }
+  const auto n = static_cast<int>(ranks_.size());
+  if (!failure_.empty()) {
+    note_told(rank);
+    return refuse(failure_);
+  }
+  if (complete()) return refuse(used_up(rank));
+  if (greeting.ranks != n) {
+    return fail_all(
+        fmt::format("rank {} gives nranks {}, others give {}: {} and {}, expected the same "
+                    "of all",
+                    rank, greeting.ranks, n, name, first_));
+  }
+  if (rank < 0 || rank >= n) {
+    return refuse(fmt::format("rank is {}, expected 0 to {}", rank, n - 1));
+  }
+  const auto place = static_cast<std::size_t>(rank);
+  if (ranks_[place]) {
+    return fail_all(
+        fmt::format("rank {} joined twice: first {}, then {}; expected each rank from "
+                    "0 to {} once",
+                    rank, names_[place], name, n - 1));
+  }
+  connection.rank = rank;
+  ranks_[place] = &connection;
+  names_[place] = name;
+  // Before any rank can know that the start is over, and ask for the port again.
+  if (++joined_ == ranks_.size() && one_start_) listener_.reset();
+}
+
+std::string BootstrapServer::used_up(int rank) const {
+  const std::size_t n = names_.size();
+  const auto place = static_cast<std::size_t>(rank);
+  const std::string by =
+      rank >= 0 && place < n ? fmt::format(", rank {} by {}", rank, names_[place]) : "";
+  return fmt::format(
+      "the id has been used already: all {} ranks of its communicator have joined{}; "
+      "expected a new id from pithGetUniqueId for each communicator",
+      n, by);
+}
+
+std::string BootstrapServer::refused() const {
+  if (refused_.calls == 0) return {};
+  return fmt::format("; {} call{} with another secret {} refused, the last: {}", refused_.calls,
+                     refused_.calls == 1 ? "" : "s", refused_.calls == 1 ? "was" : "were",
+                     refused_.last);
+}
+
+void BootstrapServer::leave(Connection& connection) {
+  connection.gone = true;
+  if (connection.rank < 0) return;
+  ranks_[static_cast<std::size_t>(connection.rank)] = nullptr;
+  if (first_left_ < 0) first_left_ = connection.rank;
+}
+
+// Ranks go when they are done; one that goes while others wait for its blob ends the start-up.
+void BootstrapServer::check_leavers() {
+  if (first_left_ < 0) return;
+  const auto waits = [](const Connection* connection) {
+    return connection && connection->has_blob();
+  };
+  const std::string absent = missing();
+  if (!absent.empty() || std::any_of(ranks_.begin(), ranks_.end(), waits)) {
+    fail_all(fmt::format("rank {} went away during start-up{}", first_left_,
+                         absent.empty() ? "" : fmt::format("; {} had not come yet", absent)));
+  }
+}
+
+void BootstrapServer::fail_all(const std::string& why) {
+  if (!failure_.empty()) return;
+  failure_ = why;
+  note_debt(true);  // before anybody hears of it, and ends this process
+  give_up_at_ = monotonic_ns() + late_ns;
+  log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
+  for (Connection& connection : connections_) {
+    if (!connection.joined || connection.gone) continue;
+    note_told(connection.rank);
+    connection.say(why, BlobHeader::Kind::failure);
+  }
+}
+
+void BootstrapServer::note_told(int rank) {
+  if (rank >= 0 && static_cast<std::size_t>(rank) < told_.size()) {
+    told_[static_cast<std::size_t>(rank)] = true;
+  }
+}
+
+// Whoever calls again means another start, and goes on calling until that begins.
+bool BootstrapServer::has_heard(int rank) const {
+  return rank >= 0 && static_cast<std::size_t>(rank) < told_.size() &&
+         told_[static_cast<std::size_t>(rank)];
+}
+
+// Those that had joined and are gone do not come again.
+bool BootstrapServer::all_have_heard() const {
+  if (told_.empty()) return false;
+  for (std::size_t r = 0; r < told_.size(); ++r) {
+    if (!told_[r] && names_[r].empty()) return false;
+  }
+  return true;
+}
+
+// A rank that gives up says why, in place of what it would have contributed.
+void BootstrapServer::hear_failures() {
+  for (Connection& one : connections_) {
+    if (!one.joined || !one.has_blob() || one.kind() != BlobHeader::Kind::failure) continue;
+    fail_all(one.take_blob());
+  }
+}
+
+void BootstrapServer::finish_rounds() {
+  const auto ready = [](const Connection* one) { return one && one->has_blob(); };
+  while (!ranks_.empty() && std::ranges::all_of(ranks_, ready)) {
+    std::string all;
+    for (Connection* one : ranks_) append_blob(all, one->take_blob());
+    const auto answer = std::make_shared<std::string>();
+    append_blob(*answer, all);
+    for (Connection* one : ranks_) one->out.push_back(answer);
+    give_up_at_ = monotonic_ns() + ns_of(timeout_s_);
+  }
+}
+
+void BootstrapServer::check_absent() {
+  if (ranks_.empty() || joined_ == ranks_.size() || !failure_.empty()) return;
+  const std::uint64_t now = monotonic_ns();
+  if (now > give_up_at_) {
+    return fail_all(fmt::format("{} did not join within {:g} s{}{}", missing(), timeout_s_,
+                                refused(), before_));
+  }
+  if (now < report_at_) return;
+  report_at_ = give_up_at_;
+  log(LogLevel::warn,
+      fmt::format("{} of {} ranks have waited up to {} s in the start-up: {} did not join{}",
+                  joined_, ranks_.size(), report_ns / second_ns, missing(), refused()),
+      LogTopic::bootstrap);
+}
+
+// Who has come and gone is not.
+std::string BootstrapServer::missing() const {
+  std::string names;
+  for (std::size_t r = 0; r < names_.size(); ++r) {
+    if (names_[r].empty()) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", r);
+  }
+  return names;
+}
+
+// An id that nobody uses costs no turns.
+void BootstrapServer::wait_for_news(int wake) {
+  const bool listens = may_accept();
+  std::vector<pollfd> waits = {{listens ? listener_.get() : -1, POLLIN, 0}, {wake, POLLIN, 0}};
+  for (const Connection& one : connections_) {
+    const auto events = static_cast<short>(one.out.empty() ? POLLIN : POLLIN | POLLOUT);
+    waits.push_back({one.fd.get(), events, 0});
+  }
+  const bool unused = !one_start_ && listens && connections_.empty() && ranks_.empty();
+  poll(waits.data(), waits.size(), unused && wake >= 0 ? -1 : tick_ms);
+}
+
+void BootstrapServer::serve(const std::atomic<bool>& stop, int wake) {
+  while (!stop) {
+    wait_for_news(wake);
+    const std::string own = take_own_failure();  // what a rank here has said before comes first
+    for (Connection& one : connections_) {
+      if (!one.authenticated) shake_hands(one);
+      if (one.authenticated && !one.joined && !one.gone) read_name(one);
+      if (one.joined && !one.gone && !one.read()) leave(one);
+    }
+    hear_failures();
+    if (!own.empty() && !complete()) fail_all(own);
+    finish_rounds();
+    check_leavers();
+    check_absent();
+    for (Connection& one : connections_) {
+      if (one.joined && !one.gone && !one.write()) leave(one);
+    }
+    connections_.remove_if([](const Connection& one) { return one.gone; });
+    // Who comes too late is told why.
+    if (gives_back_.exchange(false, std::memory_order_relaxed) && !failure_.empty()) {
+      listener_.reset();
+    }
+    const bool deaf = !listener_ || all_have_heard() || monotonic_ns() > give_up_at_;
+    note_debt(failure_.empty() ? !ranks_.empty() && !complete() : !deaf);
+    const bool over = complete() || (!failure_.empty() && deaf);
+    const auto present = [](const Connection* one) { return one != nullptr; };
+    if (over && std::ranges::none_of(ranks_, present)) return;
+    if (listener_) accept_connections();
+  }
+}
+
+}  // namespace pith

@@ -1,0 +1,271 @@
+#include "startup/transport_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/start_log.hpp"
+#include "comm/stream_memory.hpp"
+#include "comm/topology.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+// Looking at each costs a system call.
+constexpr std::size_t descriptors_of_interest = std::size_t{1} << 16;
+
+std::vector<std::string_view> names_of(TransportTable table) {
+  std::vector<std::string_view> names;
+  for (const TransportFactory* factory : table) names.push_back(factory->name);
+  return names;
+}
+
+bool contains(std::uint8_t transports, std::size_t one) { return (transports >> one & 1) != 0; }
+
+}  // namespace
+
+TransportSetup::TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& seat,
+                               Gatherer& gatherer, const Settings& settings, TransportTable table)
+    : engine_(engine),
+      rank_(rank),
+      ranks_(static_cast<std::size_t>(ranks)),
+      seat_(seat),
+      gatherer_(gatherer),
+      settings_(settings),
+      table_(table),
+      rule_(settings.transport, names_of(table)),
+      transports_(table.size()),
+      links_(ranks_, none),
+      needs_(ranks_) {
+  for (const std::string_view name : rule_.order()) {
+    const auto named = [name](const TransportFactory* factory) { return factory->name == name; };
+    const auto found = std::ranges::find_if(table_, named);
+    if ((*found)->make) order_.push_back(static_cast<std::size_t>(found - table_.begin()));
+  }
+}
+
+Error TransportSetup::run(StartLog& log) {
+  if (Error error = exchange()) return error;
+  for (std::size_t r = 0; r < ranks_; ++r) needs_[r].share = all_[r].descriptors;
+  if (Error error = streams_with_room(needs_, settings_.streams).error()) return error;
+  log.phase("introductions");
+  const Expected<Reached> reached = attach();
+  if (!reached) return reached.error();
+  choose(*reached);
+  log.phase("shared memory");
+  if (logs(LogLevel::debug)) tell(log);
+  Error error = connect();
+  log.phase("connections");
+  return error;
+}
+
+Error TransportSetup::listen(std::size_t transport, std::string& address) {
+  const TransportFactory& factory = *table_[transport];
+  const TransportSite site{
+      engine_.scheduler(), engine_.mailbox(), rank_,     static_cast<int>(ranks_),
+      seat_.secret(),      seat_.host(),      settings_, rule_.names(factory.name)};
+  Expected<std::unique_ptr<PeerTransport>> made = factory.make(site);
+  if (!made) return made.error();
+  if (!*made) return {};
+  Expected<std::string> listens = (*made)->listen();
+  if (!listens) return factory.dispensable && order_.size() > 1 ? Error() : listens.error();
+  address = std::move(*listens);
+  transports_[transport] = std::move(*made);
+  return {};
+}
+
+Error TransportSetup::exchange() {
+  PeerInfo mine;
+  mine.settings = agreed_text(settings_);
+  mine.cores = UsableCores::of_this_thread();
+  mine.devices = devices_in_use();
+  mine.addresses.resize(table_.size());
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (std::ranges::find(order_, t) == order_.end()) continue;
+    if (Error error = listen(t, mine.addresses[t])) return error;
+  }
+  // All ranks may be threads of one process.
+  const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.streams + 2);
+  mine.descriptors = DescriptorShare::of_this_process(std::min(most, descriptors_of_interest),
+                                                      seat_.descriptors_to_come());
+  mine.host_id = settings_.host_id;
+  if (orders_by_locality(settings_, ranks_)) {
+    Locality at = own_locality();
+    if (!mine.host_id.empty()) at.host = mine.host_id;
+    mine.locality = at.pack();
+  }
+  Expected<std::vector<std::string>> blobs = gatherer_.gather(mine.pack());
+  if (!blobs) return blobs.error();
+  for (const std::string& blob : *blobs) {
+    PeerInfo& one = all_.emplace_back(PeerInfo::unpack(blob));
+    one.addresses.resize(table_.size());
+    facts_.devices = facts_.devices && !one.devices.empty();
+    if (one.descriptors.process == mine.descriptors.process) continue;
+    auto& others = facts_.devices_of_others;
+    others.insert(others.end(), one.devices.begin(), one.devices.end());
+  }
+  return check_settings();
+}
+
+Error TransportSetup::check_settings() const {
+  const std::string& ours = all_[static_cast<std::size_t>(rank_)].settings;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    const std::string differs = difference(all_[r].settings, ours);
+    if (differs.empty()) continue;
+    return {Code::invalid_usage,
+            fmt::format("rank {} and rank {} disagree on a setting that all must share: {}", r,
+                        rank_, differs),
+            static_cast<int>(r)};
+  }
+  return {};
+}
+
+std::vector<std::string> TransportSetup::addresses_of(std::size_t transport) const {
+  std::vector<std::string> addresses;
+  addresses.reserve(ranks_);
+  for (const PeerInfo& one : all_) addresses.push_back(one.addresses[transport]);
+  return addresses;
+}
+
+Expected<TransportSetup::Reached> TransportSetup::attach() {
+  const PeerInfo& self = all_[static_cast<std::size_t>(rank_)];
+  std::string mine(ranks_, '\0');
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (!transports_[t]) continue;
+    std::vector<std::string> addresses = addresses_of(t);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (is_memory(t) && all_[r].host_id != self.host_id) addresses[r].clear();
+    }
+    std::vector<bool> attached;
+    if (Error error = transports_[t]->attach(addresses, attached, gatherer_.patience())) {
+      return error;
+    }
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (attached[r]) mine[r] = static_cast<char>(mine[r] | 1 << t);
+    }
+  }
+  return gatherer_.gather(mine);
+}
+
+std::uint8_t TransportSetup::reach_each_other(const Reached& reached, std::size_t a,
+                                              std::size_t b) const {
+  const auto one_way = [&](std::size_t from, std::size_t to) {
+    return reached[from].size() == ranks_ ? static_cast<std::uint8_t>(reached[from][to]) : 0;
+  };
+  return static_cast<std::uint8_t>(one_way(a, b) & one_way(b, a));
+}
+
+void TransportSetup::choose(const Reached& reached) {
+  RankGroups groups(ranks_);
+  RankGroups machines(ranks_);  // whatever PITH_HOST_ID calls them: their cores are the same
+  for (std::size_t a = 0; a < ranks_; ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const std::uint8_t by = reach_each_other(reached, a, b);
+      const auto best =
+          std::ranges::find_if(order_, [by](std::size_t t) { return contains(by, t); });
+      note_link(a, b, best == order_.end() ? none : *best);
+      if (!share_host(a, b, by)) continue;
+      machines.join(a, b);
+      if (all_[a].host_id == all_[b].host_id) groups.join(a, b);
+    }
+  }
+  for (std::size_t r = 0; r < ranks_; ++r) facts_.host_names.push_back(groups.group_of(r));
+  put_in_order(groups);
+  find_oversubscribed(machines);
+}
+
+void TransportSetup::note_link(std::size_t a, std::size_t b, std::size_t link) {
+  ++pairs_[link];
+  const bool memory = link != none && is_memory(link);
+  facts_.all_share_memory = facts_.all_share_memory && memory;
+  facts_.any_share_memory = facts_.any_share_memory || memory;
+  for (const std::size_t end : {a, b}) {
+    const std::size_t other = end == a ? b : a;
+    if (end == static_cast<std::size_t>(rank_)) links_[other] = link;
+    if (link == none) continue;
+    needs_[end].peers += table_[link]->descriptors_per_stream;
+    needs_[end].other += table_[link]->descriptors_per_peer;
+  }
+}
+
+// They share memory, or listen at one address.
+bool TransportSetup::share_host(std::size_t a, std::size_t b, std::uint8_t by) const {
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (contains(by, t) && is_memory(t)) return true;
+    if (!table_[t]->host_of) continue;
+    const std::string_view host = table_[t]->host_of(all_[a].addresses[t]);
+    if (!host.empty() && host == table_[t]->host_of(all_[b].addresses[t])) return true;
+  }
+  return false;
+}
+
+void TransportSetup::find_oversubscribed(const RankGroups& groups) {
+  std::vector<std::vector<UsableCores>> hosts(ranks_);  // each at its lowest rank
+  for (std::size_t r = 0; r < ranks_; ++r) hosts[groups.group_of(r)].push_back(all_[r].cores);
+  facts_.oversubscribed_here = are_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
+  facts_.oversubscribed =
+      std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return are_crowded(host); });
+}
+
+void TransportSetup::put_in_order(const RankGroups& groups) {
+  if (!orders_by_locality(settings_, ranks_)) return;
+  std::vector<Locality> ranks;
+  ranks.reserve(ranks_);
+  for (const PeerInfo& one : all_) ranks.push_back(Locality::unpack(one.locality));
+  facts_.order = order_by_locality(ranks, groups);
+}
+
+Error TransportSetup::check_all_reached() const {
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (r == static_cast<std::size_t>(rank_) || links_[r] != none) continue;
+    // A rank that died before it had attached shares no memory either.
+    return {Code::system,
+            fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
+                        "\"{}\", known are {}",
+                        rank_, r, settings_.transport, fmt::join(names_of(table_), ", ")),
+            static_cast<int>(r)};
+  }
+  return {};
+}
+
+// Ranks that use several connect them in the same order.
+Error TransportSetup::connect() {
+  if (Error error = check_all_reached()) return first(error);
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (std::ranges::find(links_, t) == links_.end()) transports_[t].reset();
+  }
+  // As many for all: both ends of a pair cut messages alike.
+  const Expected<int> streams = streams_with_room(needs_, settings_.streams);
+  if (!streams) return first(streams.error());
+  for (const auto& transport : transports_) {
+    if (transport) transport->use_streams(*streams);
+  }
+  for (std::size_t t = 0; t < table_.size(); ++t) {
+    if (!transports_[t]) continue;
+    std::vector<std::uint8_t> use;
+    for (const std::size_t link : links_) use.push_back(link == t);
+    if (Error error = transports_[t]->connect(addresses_of(t), use, gatherer_.patience())) {
+      return first(error);
+    }
+  }
+  return {};
+}
+
+// What has failed elsewhere explains more than what it has led to here.
+Error TransportSetup::first(const Error& error) const {
+  const Error cause = gatherer_.failure();
+  return cause ? cause : error;
+}
+
+Transport* TransportSetup::route_to(std::size_t rank) const {
+  return links_[rank] == none ? nullptr : transports_[links_[rank]].get();
+}
+
+std::vector<std::unique_ptr<PeerTransport>> TransportSetup::take_transports() {
+  std::erase(transports_, nullptr);
+  return std::move(transports_);
+}
+
+}  // namespace pith

@@ -1,0 +1,96 @@
+// How the ranks of a communicator find each other: they tell each other where their transports
+// listen, and every two ranks connect by the first transport of the table that reaches both ways.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/locality.hpp"
+#include "control/control_node.hpp"
+#include "core/engine.hpp"
+#include "core/settings.hpp"
+#include "core/transport_rule.hpp"
+#include "startup/peer_info.hpp"
+#include "transport/transport_table.hpp"
+
+namespace pith {
+
+class StartLog;
+
+// What the ranks have found out about each other, the same on all where it says nothing else.
+struct RankFacts {
+  bool all_share_memory = true;  // every two ranks
+  bool any_share_memory = false;
+  bool oversubscribed_here = false;            // more ranks than cores on this rank's host
+  bool oversubscribed = false;                 // or on any
+  bool devices = true;                         // every rank's process uses a CUDA device
+  std::vector<std::string> devices_of_others;  // than this process, by cuda::uuid_of
+  RankOrder order;
+  // Names of the ranks' hosts: ranks of one reach each other without leaving it.
+  std::vector<std::size_t> host_names;
+};
+
+class TransportSetup {
+ public:
+  TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& seat, Gatherer& gatherer,
+                 const Settings& settings, TransportTable table);
+
+  // Collective; the deadline is the gatherer's. After an error the transports are of no use.
+  Error run(StartLog& log);
+
+  // What came of it, in a few words, the same on all.
+  std::string summary() const;
+  const RankFacts& facts() const { return facts_; }
+  // How this rank reaches another one; null: not at all.
+  Transport* route_to(std::size_t rank) const;
+  // Those that reach somebody; the routes stay.
+  std::vector<std::unique_ptr<PeerTransport>> take_transports();
+
+ private:
+  static constexpr std::size_t none = most_transports;
+  // By rank, what it has attached: for each rank a byte with a bit for each transport.
+  using Reached = std::vector<std::string>;
+
+  std::string_view name_of(std::size_t link) const;
+  std::string reason(std::size_t peer) const;
+  std::string host_address(std::size_t rank) const;
+  void tell_places(const StartLog& log) const;
+  void tell(const StartLog& log) const;
+  Error exchange();
+  Error listen(std::size_t transport, std::string& address);
+  Error check_settings() const;
+  Expected<Reached> attach();
+  std::uint8_t reach_each_other(const Reached& reached, std::size_t a, std::size_t b) const;
+  void choose(const Reached& reached);
+  void note_link(std::size_t a, std::size_t b, std::size_t link);
+  bool share_host(std::size_t a, std::size_t b, std::uint8_t by) const;
+  Error check_all_reached() const;
+  Error connect();
+  void put_in_order(const RankGroups& groups);
+  void find_oversubscribed(const RankGroups& groups);
+  Error first(const Error& error) const;
+  std::vector<std::string> addresses_of(std::size_t transport) const;
+  bool is_memory(std::size_t transport) const {
+    return table_[transport]->medium == Medium::shared_memory;
+  }
+
+  Engine& engine_;
+  const int rank_;
+  const std::size_t ranks_;
+  const ControlNode& seat_;
+  Gatherer& gatherer_;
+  const Settings& settings_;
+  const TransportTable table_;
+  const TransportRule rule_;
+  std::vector<std::size_t> order_;  // of preference, by number in the table; only those allowed
+  std::vector<std::unique_ptr<PeerTransport>> transports_;  // as in the table
+  std::vector<PeerInfo> all_;                               // by rank
+  std::vector<std::size_t> links_;                          // to each rank, by number in the table
+  std::vector<DescriptorNeed> needs_;                       // by rank
+  std::array<std::size_t, none + 1> pairs_{};               // of ranks, by link
+  RankFacts facts_;
+};
+
+}  // namespace pith
