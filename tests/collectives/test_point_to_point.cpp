@@ -130,6 +130,9 @@ TEST_CASE("messages of a rank to itself pair up or are refused", "[messages]") {
   CHECK(refusal({end(1, true), end(2, true), end(1, false), end(2, false)}) == "");
   CHECK(refusal({end(1, true), end(2, true), end(2, false), end(1, false)}).find("sends 1") !=
         std::string::npos);
+  Message other = end(1, false);
+  other.type = DType::i8;
+  CHECK(refusal({end(1, true), other}).find("1 of type") != std::string::npos);
   CHECK(refusal({end(1, true)}).find("rank 3 sends to itself") != std::string::npos);
   CHECK(refusal({end(1, false)}).find("rank 3 receives from itself") != std::string::npos);
   CHECK(check_own(std::vector{end(1, false)}, 2).message() == std::string());

@@ -118,6 +118,12 @@ TEST_CASE("the selector elects like a stable sort") {
   }
 }
 
+TEST_CASE("survivors of a forecast far too low, more than there is room for") {
+  for (const bool early : {false, true}) {
+    CHECK(run_beside_sort({200'000, 0.001, early, 100'000, 0}, 1) == "");
+  }
+}
+
 TEST_CASE("forecasts are good in the steady state") {
   HostCompute host;
   const Case c{20000, 0.01, true, 4096, 0};

@@ -102,6 +102,7 @@ void for_each_list(Body body) {
       for (const Kind kind : all_kinds) {
         for (std::size_t span = 0; span <= 200; ++span) body(type, kind, span, 0.6);
         body(type, kind, std::size_t{9'000}, 0.1);
+        body(type, kind, std::size_t{9'000}, 0.001);  // with gaps of several bitmap words
       }
     }
     SUCCEED();

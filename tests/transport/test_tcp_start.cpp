@@ -1,5 +1,7 @@
 // What comes before and beside TCP messages: addresses, handshakes, strangers, garbage.
+#include <initializer_list>
 #include <random>
+#include <utility>
 
 #include "catch.hpp"
 #include "tests/transport/fuzz_tcp_reader.hpp"
@@ -120,6 +122,40 @@ TEST_CASE("tcp: a rank that does not come is named") {
   std::vector<std::string> addresses{*low.transport->listen(), ""};
   const Error error = low.transport->connect(addresses, use, monotonic_ns() + second / 10);
   CHECK(error.rank() == 1);
+}
+
+// What is said to a message of 90 bytes of which 30 are here, and to pieces: offset and bytes.
+std::string said_to(std::initializer_list<std::pair<std::uint32_t, std::uint32_t>> pieces) {
+  std::vector<std::uint8_t> bytes;
+  const auto add = [&bytes](const void* head, std::size_t head_bytes, std::size_t payload) {
+    bytes.push_back(static_cast<std::uint8_t>((head_bytes + payload - 1) * 2));
+    const auto* raw = static_cast<const std::uint8_t*>(head);
+    bytes.insert(bytes.end(), raw, raw + head_bytes);
+    bytes.resize(bytes.size() + payload);
+  };
+  MessageOpening opening;
+  opening.frame.type = FrameType::large;
+  opening.frame.bytes = 30;
+  opening.header.length = 90;
+  add(&opening, sizeof opening, opening.frame.bytes);
+  Frame piece;
+  piece.type = FrameType::piece;
+  for (const auto& [offset, length] : pieces) {
+    piece.offset = offset;
+    piece.bytes = length;
+    add(&piece, sizeof piece, length);
+  }
+  const char* const fault = feed_tcp_reader(bytes);
+  return fault ? fault : "";
+}
+
+TEST_CASE("tcp: pieces outside a message, and more of them than it has") {
+  const std::string outside = "a piece outside its message";
+  CHECK(said_to({{30, 60}}) == "");
+  CHECK(said_to({{60, 30}, {30, 30}}) == "");
+  CHECK(said_to({{91, 1}}) == outside);
+  CHECK(said_to({{60, 31}}) == outside);
+  CHECK(said_to({{30, 40}, {30, 40}}) == outside);
 }
 
 TEST_CASE("tcp: bytes that are no frames") {

@@ -185,6 +185,16 @@ TEST_CASE("ucx inbox: what is announced is fetched when it is wanted, in whateve
   CHECK(self.mailbox.buffers_out() == 0);
 }
 
+TEST_CASE("ucx inbox: nothing comes behind a goodbye", "[ucx]") {
+  Inbound self;
+  std::vector<std::byte> nothing;
+  UcxHead goodbye = head_of(0, 0, 0);
+  goodbye.kind = UcxKind::goodbye;
+  CHECK(self.arrive(goodbye, nothing, false) == nullptr);
+  const char* const fault = self.arrive(head_of(1, 1, 0), nothing, false);
+  CHECK(fault != nullptr);
+}
+
 TEST_CASE("ucx inbox: garbage is refused", "[ucx]") {
   std::mt19937 engine(5);
   const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
