@@ -1,23 +1,34 @@
 // A body of the C API's tests, run over every link.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
 #include "catch.hpp"
+#include "memory_kind.hpp"
 #include "ranks.hpp"
 
 namespace ranks {
 
-// Every link, with `least` to `most` ranks.
-inline void everywhere(int least, int most, const Body& body) {
+// Every link, with `least` to `most` ranks: each number of them on every second link, and with
+// PITH_TEST_FULL=1 on all.
+inline void on_links(int least, int most, const std::function<void(const Setup&, int)>& body) {
+  int link = 0;
   for (const Setup& setup : every_link()) {
-    for (int size = least; size <= most; ++size) {
-      INFO(name_of(setup) << ", " << size << " ranks");
-      CHECK(run(size, setup, body) == "");
+    ++link;
+    for (int size = least; size <= std::min(most, most_ranks_everywhere()); ++size) {
+      if ((size + link) % 2 == 0 || std::getenv("PITH_TEST_FULL")) body(setup, size);
     }
   }
+}
+
+inline void everywhere(int least, int most, const Body& body) {
+  on_links(least, most, [&](const Setup& setup, int size) {
+    INFO(name_of(setup) << ", " << size << " ranks");
+    CHECK(run(size, setup, body) == "");
+  });
 }
 
 // Of the calls of a test: number `first`, and every `step`th after it.

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "left_over.hpp"
+#include "memory_kind.hpp"
 
 namespace ranks {
 
@@ -189,18 +190,6 @@ Setup alone() {
   return setup;
 }
 
-std::vector<Setup> every_link() {
-  std::vector<Setup> setups(3);
-  setups[0].transport = "shm";
-  setups[1].transport = "tcp";
-  setups[2].way = Way::all;
-  setups[2].transport = "local";
-#if defined(PITH_UCX)
-  setups.emplace_back().transport = "ucx";
-#endif
-  return setups;
-}
-
 std::vector<Setup> between_processes() {
   std::vector<Setup> setups = every_link();
   std::erase_if(setups, [](const Setup& setup) { return setup.way == Way::all; });
@@ -327,23 +316,20 @@ void wait_until(const std::function<bool()>& condition, double limit_s, Where wh
 }
 
 Buffer::Buffer(std::size_t bytes, bool registered, std::size_t offset)
-    : bytes_(bytes), offset_(offset), registered_(registered) {
-  void* memory = nullptr;
-  if (registered) {
-    ok(pithMemAlloc(&memory, bytes + offset));
-  } else {
-    memory = ::operator new(bytes + offset);
-  }
-  memory_ = static_cast<char*>(memory);
+    : bytes_(bytes),
+      offset_(offset),
+      registered_(registered),
+      memory_(allocate(bytes + offset, registered)) {
   std::memset(memory_, 0xAB, bytes + offset);
 }
 
-Buffer::~Buffer() {
-  if (registered_) {
-    pithMemFree(memory_);
-  } else {
-    ::operator delete(memory_);
-  }
+Buffer::~Buffer() { release(memory_, registered_); }
+
+pithStream_t Rank::stream() const { return stream_of_thread(); }
+
+void Rank::ends(pithResult_t result, Where where) const {
+  ok(result, where);
+  wait_for_stream();
 }
 
 std::size_t size_of(pithDataType_t type) {

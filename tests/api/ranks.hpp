@@ -73,6 +73,11 @@ class Rank {
   // What took longer is late. That is no reason to stop: see run_in_time.
   void in_time(double took_s, double limit_s, std::string_view what,
                std::source_location where = std::source_location::current());
+  // Where calls on buffers run: NULL for host memory, else this thread's stream on a device.
+  pithStream_t stream() const;
+  // The call succeeded, and its stream has passed it.
+  void ends(pithResult_t result,
+            std::source_location where = std::source_location::current()) const;
 
  private:
   Way way_;
@@ -117,7 +122,7 @@ class Comm {
   pithComm_t comm_;
 };
 
-// Bytes at a chosen misalignment, of pithMemAlloc or private.
+// Bytes at a chosen misalignment, of pithMemAlloc or private; on a device where all buffers are.
 class Buffer {
  public:
   Buffer(std::size_t bytes, bool registered, std::size_t offset = 0);

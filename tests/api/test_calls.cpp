@@ -38,7 +38,7 @@ std::uint64_t reduce_once(Rank& self, pithComm_t comm, pithDataType_t type, pith
   for (std::size_t i = 0; i < count; ++i) {
     store(send.data(), i, type, value_of(op, self.rank, i));
   }
-  ok(pithAllReduce(send.data(), result.data(), count, type, op, comm, nullptr));
+  self.ends(pithAllReduce(send.data(), result.data(), count, type, op, comm, self.stream()));
   for (std::size_t i = 0; i < count; ++i) {
     if (holds(result.data(), i, type, result_of(op, self.size, i))) continue;
     ensure(false, "type " + std::to_string(type) + " op " + std::to_string(op) + " count " +
@@ -100,7 +100,8 @@ void random_sums(Rank& self) {
       const std::uint64_t mine = value(self.rank, i);
       std::memcpy(send.data() + 8 * i, &mine, 8);
     }
-    ok(pithAllReduce(send.data(), recv.data(), count, pithUint64, pithSum, comm, nullptr));
+    self.ends(
+        pithAllReduce(send.data(), recv.data(), count, pithUint64, pithSum, comm, self.stream()));
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t sum = 0;
       std::uint64_t got = 0;
@@ -116,13 +117,16 @@ void same_bits(Rank& self) {
   const Comm comm(self.join());
   std::uint64_t hash = 0;
   for (const std::size_t count : {3u, 600u, 10'000u, 300'000u}) {
-    std::vector<float> values(count);
-    std::vector<float> sums(count);
+    const Buffer given(4 * count, false);
+    const Buffer received(4 * count, false);
+    auto* values = given.as<float>();
+    const auto* sums = received.as<float>();
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t random = mix(i, static_cast<std::uint64_t>(self.rank) + 1);
       values[i] = static_cast<float>(random >> 40) * 1e-3f + 0.1f;
     }
-    ok(pithAllReduce(values.data(), sums.data(), count, pithFloat32, pithSum, comm, nullptr));
+    self.ends(
+        pithAllReduce(values, received.data(), count, pithFloat32, pithSum, comm, self.stream()));
     for (std::size_t i = 0; i < count; ++i) {
       double sum = 0;
       for (int r = 0; r < self.size; ++r) {
@@ -131,7 +135,7 @@ void same_bits(Rank& self) {
       }
       ensure(std::abs(sums[i] - sum) <= 1e-6 * self.size * sum, "a sum is off");
     }
-    hash = hash_of(reinterpret_cast<const char*>(sums.data()), 4 * count, hash);
+    hash = hash_of(received.data(), 4 * count, hash);
   }
   self.agree(hash);
 }
@@ -150,8 +154,8 @@ void large_averages(Rank& self) {
     const auto blocks = static_cast<std::size_t>(self.size);
     constexpr std::size_t count = 300;
     const std::size_t element = size_of(type);
-    std::vector<char> send(blocks * count * element);
-    std::vector<char> recv(send.size());
+    const Buffer send(blocks * count * element, false);
+    const Buffer recv(send.size(), false);
     for (std::size_t i = 0; i < blocks * count; ++i) {
       std::memcpy(send.data() + i * element, &bits, element);
     }
@@ -162,11 +166,13 @@ void large_averages(Rank& self) {
         ensure(std::abs(got - want) <= self.size, "the mean of large numbers is off");
       }
     };
-    ok(pithAllReduce(send.data(), recv.data(), blocks * count, type, pithAvg, comm, nullptr));
+    self.ends(pithAllReduce(send.data(), recv.data(), blocks * count, type, pithAvg, comm,
+                            self.stream()));
     check(blocks * count);
-    ok(pithReduceScatter(send.data(), recv.data(), count, type, pithAvg, comm, nullptr));
+    self.ends(
+        pithReduceScatter(send.data(), recv.data(), count, type, pithAvg, comm, self.stream()));
     check(count);
-    ok(pithReduce(send.data(), recv.data(), count, type, pithAvg, 0, comm, nullptr));
+    self.ends(pithReduce(send.data(), recv.data(), count, type, pithAvg, 0, comm, self.stream()));
     if (self.rank == 0) check(count);
   }
 }
@@ -190,8 +196,8 @@ void broadcasts(Rank& self) {
         for (std::size_t i = 0; i < bytes; ++i) send.data()[i] = byte(i);
       }
       const bool null_send = !is_root && number % 2 == 0;
-      ok(pithBroadcast(null_send ? nullptr : send.data(), result.data(), count, type, root, comm,
-                       nullptr));
+      self.ends(pithBroadcast(null_send ? nullptr : send.data(), result.data(), count, type, root,
+                              comm, self.stream()));
       for (std::size_t i = 0; i < bytes; ++i) ensure(result.data()[i] == byte(i), "a wrong byte");
     }
   }
@@ -213,7 +219,7 @@ void gathers(Rank& self) {
         return static_cast<char>(mix(i, static_cast<std::uint64_t>(number)));
       };
       for (std::size_t i = 0; i < bytes; ++i) send[i] = byte(mine + i);
-      ok(pithAllGather(send, recv.data(), count, type, comm, nullptr));
+      self.ends(pithAllGather(send, recv.data(), count, type, comm, self.stream()));
       for (std::size_t i = 0; i < recv.size(); ++i) {
         ensure(recv.data()[i] == byte(i), "a wrong byte");
       }
@@ -225,7 +231,7 @@ void barriers(Rank& self) {
   const Comm comm(self.join());
   for (std::uint64_t turn = 1; turn <= 50; ++turn) {
     self.slot(self.rank) = turn;
-    ok(pithBarrier(comm, nullptr));
+    self.ends(pithBarrier(comm, self.stream()));
     for (int r = 0; r < self.size; ++r) {
       ensure(self.slot(r) >= turn, "a rank had not come to the barrier");
     }
@@ -248,13 +254,15 @@ class Long {
   void reduces(std::size_t count, const Where& where) const {
     const Pair pair(8 * count, where);
     fill(pair.send, count, self_.rank);
-    ok(pithAllReduce(pair.send, pair.recv, count, pithUint64, pithSum, comm_, nullptr));
+    self_.ends(
+        pithAllReduce(pair.send, pair.recv, count, pithUint64, pithSum, comm_, self_.stream()));
     ensure(holds_sum(pair.recv, 0, count), "a wrong sum");
   }
   void reduces_to(int root, std::size_t count, const Where& where) const {
     const Pair pair(8 * count, where);
     fill(pair.send, count, self_.rank);
-    ok(pithReduce(pair.send, pair.recv, count, pithUint64, pithSum, root, comm_, nullptr));
+    self_.ends(
+        pithReduce(pair.send, pair.recv, count, pithUint64, pithSum, root, comm_, self_.stream()));
     ensure(self_.rank != root || holds_sum(pair.recv, 0, count), "a wrong sum at the root");
   }
   // The inputs of all blocks have `count` elements, those of a block `count` by size.
@@ -264,13 +272,14 @@ class Long {
     const Buffer apart(where.in_place ? 1 : 8 * block, where.registered, where.offset);
     char* recv = where.in_place ? all.data() + 8 * block * rank() : apart.data();
     fill(all.data(), block * size(), self_.rank);
-    ok(pithReduceScatter(all.data(), recv, block, pithUint64, pithSum, comm_, nullptr));
+    self_.ends(
+        pithReduceScatter(all.data(), recv, block, pithUint64, pithSum, comm_, self_.stream()));
     ensure(holds_sum(recv, block * rank(), block), "a wrong sum of a block");
   }
   void broadcasts(int root, std::size_t count, const Where& where) const {
     const Pair pair(8 * count, where);
     if (self_.rank == root) fill(pair.send, count, root);
-    ok(pithBroadcast(pair.send, pair.recv, count, pithUint64, root, comm_, nullptr));
+    self_.ends(pithBroadcast(pair.send, pair.recv, count, pithUint64, root, comm_, self_.stream()));
     ensure(holds(pair.recv, 0, count, root), "a wrong element of a broadcast");
   }
   void gathers(std::size_t count, const Where& where) const {
@@ -278,7 +287,7 @@ class Long {
     const Buffer apart(where.in_place ? 1 : 8 * count, where.registered, where.offset);
     char* send = where.in_place ? all.data() + 8 * count * rank() : apart.data();
     fill(send, count, self_.rank);
-    ok(pithAllGather(send, all.data(), count, pithUint64, comm_, nullptr));
+    self_.ends(pithAllGather(send, all.data(), count, pithUint64, comm_, self_.stream()));
     check_gathered(all, count);
   }
   // To a root and back.
@@ -286,10 +295,10 @@ class Long {
     const Buffer all(8 * count * size(), where.registered, where.offset);
     const Buffer own(8 * count, where.registered, where.offset);
     fill(own.data(), count, self_.rank);
-    ok(pithGather(own.data(), all.data(), count, pithUint64, root, comm_, nullptr));
+    self_.ends(pithGather(own.data(), all.data(), count, pithUint64, root, comm_, self_.stream()));
     if (self_.rank == root) check_gathered(all, count);
     std::memset(own.data(), 0, 8 * count);
-    ok(pithScatter(all.data(), own.data(), count, pithUint64, root, comm_, nullptr));
+    self_.ends(pithScatter(all.data(), own.data(), count, pithUint64, root, comm_, self_.stream()));
     ensure(holds(own.data(), 0, count, self_.rank), "a wrong element of a scatter");
   }
   // What goes from rank a to rank b are the elements of a in b's block.
@@ -298,7 +307,7 @@ class Long {
     const Buffer send(8 * block * size(), where.registered, where.offset);
     const Buffer recv(8 * block * size(), where.registered, where.offset);
     fill(send.data(), block * size(), self_.rank);
-    ok(pithAlltoAll(send.data(), recv.data(), block, pithUint64, comm_, nullptr));
+    self_.ends(pithAlltoAll(send.data(), recv.data(), block, pithUint64, comm_, self_.stream()));
     for (int r = 0; r < self_.size; ++r) {
       const char* from = recv.data() + 8 * block * static_cast<std::size_t>(r);
       ensure(holds(from, block * rank(), block, r), "a wrong element of an exchange");
@@ -384,9 +393,9 @@ void sixteen_MiB(Rank& self) {
 void empty_calls(Rank& self) {
   const Comm comm(self.join());
   for (int turn = 0; turn < 3; ++turn) {
-    ok(pithAllReduce(nullptr, nullptr, 0, pithFloat32, pithSum, comm, nullptr));
-    ok(pithBroadcast(nullptr, nullptr, 0, pithInt8, self.size - 1, comm, nullptr));
-    ok(pithAllGather(nullptr, nullptr, 0, pithInt64, comm, nullptr));
+    self.ends(pithAllReduce(nullptr, nullptr, 0, pithFloat32, pithSum, comm, self.stream()));
+    self.ends(pithBroadcast(nullptr, nullptr, 0, pithInt8, self.size - 1, comm, self.stream()));
+    self.ends(pithAllGather(nullptr, nullptr, 0, pithInt64, comm, self.stream()));
     reduce_once(self, comm, pithFloat64, pithSum, 5, turn);
   }
   int count = 0;
@@ -409,9 +418,9 @@ TEST_CASE("allgather", "[calls]") { everywhere(gathers); }
 TEST_CASE("barrier", "[calls]") { everywhere(barriers); }
 TEST_CASE("calls of count 0", "[calls]") { everywhere(empty_calls); }
 
-TEST_CASE("sixteen MiB", "[calls]") { ranks::everywhere(2, 3, sixteen_MiB); }
+TEST_CASE("sixteen MiB", "[calls][host]") { ranks::everywhere(2, 3, sixteen_MiB); }
 
-TEST_CASE("seventeen ranks", "[calls]") {
+TEST_CASE("seventeen ranks", "[calls][host]") {
   if (!std::getenv("PITH_TEST_FULL")) {
     WARN("skipped: it takes long, PITH_TEST_FULL=1 runs it");
     return;
@@ -435,7 +444,7 @@ TEST_CASE("calls in many chunks", "[calls]") {
 }
 
 // What the thread sanitizer sees: ranks that share a process.
-TEST_CASE("collectives between threads", "[threads]") {
+TEST_CASE("collectives between threads", "[threads][host]") {
   for (const char* transport : {"local", "shm", "tcp"}) {
     for (const Way way : {Way::all, Way::threads}) {
       if (way == Way::threads && std::string(transport) == "local") continue;

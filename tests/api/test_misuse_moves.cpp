@@ -105,6 +105,25 @@ void bad_operations(Rank& self) {
   ok(pithCommDeregister(comm, handle));
 }
 
+void memory(Rank&) {
+  constexpr auto bad = pithInvalidArgument;
+  void* a = nullptr;
+  fails(pithMemAlloc(nullptr, 8), bad, {"pointer is NULL"});
+  fails(pithMemAlloc(&a, most), pithSystemError, {"bytes"});
+  fails(pithMemAlloc(&a, most / 2), pithSystemError, {"bytes"});
+  ensure(a == nullptr, "a refused allocation set the pointer");
+  ok(pithMemFree(nullptr));
+  int local = 0;
+  fails(pithMemFree(&local), bad, {"pithMemFree: 0x", "pithMemAlloc"});
+  for (const std::size_t bytes : {0u, 1u, 100u, 5000u, 5'000'000u}) {
+    ok(pithMemAlloc(&a, bytes));
+    ensure(reinterpret_cast<std::uintptr_t>(a) % 64 == 0, "not aligned to 64 bytes");
+    fails(pithMemFree(static_cast<char*>(a) + 1), bad, {"pithMemAlloc"});
+    ok(pithMemFree(a));
+    fails(pithMemFree(a), bad, {"freed"});
+  }
+}
+
 // Of the calls that make and ask communicators. Afterwards all go on, by a split too.
 void bad_lives(Rank& self) {
   const Comm comm(self.join());
@@ -118,9 +137,6 @@ void bad_lives(Rank& self) {
   config = PITH_CONFIG_INITIALIZER;
   config.blocking = 7;
   fails(pithCommInitRankConfig(&made, 2, id, self.rank, &config), bad, {"blocking is 7"});
-  fails(pithCommInitRank(nullptr, 2, id, self.rank), bad, {"pithCommInitRank", "comm is NULL"});
-  fails(pithCommInitRank(&made, 0, id, 0), bad, {"nranks is 0", "at least 1"});
-  fails(pithCommInitRank(&made, 2, id, 2), bad, {"rank is 2", "expected 0 to 1"});
   fails(pithCommSplit(comm, 0, 0, nullptr, nullptr), bad, {"newcomm is NULL"});
   fails(pithCommSplit(comm, -2, 0, &made, nullptr), bad, {"color is -2", "PITH_SPLIT_NOCOLOR"});
   fails(pithCommSplit(nullptr, 0, 0, &made, nullptr), bad, {"comm is NULL"});
@@ -150,9 +166,6 @@ void bad_lives(Rank& self) {
   fails(pithCommGetAsyncError(comm, nullptr), bad, {"result is NULL"});
   fails(pithCommGetFailed(comm, nullptr, nullptr), bad, {"n is NULL"});
   fails(pithCommGetLastCompleted(comm, nullptr), bad, {"call is NULL"});
-  fails(pithCommCount(comm, nullptr), bad, {"count is NULL"});
-  fails(pithCommUserRank(comm, nullptr), bad, {"rank is NULL"});
-  fails(pithMemAlloc(nullptr, 8), bad, {"pithMemAlloc"});
   ok(pithCommGetFailed(comm, nullptr, &n));
   ensure(n == 0, "somebody has failed");
   ok(pithCommSplit(comm, 0, 0, &made, nullptr));
@@ -307,6 +320,7 @@ TEST_CASE("bad arguments of moves", "[misuse]") {
   }
 }
 
-TEST_CASE("bad operations and registrations", "[misuse]") {
+TEST_CASE("bad operations, registrations and memory", "[misuse]") {
   CHECK(run(2, Setup(), bad_operations) == "");
+  CHECK(run(1, alone(), memory) == "");
 }

@@ -52,8 +52,8 @@ void reduces_on(Rank& self, pithComm_t comm, const Extent& extent) {
     for (std::size_t i = 0; i < count; ++i) {
       store(memory.send.data(), i, type, value_of(op, self.rank, i));
     }
-    ok(pithReduce(memory.send.data(), is_root || in_place ? result : nullptr, count, type, op, root,
-                  comm, nullptr));
+    self.ends(pithReduce(memory.send.data(), is_root || in_place ? result : nullptr, count, type,
+                         op, root, comm, self.stream()));
     for (std::size_t i = 0; i < count; ++i) {
       if (is_root) ensure(holds(result, i, type, result_of(op, self.size, i)), "a wrong result");
       if (is_root && in_place) continue;
@@ -77,7 +77,7 @@ void reduce_scatters_on(Rank& self, pithComm_t comm, const Extent& extent) {
     }
     const bool in_place = number % 3 == 1;
     char* result = in_place ? memory.send.data() + mine * size_of(type) : memory.recv.data();
-    ok(pithReduceScatter(memory.send.data(), result, count, type, op, comm, nullptr));
+    self.ends(pithReduceScatter(memory.send.data(), result, count, type, op, comm, self.stream()));
     for (std::size_t i = 0; i < count; ++i) {
       ensure(holds(result, i, type, result_of(op, self.size, mine + i)), "a wrong result");
     }
@@ -94,7 +94,7 @@ void bcasts_on(Rank& self, pithComm_t comm, const Extent& extent) {
     for (std::size_t i = 0; i < memory.send.size() && self.rank == root; ++i) {
       buffer[i] = byte_of(number, root, i);
     }
-    ok(pithBcast(buffer, count, type, root, comm, nullptr));
+    self.ends(pithBcast(buffer, count, type, root, comm, self.stream()));
     for (std::size_t i = 0; i < memory.send.size(); ++i) {
       ensure(buffer[i] == byte_of(number, root, i), "a wrong byte");
     }
@@ -124,7 +124,8 @@ void alltoalls(Rank& self) {
     for (std::size_t i = 0; i < size * bytes; ++i) {
       memory.send.data()[i] = byte_of(number, self.rank, i);
     }
-    ok(pithAlltoAll(memory.send.data(), memory.recv.data(), count, type, comm, nullptr));
+    self.ends(
+        pithAlltoAll(memory.send.data(), memory.recv.data(), count, type, comm, self.stream()));
     for (std::size_t i = 0; i < size * bytes; ++i) {
       const std::size_t from = i / bytes;
       const std::size_t at = static_cast<std::size_t>(self.rank) * bytes + i % bytes;
@@ -147,13 +148,13 @@ void gathers_and_scatters(Rank& self) {
     char* all = memory.recv.data();
     char* one = is_root && number % 3 == 1 ? all + mine : memory.send.data();
     for (std::size_t i = 0; i < bytes; ++i) one[i] = byte_of(number, 0, mine + i);
-    ok(pithGather(one, is_root ? all : nullptr, count, type, root, comm, nullptr));
+    self.ends(pithGather(one, is_root ? all : nullptr, count, type, root, comm, self.stream()));
     for (std::size_t i = 0; i < size * bytes && is_root; ++i) {
       ensure(all[i] == byte_of(number, 0, i), "gather: a wrong byte");
     }
     // And back.
     if (one != all + mine) std::memset(one, 0, bytes);
-    ok(pithScatter(is_root ? all : nullptr, one, count, type, root, comm, nullptr));
+    self.ends(pithScatter(is_root ? all : nullptr, one, count, type, root, comm, self.stream()));
     for (std::size_t i = 0; i < bytes; ++i) {
       ensure(one[i] == byte_of(number, 0, mine + i), "scatter: a wrong byte");
     }
@@ -170,10 +171,14 @@ void premultiplied(Rank& self) {
     unsigned sum = 0;
     for (int r = 0; r < self.size; ++r) sum += static_cast<unsigned>(r % 2 + 1);
     char scalar[8] = {};
-    store(scalar, 0, t, static_cast<unsigned>(self.rank % 2 + 1));
+    const Buffer beside(sizeof scalar, false);
+    for (char* at : {scalar, beside.data()}) {
+      store(at, 0, t, static_cast<unsigned>(self.rank % 2 + 1));
+    }
     for (const auto residence : {pithScalarHostImmediate, pithScalarDevice}) {
       pithRedOp_t op = pithSum;
-      ok(pithRedOpCreatePreMulSum(&op, scalar, t, residence, comm));
+      const bool immediate = residence == pithScalarHostImmediate;
+      ok(pithRedOpCreatePreMulSum(&op, immediate ? scalar : beside.data(), t, residence, comm));
       ensure(op >= pithNumOps, "a handle that is one of the fixed operations");
       Buffer send(size * count * size_of(t), false);
       Buffer recv(count * size_of(t), false);
@@ -187,19 +192,20 @@ void premultiplied(Rank& self) {
         }
       };
       fill();
-      ok(pithAllReduce(send.data(), recv.data(), count, t, op, comm, nullptr));
+      self.ends(pithAllReduce(send.data(), recv.data(), count, t, op, comm, self.stream()));
       expect(recv.data(), "allreduce: a wrong sum");
-      ok(pithReduce(send.data(), recv.data(), count, t, op, self.size - 1, comm, nullptr));
+      self.ends(
+          pithReduce(send.data(), recv.data(), count, t, op, self.size - 1, comm, self.stream()));
       if (self.rank == self.size - 1) expect(recv.data(), "reduce: a wrong sum");
       for (std::size_t i = 0; i < size * count; ++i) store(send.data(), i, t, 1 + (i % count & 1));
-      ok(pithReduceScatter(send.data(), recv.data(), count, t, op, comm, nullptr));
+      self.ends(pithReduceScatter(send.data(), recv.data(), count, t, op, comm, self.stream()));
       expect(recv.data(), "reduce-scatter: a wrong sum");
       fill();
       // The handle may go before the group has run.
       ok(pithGroupStart());
-      ok(pithAllReduce(send.data(), send.data(), count, t, op, comm, nullptr));
+      ok(pithAllReduce(send.data(), send.data(), count, t, op, comm, self.stream()));
       ok(pithRedOpDestroy(op, comm));
-      ok(pithGroupEnd());
+      self.ends(pithGroupEnd());
       expect(send.data(), "in place: a wrong sum");
     }
   }
@@ -229,7 +235,7 @@ TEST_CASE("bcast", "[moves]") { everywhere(bcasts); }
 TEST_CASE("alltoall", "[moves]") { everywhere(alltoalls); }
 TEST_CASE("gather and scatter", "[moves]") { everywhere(gathers_and_scatters); }
 TEST_CASE("premultiplied sums", "[moves]") { everywhere(premultiplied); }
-TEST_CASE("registered buffers", "[moves]") { everywhere(registrations); }
+TEST_CASE("registered buffers", "[moves][host]") { everywhere(registrations); }
 
 TEST_CASE("reduce, reduce-scatter and bcast on 6 to 17 ranks", "[many-ranks]") {
   on_many_ranks(small_moves);
@@ -245,7 +251,7 @@ TEST_CASE("moves in many chunks", "[moves]") {
 }
 
 // What the thread sanitizer sees: ranks that share a process.
-TEST_CASE("moves between threads", "[threads]") {
+TEST_CASE("moves between threads", "[threads][host]") {
   for (const char* transport : {"local", "shm", "tcp"}) {
     Setup setup;
     setup.way = Way::all;

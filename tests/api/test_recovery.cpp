@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -71,16 +70,6 @@ bool names_one_of(const std::string& text, const std::vector<int>& victims) {
   return std::any_of(victims.begin(), victims.end(), [&](int victim) {
     return text.find("rank " + std::to_string(victim)) != std::string::npos;
   });
-}
-
-// What ranks that do not block wait for.
-pithResult_t settle(pithResult_t result, pithComm_t comm) {
-  wait_until([&] {
-    if (result != pithInProgress) return true;
-    ok(pithCommGetAsyncError(comm, &result));
-    return result != pithInProgress;
-  });
-  return result;
 }
 
 // The survivors go on: shrink, a right sum, and all know the same; all calls that were completed,
@@ -381,97 +370,6 @@ TEST_CASE("a split that one rank does not join", "[recovery]") {
   }
 }
 
-namespace {
-
-struct Call {
-  const char* what;
-  std::function<pithResult_t(int rank, pithComm_t comm, char* send, char* recv)> make;
-};
-
-std::vector<Call> disagreements() {
-  const auto differs = [](int rank) { return rank == 2; };
-  return {
-      {"count",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithAllReduce(send, recv, differs(rank) ? 11 : 10, pithFloat32, pithSum, comm,
-                              nullptr);
-       }},
-      {"count, other algorithms",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithAllReduce(send, recv, differs(rank) ? 2'000'000 : 10, pithFloat32, pithSum,
-                              comm, nullptr);
-       }},
-      {"count 0",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithAllReduce(send, recv, differs(rank) ? 0 : 10, pithFloat32, pithSum, comm,
-                              nullptr);
-       }},
-      {"type",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithAllReduce(send, recv, 10, differs(rank) ? pithInt32 : pithFloat32, pithSum,
-                              comm, nullptr);
-       }},
-      {"op",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithAllReduce(send, recv, 10, pithFloat32, differs(rank) ? pithMax : pithSum, comm,
-                              nullptr);
-       }},
-      {"root",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return pithBroadcast(send, recv, 10, pithFloat32, differs(rank) ? 2 : 0, comm, nullptr);
-       }},
-      {"collective",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return differs(rank) ? pithBarrier(comm, nullptr)
-                              : pithAllGather(send, recv, 10, pithFloat32, comm, nullptr);
-       }},
-      {"collective, one way",
-       [differs](int rank, pithComm_t comm, char* send, char* recv) {
-         return differs(rank) ? pithReduce(send, recv, 10, pithFloat32, pithSum, 0, comm, nullptr)
-                              : pithBroadcast(send, recv, 10, pithFloat32, 0, comm, nullptr);
-       }},
-  };
-}
-
-}  // namespace
-
-TEST_CASE("ranks disagree", "[recovery]") {
-  const std::vector<Call> calls = disagreements();
-  for (const Setup& setup : processes()) {
-    for (const Call& call : calls) {
-      INFO(name_of(setup) << ", " << call.what);
-      CHECK(run_in_time(3, setup, [&](Rank& self) {
-              const Comm comm(self.join());
-              std::vector<char> send(8'000'000);
-              std::vector<char> recv(8'000'000);
-              ok(pithBarrier(comm, nullptr));
-              self.meet();
-              self.slot(self.rank) = static_cast<std::uint64_t>(now_s() * 1e6);
-              pithResult_t result = call.make(self.rank, comm, send.data(), recv.data());
-              // An eager rank hears of it later.
-              wait_until([&] {
-                if (result != pithSuccess) return true;
-                ok(pithCommGetAsyncError(comm, &result));
-                if (result != pithSuccess) pithBarrier(comm, nullptr);
-                return result != pithSuccess;
-              });
-              std::uint64_t last_call_us = 0;
-              for (int r = 0; r < 3; ++r)
-                last_call_us = std::max(last_call_us, self.slot(r).load());
-              self.in_time(now_s() - static_cast<double>(last_call_us) / 1e6, limit_s,
-                           "to hear of it");
-              const std::string text = pithGetLastError(nullptr);
-              ensure(result == pithInvalidUsage, "code " + std::to_string(result) + ": " + text);
-              ensure(text.find("rank 2") != std::string::npos, text);
-              ensure(text.find("rank 0") != std::string::npos ||
-                         text.find("rank 1") != std::string::npos,
-                     text);
-              self.meet();
-            }) == "");
-    }
-  }
-}
-
 TEST_CASE("what still works after a revocation", "[recovery]") {
   for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
@@ -522,115 +420,4 @@ TEST_CASE("what still works after a revocation", "[recovery]") {
             self.meet();
           }) == "");
   }
-}
-
-TEST_CASE("splits of splits, by color and key", "[recovery]") {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(6, setup, [](Rank& self) {
-            pithComm_t comm = self.join();
-            pithComm_t half = nullptr;
-            const int color = self.rank == 5 ? PITH_SPLIT_NOCOLOR : self.rank % 2;
-            ok(pithCommSplit(comm, color, -self.rank, &half, nullptr));
-            ensure((half == nullptr) == (self.rank == 5), "a communicator for no color");
-            ok(pithCommDestroy(comm));  // the child outlives it
-            if (!half) return;
-            // Colors {0, 2, 4} and {1, 3}, turned around.
-            int rank = -1;
-            ok(pithCommUserRank(half, &rank));
-            const int expected = self.rank % 2 == 0 ? (4 - self.rank) / 2 : (3 - self.rank) / 2;
-            ensure(rank == expected, "a rank out of order");
-            std::int64_t sum = 0;
-            ok(reduce_one(half, self.rank, sum));
-            ensure(sum == (self.rank % 2 == 0 ? 6 : 4), "a wrong sum");
-            pithComm_t quarter = nullptr;
-            ok(pithCommSplit(half, rank == 0 ? 7 : 3, 1'000'000 - rank, &quarter, nullptr));
-            ok(pithCommDestroy(half));
-            ok(reduce_one(quarter, self.rank, sum));
-            const std::int64_t sums[] = {2, 1, 2, 3, 4};
-            ensure(sum == sums[self.rank], "a wrong sum of the grandchild");
-            ok(pithCommDestroy(quarter));
-          }) == "");
-  }
-}
-
-namespace {
-
-// A reduction that is begun here before any other rank begins it, where rank 0 does not wait.
-pithResult_t begin_before_others(Rank& self, pithComm_t comm, std::int64_t& sum) {
-  const std::int64_t one = 1;
-  if (self.rank != 0) self.meet();
-  const pithResult_t begun = pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr);
-  if (self.rank == 0) self.meet();
-  const pithResult_t result = settle(begun, comm);
-  ensure(begun == pithInProgress, "the call blocked");
-  return result;
-}
-
-}  // namespace
-
-TEST_CASE("a child that does not block, of a parent that does", "[recovery]") {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(3, setup, [](Rank& self) {
-            const Comm parent(self.join());
-            pithConfig_t config = PITH_CONFIG_INITIALIZER;
-            config.blocking = 0;
-            pithComm_t made = nullptr;
-            ok(pithCommSplit(parent, 0, 0, &made, &config));
-            const Comm child(made);
-            std::int64_t sum = 0;
-            ok(begin_before_others(self, child, sum));
-            ensure(sum == 3, "a wrong sum of the child");
-            ok(reduce_one(parent, 1, sum));
-            ensure(sum == 3, "a wrong sum of the parent");
-
-            // As its parent, or as it is told.
-            pithComm_t same = nullptr;
-            ok(settle(pithCommSplit(child, 0, 0, &same, nullptr), child));
-            const Comm grandchild(same);
-            ok(begin_before_others(self, grandchild, sum));
-            config.blocking = 1;
-            pithComm_t other = nullptr;
-            const pithResult_t begun = pithCommSplit(child, 0, 0, &other, &config);
-            ensure(begun == pithInProgress, "the child waited for a split");
-            ok(settle(begun, child));
-            const Comm blocking(other);
-            ok(reduce_one(blocking, 2, sum));
-            ensure(sum == 6, "a wrong sum of the child that blocks");
-          }) == "");
-  }
-}
-
-TEST_CASE("ranks that do not block", "[recovery]") {
-  CHECK(run(3, processes().front(), [](Rank& self) {
-          pithConfig_t config = PITH_CONFIG_INITIALIZER;
-          config.blocking = 0;
-          pithComm_t comm = nullptr;
-          const pithResult_t begun =
-              pithCommInitRankConfig(&comm, self.size, self.id(), self.rank, &config);
-          ok(settle(begun, comm));
-          std::int64_t one = 1;
-          std::int64_t sum = 0;
-          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr), comm));
-          ensure(sum == 3, "a wrong sum");
-          pithComm_t child = nullptr;
-          ok(settle(pithCommSplit(comm, 0, 0, &child, nullptr), comm));
-          ensure(child != nullptr, "no child");
-          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child));
-          self.meet();
-          if (self.rank == 2) raise(SIGKILL);
-          const pithResult_t lost =
-              settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, child, nullptr), child);
-          ensure(lost == pithRemoteError, "no remote error");
-          pithComm_t shrunk = nullptr;
-          // The old one stays revoked, and says so.
-          settle(pithCommShrink(child, nullptr, 0, &shrunk, nullptr, PITH_SHRINK_DEFAULT), child);
-          ensure(shrunk != nullptr, "no communicator of the survivors");
-          ok(settle(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, shrunk, nullptr), shrunk));
-          ensure(sum == 2, "a wrong sum");
-          ok(pithCommDestroy(shrunk));
-          ok(pithCommDestroy(child));
-          ok(pithCommDestroy(comm));
-        }) == "");
 }

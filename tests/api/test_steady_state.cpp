@@ -7,7 +7,7 @@
 
 #include "api/refilled.hpp"
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -308,34 +308,29 @@ void background_without_allocating(Rank& self) {
 }  // namespace
 
 TEST_CASE("no allocation in steady state", "[steady]") {
-  for (const Setup& setup : every_link()) {
-    for (const int size : {2, 3}) {
-      if (setup.transport != "tcp") runs(size, setup, [](Rank& self) { reduces(self, true); });
-      runs(size, setup, [](Rank& self) { reduces(self, false); });
-    }
-  }
+  on_links(2, 3, [](const Setup& setup, int size) {
+    if (setup.transport != "tcp") runs(size, setup, [](Rank& self) { reduces(self, true); });
+    runs(size, setup, [](Rank& self) { reduces(self, false); });
+  });
 }
 
 TEST_CASE("no allocation of algorithms that are not the rule's choice", "[steady]") {
   for (const char* algorithm : {"ring", "recursive_doubling"}) {
-    for (Setup setup : every_link()) {
-      if (setup.transport == "tcp") continue;  // as below
+    on_links(3, 4, [&](Setup setup, int size) {
+      if (setup.transport == "tcp") return;  // as below
       setup.environment.emplace_back("PITH_ALGO", std::string("allreduce:") + algorithm);
       INFO(algorithm);
-      for (const bool registered : {false, true}) {
-        runs(3, setup, [registered](Rank& self) { reduces(self, registered); });
-      }
-    }
+      const bool registered = size == 4;
+      runs(3, setup, [registered](Rank& self) { reduces(self, registered); });
+    });
   }
 }
 
 TEST_CASE("no allocation of the other collectives and messages", "[steady]") {
-  for (const Setup& setup : every_link()) {
-    for (const int size : {2, 3}) {
-      if (setup.transport != "tcp") runs(size, setup, [](Rank& self) { moves(self, true); });
-      runs(size, setup, [](Rank& self) { moves(self, false); });
-    }
-  }
+  on_links(2, 3, [](const Setup& setup, int size) {
+    if (setup.transport != "tcp") runs(size, setup, [](Rank& self) { moves(self, true); });
+    runs(size, setup, [](Rank& self) { moves(self, false); });
+  });
 }
 
 TEST_CASE("no allocation of compressed calls", "[steady]") {
@@ -383,11 +378,9 @@ TEST_CASE("a list that is filled again keeps what it has", "[steady]") {
 }
 
 TEST_CASE("no allocation of groups", "[steady]") {
-  for (const Setup& setup : every_link()) {
-    if (setup.transport == "tcp") continue;  // as above
-    for (const int size : {2, 3}) {
-      runs(size, setup, groups_without_allocating);
-      runs(size, setup, background_without_allocating);
-    }
-  }
+  on_links(2, 3, [](const Setup& setup, int size) {
+    if (setup.transport == "tcp") return;  // as above
+    runs(size, setup, groups_without_allocating);
+    runs(size, setup, background_without_allocating);
+  });
 }

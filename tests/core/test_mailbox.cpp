@@ -1,108 +1,9 @@
-#include <cstring>
-
-#include "core/mailbox.hpp"
 #include "tests/catch.hpp"
-#include "tests/core/network_compute.hpp"
-#include "tests/core/operations.hpp"
+#include "tests/core/mailbox_fixture.hpp"
 
 namespace pith::test {
 
-namespace {
-
-using Data = std::vector<std::byte>;
-
-class Started {
- public:
-  Started(Mailbox& mailbox, Receive& receive) : mailbox_(mailbox), receive_(receive) {}
-  bool await_ready() const { return false; }
-  bool await_suspend(std::coroutine_handle<> waiter) {
-    receive_.waiter = waiter;
-    return !mailbox_.start(receive_);
-  }
-  void await_resume() const {}
-
- private:
-  Mailbox& mailbox_;
-  Receive& receive_;
-};
-
-Task<Error> receives(Strand&, Mailbox& mailbox, Receive& receive) {
-  co_await Started(mailbox, receive);
-  co_return receive.error;
-}
-
-struct Fixture {
-  static constexpr int peer = 130;  // on a page of its own
-  static constexpr std::uint64_t digest = 77;
-
-  Fixture() { comm.id = 1; }
-
-  Header header(std::uint32_t step, std::size_t length) const {
-    Header result;
-    result.comm = comm.id;
-    result.call = 4;
-    result.step = step;
-    result.length = static_cast<std::uint32_t>(length);
-    result.digest = digest;
-    return result;
-  }
-  Data message(std::size_t length) const {
-    Data data(length);
-    for (std::size_t i = 0; i < length; ++i) data[i] = static_cast<std::byte>(i * 7 + 1);
-    return data;
-  }
-  Receive receive(std::uint32_t step, Data& into) {
-    Receive result;
-    result.comm = &comm;
-    result.peer = peer;
-    result.tag = {comm.id, 4, step, 0};
-    result.digest = digest;
-    result.into = into.data();
-    result.room = into.size();
-    return result;
-  }
-  Receive borrow(std::uint32_t step, std::size_t room) {
-    Data none;
-    Receive result = receive(step, none);
-    result.borrow = true;
-    result.room = room;
-    return result;
-  }
-  Task<Error> start(Receive& operation) {
-    Task<Error> task = receives(strand, mailbox, operation);
-    task.handle().resume();
-    return task;
-  }
-  void revoke() {
-    comm.revoked = Error(Code::remote, "revoked");
-    mailbox.quiesce(comm, comm.revoked);
-    strand.run();
-  }
-  void arrive(Mailbox::Incoming& incoming, const Data& data, std::size_t from, std::size_t to) {
-    if (incoming.data) std::memcpy(incoming.data + from, data.data() + from, to - from);
-  }
-
-  Strand strand;
-  Mailbox mailbox{strand.scheduler, 200};
-  Slots slots;
-  CommState comm;
-};
-
-// Remembers what it is asked for.
-struct Source final : MessageSource {
-  void fetch(Mailbox::Incoming& incoming) override { wanted.push_back(&incoming); }
-  void drop(std::uint64_t message) override { dropped.push_back(message); }
-  std::vector<Mailbox::Incoming*> wanted;
-  std::vector<std::uint64_t> dropped;
-};
-
-bool holds(const Lease& lease, const Data& data) {
-  return lease.size() == data.size() && std::memcmp(lease.data(), data.data(), data.size()) == 0;
-}
-
-}  // namespace
-
-TEST_CASE_METHOD(Fixture, "an awaited message goes straight to its receiver", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "an awaited message goes straight to its receiver", "[mailbox]") {
   for (const std::size_t length : {std::size_t{0}, std::size_t{64}, std::size_t{5000}}) {
     Data into(length);
     Receive operation = receive(1, into);
@@ -121,7 +22,7 @@ TEST_CASE_METHOD(Fixture, "an awaited message goes straight to its receiver", "[
   }
 }
 
-TEST_CASE_METHOD(Fixture, "a short message is stored, a longer one stays in its slot",
+TEST_CASE_METHOD(MailboxFixture, "a short message is stored, a longer one stays in its slot",
                  "[mailbox]") {
   const Data little = message(64);
   const Data large = message(65);
@@ -139,7 +40,8 @@ TEST_CASE_METHOD(Fixture, "a short message is stored, a longer one stays in its 
   }
 }
 
-TEST_CASE_METHOD(Fixture, "a borrowed message keeps its slot until the lease ends", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a borrowed message keeps its slot until the lease ends",
+                 "[mailbox]") {
   const Data data = message(300);
   const bool awaited = GENERATE(false, true);
   const bool has_owner = GENERATE(false, true);
@@ -162,7 +64,7 @@ TEST_CASE_METHOD(Fixture, "a borrowed message keeps its slot until the lease end
   CHECK(mailbox.buffers_out() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "a short stored message can be borrowed", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a short stored message can be borrowed", "[mailbox]") {
   const Data data = message(10);
   mailbox.deliver(peer, header(1, 10), data.data(), &slots, 1);
   Receive operation = borrow(1, 10);
@@ -171,7 +73,7 @@ TEST_CASE_METHOD(Fixture, "a short stored message can be borrowed", "[mailbox]")
   CHECK(holds(operation.lease, data));
 }
 
-TEST_CASE_METHOD(Fixture, "a stored message takes its size, rounded up to a power of two",
+TEST_CASE_METHOD(MailboxFixture, "a stored message takes its size, rounded up to a power of two",
                  "[mailbox]") {
   struct Case {
     std::size_t message, buffer, kept;
@@ -193,7 +95,7 @@ TEST_CASE_METHOD(Fixture, "a stored message takes its size, rounded up to a powe
   }
 }
 
-TEST_CASE_METHOD(Fixture, "of a flood, little memory is kept", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "of a flood, little memory is kept", "[mailbox]") {
   constexpr std::size_t mib = std::size_t{1} << 20;
   constexpr std::uint32_t messages = 160;
   const Data data = message(mib / 16);
@@ -211,7 +113,8 @@ TEST_CASE_METHOD(Fixture, "of a flood, little memory is kept", "[mailbox]") {
   CHECK(mailbox.buffer_bytes() == 4 * mib);
 }
 
-TEST_CASE_METHOD(Fixture, "a peer far ahead is not accepted, unless it is awaited", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a peer far ahead is not accepted, unless it is awaited",
+                 "[mailbox]") {
   mailbox.backlog_limit = 1000;
   const Data data = message(600);
   CHECK(mailbox.accepts(peer));
@@ -233,7 +136,8 @@ TEST_CASE_METHOD(Fixture, "a peer far ahead is not accepted, unless it is awaite
   CHECK(mailbox.accepts(peer));
 }
 
-TEST_CASE_METHOD(Fixture, "many peers far ahead share a limit, and a message of each is taken",
+TEST_CASE_METHOD(MailboxFixture,
+                 "many peers far ahead share a limit, and a message of each is taken",
                  "[mailbox]") {
   mailbox.limit_total_backlog(1000);
   const Data data = message(600);
@@ -255,7 +159,7 @@ TEST_CASE_METHOD(Fixture, "many peers far ahead share a limit, and a message of 
   CHECK(mailbox.backlog() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "a message arrives in pieces", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a message arrives in pieces", "[mailbox]") {
   const Data data = message(1000);
   Data into(1000);
   const bool borrowed = GENERATE(false, true);
@@ -287,7 +191,7 @@ TEST_CASE_METHOD(Fixture, "a message arrives in pieces", "[mailbox]") {
   CHECK(mailbox.waiting() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "other arguments are an error on every path", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "other arguments are an error on every path", "[mailbox]") {
   const int path = GENERATE(0, 1, 2, 3);
   const bool too_long = GENERATE(false, true);
   const Data data = message(200);
@@ -316,7 +220,8 @@ TEST_CASE_METHOD(Fixture, "other arguments are an error on every path", "[mailbo
   CHECK(mailbox.buffers_out() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "revoking ends every receive of its communicator only", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "revoking ends every receive of its communicator only",
+                 "[mailbox]") {
   Data into(100);
   Data others_into(100);
   CommState other;
@@ -347,7 +252,8 @@ TEST_CASE_METHOD(Fixture, "revoking ends every receive of its communicator only"
   CHECK(others_into == data);
 }
 
-TEST_CASE_METHOD(Fixture, "after revoking, a message that was arriving goes nowhere", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "after revoking, a message that was arriving goes nowhere",
+                 "[mailbox]") {
   const bool borrowed = GENERATE(false, true);
   const bool abandoned = GENERATE(false, true);
   const Data data = message(1000);
@@ -371,7 +277,8 @@ TEST_CASE_METHOD(Fixture, "after revoking, a message that was arriving goes nowh
 }
 
 // Or what nobody takes any more would hold back the survivors' next communicator.
-TEST_CASE_METHOD(Fixture, "what a revoked communicator left makes room for others", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "what a revoked communicator left makes room for others",
+                 "[mailbox]") {
   const Data data = message(500);
   mailbox.backlog_limit = 1;
   mailbox.deliver(peer, header(1, 500), data.data(), &slots, 1);
@@ -385,7 +292,7 @@ TEST_CASE_METHOD(Fixture, "what a revoked communicator left makes room for other
   CHECK(mailbox.buffers_out() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "an abandoned message fails its receive", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "an abandoned message fails its receive", "[mailbox]") {
   Data into(1000);
   Receive operation = receive(1, into);
   Task<Error> task = start(operation);
@@ -398,7 +305,7 @@ TEST_CASE_METHOD(Fixture, "an abandoned message fails its receive", "[mailbox]")
   CHECK(mailbox.waiting() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "a forgotten communicator holds nothing", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a forgotten communicator holds nothing", "[mailbox]") {
   const Data data = message(500);
   mailbox.deliver(peer, header(1, 10), data.data(), &slots, 1);
   mailbox.deliver(peer, header(2, 500), data.data(), &slots, 2);
@@ -420,124 +327,11 @@ TEST_CASE_METHOD(Fixture, "a forgotten communicator holds nothing", "[mailbox]")
   CHECK(mailbox.accepts(peer));
 }
 
-TEST_CASE_METHOD(Fixture, "a mailbox may end with messages in it", "[mailbox]") {
+TEST_CASE_METHOD(MailboxFixture, "a mailbox may end with messages in it", "[mailbox]") {
   const Data data = message(500);
   mailbox.deliver(peer, header(1, 500), data.data(), nullptr, 0);
   mailbox.begin(peer, header(2, 500));
   CHECK(mailbox.buffers_out() == 2);
-}
-
-TEST_CASE_METHOD(Fixture, "an announced message is fetched to where it is wanted", "[mailbox]") {
-  const bool early = GENERATE(false, true);
-  const int way = GENERATE(0, 1, 2);
-  NetworkCompute device;
-  Source source;
-  Scratch scratch(device, 1000);
-  const Data data = message(900);
-  Data into(1000);
-  Receive operation = way == 2 ? borrow(1, 1000) : receive(1, into);
-  if (way == 0) operation.direct = &scratch;
-  Task<Error> task;
-  if (!early) task = start(operation);
-  REQUIRE(mailbox.announce(peer, header(1, 900), source, 5));
-  CHECK(mailbox.buffers_out() == (early || way == 0 ? 0 : 1));
-  CHECK(source.wanted.size() == (early ? 0 : 1));
-  if (early) task = start(operation);
-  REQUIRE(source.wanted.size() == 1);
-  CHECK_FALSE(task.done());
-  Mailbox::Incoming& incoming = *source.wanted[0];
-  CHECK(incoming.message == 5);
-  CHECK(incoming.memory == (way == 0 ? 7 : 0));
-  CHECK((incoming.data == scratch.bytes().data) == (way == 0));
-  arrive(incoming, data, 0, 900);
-  mailbox.finish(incoming);
-  strand.run();
-  REQUIRE(task.done());
-  REQUIRE_FALSE(task.result());
-  CHECK(operation.length == 900);
-  CHECK(operation.landed == (way == 0));
-  if (way == 0) CHECK(std::memcmp(scratch.bytes().data, data.data(), 900) == 0);
-  if (way == 1) CHECK(std::memcmp(into.data(), data.data(), 900) == 0);
-  if (way == 2) CHECK(holds(operation.lease, data));
-  operation.lease.release();
-  CHECK(mailbox.buffers_out() == 0);
-  CHECK(mailbox.waiting() == 0);
-  CHECK(source.dropped.empty());
-}
-
-TEST_CASE_METHOD(Fixture, "an announced message that is none of the receiver's does not land",
-                 "[mailbox]") {
-  NetworkCompute device;
-  Source source;
-  Scratch scratch(device, 500);
-  Data into(500);
-  Receive operation = receive(1, into);
-  operation.direct = &scratch;
-  Task<Error> task = start(operation);
-  Header head = header(1, 500);
-  const bool longer = GENERATE(false, true);
-  if (longer) {
-    head.length = 501;
-  } else {
-    head.digest = 78;
-  }
-  REQUIRE(mailbox.announce(peer, head, source, 5));
-  REQUIRE(source.wanted.size() == 1);
-  CHECK(source.wanted[0]->memory == 0);
-  mailbox.finish(*source.wanted[0]);
-  strand.run();
-  REQUIRE(task.done());
-  CHECK(task.result().code() == Code::invalid_usage);
-  CHECK_FALSE(operation.landed);
-  CHECK(mailbox.buffers_out() == 0);
-}
-
-TEST_CASE_METHOD(Fixture, "revoking leaves scratch to what is still fetched", "[mailbox]") {
-  const bool good = GENERATE(false, true);
-  NetworkCompute device;
-  Source source;
-  auto scratch = std::make_unique<Scratch>(device, 500);
-  Data into(500);
-  Receive operation = receive(1, into);
-  operation.direct = scratch.get();
-  Task<Error> task = start(operation);
-  REQUIRE(mailbox.announce(peer, header(1, 500), source, 5));
-  REQUIRE(mailbox.announce(peer, header(2, 500), source, 6));
-  REQUIRE(source.wanted.size() == 1);
-  revoke();
-  REQUIRE(task.done());
-  CHECK(task.result().code() == Code::remote);
-  CHECK(source.dropped == std::vector<std::uint64_t>{6});
-  CHECK(mailbox.announce(peer, header(3, 500), source, 7) == nullptr);
-  scratch.reset();
-  CHECK(device.withheld == 1);
-  arrive(*source.wanted[0], message(500), 0, 500);
-  if (good) {
-    mailbox.finish(*source.wanted[0]);
-  } else {
-    mailbox.abandon(*source.wanted[0], Error(Code::remote, "lost"));
-  }
-  CHECK(device.withheld == 0);
-  CHECK(device.out == 0);
-  CHECK(mailbox.waiting() == 0);
-  CHECK(mailbox.backlog() == 0);
-}
-
-TEST_CASE_METHOD(Fixture, "an announced message may never come", "[mailbox]") {
-  Source source;
-  Data into(500);
-  Receive operation = receive(1, into);
-  Task<Error> task = start(operation);
-  Mailbox::Incoming* wanted = mailbox.announce(peer, header(1, 500), source, 5);
-  Mailbox::Incoming* unwanted = mailbox.announce(peer, header(2, 500), source, 6);
-  mailbox.abandon(*wanted, Error(Code::remote, "lost"));
-  mailbox.abandon(*unwanted, Error(Code::remote, "lost"));
-  strand.run();
-  REQUIRE(task.done());
-  CHECK(std::string(task.result().message()) == "lost");
-  CHECK(mailbox.buffers_out() == 0);
-  CHECK(mailbox.backlog() == 0);
-  CHECK(source.dropped.empty());
 }
 
 }  // namespace pith::test

@@ -92,19 +92,6 @@ class Script(unittest.TestCase):
             self.assertIn("build and facts instead of tests calls", done.stdout)
             self.assertRegex(done.stdout, "cmake .*-DPITH_WERROR=OFF .*-DPITH_CUDA_CODE=sm_90")
 
-    def test_a_failed_build_makes_no_pack(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for name in ("nvcc", "cmake"):
-                path = os.path.join(folder, name)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write("#!/usr/bin/env bash\nexit 3\n")
-                os.chmod(path, 0o755)
-            pack = os.path.join(folder, "pack")
-            done = run("--prebuild", PATH=folder + os.pathsep + os.environ["PATH"], GPU_PACK=pack,
-                       GPU_TREE=os.path.join(folder, "tree"))
-            self.assertNotEqual(done.returncode, 0)
-            self.assertEqual(os.listdir(pack), [])
-
     def programs(self, folder, bodies):
         """A pack whose programs are scripts, for the parts that ask for them."""
         os.makedirs(os.path.join(folder, "pack", "bin"))
@@ -138,17 +125,6 @@ class Script(unittest.TestCase):
             for part in ("streams-launch", "streams-worker"):
                 self.assertIn(f"{part}: 2 of 6 cases passed", table)
             self.assertIn("tests: 1 of 3 cases passed", table)
-
-    def test_results_are_handed_over_before_the_next_part(self):
-        facts = 'echo "a b: 1"'
-        calls = 'ls -1 "$OUT"; exit 1'
-        with tempfile.TemporaryDirectory() as folder:
-            variables = self.programs(folder, {"driver_facts": facts, "gpu_calls": calls,
-                                               "test_cuda_gpu": ""})
-            os.makedirs(variables["OUT"])
-            done = run("facts", "calls", **variables)
-            self.assertIn("gpu: failed: calls", done.stdout)
-            self.assertIn("results.tar.gz\ntable.txt", done.stdout)
 
     def test_results_are_handed_over_during_a_part(self):
         row = {"way": "w", "ranks": 2, "bytes": 8, "us": 1.0, "of_copy": 1.0}
@@ -200,28 +176,6 @@ class Script(unittest.TestCase):
                 # Before limits of their own end them.
                 self.wait_for(lambda: not any(map(lives, pids)), 10)
 
-    def test_a_part_that_hangs_is_told_and_the_next_runs(self):
-        calls = 'echo "$1 $2" >>"$3.begun"; [[ $1 != threads ]] || sleep 100'
-        with tempfile.TemporaryDirectory() as folder:
-            variables = self.programs(folder, {"driver_facts": 'echo "a b: 1"', "gpu_calls": calls,
-                                               "test_cuda_gpu": ""})
-            os.makedirs(variables["OUT"])
-            # Every limit of a command in a part becomes two seconds.
-            path = os.path.join(folder, "path")
-            os.makedirs(path)
-            with open(os.path.join(path, "timeout"), "w", encoding="utf-8") as file:
-                file.write("#!/usr/bin/env bash\n[[ $4 != */gpu_calls ]] || set -- -k 5 2 "
-                           '"${@:4}"\nexec %s "$@"\n' % shutil.which("timeout"))
-            os.chmod(file.name, 0o755)
-            done = run("calls", "facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
-            self.assertEqual(done.returncode, 1)
-            with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
-                table = file.read()
-            self.assertIn("part calls: threads by worker, 4 ranks: HANGS\n", table)
-            self.assertNotIn("processes", table)
-            self.assertRegex(table, r"part calls: FAILED \(1\), \d+ of 240 s\n")
-            self.assertRegex(table, r"part facts: ok, \d+ of 160 s\n")
-
     def test_a_part_ended_at_its_limit_is_told(self):
         # Where no limit of its own ends what hangs.
         with tempfile.TemporaryDirectory() as folder:
@@ -241,22 +195,6 @@ class Script(unittest.TestCase):
             with open(os.path.join(variables["OUT"], "table.txt"), encoding="utf-8") as file:
                 self.assertRegex(file.read(), r"part facts: HANGS, \d+ of 160 s\n")
 
-    def test_earlier_results_are_no_failure(self):
-        """Where cp says by its status that it has kept what is newer."""
-        with tempfile.TemporaryDirectory() as folder:
-            variables = self.programs(folder, {"driver_facts": 'echo "a b: 1"',
-                                               "test_cuda_gpu": ""})
-            os.makedirs(os.path.join(folder, "pack", "results"))
-            path = os.path.join(folder, "path")
-            os.makedirs(path)
-            with open(os.path.join(path, "cp"), "w", encoding="utf-8") as file:
-                file.write("#!/usr/bin/env bash\n%s \"$@\"\n[[ $1 != -rn ]]\n" %
-                           shutil.which("cp"))
-            os.chmod(file.name, 0o755)
-            done = run("facts", PATH=path + os.pathsep + os.environ["PATH"], **variables)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertIn("part facts: ok", done.stdout)
-
     def test_no_command_outlives_its_part(self):
         with tempfile.TemporaryDirectory() as folder:
             variables = self.programs(folder, {"gpu_calls": "sleep 100", "test_cuda_gpu": ""})
@@ -266,70 +204,6 @@ class Script(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 10)
             self.assertIn("calls: threads by launch, 2 ranks: HANGS\n", done.stdout)
             self.assertIn("calls: processes by worker, 4 ranks: not reached\n", done.stdout)
-
-    def clients(self, *arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "clients.json")
-            done = subprocess.run(
-                [sys.executable, os.path.join(os.path.dirname(SCRIPT), "clients.py"), "--device",
-                 "cpu", "--json", path, *arguments], capture_output=True, text=True, check=False)
-            with open(path, encoding="utf-8") as file:
-                return done.returncode, json.load(file)
-
-    def test_clients_say_what_they_cannot(self):
-        status, fates = self.clients("graphs", "fallback")
-        self.assertEqual((status, set(fates.values())), (0, {"skipped: needs a GPU"}))
-
-    @unittest.skipUnless(importlib.util.find_spec("torch"), "no PyTorch")
-    def test_clients_not_reached_are_failures(self):
-        status, fates = self.clients("--seconds", "1", "sums")
-        self.assertEqual((status, fates), (1, {"sums": "not reached"}))
-
-    def nccl_tests(self, folder, body):
-        """Parts of the pack that others made: two programs, and an mpirun that starts one."""
-        variables = self.programs(folder, {"test_cuda_gpu": ""})
-        for path, text in (("nccl-tests/all_reduce_perf", body),
-                           ("openmpi/bin/mpirun", 'while [[ $1 != */* || $1 == *=* ]]; do shift; '
-                                                  'done; exec "$@"')):
-            path = os.path.join(folder, "pack", path)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write("#!/usr/bin/env bash\n" + text + "\n")
-        return variables
-
-    def test_nccl_tests_of_the_pack(self):
-        body = """echo "# Out of bounds values : 0 OK"; echo "# Avg bus bandwidth    : 12.5"
-                  echo "in $OPAL_PREFIX" """
-        with tempfile.TemporaryDirectory() as folder:
-            variables = self.nccl_tests(folder, body)
-            os.makedirs(variables["OUT"])
-            done = run("nccltests", **variables)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertIn(f"in {folder}/pack/openmpi", done.stdout)
-            self.assertIn("nccl-tests all_reduce -b 8 -e 64M -f 8: out of bounds 0 OK, 12.5 GB/s",
-                          done.stdout)
-
-    def test_nccl_tests_that_fail(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = run("nccltests", **self.nccl_tests(folder, "exit 1"))
-            self.assertEqual(done.returncode, 1)
-            self.assertIn("all_reduce -b 8 -e 64M -f 8: FAILED (1)", done.stdout)
-
-    def test_peers_say_that_links_are_unshaped(self):
-        calls = 'printf \'{"way": "%s", "ranks": %d, "bytes": 8, "us": 1.0}\\n\' "$5" "$2" >>"$3"'
-        with tempfile.TemporaryDirectory() as folder:
-            variables = self.programs(folder, {"gpu_calls": calls, "test_cuda_gpu": ""})
-            path = os.path.join(folder, "path")
-            os.makedirs(path)
-            os.makedirs(variables["OUT"])
-            with open(os.path.join(path, "unshare"), "w", encoding="utf-8") as file:
-                file.write("#!/usr/bin/env bash\necho not allowed >&2; exit 1\n")
-            os.chmod(file.name, 0o755)
-            done = run("peers", PATH=path + os.pathsep + os.environ["PATH"], **variables)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertIn("peers: unshaped, links of 10 Gbit/s cannot be had: not allowed",
-                          done.stdout)
-            self.assertIn("Pith, tcp, 4 ranks", done.stdout)
 
     @unittest.skipIf(importlib.util.find_spec("torch"), "PyTorch would be asked too")
     def test_fallback_looks_for_who_served(self):
@@ -342,11 +216,6 @@ class Script(unittest.TestCase):
             done = run("fallback", OTHER_NCCL="/other/libnccl.so.2", SERVED="Pith", **variables)
             self.assertEqual(done.returncode, 1)
             self.assertIn("fallback: nothing went there", done.stdout)
-
-    def test_a_failing_part_is_told(self):
-        done = run("calls", GPU_STUB="/nonexistent", CALLS_MOST_BYTES="8", PITH_CHUNK="nonsense")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("gpu: failed: calls", done.stdout)
 
     def test_the_safe_way_is_taken_first(self):
         facts = ('echo "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"; '
@@ -381,18 +250,6 @@ class Steps(unittest.TestCase):
         order, reasons = load_module("steps").choose([*facts, *served])
         return order[0], reasons
 
-    def test_nothing_known(self):
-        self.assertEqual(self.order(), ("launch", ["the facts that decide are not known"]))
-
-    def test_nothing_bad(self):
-        facts = ("under_free cuLaunchKernel: answers, 2.0 us", "captured ended: yes (1.0 s)",
-                 "queues 64 usual streams wait; of 8 highest ones pass: writes of 8",
-                 "queues 8 usual streams wait; of 8 usual ones pass: writes of 7 STUCK",
-                 "conditional a write in a conditional body: captured; runs: success",
-                 "served resident kernels at once: 4 of 4", "beside_kernel ended: yes (0.1 s)",
-                 "beside_kernel kernel to host: median 9.0 us, 99% 20000.0 us")
-        self.assertEqual(self.order(*facts), ("launch", ["nothing speaks against either"]))
-
     def test_what_speaks_against_launches(self):
         known = "under_free cuEventQuery: answers, 1 us"
         for fact in ("under_free cuLaunchKernel: STUCK behind cuMemFree, and longer",
@@ -403,10 +260,6 @@ class Steps(unittest.TestCase):
             safe, reasons = self.order(known, fact)
             self.assertEqual((safe, len(reasons)), ("worker", 1), fact)
             self.assertIn(fact.split(": ", 1)[1], reasons[0])
-
-    def test_facts_that_end_early(self):
-        order, reasons = load_module("steps").choose(["under_free cuLaunchKernel: STUCK"])
-        self.assertEqual((order[0], len(reasons)), ("launch", 2))
 
     def test_what_hangs_outweighs_what_is_slow(self):
         known = "under_free cuLaunchKernel: STUCK behind cuMemFree, 1 us"
@@ -439,40 +292,6 @@ class Table(unittest.TestCase):
             table = load_module("table")
             return table.lines_of(table.collect(folder))
 
-    def test_nothing(self):
-        self.assertEqual(self.lines({}), ["nothing measured"])
-
-    def test_facts_that_tell(self):
-        lines = self.lines({"facts.txt": "a b: 1\na c: STUCK\na ended: HANGS in: x (5.0 s)\n"})
-        self.assertEqual(lines[1:], ["  a c: STUCK", "  a ended: HANGS in: x (5.0 s)"])
-
-    def test_code_that_spills(self):
-        def told(name, numbers, used=""):
-            stack, stored, loaded = numbers
-            return (f"ptxas info    : Function properties for {name}\n    {stack} bytes stack "
-                    f"frame, {stored} bytes spill stores, {loaded} bytes spill loads\n{used}")
-        used = "ptxas info    : Used %d registers, used 1 barriers\n"
-        share = "void pith::cuda::run_share<pith::cuda::Select<float, true>, pith::cuda::" \
-                "DeviceBlock<256u> >(pith::cuda::DeviceBlock<256u> const&, unsigned int)"
-        text = told("pith_worker", (288, 112, 196), used % 128) + told(share, (0, 96, 32)) + \
-            told("pith_copy", (0, 0, 0), used % 33)
-        self.assertEqual(self.lines({"resources.txt": text}), [
-            "code of pith_worker: 128 registers, 288 B of stack, spills 112 B stored, 196 B loaded",
-            "code of pith_worker's Select<float, true>: 0 B of stack, spills 96 B stored, 32 B "
-            "loaded",
-            "code of 1 other functions: no spills, at most 33 registers"])
-
-    def test_queued_calls(self):
-        row = {"way": "threads", "ranks": 2, "bytes": 8, "us": 4.0, "queued": 16}
-        self.assertEqual(self.lines({"calls.json": json.dumps(row)}),
-                         ["all-reduce of 2 threads, 8 B: 4.0 us, one of 16 queued"])
-        self.assertEqual(self.lines({"peers.json": json.dumps(row)}),
-                         ["threads, 2 ranks, 8 B of float32: 4.0 us, one of 16 queued"])
-
-    def test_clients_of_both_ways(self):
-        self.assertEqual(self.lines({"clients-worker.json": '{"sums": "ok"}'}),
-                         ["client-worker sums: ok"])
-
     def test_failed_cases(self):
         rule = "-" * 79
         text = f"{rule}\ngpu: one\n{rule}\nfile:1\n{rule}\ngpu: one\n{rule}\n" \
@@ -482,27 +301,12 @@ class Table(unittest.TestCase):
                           "  failed: gpu: one"])
         self.assertEqual(self.lines({"tests.txt": "cut off"}), ["tests: ended early"])
 
-    def test_cases_with_processes_of_their_own(self):
-        text = "case one: ok\nnoise\ncase two, long: HANGS\ncase three: FAILED (42)\n" \
-               "case four: not reached\n"
-        self.assertEqual(self.lines({"tests.txt": text}),
-                         ["tests: 1 of 4 cases passed", "  failed: two, long: HANGS",
-                          "  failed: three: FAILED (42)", "  failed: four: not reached"])
-
     def test_calls_beside_targets(self):
         rows = [{"way": "threads", "ranks": 2, "bytes": size, "us": 10.0, "of_copy": 0.6}
                 for size in (8, 1 << 20, 64 << 20)]
         text = "\n".join(map(json.dumps, rows)) + '\n{"way": "thr'
         lines = self.lines({"calls.json": text})
         self.assertEqual([line.split("target")[1:] for line in lines], [[" 15 us"], [], [" 0.50"]])
-
-    def test_staging_beside_a_pinned_copy(self):
-        rows = [{"case": "staging to the host", "name": name, "us": us, "gb_s": 1, "of_copy": 0}
-                for name, us in (("pinned copy", 9.0), ("chunks by the driver", 10.0))]
-        perf = {"device": "none", "ok": True, "rows": rows}
-        self.assertEqual(self.lines({"perf.json": json.dumps(perf)})[-1],
-                         "staging to the host, chunks by the driver: 0.90 of a pinned copy"
-                         "  target 0.90")
 
     def test_sparse_beside_the_other(self):
         rows = [{"way": way, "ranks": ranks, "bytes": size, "type": kind, "us": us, "of_copy": 0}

@@ -1,4 +1,5 @@
-// Every collective and messages of pairs on device memory, through the C API.
+// Messages of pairs on streams, captured too, and scalars in device memory. All collectives on a
+// device: tests/api, whose bodies test_api_device runs there.
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
@@ -23,118 +24,6 @@ std::vector<std::unique_ptr<Buffers>> buffers_of(const World& world) {
   }
   return all;
 }
-
-using Call = pithResult_t (*)(const Rank& rank, const Buffers& memory, int root);
-using Expected = std::uint32_t (*)(std::size_t ranks, std::size_t rank, std::size_t block,
-                                   std::size_t i);
-
-// Calls it on every rank; `blocks`: how many of recv are checked, on `root` only where it keeps.
-void check_call(World& world, Call call, Expected expected, std::size_t blocks, bool root_only) {
-  const std::size_t n = world.ranks.size();
-  for (std::size_t root = 0; root < n; ++root) {
-    const auto memory = buffers_of(world);
-    for (std::size_t r = 0; r < n; ++r) {
-      REQUIRE(call(*world.ranks[r], *memory[r], static_cast<int>(root)) == pithSuccess);
-    }
-    world.finish();
-    bool right = true;
-    for (std::size_t r = 0; r < n; ++r) {
-      if (root_only && r != root) continue;
-      for (std::size_t b = 0; b < blocks; ++b) {
-        for (std::size_t i = 0; i < count; ++i) {
-          right &= memory[r]->recv.at(b)[i] == expected(n, root_only ? root : r, b, i);
-        }
-      }
-    }
-    CHECK(right);
-  }
-}
-
-pithResult_t reduce(const Rank& rank, const Buffers& memory, int root) {
-  return pithReduce(memory.send.at(), memory.recv.at(), count, pithUint32, pithSum, root, rank.comm,
-                    rank.stream.handle);
-}
-pithResult_t reduce_scatter(const Rank& rank, const Buffers& memory, int) {
-  return pithReduceScatter(memory.send.at(), memory.recv.at(), count, pithUint32, pithSum,
-                           rank.comm, rank.stream.handle);
-}
-pithResult_t all_reduce(const Rank& rank, const Buffers& memory, int) {
-  return pithAllReduce(memory.send.at(), memory.recv.at(), count, pithUint32, pithSum, rank.comm,
-                       rank.stream.handle);
-}
-pithResult_t alltoall(const Rank& rank, const Buffers& memory, int) {
-  return pithAlltoAll(memory.send.at(), memory.recv.at(), count, pithUint32, rank.comm,
-                      rank.stream.handle);
-}
-pithResult_t gather(const Rank& rank, const Buffers& memory, int root) {
-  return pithGather(memory.send.at(), memory.recv.at(), count, pithUint32, root, rank.comm,
-                    rank.stream.handle);
-}
-pithResult_t scatter(const Rank& rank, const Buffers& memory, int root) {
-  return pithScatter(memory.send.at(), memory.recv.at(), count, pithUint32, root, rank.comm,
-                     rank.stream.handle);
-}
-
-std::uint32_t sum_of_first(std::size_t ranks, std::size_t, std::size_t, std::size_t i) {
-  return sum_of(ranks, 0, i);
-}
-std::uint32_t sum_of_own(std::size_t ranks, std::size_t rank, std::size_t, std::size_t i) {
-  return sum_of(ranks, rank, i);
-}
-
-}  // namespace
-
-TEST_CASE("reductions on device memory") {
-  const test::Device device;
-  const int n = GENERATE(1, 2, 3, 5);
-  for (const char* algorithm : {"reduce_scatter:ring", "reduce_scatter:recursive_halving"}) {
-    INFO(algorithm << " on " << n << " ranks");
-    World world(n, algorithm);
-    check_call(world, reduce_scatter, sum_of_own, 1, false);
-    check_call(world, reduce, sum_of_first, 1, true);
-  }
-  for (const char* algorithm : {"allreduce:rabenseifner", "allreduce:double_tree"}) {
-    INFO(algorithm << " on " << n << " ranks");
-    World world(n, algorithm);
-    check_call(world, all_reduce, sum_of_first, 1, false);
-  }
-}
-
-TEST_CASE("moves on device memory") {
-  const test::Device device;
-  const int n = GENERATE(1, 2, 3, 5);
-  INFO(n << " ranks");
-  World world(n);
-  const auto ranks = static_cast<std::size_t>(n);
-  check_call(
-      world, alltoall,
-      [](std::size_t, std::size_t rank, std::size_t block, std::size_t i) {
-        return value_of(block, rank, i);
-      },
-      ranks, false);
-  check_call(
-      world, gather,
-      [](std::size_t, std::size_t, std::size_t block, std::size_t i) {
-        return value_of(block, 0, i);
-      },
-      ranks, true);
-  for (int root = 0; root < n; ++root) {
-    const auto memory = buffers_of(world);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      REQUIRE(scatter(*world.ranks[r], *memory[r], root) == pithSuccess);
-    }
-    world.finish();
-    bool right = true;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      for (std::size_t i = 0; i < count; ++i) {
-        right &= memory[r]->recv.at()[i] == value_of(static_cast<std::size_t>(root), r, i);
-      }
-    }
-    CHECK(right);
-  }
-}
-
-namespace {
 
 // To the next rank and from the previous one, on one stream; collectives on both sides of it.
 void pass_round(Rank& rank, Buffers& memory, int self, int n, bool first) {

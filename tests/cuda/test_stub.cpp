@@ -1,6 +1,5 @@
 // The stub driver: order in and between streams, memory operations, graphs. The rules that it
 // enforces are in ../cuda_stub/test_stub_rules.cpp.
-#include <ctime>
 
 #include "tests/cuda_stub/fixture.hpp"
 
@@ -90,35 +89,6 @@ TEST_CASE("addresses are told apart") {
   OK(cu().mem_free(memory));
 }
 
-TEST_CASE("a stream runs in order and without the caller") {
-  Device device;
-  Stream stream;
-  Words words(1);
-  std::vector<int> order;
-  OK(cu().wait_value64(stream, words.at(0), 1, kWaitValueGeq));
-  for (int i = 0; i < 1000; ++i) OK(launch_append(stream, order, i));
-  CHECK(cu().stream_query(stream) == kErrorNotReady);
-  words[0] = 1;
-  OK(cu().stream_synchronize(stream));
-  OK(cu().stream_query(stream));
-  REQUIRE(order.size() == 1000);
-  for (int i = 0; i < 1000; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == i);
-}
-
-TEST_CASE("the legacy stream orders blocking streams only") {
-  Device device;
-  Stream blocking(kStreamDefault), free;
-  Words words(1);
-  std::vector<int> order;
-  OK(cu().wait_value64(blocking, words.at(0), 1, kWaitValueEq));
-  OK(launch_append(blocking, order, 1));
-  OK(launch_append(nullptr, order, 2));
-  OK(launch_append(blocking, order, 3));
-  OK(cu().write_value64(free, words.at(0), 1, 0));  // gets through although stream 0 is waiting
-  OK(cu().stream_synchronize(blocking));
-  CHECK(order == std::vector<int>{1, 2, 3});
-}
-
 TEST_CASE("events order streams; recording anew does not touch earlier waits") {
   Device device;
   Stream first, second;
@@ -147,27 +117,6 @@ TEST_CASE("events order streams; recording anew does not touch earlier waits") {
   CHECK(ms >= 0);
 }
 
-TEST_CASE("streams and host hand values to each other") {
-  Device device;
-  Stream there, back;
-  Words words(2);
-  constexpr std::uint64_t rounds = 300;
-  for (std::uint64_t i = 1; i <= rounds; ++i) {
-    OK(cu().wait_value64(back, words.at(0), i, kWaitValueGeq));
-    OK(cu().write_value64(back, words.at(1), i, kWriteValueNoMemoryBarrier));
-  }
-  for (std::uint64_t i = 1; i <= rounds; ++i) {
-    if (i % 2 == 0) {
-      words[0] = i;
-    } else {
-      OK(cu().write_value64(there, words.at(0), i, 0));
-    }
-    while (words[1] < i) std::this_thread::yield();
-  }
-  OK(cu().stream_synchronize(back));
-  CHECK(words[1] == rounds);
-}
-
 TEST_CASE("the four conditions of a wait") {
   Device device;
   Stream stream;
@@ -194,66 +143,6 @@ TEST_CASE("the four conditions of a wait") {
     OK(cu().stream_synchronize(stream));
   }
   CHECK(cu().wait_value32(stream, words.at(0), 0, 4) == kErrorInvalidValue);
-}
-
-TEST_CASE("a waiting stream does not burn the processor") {
-  Device device;
-  Stream stream;
-  Words words(1);
-  OK(cu().wait_value64(stream, words.at(0), 1, kWaitValueEq));
-  const std::clock_t before = std::clock();
-  sleep_ms(300);
-  const double burnt = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
-  words[0] = 1;
-  OK(cu().stream_synchronize(stream));
-  CHECK(burnt < 0.15);
-}
-
-TEST_CASE("a captured graph replays 1,000 times") {
-  Device device;
-  Stream stream, side;
-  Event fork, join;
-  Words words(3);
-  CUdeviceptr memory = 0;
-  OK(cu().mem_alloc(&memory, 16));
-  auto* sum = host_view<std::uint64_t>(memory);
-  OK(cu().memset_async(memory, 0, 16, stream));
-  OK(cu().stream_synchronize(stream));
-  OK(cu().capture_begin(stream, kCaptureGlobal));
-  OK(launch_increment(stream, sum));
-  OK(cu().event_record(fork, stream));
-  OK(cu().stream_wait_event(side, fork, 0));
-  CHECK(status_of(side) == kCaptureActive);
-  // The branches wait for each other through memory, against the order of capture.
-  OK(cu().wait_value64(stream, words.at(0), 1, kWaitValueEq));
-  OK(launch_increment(side, sum));
-  OK(cu().write_value64(side, words.at(0), 1, 0));
-  OK(cu().event_record(join, side));
-  OK(cu().stream_wait_event(stream, join, 0));
-  OK(cu().write_value64(stream, words.at(0), 0, 0));  // reset, so that the next replay waits
-  OK(cu().memcpy_async(words.at(1), memory, 8, stream));
-  CUgraph under_way = nullptr, graph = nullptr;
-  std::uint64_t id = 0;
-  const CUgraphNode* last = nullptr;
-  std::size_t count = 0;
-  CUstreamCaptureStatus status = 0;
-  OK(cu().capture_info_v3(stream, &status, &id, &under_way, &last, nullptr, &count));
-  CHECK((status == kCaptureActive && id != 0 && count == 1));
-  OK(cu().capture_end(stream, &graph));
-  CHECK(graph == under_way);
-  CHECK((status_of(stream) == kCaptureNone && status_of(side) == kCaptureNone));
-  CHECK(*sum == 0);  // nothing has run
-  OK(cu().graph_nodes(graph, nullptr, &count));
-  CHECK(count == 6);
-  CUgraphExec exec = nullptr;
-  OK(cu().graph_instantiate(&exec, graph, 0));
-  OK(cu().graph_destroy(graph));
-  for (int i = 0; i < 1000; ++i) OK(cu().graph_launch(exec, stream));
-  OK(cu().graph_exec_destroy(exec));  // what was launched still runs
-  OK(cu().stream_synchronize(stream));
-  CHECK(*sum == 2000);
-  CHECK(words[1] == 2000);
-  OK(cu().mem_free(memory));
 }
 
 TEST_CASE("replays see the arguments of the capture, and graphs nest") {

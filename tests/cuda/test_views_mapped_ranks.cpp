@@ -256,6 +256,30 @@ TEST_CASE("memory of a pool is reached by address only, by the devices that the 
         }) == "");
 }
 
+// The driver gives an address out again: what peers have mapped is another allocation.
+TEST_CASE("device memory that is freed is mapped no more") {
+  const Peers peers = GENERATE(from_range(std::begin(every_peer), std::begin(every_peer) + 2));
+  CHECK(ranks::run(2, setup_of(peers, "allreduce:two_shot"), [&](Rank& rank) {
+          const Gpu gpu(0);
+          const ranks::Comm comm(rank.join());
+          const Vector recv(4000);
+          CUdeviceptr last = 0;
+          unsigned round = 0;
+          for (int i = 0; i < 10; ++i) {
+            const Vector send(4000);
+            // Ranks of one process allocate in any order.
+            ensure(peers.way != Way::processes || last == 0 || send.address == last,
+                   "a new address");
+            last = send.address;
+            round += 1 + warm_up(rank, gpu, comm, send, recv, round);
+          }
+          for (int i = 0; i < 4; ++i) call(rank, gpu, comm, recv, recv, round++);
+          if (peers.way != Way::processes) return;
+          ranks::wait_until([] { return counters().ipc_closes >= 5; });
+          ensure(counters().ipc_opens <= 13, "memory was mapped several times");
+        }) == "");
+}
+
 // The driver maps a block of 2 MiB; here it does so once only.
 TEST_CASE("memory whose block is mapped already is mapped when the other has been closed") {
   CHECK(ranks::run(2, setup_of(every_peer[0], "allreduce:two_shot"), [&](Rank& rank) {

@@ -5,49 +5,6 @@
 
 #include "driver.h"
 
-static struct {
-  int (*init)(unsigned);
-  int (*retain)(void**, int);
-  int (*release)(int);
-  int (*set_current)(void*);
-  int (*get_current)(void**);
-  int (*attribute)(void*, int, unsigned long long);
-  int (*wait)(void*, unsigned long long, uint64_t, unsigned);
-  int (*host_alloc)(void**, size_t, unsigned);
-  int (*alloc)(unsigned long long*, size_t);
-  int (*free)(unsigned long long);
-  int (*range)(unsigned long long*, size_t*, unsigned long long);
-  int (*copy)(unsigned long long, unsigned long long, size_t, void*);
-  int (*synchronize)(void*);
-  int (*synchronize_all)(void);
-  void (*reset)(void);
-  void (*counters)(uint64_t*);
-} cuda;
-
-static void load_driver(struct client* me) {
-  *(void**)&cuda.init = driver_symbol(me, "cuInit");
-  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.release = driver_symbol(me, "cuDevicePrimaryCtxRelease_v2");
-  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.get_current = driver_symbol(me, "cuCtxGetCurrent");
-  *(void**)&cuda.attribute = driver_symbol(me, "cuPointerGetAttribute");
-  *(void**)&cuda.wait = driver_symbol(me, "cuStreamWaitValue64_v2");
-  *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
-  *(void**)&cuda.alloc = driver_symbol(me, "cuMemAlloc_v2");
-  *(void**)&cuda.free = driver_symbol(me, "cuMemFree_v2");
-  *(void**)&cuda.range = driver_symbol(me, "cuMemGetAddressRange_v2");
-  *(void**)&cuda.copy = driver_symbol(me, "cuMemcpyAsync");
-  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
-  *(void**)&cuda.synchronize_all = driver_symbol(me, "cuCtxSynchronize");
-  *(void**)&cuda.reset = driver_symbol(me, "pithStubReset");
-  *(void**)&cuda.counters = driver_symbol(me, "pithStubCounters");
-}
-
-static void start_driver(struct client* me) {
-  load_driver(me);
-  CHECK(cuda.init(0) == 0);
-}
-
 static int is_on_device(const void* memory) {
   unsigned type = 0;
   const int memory_type = 2, device = 2;
@@ -93,26 +50,21 @@ static void memory(struct client* me) {
 
 /* Frees nothing but what it is given, while a stream of the same context waits for this thread. */
 static void freed_beside_work(struct client* me) {
-  void *context = NULL, *device = NULL, *raised = NULL;
-  const unsigned at_least = 0;
-  start_driver(me);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
-  CHECK(cuda.host_alloc(&raised, sizeof(uint64_t), 0) == 0);
-  *(uint64_t*)raised = 0;
+  void* device = NULL;
+  use_device(me);
+  uint64_t* const raised = new_word(me);
   OK(ncclMemAlloc(&device, 100));
-  CHECK(cuda.wait(NULL, (uintptr_t)raised, 1, at_least) == 0);
+  wait_for_word(me, NULL, raised, 1);
   OK(ncclMemFree(device));
-  __atomic_store_n((uint64_t*)raised, 1, __ATOMIC_RELEASE);
+  set_word(raised, 1);
   CHECK(cuda.synchronize(NULL) == 0);
 }
 
 /* Each process works on the other's, as soon as that is mapped: not one copy by way of the host. */
 static void mapped_by_others(struct client* me) {
   enum { n = 5000, most_calls = 3000, most_counters = 64, host_copies = 10 };
-  void* context = NULL;
   uint32_t *send = NULL, *recv = NULL;
-  start_driver(me);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   OK(ncclMemAlloc((void**)&send, n * sizeof(uint32_t)));
   OK(ncclMemAlloc((void**)&recv, n * sizeof(uint32_t)));
@@ -161,23 +113,18 @@ static void late_driver(struct client* me) {
   float one = 1, sum = 0;
   OK(ncclAllReduce(&one, &sum, 1, ncclFloat32, ncclSum, comm, NULL));
   CHECK(sum == (float)me->size);
-  void *context = NULL, *raised = NULL;
   unsigned long long memory[2];
-  start_driver(me);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
-  CHECK(cuda.host_alloc(&raised, sizeof(uint64_t), 0) == 0);
-  uint64_t* const flag = raised;
-  *flag = 0;
+  use_device(me);
+  uint64_t* const flag = new_word(me);
   for (int i = 0; i < 2; ++i) {
     CHECK(cuda.alloc(&memory[i], n * sizeof(float)) == 0);
     for (int j = 0; j < n; ++j) ((float*)memory[i])[j] = i == 0 ? -1.0f : (float)j;
   }
   float* const sums = (float*)memory[0];
-  const unsigned at_least = 0;
-  CHECK(cuda.wait(NULL, (uintptr_t)flag, 1, at_least) == 0);
+  wait_for_word(me, NULL, flag, 1);
   CHECK(cuda.copy(memory[0], memory[1], n * sizeof(float), NULL) == 0);
   OK(ncclAllReduce(sums, sums, n, ncclFloat32, ncclSum, comm, NULL));
-  __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+  set_word(flag, 1);
   CHECK(cuda.synchronize((void*)(uintptr_t)legacy) == 0);
   for (int j = 0; j < n; ++j) CHECK(sums[j] == (float)(j * me->size));
   for (int i = 0; i < 2; ++i) CHECK(cuda.free(memory[i]) == 0);
@@ -286,9 +233,7 @@ static void no_vote(struct client* me) {
 
 /* What a call does behind the stream is done at the end of the process, which is no death. */
 static void ends_behind_stream(struct client* me) {
-  void* context = NULL;
-  start_driver(me);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   float* memory = NULL;
   OK(ncclMemAlloc((void**)&memory, 4096));

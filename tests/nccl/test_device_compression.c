@@ -9,75 +9,14 @@ enum { layers = 3, n = 40000, steps = 12, relaxed = 2 };
 
 static void* const not_default = (void*)-1;
 
-static struct {
-  int (*init)(unsigned);
-  int (*retain)(void**, int);
-  int (*set_current)(void*);
-  int (*create_stream)(void**, unsigned, int);
-  int (*destroy_stream)(void*);
-  int (*synchronize)(void*);
-  int (*wait)(void*, unsigned long long, uint64_t, unsigned);
-  int (*host_alloc)(void**, size_t, unsigned);
-  int (*begin_capture)(void*, int);
-  int (*end_capture)(void*, void**);
-  int (*instantiate)(void**, void*, unsigned long long);
-  int (*launch)(void*, void*);
-  int (*memory_left)(size_t*, size_t*);
-  int (*alloc)(unsigned long long*, size_t);
-} cuda;
-
-static void start_driver(struct client* me) {
-  void* context = NULL;
-  *(void**)&cuda.init = driver_symbol(me, "cuInit");
-  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.create_stream = driver_symbol(me, "cuStreamCreateWithPriority");
-  *(void**)&cuda.destroy_stream = driver_symbol(me, "cuStreamDestroy_v2");
-  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
-  *(void**)&cuda.wait = driver_symbol(me, "cuStreamWaitValue64_v2");
-  *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
-  *(void**)&cuda.begin_capture = driver_symbol(me, "cuStreamBeginCapture_v2");
-  *(void**)&cuda.end_capture = driver_symbol(me, "cuStreamEndCapture");
-  *(void**)&cuda.instantiate = driver_symbol(me, "cuGraphInstantiateWithFlags");
-  *(void**)&cuda.launch = driver_symbol(me, "cuGraphLaunch");
-  *(void**)&cuda.memory_left = driver_symbol(me, "cuMemGetInfo_v2");
-  *(void**)&cuda.alloc = driver_symbol(me, "cuMemAlloc_v2");
-  CHECK(cuda.init(0) == 0);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
-}
-
-static void* new_stream(struct client* me) {
-  const unsigned non_blocking = 1;
-  void* stream = NULL;
-  CHECK(cuda.create_stream(&stream, non_blocking, 0) == 0);
-  return stream;
-}
-
-static float* device_floats(struct client* me) {
-  void* memory = NULL;
-  OK(ncclMemAlloc(&memory, n * sizeof(float)));
-  memset(memory, 0, n * sizeof(float));
-  return memory;
-}
+static float* device_floats(struct client* me) { return floats_of(me, n, 0); }
+static int zeros_in(const float* vector) { return zeros_among(vector, n); }
 
 /* No more than these: ncclMemAlloc's are whole pages. */
 static float* floats_of_driver(struct client* me) {
   unsigned long long memory = 0;
   CHECK(cuda.alloc(&memory, n * sizeof(float)) == 0);
   return memset((void*)(uintptr_t)memory, 0, n * sizeof(float));
-}
-
-static int zeros_in(const float* vector) {
-  int zeros = 0;
-  for (int i = 0; i < n; ++i) zeros += vector[i] == 0;
-  return zeros;
-}
-
-/* Sums of squares are exact, so that they are the same in any order. */
-static float element(const struct client* me, int layer, int step, int i) {
-  const uint32_t mixed =
-      ((uint32_t)i * 2654435761u) ^ (uint32_t)(me->rank * 97 + layer * 31 + step);
-  return (float)((mixed * 2246822519u) >> 22) / 1024.0f - 0.5f;
 }
 
 /* The same layers on a device, and on the host by calls of their own: they get the same sums, so
@@ -116,7 +55,7 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, ncclCo
   const ncclRedOp_t op = number % 3 == 2 ? ncclAvg : ncclSum;
   for (int l = 0; l < layers; ++l) {
     for (int i = 0; i < n; ++i) {
-      model->gradient[l][i] = model->host_gradient[l][i] = element(me, l, number, i);
+      model->gradient[l][i] = model->host_gradient[l][i] = gradient_of(me, l, number, i);
     }
   }
   if (grouped) OK(ncclGroupStart());
@@ -141,7 +80,7 @@ static void step(struct client* me, struct model* model, ncclComm_t comm, ncclCo
 
 static void train(struct client* me, int grouped, void* default_stream) {
   struct model model;
-  start_driver(me);
+  use_device(me);
   void* const own = new_stream(me);
   ncclComm_t comm = client_join(me), on_host = NULL;
   OK(ncclCommSplit(comm, 0, me->rank, &on_host, NULL));
@@ -164,7 +103,7 @@ static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 /* Nobody synchronises: a vector's next call starts behind its last one, on either of two streams.
  */
 static void without_synchronising(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* streams[2] = {new_stream(me), new_stream(me)};
   float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
@@ -181,20 +120,18 @@ static void without_synchronising(struct client* me) {
 
 /* The call returns before its stream gets there. */
 static void not_blocking(struct client* me) {
-  void* word = NULL;
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv = device_floats(me);
-  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
-  *(volatile uint64_t*)word = 0;
+  uint64_t* const word = new_word(me);
   for (int i = 0; i < n; ++i) send[i] = 1;
   for (uint64_t i = 1; i <= steps; ++i) {
-    CHECK(cuda.wait(stream, (uintptr_t)word, i, 0) == 0);
+    wait_for_word(me, stream, word, i);
     OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
     usleep(1000);
     if (i == 1) CHECK(recv[0] == 0);
-    __atomic_store_n((uint64_t*)word, i, __ATOMIC_RELEASE);
+    set_word(word, i);
     CHECK(cuda.synchronize(stream) == 0);
     CHECK((zeros_in(recv) > 0) == (i > 2));
   }
@@ -205,7 +142,7 @@ static void not_blocking(struct client* me) {
  * whether compression has yet to begin, begins or goes on. `times`: of the vector, in each group.
  */
 static void ahead_by(struct client* me, int times) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv[2 * steps];
@@ -235,7 +172,7 @@ static void ahead_in_groups(struct client* me) { ahead_by(me, 2); }
 
 /* Two communicators that the ranks call in other orders, several times a step. */
 static void in_other_orders(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm[2] = {client_join(me), NULL};
   OK(ncclCommSplit(comm[0], 0, me->rank, &comm[1], NULL));
   void* stream[2] = {new_stream(me), new_stream(me)};
@@ -263,21 +200,19 @@ static void in_other_orders(struct client* me) {
 
 /* A vector's calls on a stream that the thread opens only when it has made them all. */
 static void opened_late(struct client* me) {
-  void* word = NULL;
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv[steps];
-  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
-  *(volatile uint64_t*)word = 0;
+  uint64_t* const word = new_word(me);
   for (int i = 0; i < n; ++i) send[i] = 1;
-  CHECK(cuda.wait(stream, (uintptr_t)word, 1, 0) == 0);
+  wait_for_word(me, stream, word, 1);
   for (int i = 0; i < steps; ++i) {
     recv[i] = device_floats(me);
     OK(ncclAllReduce(send, recv[i], n, ncclFloat32, ncclSum, comm, stream));
   }
   CHECK(recv[0][0] == 0);
-  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  set_word(word, 1);
   CHECK(cuda.synchronize(stream) == 0);
   for (int i = 0; i < steps; ++i) CHECK((zeros_in(recv[i]) > 0) == (i >= 2));
   OK(ncclCommDestroy(comm));
@@ -286,27 +221,26 @@ static void opened_late(struct client* me) {
 /* A vector is called on two streams, of which one rank's first is held up: its calls go on in their
  * order, which the other rank has, not in that of the streams. */
 static void in_order_of_calls(struct client* me) {
-  void* word = NULL;
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* streams[2] = {new_stream(me), new_stream(me)};
   float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
-  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
-  *(volatile uint64_t*)word = me->rank != 0;
+  uint64_t* const word = new_word(me);
+  set_word(word, me->rank != 0);
   for (int i = 0; i < n; ++i) send[i] = 1;
   for (int i = 0; i < 4; ++i) {
     OK(ncclAllReduce(send, recv[0], n, ncclFloat32, ncclSum, comm, streams[0]));
   }
   CHECK(cuda.synchronize(streams[0]) == 0);
   memset(recv[0], 0, n * sizeof(float));
-  CHECK(cuda.wait(streams[0], (uintptr_t)word, 1, 0) == 0);
+  wait_for_word(me, streams[0], word, 1);
   for (int s = 0; s < 2; ++s) {
     OK(ncclAllReduce(send, recv[s], n, ncclFloat32, ncclSum, comm, streams[s]));
   }
   usleep(50 * 1000);
   CHECK(zeros_in(recv[1]) == n);
   client_meet(me, 0);
-  __atomic_store_n((uint64_t*)word, 1, __ATOMIC_RELEASE);
+  set_word(word, 1);
   for (int s = 0; s < 2; ++s) {
     CHECK(cuda.synchronize(streams[s]) == 0);
     CHECK(zeros_in(recv[s]) > 0 && zeros_in(recv[s]) < n);
@@ -321,7 +255,7 @@ static void switched_off(struct client* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t comm = NULL;
   config.commName = me->rank == 0 ? "gradients-1" : "other";
-  start_driver(me);
+  use_device(me);
   OK(ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config));
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv = device_floats(me);
@@ -340,7 +274,7 @@ static void switched_off(struct client* me) {
  * what it has mapped of them. */
 static void no_memory_for_nothing(struct client* me) {
   static const int order[steps] = {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3};
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send[4], *recv = floats_of_driver(me);
@@ -359,7 +293,7 @@ static void no_memory_for_nothing(struct client* me) {
 
 /* A rank without memory for a residual keeps the sums dense, and the job alive. */
 static void no_room(struct client* me) {
-  start_driver(me);
+  use_device(me);
   void (*largest)(size_t) = NULL;
   *(void**)&largest = driver_symbol(me, "pithStubLargestAllocation");
   ncclComm_t comm = client_join(me);
@@ -379,7 +313,7 @@ static void no_room(struct client* me) {
 
 /* The communicator goes while calls wait to be told what they are: their streams go on. */
 static void aborted_in_a_vote(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv = device_floats(me);
@@ -400,7 +334,7 @@ static void aborted_in_a_vote(struct client* me) {
 static void in_the_background(struct client* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = NULL;
   ncclCommInitRankConfig(&comm, me->size, client_id(me, 0), me->rank, &config);
   ncclResult_t state = ncclInProgress;
@@ -421,7 +355,7 @@ static void in_the_background(struct client* me) {
 
 /* A captured sum is the plain one in every replay, between sums that are compressed. */
 static void captured(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *recv = device_floats(me);
@@ -446,7 +380,7 @@ static void captured(struct client* me) {
 /* What is refused takes no part in a vote. Host memory may come on a stream, too. */
 static void bad_calls(struct client* me) {
   static float plain[n], sum[n];
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float* device = device_floats(me);
@@ -467,7 +401,7 @@ static void bad_calls(struct client* me) {
 
 /* Calls cease to return while the last one is still on its stream. */
 static void dropped(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   void* const stream = new_stream(me);
   float *send = device_floats(me), *other = device_floats(me), *recv = device_floats(me);

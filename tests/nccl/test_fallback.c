@@ -8,18 +8,6 @@
 
 enum { n = 64, mark = 0x5a };
 
-static int (*synchronize)(void*);
-
-static void start_driver(struct client* me) {
-  void* context = NULL;
-  int (*init)(unsigned), (*retain)(void**, int), (*set_current)(void*);
-  *(void**)&init = driver_symbol(me, "cuInit");
-  *(void**)&retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&set_current = driver_symbol(me, "cuCtxSetCurrent");
-  *(void**)&synchronize = driver_symbol(me, "cuStreamSynchronize");
-  CHECK(init(0) == 0 && retain(&context, 0) == 0 && set_current(context) == 0);
-}
-
 static unsigned char* device_bytes(struct client* me, size_t bytes) {
   void* memory = NULL;
   OK(ncclMemAlloc(&memory, bytes));
@@ -30,7 +18,7 @@ static unsigned char* device_bytes(struct client* me, size_t bytes) {
 /* What Pith serves is there when the stream is. */
 static void wait_for_stream(struct client* me) {
   void* const legacy = (void*)1;
-  CHECK(synchronize(legacy) == 0);
+  CHECK(cuda.synchronize(legacy) == 0);
 }
 
 static int all_are(const void* memory, size_t bytes, int what) {
@@ -42,7 +30,7 @@ static int all_are(const void* memory, size_t bytes, int what) {
 }
 
 static void some_kinds(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, 8 * n);
   int version = 0;
@@ -83,7 +71,7 @@ static void some_kinds(struct client* me) {
 }
 
 static void every_kind(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   float half = 7;
   unsigned char *recv = device_bytes(me, n), *send = device_bytes(me, n);
@@ -106,7 +94,7 @@ static void every_kind(struct client* me) {
 
 /* A message concerns two ranks: the third one makes no call at all. */
 static void message_first(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me), child = NULL;
   unsigned char* const memory = device_bytes(me, n);
   for (int round = 0; round < 2; ++round) {
@@ -125,7 +113,7 @@ static void message_first(struct client* me) {
 /* All ranks are told what one of them could not do. */
 static void no_id(struct client* me) {
   ncclComm_t comm = NULL;
-  start_driver(me);
+  use_device(me);
   if (me->rank == 0) setenv("FAKE_NCCL_NO_ID", "1", 1);
   const ncclResult_t result = ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank);
   CHECK(result == (me->rank == 0 ? ncclSystemError : ncclRemoteError));
@@ -138,7 +126,7 @@ static void no_id(struct client* me) {
 /* Several ranks of a process, blocking = 0, and InitAll have theirs, too. */
 static void made_otherwise(struct client* me) {
   ncclComm_t comms[3];
-  start_driver(me);
+  use_device(me);
   unsigned char* const memory = device_bytes(me, n);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   const ncclUniqueId id = client_id(me, 0);
@@ -163,7 +151,7 @@ static void made_otherwise(struct client* me) {
 
 /* An operation may be forgotten before its group ends; an unknown one is refused at once. */
 static void forgotten_operation(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   float seven = 7;
   unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, n);
@@ -181,7 +169,7 @@ static void forgotten_operation(struct client* me) {
 
 /* The other library's error takes nothing away from ranks that count on Pith's calls. */
 static void error_beside_ours(struct client* me) {
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, 8 * n);
   unsigned char* const sum = device_bytes(me, n);
@@ -217,7 +205,7 @@ static void served_here(struct client* me) {
 }
 
 static void host_memory(struct client* me) {
-  start_driver(me);
+  use_device(me);
   served_here(me);
 }
 
@@ -235,7 +223,7 @@ static const char* other;
 static void automatic_on_device(struct client* me) {
   char text[16384], line[1200];
   client_log();
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   unsigned char *send = device_bytes(me, n), *recv = device_bytes(me, n), host[n];
   for (int i = 0; i < 3; ++i) {
@@ -262,7 +250,7 @@ static void automatic_on_device(struct client* me) {
 /* Their messages are stated to be slow to begin and fast to go on. */
 static void by_model(struct client* me) {
   enum { much = 1 << 22 };
-  start_driver(me);
+  use_device(me);
   ncclComm_t comm = client_join(me);
   unsigned char *send = device_bytes(me, much), *recv = device_bytes(me, much);
   memset(send, 1, much);

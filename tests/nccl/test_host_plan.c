@@ -12,38 +12,6 @@ enum kind { reduce_scatter, all_gather, reduce, broadcast }; /* of fake_nccl_iss
 
 static const char* other;
 
-static struct {
-  int (*init)(unsigned);
-  int (*retain)(void**, int);
-  int (*set_current)(void*);
-  int (*create_stream)(void**, unsigned, int);
-  int (*synchronize)(void*);
-} cuda;
-
-static void start_driver(struct client* me) {
-  void* context = NULL;
-  *(void**)&cuda.init = driver_symbol(me, "cuInit");
-  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.create_stream = driver_symbol(me, "cuStreamCreateWithPriority");
-  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
-  CHECK(cuda.init(0) == 0);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
-}
-
-static void* new_stream(struct client* me) {
-  const unsigned non_blocking = 1;
-  void* stream = NULL;
-  CHECK(cuda.create_stream(&stream, non_blocking, 0) == 0);
-  return stream;
-}
-
-static float* device_floats(struct client* me, size_t count) {
-  void* memory = NULL;
-  OK(ncclMemAlloc(&memory, count * sizeof(float)));
-  return memset(memory, 0, count * sizeof(float));
-}
-
 /* Of the calls of this rank that went to the other library's communicator of its host. */
 static int issued(struct client* me, enum kind kind) {
   void* const library = dlopen(other, RTLD_NOW);
@@ -59,21 +27,8 @@ static ncclComm_t join_by_host(struct client* me) {
   char name[32];
   snprintf(name, sizeof name, "host-%d", me->rank / places);
   setenv("PITH_HOST_ID", name, 1);
-  start_driver(me);
+  use_device(me);
   return client_join(me);
-}
-
-static int zeros_in(const float* vector, size_t count) {
-  int zeros = 0;
-  for (size_t i = 0; i < count; ++i) zeros += vector[i] == 0;
-  return zeros;
-}
-
-/* Sums of these are exact, and so the same in any order. */
-static float element(const struct client* me, int layer, int step, int i) {
-  const uint32_t mixed =
-      ((uint32_t)i * 2654435761u) ^ (uint32_t)(me->rank * 97 + layer * 31 + step);
-  return (float)((mixed * 2246822519u) >> 22) / 1024.0f - 0.5f;
 }
 
 /* The same layers on a device, and on the host, where hierarchy=host is Pith's own alone: they get
@@ -85,14 +40,14 @@ static void train(struct client* me, int grouped) {
   void* const stream = new_stream(me);
   OK(ncclCommSplit(comm, 0, me->rank, &on_host, NULL));
   for (int l = 0; l < layers; ++l) {
-    gradient[l] = device_floats(me, n);
-    sum[l] = l == 0 ? gradient[l] : device_floats(me, n); /* one is summed in place */
+    gradient[l] = floats_of(me, n, 0);
+    sum[l] = l == 0 ? gradient[l] : floats_of(me, n, 0); /* one is summed in place */
   }
   int compressed = 0;
   for (int s = 0; s < steps; ++s) {
     const ncclRedOp_t op = s % 3 == 2 ? ncclAvg : ncclSum;
     for (int l = 0; l < layers; ++l) {
-      for (int i = 0; i < n; ++i) gradient[l][i] = host_gradient[l][i] = element(me, l, s, i);
+      for (int i = 0; i < n; ++i) gradient[l][i] = host_gradient[l][i] = gradient_of(me, l, s, i);
     }
     if (grouped) OK(ncclGroupStart());
     for (int l = 0; l < layers; ++l) {
@@ -107,7 +62,7 @@ static void train(struct client* me, int grouped) {
     CHECK(cuda.synchronize(stream) == 0);
     for (int l = 0; l < layers; ++l) {
       CHECK(memcmp(sum[l], host_sum[l], n * sizeof(float)) == 0);
-      compressed += zeros_in(sum[l], n) > n / 4;
+      compressed += zeros_among(sum[l], n) > n / 4;
     }
   }
   CHECK(compressed >= layers * (steps - 5) && compressed <= layers * (steps - 3));
@@ -127,7 +82,7 @@ static void odd_count(struct client* me) {
   static float due[odd];
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const ones = device_floats(me, odd), *const sum = device_floats(me, odd + 1);
+  float *const ones = floats_of(me, odd, 0), *const sum = floats_of(me, odd + 1, 0);
   for (int i = 0; i < odd; ++i) ones[i] = 1;
   sum[odd] = 77;
   int zeros = 0;
@@ -175,9 +130,9 @@ static void traffic(struct client* me) {
   setenv("PITH_TRACE", prefix, 1);
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const gradient = device_floats(me, n), *const sum = device_floats(me, n);
+  float *const gradient = floats_of(me, n, 0), *const sum = floats_of(me, n, 0);
   for (int s = 0; s < steps; ++s) {
-    for (int i = 0; i < n; ++i) gradient[i] = element(me, 0, s, i);
+    for (int i = 0; i < n; ++i) gradient[i] = gradient_of(me, 0, s, i);
     OK(ncclAllReduce(gradient, sum, n, ncclFloat32, ncclSum, comm, stream));
     CHECK(cuda.synchronize(stream) == 0);
   }
@@ -198,7 +153,7 @@ static void traffic(struct client* me) {
 static void other_sums(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  void *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  void *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   const unsigned char* const first = recv;
   OK(ncclAllReduce(send, recv, 100, ncclFloat32, ncclSum, comm, stream));
   CHECK(cuda.synchronize(stream) == 0 && *first == 0x5a); /* the fake's mark */
@@ -217,13 +172,13 @@ static void sums_without(struct client* me) {
   client_log();
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  float *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   for (int i = 0; i < n; ++i) send[i] = 1;
   for (int s = 0; s < steps; ++s) {
     OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
     CHECK(cuda.synchronize(stream) == 0);
   }
-  CHECK(zeros_in(recv, n) > 0 && issued(me, reduce_scatter) == 0);
+  CHECK(zeros_among(recv, n) > 0 && issued(me, reduce_scatter) == 0);
   OK(ncclCommDestroy(comm));
   client_take_log(me, text, sizeof text);
   if (me->rank == 0) me->shared->note[0][0] = client_times_in(text, "are Pith's alone");
@@ -245,7 +200,7 @@ static ncclResult_t sums_with_an_end(struct client* me, const char* ends_after, 
   if (me->rank == me->size - 1) setenv("FAKE_NCCL_ENDS_AFTER", ends_after, 1);
   *comm = join_by_host(me);
   *stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  float *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   for (int i = 0; i < n; ++i) send[i] = 1;
   for (int s = 0; s < 5; ++s) {
     OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, *comm, *stream));
@@ -281,7 +236,7 @@ static void stuck_there(struct client* me) {
   setenv("FAKE_NCCL_STUCK", "1", 1);
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  float *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
   CHECK(cuda.synchronize(stream) == 0);
   OK(ncclBroadcast(send, recv, n, ncclFloat32, 0, comm, stream));
@@ -295,13 +250,13 @@ static void stuck_there(struct client* me) {
 static void near_counts(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n + 1), *const recv = device_floats(me, n + 1);
+  float *const send = floats_of(me, n + 1, 0), *const recv = floats_of(me, n + 1, 0);
   int compressed = 0;
   for (int i = 0; i <= n; ++i) send[i] = 1;
   for (int s = 0; s < 4 * steps; ++s) {
     OK(ncclAllReduce(send, recv, (size_t)(n + s % 2), ncclFloat32, ncclSum, comm, stream));
     CHECK(cuda.synchronize(stream) == 0);
-    compressed += zeros_in(recv, n) > n / 4;
+    compressed += zeros_among(recv, n) > n / 4;
   }
   CHECK(compressed >= 3 * steps);
   OK(ncclCommDestroy(comm));
@@ -312,7 +267,7 @@ static void near_counts(struct client* me) {
 static void parts_differ(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n + 1), *const recv = device_floats(me, n + 1);
+  float *const send = floats_of(me, n + 1, 0), *const recv = floats_of(me, n + 1, 0);
   const size_t count = n + (size_t)(me->rank / places);
   OK(ncclAllReduce(send, recv, count, ncclFloat32, ncclSum, comm, stream));
   ncclResult_t state = ncclSuccess;
@@ -326,7 +281,7 @@ static void parts_differ(struct client* me) {
 static void without_synchronising(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  float *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   for (int i = 0; i < n; ++i) send[i] = 1;
   for (int s = 0; s < steps; ++s) {
     OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
@@ -334,14 +289,14 @@ static void without_synchronising(struct client* me) {
   if (me->rank % 2 == 0) OK(ncclCommFinalize(comm));
   OK(ncclCommDestroy(comm));
   CHECK(cuda.synchronize(stream) == 0);
-  CHECK(zeros_in(recv, n) > 0 && zeros_in(recv, n) < n);
+  CHECK(zeros_among(recv, n) > 0 && zeros_among(recv, n) < n);
 }
 
 /* Who revokes it ends what runs at its host's other rank, too: a sum that not all have joined. */
 static void revoked(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, n), *const recv = device_floats(me, n);
+  float *const send = floats_of(me, n, 0), *const recv = floats_of(me, n, 0);
   if (me->rank != 1) OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
   client_meet(me, 0);
   OK(ncclCommRevoke(comm, 0));
@@ -354,7 +309,7 @@ static void revoked(struct client* me) {
 static void refused_there(struct client* me) {
   ncclComm_t comm = join_by_host(me);
   void* const stream = new_stream(me);
-  float *const send = device_floats(me, 2 * n), *const recv = device_floats(me, 2 * n);
+  float *const send = floats_of(me, 2 * n, 0), *const recv = floats_of(me, 2 * n, 0);
   if (me->rank == 2) setenv("FAKE_NCCL_REFUSES", "1", 1);
   if (me->rank == 2) client_meet(me, 0);
   const ncclResult_t result = ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream);

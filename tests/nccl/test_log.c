@@ -113,30 +113,6 @@ static void first_words(struct client* me) {
   CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
 }
 
-/* Lines begin with their time where that is asked for; what they are about is chosen, but of the
- * warning about a name that means nothing. */
-static void chosen_lines(struct client* me) {
-  char text[4096], begin[128], host[64] = "";
-  ncclComm_t comm = NULL;
-  client_log();
-  setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
-  setenv("NCCL_DEBUG_TIMESTAMP_FORMAT", "<%Y>_", 1);
-  setenv("NCCL_NTHREADS", "4", 1);
-  setenv("PITH_CHUNKS", "4", 1);
-  OK(ncclCommInitRank(&comm, me->size, client_id(me, 0), me->rank));
-  OK(ncclCommDestroy(comm));
-  client_take_log(me, text, sizeof text);
-  CHECK(gethostname(host, sizeof host - 1) == 0);
-  if (strchr(host, '.')) *strchr(host, '.') = '\0';
-  const int pid = (int)getpid();
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL INFO without effect", host, pid, pid);
-  CHECK(strstr(text, begin) != NULL);
-  CHECK(strstr(text, "ready after") == NULL); /* is about INIT */
-  snprintf(begin, sizeof begin, "> %s:%d:", host, pid);
-  CHECK(client_times_in(text, "NCCL WARN") == (me->rank == 0));
-  CHECK(client_times_in(text, begin) == (me->rank == 0));
-}
-
 /* In a process that has the library from its beginning on; see first_words. */
 static void load_again(char* program) {
   const char* const name = "NCCL_DEBUG_WHEN_LOADED";
@@ -186,6 +162,5 @@ int main(int argc, char** argv) {
     client_run(levels[i], 1, level, told_version);
   }
   client_run("first words", 3, NULL, first_words);
-  client_run("chosen lines", 2, NULL, chosen_lines);
   return 0;
 }

@@ -6,53 +6,13 @@
 
 #include "driver.h"
 
-static struct {
-  int (*init)(unsigned);
-  int (*retain)(void**, int);
-  int (*set_current)(void*);
-  int (*wait)(void*, unsigned long long, uint64_t, unsigned);
-  int (*host_alloc)(void**, size_t, unsigned);
-  int (*stream_create)(void**, unsigned, int);
-  int (*synchronize)(void*);
-  int (*begin_capture)(void*, unsigned);
-  int (*end_capture)(void*, void**);
-} cuda;
-
-static const unsigned at_least = 0, non_blocking = 1;
 enum { n = 1000 };
-
-/* The context of device 0 becomes this thread's. */
-static void use_device(struct client* me) {
-  void* context = NULL;
-  *(void**)&cuda.init = driver_symbol(me, "cuInit");
-  *(void**)&cuda.retain = driver_symbol(me, "cuDevicePrimaryCtxRetain");
-  *(void**)&cuda.set_current = driver_symbol(me, "cuCtxSetCurrent");
-  *(void**)&cuda.wait = driver_symbol(me, "cuStreamWaitValue64_v2");
-  *(void**)&cuda.host_alloc = driver_symbol(me, "cuMemHostAlloc");
-  *(void**)&cuda.stream_create = driver_symbol(me, "cuStreamCreateWithPriority");
-  *(void**)&cuda.synchronize = driver_symbol(me, "cuStreamSynchronize");
-  *(void**)&cuda.begin_capture = driver_symbol(me, "cuStreamBeginCapture_v2");
-  *(void**)&cuda.end_capture = driver_symbol(me, "cuStreamEndCapture");
-  CHECK(cuda.init(0) == 0);
-  CHECK(cuda.retain(&context, 0) == 0 && cuda.set_current(context) == 0);
-}
 
 /* A stream gets no further until the word is set. */
 static uint64_t* hold(struct client* me, void* stream) {
-  void* word = NULL;
-  CHECK(cuda.host_alloc(&word, sizeof(uint64_t), 0) == 0);
-  memset(word, 0, sizeof(uint64_t));
-  CHECK(cuda.wait(stream, (uintptr_t)word, 1, at_least) == 0);
+  uint64_t* const word = new_word(me);
+  wait_for_word(me, stream, word, 1);
   return word;
-}
-
-static void let_go(uint64_t* word) { __atomic_store_n(word, 1, __ATOMIC_RELEASE); }
-
-static float* floats(struct client* me, float value) {
-  void* memory = NULL;
-  OK(ncclMemAlloc(&memory, n * sizeof(float)));
-  for (int i = 0; i < n; ++i) ((float*)memory)[i] = value;
-  return memory;
 }
 
 static void wait_until_ready(struct client* me, ncclComm_t comm, ncclResult_t state) {
@@ -68,7 +28,7 @@ static void empty_tensors(struct client* me) {
   use_device(me);
   ncclComm_t comm = client_join(me);
   const int peer = 1 - me->rank;
-  float *sent = floats(me, 1), *got = floats(me, 0);
+  float *sent = floats_of(me, n, 1), *got = floats_of(me, n, 0);
   uint64_t* held = hold(me, NULL);
   for (int turn = 0; turn < 2; ++turn) {
     if (me->rank == turn) client_meet(me, turn); /* the other one has made its calls */
@@ -80,7 +40,7 @@ static void empty_tensors(struct client* me) {
     OK(ncclGroupEnd());
     if (me->rank != turn) client_meet(me, turn);
   }
-  let_go(held);
+  set_word(held, 1);
   CHECK(cuda.synchronize(NULL) == 0);
   if (me->rank == 1) {
     for (int i = 0; i < n; ++i) CHECK(got[i] == 1);
@@ -98,8 +58,7 @@ static ncclConfig_t nonblocking_config(void) {
 /* Eager: made in the background, with children for subgroups. */
 static void eager(struct client* me) {
   use_device(me);
-  void* stream = NULL;
-  CHECK(cuda.stream_create(&stream, non_blocking, 0) == 0);
+  void* const stream = new_stream(me);
   ncclConfig_t config = nonblocking_config();
   ncclComm_t comm = NULL, child = NULL, none = NULL;
   wait_until_ready(me, comm,
@@ -115,7 +74,7 @@ static void eager(struct client* me) {
   CHECK((child != NULL) == member);
   wait_until_ready(me, comm, ncclCommSplit(comm, NCCL_SPLIT_NOCOLOR, me->rank, &none, &same));
   CHECK(none == NULL);
-  float* data = floats(me, 1);
+  float* data = floats_of(me, n, 1);
   ncclRedOp_t half;
   const float factor = 0.5;
   OK(ncclGroupStart());
@@ -142,9 +101,8 @@ static void eager(struct client* me) {
 /* A communicator made by the first message of a batch: its group is closed meanwhile. */
 static void lazy_in_batch(struct client* me) {
   use_device(me);
-  void* stream = NULL;
-  CHECK(cuda.stream_create(&stream, non_blocking, 0) == 0);
-  float *sent = floats(me, (float)me->rank), *got = floats(me, -1);
+  void* const stream = new_stream(me);
+  float *sent = floats_of(me, n, (float)me->rank), *got = floats_of(me, n, -1);
   const int next = (me->rank + 1) % me->size, last = (me->rank + me->size - 1) % me->size;
   const ncclUniqueId id = client_id(me, 0);
   ncclComm_t comm = NULL;
@@ -197,8 +155,8 @@ static void watchdog(struct client* me) {
   float* data[2];
   for (int i = 0; i < 2; ++i) {
     OK(ncclCommInitRank(&watched.comms[i], me->size, client_id(me, i), me->rank));
-    CHECK(cuda.stream_create(&streams[i], non_blocking, 0) == 0);
-    data[i] = floats(me, 1);
+    streams[i] = new_stream(me);
+    data[i] = floats_of(me, n, 1);
   }
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, watch, &watched) == 0);
@@ -214,7 +172,7 @@ static void watchdog(struct client* me) {
     OK(ncclAllReduce(data[1], data[1], n, ncclFloat32, ncclMax, watched.comms[1], streams[1]));
     watched.over = 1;
     CHECK(pthread_join(thread, NULL) == 0);
-    let_go(held);
+    set_word(held, 1);
     for (int i = 0; i < 2; ++i) CHECK(cuda.synchronize(streams[i]) == 0);
     client_meet(me, 0);
   } else {
@@ -228,10 +186,9 @@ static void watchdog(struct client* me) {
  * get it, and hear that it has left when they want more. */
 static void last_message(struct client* me) {
   use_device(me);
-  void* stream = NULL;
-  CHECK(cuda.stream_create(&stream, non_blocking, 0) == 0);
+  void* const stream = new_stream(me);
   ncclComm_t comm = client_join(me);
-  float *data = floats(me, (float)(3 - me->rank)), *more = floats(me, 0);
+  float *data = floats_of(me, n, (float)(3 - me->rank)), *more = floats_of(me, n, 0);
   if (me->rank == 0) {
     OK(ncclSend(data, n, ncclFloat32, 1, comm, stream));
     CHECK(cuda.synchronize(stream) == 0);
@@ -266,10 +223,10 @@ static void last_message(struct client* me) {
 /* Pools of memory grow while a thread captures, in the mode that forbids the most. */
 static void pool_in_capture(struct client* me) {
   use_device(me);
-  void *stream = NULL, *graph = NULL, *before = NULL, *memory = NULL;
-  CHECK(cuda.stream_create(&stream, non_blocking, 0) == 0);
+  void* const stream = new_stream(me);
+  void *graph = NULL, *before = NULL, *memory = NULL;
   OK(ncclMemAlloc(&before, n));
-  const unsigned global = 0;
+  const int global = 0;
   CHECK(cuda.begin_capture(stream, global) == 0);
   OK(ncclMemAlloc(&memory, n));
   OK(ncclMemFree(before));

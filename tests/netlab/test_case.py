@@ -11,7 +11,7 @@ from case import SKIPPED
 from namespaces import unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = ("test_lab", "test_pith", "test_failure", "test_interfaces")
+TESTS = ("test_lab", "test_failure")
 
 # A test as a user who may do less: only what it has read already must be readable then.
 DRIVER = """

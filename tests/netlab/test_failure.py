@@ -8,7 +8,7 @@ import case
 from lab import Lab, program
 from ranks import REMOTE_ERROR, RankError, Ranks
 
-HEARTBEAT_S = 3
+HEARTBEAT_S = 2
 SLACK_S = 2  # for a busy machine
 ENDLESS = 1_000_000  # calls; no test waits for so many
 
@@ -67,7 +67,7 @@ class Vanishing(FailureCase):
     SETTINGS = {"PITH_HEARTBEAT": str(HEARTBEAT_S)}
 
     def test_a_host_vanishes(self):
-        for lost in (0, 1, 2):
+        for lost in (0, 2):
             with self.subTest(lost=lost):
                 self.check(lambda lab, ranks: lab.silence(lost), lost, HEARTBEAT_S, self.SETTINGS)
 

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ import lint
 
 # Writes down what it is shown, and does not like what has "bad" in it.
 CLANG_TIDY = """#!/bin/sh
-for source; do case $source in --header-filter=*) echo "$source" > "$SHOWN.filter" ;; esac; done
+for source; do :; done
 echo "$source" >> "$SHOWN"
 ! grep bad "$source"
 """
@@ -77,37 +76,9 @@ class Repository(unittest.TestCase):
         self.saw = self.shown.read_text(encoding="utf-8").split()
         return status
 
-    def test_one_commit_says_nothing_of_what_changed(self):
+    def test_sources_that_changed(self):
         self.assertEqual(self.lint("--or-skip"), lint.SKIPPED)
         self.assertRegex(self.said, "^lint: skipped: there is no commit to compare")
-        self.assertEqual(self.saw, [])
-        self.assertEqual(self.lint(), 0)
-        self.assertEqual(len(self.saw), 3)
-        shutil.rmtree(self.root / ".git")
-        self.assertEqual(self.lint("--or-skip"), lint.SKIPPED)
-
-    def test_on_main_the_last_commit_and_what_is_not_committed(self):
-        self.write("src/one.cpp", "int one;\n")
-        self.commit()
-        self.assertEqual(self.lint("--or-skip"), 0)
-        self.assertEqual(self.saw, ["src/one.cpp"])
-        self.write("src/new.cpp", "int fresh;\n")
-        self.commands("src/one.cpp", "src/two.cpp", "src/new.cpp")
-        self.assertEqual(self.lint(), 0)
-        self.assertEqual(self.saw, ["src/new.cpp", "src/one.cpp"])
-
-    def test_on_a_main_that_is_ahead_all_that_origin_lacks(self):
-        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        for name in ("one", "two"):
-            self.write(f"src/{name}.cpp", f"int {name};\n")
-            self.commit()
-        self.assertEqual(self.lint(), 0)
-        self.assertEqual(self.saw, ["src/one.cpp", "src/two.cpp"])
-        self.git("update-ref", "refs/remotes/origin/main", "HEAD")
-        self.assertEqual(self.lint(), 0)
-        self.assertEqual(self.saw, ["src/two.cpp"])
-
-    def test_on_a_branch_all_of_it(self):
         self.git("switch", "-q", "-c", "branch")
         for name in ("one", "two"):
             self.write(f"src/{name}.cpp", f"int {name};\n")
@@ -122,61 +93,30 @@ class Repository(unittest.TestCase):
                                ("src/core/deep.hpp", "src/two.cpp"),
                                ("src/lonely.hpp", "build/tests/headers/lonely.cpp")):
             self.commit()
-            filters = pathlib.Path(f"{self.shown}.filter")
             self.write(header, (self.root / header).read_text(encoding="utf-8") + "// more\n")
             self.commit()
             self.assertEqual(self.lint(), 0)
             self.assertEqual(self.saw, [source])
-            allowed = filters.read_text(encoding="utf-8").strip().split("=")[1]
-            for other in ("src/one.hpp", "src/core/deep.hpp", "src/lonely.hpp"):
-                self.assertEqual(bool(re.search(allowed, f"{self.root}/{other}")), other == header)
-
-    def test_a_header_costs_nothing_where_a_changed_source_includes_it(self):
-        self.commit()
-        self.write("src/core/deep.hpp", "// more\n")
-        self.write("src/one.cpp", '#include "one.hpp"\nint one;\n')
-        self.assertEqual(self.lint(), 0)
-        self.assertEqual(self.saw, ["src/one.cpp"])
-
-    def test_what_is_not_compiled_is_named(self):
-        self.commit()
-        self.write("src/ucx.cpp", "int ucx;\n")
-        self.write("src/ucx.hpp", "\n")
-        self.assertEqual(self.lint(), 0)
-        self.assertIn("not looked at: src/ucx.cpp src/ucx.hpp", self.said)
-        self.assertIn("nothing for clang-tidy", self.said)
 
     def test_breaches_are_shown_and_fail(self):
         self.commit()
         self.write("src/one.cpp", "int bad;\n")
         self.write("src/two.cpp", "int good;\n")
+        self.write("src/ucx.cpp", "int ucx;\n")
         self.assertEqual(self.lint(), 1)
         self.assertEqual(len(self.saw), 2)
         self.assertIn("int bad;", self.said)
         self.assertIn("not content with 1 of them", self.said)
+        self.assertIn("not looked at: src/ucx.cpp", self.said)
 
     def test_many_files_are_left_to_the_full_run(self):
         self.commit()
         self.write("src/one.cpp", "int one;\n")
         self.write("src/two.cpp", "int two;\n")
-        self.assertEqual(self.lint("--most", "2"), 0)
         self.assertEqual(self.lint("--most", "1"), lint.SKIPPED)
-        self.assertEqual(self.saw, [])
         self.assertRegex(self.said, "^lint: skipped: 2 files changed")
         self.assertEqual(self.lint("--most", "1", full=True), 0)
         self.assertEqual(len(self.saw), 2)
-
-    def test_without_clang_tidy(self):
-        self.assertEqual(self.lint(path="/nonexistent"), lint.SKIPPED)
-        self.assertEqual(self.said, "lint: skipped: clang-tidy-16 is not installed\n")
-
-    def test_clang_understands_the_commands(self):
-        self.commit()
-        self.write("src/one.cpp", "int one;\n")
-        self.assertEqual(self.lint(), 0)
-        text = (self.build / "lint" / "compile_commands.json").read_text(encoding="utf-8")
-        self.assertNotIn("-fcoroutines", text)
-        self.assertEqual(len(json.loads(text)), 3)
 
 
 if __name__ == "__main__":
