@@ -30,9 +30,9 @@ class LeftOver {
 
   // Once all `children` have ended; a line for each thing, empty where there is none. Processes are
   // ended, the rest stays. `killed`: some children may have been, in any moment. Precondition: this
-  // process has no other children.
-  std::string find(const std::vector<pid_t>& children, bool killed) const {
-    return processes() + segments_of(children, killed) + new_names(killed);
+  // process has no other children. `patience_s`: how long a run beside this one may take.
+  std::string find(const std::vector<pid_t>& children, bool killed, double patience_s) const {
+    return processes() + segments_of(children, killed) + new_names(killed, patience_s);
   }
 
  private:
@@ -49,19 +49,30 @@ class LeftOver {
 
   // Other programs may run beside the tests: what one of them made, it holds, or it is another
   // user's. Nobody holds what an ended process has left.
-  std::string new_names(bool killed) const {
+  std::string new_names(bool killed, double patience_s) const {
     std::string lines;
     for (const std::string& name : names_in_dev_shm()) {
       if (names_.contains(name)) continue;
-      // UCX looks whether it could: a rank killed in that moment leaves it.
-      if (killed && name.starts_with("ucx_shm_posix")) continue;
       const std::string path = "/dev/shm/" + name;
       struct stat status {};
       if (stat(path.c_str(), &status) != 0 || status.st_uid != geteuid()) continue;
       if (is_held(path) || access(path.c_str(), F_OK) != 0) continue;  // or let go of meanwhile
+      if (name.starts_with("ucx_shm_posix") && is_of_the_killed(path, killed, patience_s)) continue;
       lines += path + " is left over\n";
     }
     return lines;
+  }
+
+  // UCX looks whether it could: a rank killed in that moment leaves it. Whose ranks may have been
+  // killed removes it; a run beside that one waits until it has.
+  static bool is_of_the_killed(const std::string& path, bool killed, double patience_s) {
+    if (killed) unlink(path.c_str());
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_s);
+    while (access(path.c_str(), F_OK) == 0) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
   }
 
   static bool is_held(const std::string& path) {

@@ -177,7 +177,7 @@ Outcome run_once(int size, const Setup& setup, const Body& body) {
     }
     if (!late.empty()) outcome.late += name + late + "\n";
   }
-  outcome.failed += left_over.find(children, setup.may_be_killed);
+  outcome.failed += left_over.find(children, setup.may_be_killed, setup.limit_s);
   munmap(mapping, sizeof(Shared));
   return outcome;
 }

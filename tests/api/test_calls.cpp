@@ -433,6 +433,18 @@ TEST_CASE("allreduce: every type and operation on 6 to 17 ranks", "[many-ranks]"
   on_many_ranks(types_and_ops_in_turn);
 }
 
+// One after the other on the links: what an algorithm is to a link its own tests tell.
+TEST_CASE("allreduce by algorithms that are asked for", "[calls]") {
+  std::size_t link = 0;
+  const std::vector<Setup> links = every_link();
+  for (const char* algorithm : {"ring", "recursive_doubling", "rabenseifner", "double_tree"}) {
+    Setup setup = links[link++ % links.size()];
+    INFO(name_of(setup) << ", " << algorithm);
+    setup.environment = {{"PITH_ALGO", std::string("allreduce:") + algorithm}};
+    CHECK(run(3, setup, all_types_and_ops) == "");
+  }
+}
+
 TEST_CASE("calls in many chunks", "[calls]") {
   for (Setup setup : every_link()) {
     INFO(name_of(setup));

@@ -382,27 +382,6 @@ TEST_CASE("bad arguments alone", "[misuse]") {
   CHECK(run(2, Setup(), finalized) == "");
 }
 
-TEST_CASE("a wrong nranks", "[misuse]") {
-  Setup setup;
-  setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};
-  starts_badly(3, setup, [](Rank& self) {
-    if (self.rank == 2) sleep_s(0.3);
-    const pithResult_t result = init(self, self.rank == 2 ? 2 : 3, self.rank == 2 ? 1 : self.rank);
-    ensure(result != pithSuccess, "different nranks were taken");
-    fails(result, pithRemoteError, {"rank 1 gives nranks 2, others give 3"});
-  });
-}
-
-TEST_CASE("a rank joins twice", "[misuse]") {
-  Setup setup;
-  setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};
-  starts_badly(3, setup, [](Rank& self) {
-    const pithResult_t result = init(self, 3, self.rank == 2 ? 1 : self.rank);
-    ensure(result == pithRemoteError, "a rank joined twice");
-    ensure(std::string(pithGetLastError(nullptr)).find("rank ") != std::string::npos, "no rank");
-  });
-}
-
 TEST_CASE("a rank is missing at start-up", "[misuse]") {
   Setup setup;
   setup.environment = {{"PITH_INIT_TIMEOUT", "1"}};

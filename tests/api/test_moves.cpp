@@ -241,6 +241,18 @@ TEST_CASE("reduce, reduce-scatter and bcast on 6 to 17 ranks", "[many-ranks]") {
   on_many_ranks(small_moves);
 }
 
+TEST_CASE("reduce and reduce-scatter by algorithms that are asked for", "[moves]") {
+  std::size_t link = 0;
+  const std::vector<Setup> links = every_link();
+  for (const char* algorithm : {"ring", "recursive_halving"}) {
+    Setup setup = links[link++ % links.size()];
+    INFO(name_of(setup) << ", " << algorithm);
+    setup.environment = {{"PITH_ALGO", std::string("reduce_scatter:") + algorithm}};
+    CHECK(run(4, setup, reduces) == "");
+    CHECK(run(4, setup, reduce_scatters) == "");
+  }
+}
+
 TEST_CASE("moves in many chunks", "[moves]") {
   for (Setup setup : every_link()) {
     INFO(name_of(setup));

@@ -377,7 +377,7 @@ double seconds_to_start(int ranks, double limit_s, const Setup& setup, const Bod
 }  // namespace
 
 // 256 processes of a sanitizer keep two cores busy for minutes, and show what 64 of them show.
-TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment]") {
+TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment][timed]") {
   const int port = free_port();
   const bool full = !sanitized && std::getenv("PITH_TEST_FULL") != nullptr;
   const int most = full ? ranks::most_ranks : 64;
