@@ -304,6 +304,14 @@ class PithInfo(unittest.TestCase):
         for name in listed:
             self.assertRegex(name, r"^[a-z_]+:[a-z_]+$")
 
+    def test_schemes_are_those_that_can_be_named(self):
+        done = run("pith-info", "--schemes")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listed = [line.split()[0] for line in done.stdout.splitlines()]
+        self.assertLessEqual({"none", "bf16", "topk", "exdyna"}, set(listed))
+        unknown = run("all_reduce_perf", "--compress", "nothing").stderr
+        self.assertIn("expected one of " + ", ".join(listed), unknown)
+
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_TRACE="/tmp/x")
         self.assertEqual(done.returncode, 0, done.stderr)
