@@ -23,6 +23,7 @@
 #include "collectives/common_values.hpp"
 #include "collectives/dense_result.hpp"
 #include "collectives/dense_sum.hpp"
+#include "collectives/index_message.hpp"
 #include "collectives/list_message.hpp"
 #include "collectives/notes.hpp"
 #include "collectives/piece_election.hpp"
@@ -248,55 +249,51 @@ Task<Error> elect_own(Call& call, const SparseCall& args, const Plan& plan) {
 
 // --- sharing indices ---
 
-std::size_t index_bytes(const Plan& plan, std::size_t rank) {
+// Of the message of one rank.
+std::size_t most_bytes(const Plan& plan, std::size_t rank) {
   std::size_t bytes = 0;
   for (const DeftPiece& piece : plan.pieces()) {
-    if (piece.bin != plan.bin_of(rank)) continue;
-    bytes += EncodeIndicesKernel::coded_bound(piece.size, piece.size);
+    if (piece.bin == plan.bin_of(rank)) bytes += index_bytes(piece.size, piece.size);
   }
-  return bytes;
+  return std::max<std::size_t>(bytes, 1);
 }
 
 ListMessage write_indices(Call& call, const SparseCall& args, const Plan& plan) {
   const auto rank = static_cast<std::size_t>(call.rank());
   ListMessage message;
-  message.head = Scratch(call.compute(), std::max<std::size_t>(index_bytes(plan, rank), 1));
+  message.head = Scratch(call.compute(), most_bytes(plan, rank));
+  IndexWriter writer(call, message.head.bytes().data);
   for (const DeftPiece& piece : plan.pieces()) {
     if (piece.bin != plan.bin_of(rank)) continue;
-    const SparseList list = plan.list(piece, rank).run(piece.run);
-    std::size_t written = 0;
-    call.run<EncodeIndicesKernel>({list.indices, list.count,
-                                   static_cast<std::uint32_t>(piece.begin), piece.size,
-                                   message.head.bytes().data + message.head_bytes, &written});
-    message.head_bytes += written;
+    writer.put({piece.begin, piece.size}, plan.list(piece, rank).run(piece.run), true);
   }
+  message.head_bytes = writer.size();
+  message.ready = writer.ready();
   args.traffic->sent += static_cast<std::uint64_t>(call.size() - 1) * message.head_bytes;
   return message;
 }
 
 // False: they cannot be read.
 bool read_indices(Call& call, const Plan& plan, std::size_t rank, ConstBytes coded) {
+  IndexReader reader(call, coded);
   for (DeftPiece& piece : plan.pieces()) {
     if (piece.bin != plan.bin_of(rank)) continue;
     PairList& list = plan.list(piece, rank);
-    const std::size_t room = std::min(piece.size, 8 * coded.size);  // each index takes a bit
+    const std::size_t room = std::min(piece.size, reader.most());
     list.reserve(room);
-    Decoded decoded;
-    call.run<DecodeIndicesKernel>({coded.data, coded.size, static_cast<std::uint32_t>(piece.begin),
-                                   piece.size, list.indices(list.count()), room, &decoded});
+    const Decoded decoded = reader.get({piece.begin, piece.size}, list.indices(list.count()), room);
     if (!decoded.valid) return false;
     piece.run = list.runs();
     list.end_run(decoded.count);
-    coded = {coded.data + decoded.bytes, coded.size - decoded.bytes};
   }
-  return coded.size == 0;
+  return reader.done();
 }
 
 Task<Error> receive_all(Call& call, const SparseCall& args, const Plan& plan) {
   for (int d = 1; d < call.size(); ++d) {
     const int from = wrap(call.rank() - d, call.size());
     const auto rank = static_cast<std::size_t>(from);
-    const Scratch memory(call.host_compute(), std::max<std::size_t>(index_bytes(plan, rank), 1));
+    const Scratch memory(call.host_compute(), most_bytes(plan, rank));
     const Expected<std::size_t> came = co_await call.recv_some(from, index_lane, 0, memory.bytes());
     if (!came) co_return came.error();
     args.traffic->received += *came;

@@ -37,7 +37,7 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
   // Elements of one partition, and of one tensor's part of it.
   const std::size_t worth = std::min(4 * args.chunk_bytes, std::size_t{1} << 18);
   const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
-  if (args.spec().rule != Rule::quantile) return 1;
+  if (rule_of(args.spec()) != Rule::quantile) return 1;
   std::size_t all = 0;
   std::size_t tensors = 0;
   for (const CompressedTensor& tensor : args.tensors) {
@@ -252,7 +252,7 @@ std::string_view name_of_algorithm(const Spec& spec) {
                                                       "exdyna_tree"};
   constexpr std::array<std::string_view, 3> micro = {"micro_direct", "micro_ring", "micro_tree"};
   const auto way = static_cast<std::size_t>(reduction_of(spec));
-  return spec.scheme == Scheme::micro ? micro[way] : exdyna[way];
+  return spec.scheme == &micro_scheme ? micro[way] : exdyna[way];
 }
 
 void tell(const Call& call, const CompressedTensor& tensor) {

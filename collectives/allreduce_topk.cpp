@@ -23,6 +23,7 @@
 #include "collectives/list_message.hpp"
 #include "collectives/selectors.hpp"
 #include "collectives/strands.hpp"
+#include "compress/topk_scheme.hpp"
 
 namespace pith {
 
@@ -47,8 +48,9 @@ bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
 }
 
 bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
-  if (call.size() <= 2 || args.spec().exchange == Exchange::direct) return false;
-  if (args.spec().exchange != Exchange::automatic) return true;
+  const Exchange exchange = exchange_of(args.spec());
+  if (call.size() <= 2 || exchange == Exchange::direct) return false;
+  if (exchange != Exchange::automatic) return true;
   return !call.all_views() && !fits_a_port(call, args, pairs);
 }
 
@@ -225,9 +227,7 @@ Task<Error> receive_lists(Call& call, Gathering& gathering) {
   co_return error;
 }
 
-}  // namespace
-
-Task<Error> allreduce_topk(Call& call, SparseCall args) {
+Task<Error> gather_lists(Call& call, SparseCall args) {
   Gathering gathering(call, args);
   std::array<Task<Error>, 3> strands{strand(call, select(call, gathering)),
                                      strand(call, send_lists_of(call, gathering)),
@@ -240,6 +240,21 @@ Task<Error> allreduce_topk(Call& call, SparseCall args) {
     gathering.lists.write_results();
   }
   co_return error;
+}
+
+// Sums that are rounded at every hop would lose what no residual keeps.
+bool sums_lists(const Spec& spec) {
+  const Exchange exchange = exchange_of(spec);
+  if (exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
+  return exchange == Exchange::split;
+}
+
+}  // namespace
+
+Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
+
+Task<Error> allreduce_topk(Call& call, SparseCall args) {
+  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : gather_lists(call, args);
 }
 
 }  // namespace pith

@@ -5,6 +5,7 @@
 #include "collectives/result_writer.hpp"
 #include "collectives/selectors.hpp"
 #include "collectives/sparse_sum.hpp"
+#include "compress/topk_scheme.hpp"
 
 namespace pith {
 
@@ -47,7 +48,7 @@ Task<Error> sum_all(Call& call, bool split, SparseSum sum, Traffic& traffic) {
 }  // namespace
 
 Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
-  const bool split = args.spec().exchange == Exchange::split;
+  const bool split = exchange_of(args.spec()) == Exchange::split;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->stats.algorithm = split ? "topk_split" : "topk_recursive_doubling";
     if (tensor.count == 0) continue;

@@ -86,7 +86,7 @@ Task<Error> elect_by_history(Call& call, Sharing& sharing) {
     co_return Error();
   }
   sharing.leader = call.place_of(first.succession.leader(call.size()));
-  if (sharing.spec().score == Score::raw) {
+  if (score_kind_of(sharing.spec()) == Score::raw) {
     Task<Error> seeing = sharing.score.see_gradients();
     co_return co_await std::move(seeing);
   }
@@ -97,7 +97,7 @@ Task<Error> elect_by_history(Call& call, Sharing& sharing) {
 }  // namespace
 
 Task<Error> elect(Call& call, Sharing& sharing) {
-  const bool votes = sharing.spec().election == Election::variance;
+  const bool votes = election_of(sharing.spec()) == Election::variance;
   Task<Error> voting = votes ? elect_by_variance(call, sharing) : elect_by_history(call, sharing);
   co_return co_await std::move(voting);
 }

@@ -10,6 +10,7 @@
 #include "collectives/score_keeper.hpp"
 #include "collectives/selectors.hpp"
 #include "collectives/strands.hpp"
+#include "compress/ar_topk_scheme.hpp"
 
 namespace pith::ar_topk {
 
@@ -46,10 +47,10 @@ struct Sharing {
   }
 
   const Spec& spec() const { return args.spec(); }
-  bool lagged() const { return spec().election == Election::variance_lagged; }
+  bool lagged() const { return election_of(spec()) == Election::variance_lagged; }
   // Who leads is not known before all ranks have selected.
   bool selects_first() const {
-    return spec().election == Election::variance && spec().score == Score::compressed;
+    return election_of(spec()) == Election::variance && score_kind_of(spec()) == Score::compressed;
   }
   // 16-bit values are summed in float32, which only the direct way does.
   bool sums_directly() const {

@@ -20,15 +20,17 @@ namespace pith {
 
 namespace {
 
+// Every entry of the table of schemes names one: tests/collectives/test_schemes.cpp.
+const SparseExchange& exchange_of(const Scheme& scheme) {
+  const auto all = exchanges();
+  return *std::find_if(all.begin(), all.end(), [&](const SparseExchange& exchange) {
+    return exchange.name == scheme.exchange;
+  });
+}
+
 // Whether hosts have several ranks, and the call tells them apart.
 bool is_by_host(const CallContext& context, const Spec& spec) {
   return spec.by_host && context.hosts && !context.hosts->alone();
-}
-
-// Sums that are rounded at every hop would lose what no residual keeps.
-bool sums_lists(const Spec& spec) {
-  if (spec.exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
-  return spec.exchange == Exchange::split;
 }
 
 Error out_of_memory() {
@@ -69,7 +71,7 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
 
 // All of it on ranks that agree on the arguments.
 bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
-  if (spec.scheme == Scheme::none) return true;
+  if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
   return (hosts || spec.sparse()) && spec.may_bypass &&
@@ -104,8 +106,8 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
 
 }  // namespace
 
-// Lists of common indices: a message's length, and the number of pairs, have 32 bits. Those of
-// top-k go in as many messages as it takes.
+// Lists of common indices: a message's length, and the number of pairs, have 32 bits. Those that
+// differ from rank to rank go in as many messages as it takes.
 Error check_lists(std::span<const CompressedTensor> tensors) {
   constexpr std::size_t most_pairs = (std::size_t{1} << 30) - 1;  // of four bytes a value
   constexpr std::size_t most_elements = std::size_t{1} << 34;     // of a bit an index
@@ -113,7 +115,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
-    if (spec.scheme == Scheme::topk) return {};
+    if (spec.scheme->electors == Electors::each_rank) return {};
     elements += tensor.count;
     if (!spec.sparse() || tensor.count == 0) continue;
     pairs += elected_of(spec.density, tensor.count);
@@ -134,19 +136,14 @@ void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks)
   Compressor& compressor = *tensor.compressor;
   compressor.shape(tensor.count, tensor.type);
   compressor.begin(call, {tensor.send, tensor.type}, tensor.device);
-  compressor.stats.algorithm = name_of(compressor.spec().scheme);
+  compressor.stats.algorithm = compressor.spec().scheme->name;
   for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
     list.begin(compressor.spec().values);
   }
 }
 
 Task<Error> run_flat_scheme(Call& call, SparseCall args) {
-  const Scheme scheme = args.spec().scheme;
-  if (scheme == Scheme::bf16) return allreduce_bf16(call, args);
-  if (scheme == Scheme::exdyna || scheme == Scheme::micro) return allreduce_exdyna(call, args);
-  if (scheme == Scheme::ar_topk) return allreduce_ar_topk(call, args);
-  if (scheme == Scheme::deft) return allreduce_deft(call, args);
-  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : allreduce_topk(call, args);
+  return exchange_of(*args.spec().scheme).run(call, args);
 }
 
 void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) const {

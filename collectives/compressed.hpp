@@ -7,6 +7,7 @@
 
 #include "collectives/call.hpp"
 #include "compress/compressor.hpp"
+#include "compress/scheme.hpp"
 #include "compress/vector_queue.hpp"
 #include "core/operation.hpp"
 
@@ -97,15 +98,14 @@ void deliver_nan(Call& call, const SparseCall& args);
 // Of this rank's gradients.
 bool found_nonfinite(const SparseCall& args);
 
-// One scheme each.
-Task<Error> allreduce_topk(Call& call, SparseCall args);
-Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
-Task<Error> allreduce_exdyna(Call& call, SparseCall args);  // and micro
-Task<Error> allreduce_bf16(Call& call, SparseCall args);
+// How a scheme's elements are elected, shared and summed: the entries of exchanges.cpp.
+struct SparseExchange {
+  std::string_view name;  // as schemes say it
+  Task<Error> (*run)(Call& call, SparseCall args);
+};
+std::span<const SparseExchange> exchanges();
 // The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
 Task<Error> allreduce_dense(Call& call, SparseCall args);
-Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
-Task<Error> allreduce_deft(Call& call, SparseCall args);
 // The one that the spec names, among all ranks of this call.
 Task<Error> run_flat_scheme(Call& call, SparseCall args);
 // hierarchy=host, where hosts have several ranks. First of all, whatever way the call takes:

@@ -33,7 +33,7 @@ std::uint32_t clipped(std::uint64_t count) {
 }
 
 bool has_levels(const ExclusiveElection& election, std::size_t round) {
-  return election.args.spec().rule == Rule::quantile && round + 1 == election.rounds;
+  return rule_of(election.args.spec()) == Rule::quantile && round + 1 == election.rounds;
 }
 
 // One round of one rank's election: its compressors, and what range and list of each.

@@ -11,8 +11,7 @@ using namespace pith;
 namespace {
 
 Spec topk(double density) {
-  Spec spec;
-  spec.scheme = Scheme::topk;
+  Spec spec = *Spec::parse("topk");
   spec.density = density;
   return spec;
 }

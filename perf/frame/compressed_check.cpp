@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "frame/topk_reference.hpp"
+#include "frame/library_topk.hpp"
 
 namespace pith_perf {
 namespace {
@@ -61,14 +61,16 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   // Where the library may have made a call dense its elements are not those of the plain algorithm.
   // By host those of sums are elected that no single rank has.
   const bool plain = spec_.sparse() && !spec_.may_bypass && !spec_.by_host;
-  if (plain && spec_.scheme == pith::Scheme::topk) {
+  const pith::Electors electors = spec_.scheme->electors;
+  if (plain && electors == pith::Electors::each_rank) {
     return compare_with_topk(gradients, results, compressors);
   }
   // Without a residual nothing tells what has been elected.
-  if (!plain || !spec_.feedback) return compare_sums(gradients, results, compressors);
+  const bool tells = plain && spec_.feedback && electors != pith::Electors::all_alike;
+  if (!tells) return compare_sums(gradients, results, compressors);
   const Vectors sums = sums_of(gradients);
   Errors errors = compare_sums(gradients, results, compressors);
-  const Election election = spec_.scheme == pith::Scheme::ar_topk
+  const Election election = electors == pith::Electors::leader
                                 ? election_of_leader(spec_, team_, step_++, sums, compressors)
                                 : election_of_owners(spec_, team_, sums, residuals_, compressors);
   errors.wrong += election.wrong + count_outside(election, sums, results);
@@ -155,9 +157,9 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
                                      const std::vector<std::span<const float>>& results,
                                      const Compressors& compressors) {
   const bool keeps_losses = spec_.sparse() && spec_.feedback;
-  const pith::DType travels = spec_.scheme == pith::Scheme::bf16 ? pith::DType::bf16 : spec_.values;
   // Each rank rounds what it sends, and somebody the sum.
-  const double lost = keeps_losses ? float_rounding : 2 * rounding_of(travels) + float_rounding;
+  const double lost =
+      keeps_losses ? float_rounding : 2 * rounding_of(spec_.values) + float_rounding;
   std::vector<std::vector<float>> residuals;
   residuals.reserve(static_cast<std::size_t>(team_.size()));
   for (int local = 0; local < team_.size(); ++local) {
@@ -186,8 +188,8 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
         const double result = double(results[local][begin + i]);
         const bool gone = spec_.sparse() && !spec_.feedback && result == 0;
         const double expected = gone ? 0 : left[local][i] / parts_;
-        const double allowed =
-            sizes[local][i] / parts_ * lost + least_step_of(travels) + allowed_of_result(expected);
+        const double allowed = sizes[local][i] / parts_ * lost + least_step_of(spec_.values) +
+                               allowed_of_result(expected);
         errors.add(result - expected, allowed);
       }
     }

@@ -1,17 +1,19 @@
 // Are the results of compressed calls what the scheme's definition says?
 //
-// Of every scheme but top-k sums are checked: what left gradients and residuals of all ranks is
-// what arrived. With feedback=0, where what is not elected is gone, that holds where something
-// arrived. Elections are checked against the schemes written down plainly:
+// Sums are checked, unless all of a call is: what left gradients and residuals of all ranks is what
+// arrived. With feedback=0, where what is not elected is gone, that holds where something arrived.
+// Elections are checked by who makes them, as the table of schemes says:
 //
-//   topk           all: result and residual of each element, bits of the residual
-//   ar-topk        who leads (not of variance-lagged and score=raw), that the leader's exact k
-//                  largest are elected, that they left every rank, and that nothing else moved
-//   exdyna, micro, that what was elected left every rank and nothing else moved, that somebody had
-//   deft           each of it above the threshold, and that nothing was elected twice
-//   bf16, none     nothing is elected
+//   each rank   all: result and residual of each element, bits of the residual
+//   leader      who leads, that the leader's exact k largest are elected, that they left every
+//   rank,
+//               and that nothing else moved
+//   owners      that what was elected left every rank and nothing else moved, that somebody had
+//               each of it above the threshold, and that nothing was elected twice
 //
-// Elections are not checked with feedback=0 (but topk's), hierarchy=host and bypass=auto.
+// The k largest are those of the library's own selector, which the library's tests hold against a
+// plain one. Elections are not checked with feedback=0 (but of each rank), hierarchy=host and
+// bypass=auto.
 #pragma once
 
 #include <pith/pith.h>

@@ -5,22 +5,10 @@
 #include <span>
 #include <utility>
 
-#include "frame/topk_reference.hpp"
+#include "frame/library_topk.hpp"
 
 namespace pith_perf {
 namespace {
-
-// Norms are summed up in another order than the library's.
-constexpr double equal_norms = 1 - 1e-6;
-
-bool may_lead(const pith::Spec& spec, std::size_t step, const std::vector<double>& norms,
-              std::size_t leader) {
-  if (leader >= norms.size()) return false;
-  if (spec.election == pith::Election::staleness) return leader == step % norms.size();
-  const bool by_norms =
-      spec.election == pith::Election::variance && spec.score == pith::Score::compressed;
-  return !by_norms || norms[leader] >= equal_norms * *std::max_element(norms.begin(), norms.end());
-}
 
 enum : std::uint8_t { stays, leaves, leaves_by_threshold };
 
@@ -31,12 +19,6 @@ void join_marks(const Team& team, std::vector<std::vector<std::uint8_t>>& marks)
     return pithAllReduce(own.data(), own.data(), own.size(), pithUint8, pithMax, team.comm(local),
                          nullptr);
   });
-}
-
-// How many elected elements may lack an elector: the authors' rules elect one where a
-// partition has none above the threshold.
-std::size_t dummies(const pith::Spec& spec, const Team& team) {
-  return spec.rule == pith::Rule::quantile ? 0 : static_cast<std::size_t>(team.ranks());
 }
 
 }  // namespace
@@ -60,7 +42,7 @@ Election election_of_leader(const pith::Spec& spec, const Team& team, std::size_
   const auto leader = static_cast<std::size_t>(compressors.stats(0).leader);
   for (int local = 0; local < team.size(); ++local) {
     const auto told = static_cast<std::size_t>(compressors.stats(local).leader);
-    election.wrong += told != leader || !may_lead(spec, step, all_norms, told);
+    election.wrong += told != leader || !spec.scheme->may_lead(spec, step, all_norms, told);
   }
   if (leader >= all_norms.size()) return election;
   for (std::size_t i = 0; i < k; ++i) election.elected[all_indices[leader * k + i]] = 1;
@@ -95,16 +77,16 @@ Election election_of_owners(const pith::Spec& spec, const Team& team, const Vect
   };
   const std::size_t without_elector = with_mark(leaves);
   const std::size_t left = without_elector + with_mark(leaves_by_threshold);
-  // DEFT's pieces of which all elements move are nobody's.
-  const bool is_deft = spec.scheme == pith::Scheme::deft;
+  const pith::Unelected unelected =
+      spec.scheme->unelected ? spec.scheme->unelected(spec, team.ranks()) : pith::Unelected();
   const std::uint64_t moved = compressors.stats(0).selected_union;
-  if (is_deft ? elections > moved : elections != moved) {
+  if (unelected.whole_parts ? elections > moved : elections != moved) {
     ++election.wrong;
     return election;
   }
-  election.wrong += without_elector > dummies(spec, team) + (moved - elections);
-  // What moves and is zero on all ranks leaves nothing: a dummy, or an element of DEFT's.
-  const bool may_be_zero = is_deft || dummies(spec, team) > 0;
+  election.wrong += without_elector > unelected.dummies + (moved - elections);
+  // What moves and is zero on all ranks leaves nothing.
+  const bool may_be_zero = unelected.whole_parts || unelected.dummies > 0;
   election.wrong += may_be_zero ? left > moved : left != moved;
   return election;
 }

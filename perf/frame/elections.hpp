@@ -1,12 +1,11 @@
-// What a call of AR-Topk, ExDyna, MiCRO or DEFT elected: elements at which every rank sends its own
-// value, found out without the library.
+// What a call elected whose ranks all send their values at the same elements.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "compress/spec.hpp"
+#include "compress/scheme.hpp"
 #include "frame/compressors.hpp"
 #include "frame/team.hpp"
 
@@ -20,15 +19,14 @@ struct Election {
 // Gradient plus residual before a call, or the residual after it, of this thread's ranks.
 using Vectors = std::vector<std::vector<float>>;
 
-// AR-Topk: the k largest magnitudes of the leader's sum. By staleness rank `step` mod N leads, by
-// variance the largest norm of what each rank would elect; whom another election names is believed.
+// One rank's: the k largest magnitudes of the leader's sum. Who may lead is the scheme's to say.
 Election election_of_leader(const pith::Spec& spec, const Team& team, std::size_t step,
                             const Vectors& sums, const Compressors& compressors);
 
-// ExDyna, MiCRO, DEFT: what has left some rank's sum. Each element must have a rank that has
-// elected it, with a sum as large as that rank's threshold, and none may have been elected twice.
-// But for the dummies of the authors' rules and DEFT's pieces that move as a whole. Where the
-// partitions were is not known, so neither is what should have been elected and was not.
+// Of owners: what has left some rank's sum. Each element must have a rank that has elected it, with
+// a sum as large as that rank's threshold, and none may have been elected twice, but for what the
+// scheme moves unelected. Where the partitions were is not known, so neither is what should have
+// been elected and was not.
 Election election_of_owners(const pith::Spec& spec, const Team& team, const Vectors& sums,
                             const Vectors& residuals, const Compressors& compressors);
 

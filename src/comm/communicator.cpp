@@ -206,7 +206,7 @@ Communicator::Recorded Communicator::call_begins(std::uint32_t number, std::uint
   }
   if (!trace_) return recorded;
   if (!args.tensors.empty()) {
-    trace_->begin(number, args, name_of(args.tensors[0].compressor->spec().scheme));
+    trace_->begin(number, args, args.tensors[0].compressor->spec().scheme->name);
   } else {
     trace_->begin(number, args, paired ? std::string_view() : choose(args).name);
   }

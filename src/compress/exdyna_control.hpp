@@ -19,12 +19,12 @@ class ExdynaControl {
   // A call begins; count > 0. What an unfinished one has learned is forgotten.
   void begin(const Spec& spec, std::size_t count, int ranks) {
     k_ = elected_of(spec.density, count);
-    const ExdynaPartition::Kind kind = ExdynaPartition::kind_of(spec);
+    const Partition kind = partition_of(spec);
     partition_.fit(kind, count, ranks);
-    threshold_.begin(spec.rule);
-    if (spec.rule != Rule::quantile && !threshold_.known()) threshold_.start(k_);
+    threshold_.begin(rule_of(spec));
+    if (rule_of(spec) != Rule::quantile && !threshold_.known()) threshold_.start(k_);
     by_partition_.assign(static_cast<std::size_t>(ranks), 0);
-    by_block_.assign(kind == ExdynaPartition::Kind::prefix ? partition_.blocks() : 0, 0);
+    by_block_.assign(kind == Partition::prefix ? partition_.blocks() : 0, 0);
     own_levels = {};
     levels_ = {};
     own_is_added = false;

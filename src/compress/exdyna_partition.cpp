@@ -20,11 +20,6 @@ void follow_mean(double& mean, double count, bool first) {
 
 }  // namespace
 
-ExdynaPartition::Kind ExdynaPartition::kind_of(const Spec& spec) {
-  if (spec.scheme == Scheme::micro) return Kind::slices;
-  return spec.partition == Partition::prefix ? Kind::prefix : Kind::neighbour;
-}
-
 void ExdynaPartition::fit(Kind kind, std::size_t count, int ranks) {
   if (kind_ == kind && count_ == count && fits(ranks)) return;
   const bool same_vector = kind_ == kind && count_ == count;

@@ -20,14 +20,13 @@
 #include <span>
 #include <vector>
 
-#include "compress/spec.hpp"
+#include "compress/exdyna_scheme.hpp"
 
 namespace pith {
 
 class ExdynaPartition {
  public:
-  enum class Kind : std::uint8_t { neighbour, prefix, slices };
-  static Kind kind_of(const Spec& spec);
+  using Kind = Partition;
 
   // For so many elements and ranks. Begins anew where the ranks are others than before, but keeps
   // what is known of the blocks. count > 0.

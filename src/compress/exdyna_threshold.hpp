@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include "compress/spec.hpp"
+#include "compress/exdyna_scheme.hpp"
 #include "core/sparse_kernel_args.hpp"
 
 namespace pith {

@@ -16,8 +16,8 @@ struct SliceLayout {
   std::uint64_t count = 0;  // elements of this rank's slice; 0: all
 };
 
-// A scheme that remembers more adds its member here, and a line to the sections of
-// saved_state.cpp. Copying it allocates nothing in the steady state.
+// A scheme that remembers more adds its member here, and a section to its entry of the table.
+// Copying it allocates nothing in the steady state.
 struct SchemeState {
   std::uint64_t step = 0;
   SliceLayout layout;          // before what depends on it

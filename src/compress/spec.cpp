@@ -4,132 +4,50 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
+#include "compress/scheme.hpp"
 #include "core/mix.hpp"
 
 namespace pith {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> scheme_names = {"none",   "bf16",  "topk", "ar-topk",
-                                                          "exdyna", "micro", "deft"};
-
-// Which schemes have a key: one bit each.
-constexpr unsigned of(Scheme scheme) { return 1u << static_cast<unsigned>(scheme); }
-constexpr unsigned sparse_ones = of(Scheme::topk) | of(Scheme::ar_topk) | of(Scheme::exdyna) |
-                                 of(Scheme::micro) | of(Scheme::deft);
-constexpr unsigned summing_ones = sparse_ones & ~of(Scheme::topk);
-
-struct Key {
-  std::string_view name;
-  unsigned schemes;
-  std::span<const std::string_view> words;  // the values it may have; none: a number
-  // The value as a number: index of its word.
-  int (*get)(const Spec& spec);
-  void (*set)(Spec& spec, int word);
-};
-
-template <auto field>
-constexpr int get_word(const Spec& spec) {
-  return static_cast<int>(spec.*field);
-}
-template <auto field>
-constexpr void set_word(Spec& spec, int word) {
-  using Field = std::remove_reference_t<decltype(spec.*field)>;
-  spec.*field = static_cast<Field>(word);
-}
-
-constexpr std::array<DType, 3> value_types = {DType::f32, DType::bf16, DType::f16};
-
-constexpr std::array<std::string_view, 3> election_words = {"staleness", "variance",
-                                                            "variance-lagged"};
-constexpr std::array<std::string_view, 2> score_words = {"compressed", "raw"};
-constexpr std::array<std::string_view, 3> rule_words = {"quantile", "intended", "released"};
-constexpr std::array<std::string_view, 2> partition_words = {"prefix", "neighbour"};
-constexpr std::array<std::string_view, 5> exchange_words = {"auto", "direct", "ring",
-                                                            "recursive-doubling", "split"};
-constexpr std::array<std::string_view, 3> reduction_words = {"direct", "ring", "tree"};
-constexpr std::array<std::string_view, 3> value_words = {"f32", "bf16", "f16"};
-constexpr std::array<std::string_view, 2> feedback_words = {"0", "1"};
-constexpr std::array<std::string_view, 2> hierarchy_words = {"flat", "host"};
-constexpr std::array<std::string_view, 2> bypass_words = {"never", "auto"};
-constexpr std::array<std::string_view, 2> nonfinite_words = {"propagate", "drop"};
-
-int get_values(const Spec& spec) {
-  return static_cast<int>(std::find(value_types.begin(), value_types.end(), spec.values) -
-                          value_types.begin());
-}
-void set_values(Spec& spec, int word) { spec.values = value_types[static_cast<std::size_t>(word)]; }
-
-constexpr std::array keys{
-    Key{"density", sparse_ones, {}, nullptr, nullptr},
-    Key{"election", of(Scheme::ar_topk), election_words, get_word<&Spec::election>,
-        set_word<&Spec::election>},
-    Key{"score", of(Scheme::ar_topk), score_words, get_word<&Spec::score>, set_word<&Spec::score>},
-    Key{"rule", of(Scheme::exdyna) | of(Scheme::micro), rule_words, get_word<&Spec::rule>,
-        set_word<&Spec::rule>},
-    Key{"partition", of(Scheme::exdyna), partition_words, get_word<&Spec::partition>,
-        set_word<&Spec::partition>},
-    Key{"exchange", of(Scheme::topk), exchange_words, get_word<&Spec::exchange>,
-        set_word<&Spec::exchange>},
-    Key{"reduction", summing_ones, reduction_words, get_word<&Spec::reduction>,
-        set_word<&Spec::reduction>},
-    Key{"values", sparse_ones, value_words, get_values, set_values},
-    Key{"feedback", sparse_ones, feedback_words, get_word<&Spec::feedback>,
-        set_word<&Spec::feedback>},
-    Key{"hierarchy", sparse_ones, hierarchy_words, get_word<&Spec::by_host>,
-        set_word<&Spec::by_host>},
-    Key{"bypass", sparse_ones | of(Scheme::bf16), bypass_words, get_word<&Spec::may_bypass>,
-        set_word<&Spec::may_bypass>},
-    Key{"nonfinite", sparse_ones, nonfinite_words, get_word<&Spec::drops_nonfinite>,
-        set_word<&Spec::drops_nonfinite>},
-    Key{"seed", sparse_ones, {}, nullptr, nullptr},
-};
-
-Spec defaults_of(Scheme scheme) {
-  Spec spec;
-  spec.scheme = scheme;
-  const bool exclusive =
-      scheme == Scheme::exdyna || scheme == Scheme::micro || scheme == Scheme::deft;
-  if (spec.sparse()) spec.density = exclusive ? 0.001 : 0.01;
-  return spec;
-}
-
-std::vector<std::string_view> keys_of(Scheme scheme) {
-  std::vector<std::string_view> names;
-  for (const Key& key : keys) {
-    if ((key.schemes & of(scheme)) != 0) names.push_back(key.name);
-  }
-  return names;
-}
-
 Error bad(std::string_view text, const std::string& what) {
   return {Code::invalid_argument, fmt::format("spec \"{}\": {}", text, what)};
 }
 
-Expected<Scheme> find_scheme(std::string_view text, std::string_view name) {
-  const auto* found = std::find(scheme_names.begin(), scheme_names.end(), name);
-  if (found != scheme_names.end()) return static_cast<Scheme>(found - scheme_names.begin());
+template <class All, class Name>
+std::vector<std::string_view> names_of(const All& all, Name name) {
+  std::vector<std::string_view> names;
+  for (const auto& one : all) names.push_back(name(one));
+  return names;
+}
+
+Expected<const Scheme*> find_scheme(std::string_view text, std::string_view name) {
+  for (const Scheme* scheme : schemes()) {
+    if (scheme->name == name) return scheme;
+  }
+  const auto known = names_of(schemes(), [](const Scheme* scheme) { return scheme->name; });
   const bool has_keys = name.find_first_of(",;= ") != name.npos;
   return bad(text, fmt::format("no compressor is called \"{}\", expected one of {}{}", name,
-                               fmt::join(scheme_names, ", "),
+                               fmt::join(known, ", "),
                                has_keys ? "; keys follow a colon: NAME:key=value,key=value" : ""));
 }
 
-Expected<const Key*> find_key(std::string_view text, Scheme scheme, std::string_view name) {
-  for (const Key& key : keys) {
-    if (key.name == name && (key.schemes & of(scheme)) != 0) return &key;
+Expected<const Key*> find_key(std::string_view text, const Scheme& scheme, std::string_view name) {
+  for (const Key& key : scheme.keys) {
+    if (key.name == name) return &key;
   }
-  const auto known = keys_of(scheme);
-  const std::string_view owner = name_of(scheme);
-  if (known.empty()) return bad(text, fmt::format("{} has no keys, found \"{}\"", owner, name));
-  return bad(text, fmt::format("{} has no key \"{}\", expected one of {}", owner, name,
+  if (scheme.keys.empty()) {
+    return bad(text, fmt::format("{} has no keys, found \"{}\"", scheme.name, name));
+  }
+  const auto known = names_of(scheme.keys, [](const Key& key) { return key.name; });
+  return bad(text, fmt::format("{} has no key \"{}\", expected one of {}", scheme.name, name,
                                fmt::join(known, ", ")));
 }
 
@@ -141,30 +59,33 @@ std::optional<T> number_of(std::string_view text) {
   return number;
 }
 
-Error set_number(std::string_view text, const Key& key, std::string_view value, Spec& spec) {
-  if (key.name == "seed") {
-    const auto seed = number_of<std::uint64_t>(value);
-    if (!seed) return bad(text, fmt::format("seed is \"{}\", expected 0 to 2^64 - 1", value));
-    spec.seed = *seed;
-    return {};
+// As a key keeps it.
+std::optional<std::uint64_t> number_of(const Key& key, std::string_view text) {
+  if (key.kind == Key::Kind::integer) {
+    const auto number = number_of<std::uint64_t>(text);
+    const bool fits = number && double(*number) >= key.least && double(*number) <= key.most;
+    return fits ? number : std::nullopt;
   }
-  const auto density = number_of<double>(value);
-  if (!density || !(*density > 0 && *density <= 1)) {
-    return bad(text,
-               fmt::format("{} is \"{}\", expected more than 0 and at most 1", key.name, value));
-  }
-  spec.density = *density;
-  return {};
+  const auto number = number_of<double>(text);
+  if (!number || !(*number > key.least && *number <= key.most)) return std::nullopt;
+  return std::bit_cast<std::uint64_t>(*number);
 }
 
 Error set_key(std::string_view text, const Key& key, std::string_view value, Spec& spec) {
-  if (key.words.empty()) return set_number(text, key, value, spec);
+  if (key.words.empty()) {
+    const auto number = number_of(key, value);
+    if (!number) {
+      return bad(text, fmt::format("{} is \"{}\", expected {}", key.name, value, key.expected));
+    }
+    key.set(spec, *number);
+    return {};
+  }
   const auto found = std::find(key.words.begin(), key.words.end(), value);
   if (found == key.words.end()) {
     return bad(text, fmt::format("{} is \"{}\", expected one of {}", key.name, value,
                                  fmt::join(key.words, ", ")));
   }
-  key.set(spec, static_cast<int>(found - key.words.begin()));
+  key.set(spec, static_cast<std::uint64_t>(found - key.words.begin()));
   return {};
 }
 
@@ -172,9 +93,10 @@ Error set_key(std::string_view text, const Key& key, std::string_view value, Spe
 
 Expected<Spec> Spec::parse(std::string_view text) {
   const std::size_t colon = text.find(':');
-  const Expected<Scheme> scheme = find_scheme(text, text.substr(0, colon));
-  if (!scheme) return scheme.error();
-  Spec spec = defaults_of(*scheme);
+  const Expected<const Scheme*> found = find_scheme(text, text.substr(0, colon));
+  if (!found) return found.error();
+  const Scheme& scheme = **found;
+  Spec spec = of(scheme);
   std::vector<std::string_view> seen;
   std::size_t begin = colon;
   while (begin != std::string_view::npos) {
@@ -187,7 +109,7 @@ Expected<Spec> Spec::parse(std::string_view text) {
       return bad(text, fmt::format("found \"{}\", expected key=value", part));
     }
     const std::string_view name = part.substr(0, equals);
-    const Expected<const Key*> key = find_key(text, *scheme, name);
+    const Expected<const Key*> key = find_key(text, scheme, name);
     if (!key) return key.error();
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return bad(text, fmt::format("key \"{}\" comes twice", name));
@@ -195,51 +117,67 @@ Expected<Spec> Spec::parse(std::string_view text) {
     seen.push_back(name);
     if (Error error = set_key(text, **key, part.substr(equals + 1), spec)) return error;
   }
-  const bool is_rule_of_authors = spec.rule != Rule::quantile;
-  const bool has_partition = std::find(seen.begin(), seen.end(), "partition") != seen.end();
-  if (is_rule_of_authors && !has_partition) spec.partition = Partition::neighbour;
+  if (scheme.complete) scheme.complete(spec, seen);
   return spec;
 }
 
+Spec Spec::of(const Scheme& scheme) {
+  Spec spec;
+  spec.scheme = &scheme;
+  spec.density = scheme.density;
+  spec.values = scheme.values;
+  spec.choices = scheme.choices;
+  return spec;
+}
+
+bool Spec::sparse() const { return scheme->electors != Electors::nobody; }
+
 std::string Spec::text() const {
-  std::string out(scheme_names[static_cast<std::size_t>(scheme)]);
+  std::string out(scheme->name);
   char separator = ':';
-  for (const Key& key : keys) {
-    if ((key.schemes & of(scheme)) == 0) continue;
-    const std::string value =
-        key.name == "density" ? fmt::format("{}", density)
-        : key.name == "seed"  ? fmt::format("{}", seed)
-                              : std::string(key.words[static_cast<std::size_t>(key.get(*this))]);
-    out += fmt::format("{}{}={}", separator, key.name, value);
+  for (const Key& key : scheme->keys) {
+    const std::uint64_t value = key.get(*this);
+    const std::string text = key.kind == Key::Kind::word ? std::string(key.words[value])
+                             : key.kind == Key::Kind::real
+                                 ? fmt::format("{}", std::bit_cast<double>(value))
+                                 : fmt::format("{}", value);
+    out += fmt::format("{}{}={}", separator, key.name, text);
     separator = ',';
   }
   return out;
 }
 
-std::string_view name_of(Scheme scheme) { return scheme_names[static_cast<std::size_t>(scheme)]; }
-
-// Four bits are enough for the word of a key.
+// A byte is enough for the scheme, four bits for the word of a key; numbers follow, one each.
 Spec::Packed Spec::pack() const {
-  auto words = static_cast<std::uint64_t>(scheme);
-  unsigned shift = 4;
-  for (const Key& key : keys) {
-    if (key.words.empty()) continue;
-    words |= static_cast<std::uint64_t>(key.get(*this)) << shift;
-    shift += 4;
+  const auto all = schemes();
+  Packed packed = {
+      static_cast<std::uint64_t>(std::find(all.begin(), all.end(), scheme) - all.begin())};
+  unsigned shift = 8;
+  std::size_t number = 1;
+  for (const Key& key : scheme->keys) {
+    const std::uint64_t value = key.get(*this);
+    if (key.kind == Key::Kind::word) {
+      packed[0] |= value << std::exchange(shift, shift + 4);
+    } else {
+      packed[number++] = value;
+    }
   }
-  return {words, std::bit_cast<std::uint64_t>(density), seed};
+  return packed;
 }
 
+// Whoever reads while another thread writes may see words of two specs.
 Spec Spec::unpack(const Packed& packed) {
-  Spec spec;
-  spec.scheme = static_cast<Scheme>(packed[0] & 15);
-  spec.density = std::bit_cast<double>(packed[1]);
-  spec.seed = packed[2];
-  unsigned shift = 4;
-  for (const Key& key : keys) {
-    if (key.words.empty()) continue;
-    key.set(spec, static_cast<int>(packed[0] >> shift & 15));
-    shift += 4;
+  const auto all = schemes();
+  Spec spec = of(*all[std::min<std::size_t>(packed[0] & 255, all.size() - 1)]);
+  unsigned shift = 8;
+  std::size_t number = 1;
+  for (const Key& key : spec.scheme->keys) {
+    if (key.kind == Key::Kind::word) {
+      const std::uint64_t word = packed[0] >> std::exchange(shift, shift + 4) & 15;
+      key.set(spec, std::min<std::uint64_t>(word, key.words.size() - 1));
+    } else {
+      key.set(spec, packed[number++]);
+    }
   }
   return spec;
 }

@@ -119,10 +119,10 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   std::string behind = fmt::format(", step {}", step);
   if (scale != 1) behind += fmt::format(", scale {}", scale);
   read.line = fmt::format("{}, {}{}", before, whole_spec, behind);
-  read.note.text = fmt::format("{}, {}{}", before, name_of(spec.scheme), behind);
+  read.note.text = fmt::format("{}, {}{}", before, spec.scheme->name, behind);
   std::vector<CallFact>& facts = read.note.facts;
   facts.push_back({"tensors", fmt::format("{}", tensors)});
-  facts.push_back({"compressor", std::string(name_of(spec.scheme))});
+  facts.push_back({"compressor", std::string(spec.scheme->name)});
   add_keys(facts, whole_spec);
   facts.push_back({"step", fmt::format("{}", step)});
   facts.push_back({"scale", fmt::format("{}", scale)});

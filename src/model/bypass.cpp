@@ -18,7 +18,7 @@ bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views)
   const double n = double(count);
   const double k = double(elected_of(spec.density, count));
   const double others = ranks - 1;
-  const double lists = spec.scheme == Scheme::topk ? others : 2;
+  const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;
   const double passes = n * (nominal::select_element + nominal::write_element);
   const double sparse = 2 * others * link.alpha + lists * k * nominal::pair_bytes * link.beta +
                         (lists + 1) * k * nominal::add_pair + passes;
@@ -39,7 +39,7 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
   const auto slices = static_cast<std::size_t>(hosts.slices());
   const std::size_t slice = chunks_in(count, slices);
   const double k = static_cast<double>(elected_of(spec.density, slice));
-  const bool all_lists = spec.scheme == Scheme::topk;
+  const bool all_lists = spec.scheme->electors == Electors::each_rank;
   const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
   const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
                                     : exdyna_cost({hosts.count(), slice, spec.density}, wire);

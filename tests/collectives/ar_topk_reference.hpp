@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compress/ar_topk_scheme.hpp"
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -84,8 +85,9 @@ class ArTopkReference {
           if (finite[i]) sum[i] += gradient[i];
         }
       }
-      if (spec_.election == Election::staleness) continue;
-      worker.score = spec_.score == Score::raw ? smoothed_norms(program, r) : squares(worker);
+      if (election_of(spec_) == Election::staleness) continue;
+      worker.score =
+          score_kind_of(spec_) == Score::raw ? smoothed_norms(program, r) : squares(worker);
     }
   }
 
@@ -131,14 +133,14 @@ class ArTopkReference {
     return score < normal * normal * double(elements) ? 0 : 0.99;
   }
   bool counts() const {
-    return spec_.election == Election::variance_lagged && spec_.score != Score::raw;
+    return election_of(spec_) == Election::variance_lagged && score_kind_of(spec_) != Score::raw;
   }
 
   std::string check_leader(int leader) {
     const std::uint64_t ranks = workers_.size();
     std::size_t expected = leaders.size() % ranks;
-    const bool lagged = spec_.election == Election::variance_lagged;
-    if (spec_.election != Election::staleness) {
+    const bool lagged = election_of(spec_) == Election::variance_lagged;
+    if (election_of(spec_) != Election::staleness) {
       const auto score = [&](std::size_t r) {
         return lagged ? workers_[r].last_score : workers_[r].score;
       };

@@ -3,15 +3,11 @@
 #pragma once
 
 #include <cmath>
-#include <functional>
 #include <vector>
 
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/scheme_conformance.hpp"
 
 namespace pith::test {
-
-// What becomes of the gradients drawn for a step.
-using Change = std::function<void(SparseProgram& program, int step)>;
 
 inline std::vector<Change> hard_gradients() {
   const auto set = [](SparseProgram& program, float factor, float value) {

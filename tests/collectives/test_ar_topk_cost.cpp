@@ -3,6 +3,7 @@
 
 #include "collectives/exdyna_cost.hpp"
 #include "collectives/parcels.hpp"
+#include "compress/ar_topk_scheme.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -122,7 +123,7 @@ SparseShape shape_of(const SparseCase& c) {
   if (shape.parcels > 1) {
     shape.tails = static_cast<int>(chunks_in(c.counts[0], tail_elements(c.counts[0], parcel)));
   }
-  shape.by_vote = spec.election == Election::variance;
+  shape.by_vote = election_of(spec) == Election::variance;
   return shape;
 }
 

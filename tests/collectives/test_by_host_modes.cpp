@@ -1,12 +1,11 @@
-// hierarchy=host in every mode of a call: other types, pairs, gradients added in place, numbers
-// that are not finite, saved states, other hosts, ranks that die; nothing is lost.
+// hierarchy=host in every mode of a call: pairs, gradients added in place, numbers that are not
+// finite, saved states, other hosts, ranks that die; nothing is lost.
 #include <algorithm>
-#include <limits>
 
-#include "compress/saved_state.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
 #include "tests/collectives/interruption.hpp"
+#include "tests/collectives/scheme_conformance.hpp"
 
 namespace pith::test {
 
@@ -105,199 +104,26 @@ TEST_CASE("two calls by host are undone exactly", "[sparse][by-host][abort]") {
   }
 }
 
-namespace {
-
-// Gradients given = results delivered + residuals, whatever the form of the call.
-struct Form {
-  DType type = DType::f32;
-  bool pairs = false;
-  bool in_place = false;
-};
-
-class FormProgram {
- public:
-  FormProgram(const SparseCase& c, Form form) : program(c), form_(form) {
-    const auto ranks = static_cast<std::size_t>(c.ranks);
-    tensors_.resize(ranks);
-    narrow_.resize(ranks);
-    indices_.assign(ranks, std::vector<std::uint64_t>(c.counts[0]));
-    pairs_.assign(ranks, 0);
-    results.assign(ranks, std::vector<float>(c.counts[0]));
-    raw_.assign(ranks, std::vector<std::byte>(c.counts[0] * 4));
-  }
-
-  std::string step(World& world) {
-    for (const Error& error :
-         run_ranks(world, [this](Call&call, int r) { return start(call, r); })) {
-      if (error) return error.message();
-    }
-    for (std::size_t r = 0; r < results.size(); ++r) read(r);
-    for (std::size_t r = 1; r < results.size(); ++r) {
-      if (results[r] != results[0]) return fmt::format("rank {} differs", r);
-    }
-    return {};
-  }
-
-  SparseProgram program;
-  std::vector<std::vector<float>> results;
-
- private:
-  std::size_t count() const { return results[0].size(); }
-
-  Task<Error> start(Call& call, int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    Compressor& compressor = program.compressor(rank);
-    std::vector<float>& gradient = program.gradient(rank);
-    CompressedTensor& tensor = tensors_[r].emplace_back();
-    tensor.compressor = &compressor;
-    tensor.count = count();
-    tensor.type = form_.type;
-    tensor.recv = raw_[r].data();
-    tensor.send = reinterpret_cast<const std::byte*>(gradient.data());
-    HostCompute host;
-    if (form_.type != DType::f32) {
-      narrow_[r].resize(2 * count());
-      host.run<ConvertKernel>({narrow_[r].data(), form_.type, tensor.send, DType::f32, count(), 1});
-      host.run<ConvertKernel>({reinterpret_cast<std::byte*>(gradient.data()), DType::f32,
-                               narrow_[r].data(), form_.type, count(), 1});
-      tensor.send = narrow_[r].data();
-    }
-    if (form_.pairs) {
-      tensor.sparse = {indices_[r].data(), raw_[r].data(), count(), &pairs_[r], nullptr};
-    }
-    if (form_.in_place) {
-      compressor.shape(count(), DType::f32);
-      float* accumulator = compressor.lend_accumulator(host);
-      for (std::size_t i = 0; i < count(); ++i) accumulator[i] += gradient[i];
-      tensor.send = reinterpret_cast<const std::byte*>(accumulator);
-    }
-    return allreduce_compressed(call, std::span(&tensor, 1), {});
-  }
-
-  void read(std::size_t r) {
-    tensors_[r].clear();
-    const std::size_t n = form_.pairs ? pairs_[r] : count();
-    std::vector<float> values(n);
-    HostCompute host;
-    if (n > 0) {
-      host.run<ConvertKernel>({reinterpret_cast<std::byte*>(values.data()), DType::f32,
-                               raw_[r].data(), form_.type, n, 1});
-    }
-    if (!form_.pairs) return void(results[r] = values);
-    std::fill(results[r].begin(), results[r].end(), 0.0f);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (i > 0) REQUIRE(indices_[r][i] > indices_[r][i - 1]);
-      results[r][indices_[r][i]] = values[i];
-    }
-  }
-
-  Form form_;
-  std::vector<std::vector<CompressedTensor>> tensors_;
-  std::vector<std::vector<std::byte>> narrow_;
-  std::vector<std::vector<std::uint64_t>> indices_;
-  std::vector<std::size_t> pairs_;
-  std::vector<std::vector<std::byte>> raw_;
-};
-
-std::string conserve(const SparseCase& c, Form form, int steps, double tolerance) {
-  FormProgram forms(c, form);
-  const auto world = world_with_hosts(c);
-  std::vector<double> balance(c.counts[0]);
-  for (int step = 0; step < steps; ++step) {
-    forms.program.draw(static_cast<std::uint64_t>(step));
-    if (std::string failure = forms.step(*world); !failure.empty()) return failure;
-    for (std::size_t i = 0; i < balance.size(); ++i) {
-      for (int r = 0; r < c.ranks; ++r) balance[i] += double(forms.program.gradient(r)[i]);
-      balance[i] -= double(forms.results[0][i]);
-    }
-    std::vector<double> left(balance);
-    for (int r = 0; r < c.ranks; ++r) {
-      const std::vector<float> residual = forms.program.residual(r);
-      for (std::size_t i = 0; i < left.size(); ++i) left[i] -= double(residual[i]);
-    }
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      if (std::fabs(left[i]) > tolerance) {
-        return fmt::format("{}, step {}, element {}: {} is lost", describe(c), step, i, left[i]);
-      }
-    }
-  }
-  return world->leaks();
-}
-
-}  // namespace
-
+// 16-bit gradients: test_sparse_narrow.cpp.
 TEST_CASE("any form of a call by host", "[sparse][by-host]") {
   for (const char* scheme : schemes) {
-    const SparseCase c = case_on({0, 1, 1, 0, 1, 2, 2}, scheme);
-    CHECK(conserve(c, {}, 4, 1e-5) == "");
-    CHECK(conserve(c, {.pairs = true}, 4, 1e-5) == "");
-    CHECK(conserve(c, {.in_place = true}, 4, 1e-5) == "");
-    CHECK(conserve(c, {.type = DType::bf16}, 4, 4e-2) == "");
-    CHECK(conserve(c, {.type = DType::f16, .pairs = true}, 4, 4e-3) == "");
+    CHECK(check_conserved(case_on({0, 1, 1, 0, 1, 2, 2}, scheme), 4) == "");
   }
 }
 
 TEST_CASE("numbers that are not finite, by host", "[sparse][by-host]") {
   for (const char* scheme : schemes) {
-    for (const bool drops : {false, true}) {
-      SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
-      if (drops) c.spec += ",nonfinite=drop";
-      for (const int where : {0, 700}) {
-        for (const int rank : {0, 1, 4}) {
-          SparseProgram program(c);
-          const auto world = world_with_hosts(c);
-          for (std::uint64_t step = 0; step < 3; ++step) {
-            program.draw(step);
-            std::vector<std::vector<float>> before;
-            for (int r = 0; r < c.ranks; ++r) before.push_back(program.residual(r));
-            const auto at = static_cast<std::size_t>(where);
-            if (step == 1) program.gradient(rank)[at] = std::numeric_limits<float>::infinity();
-            REQUIRE(program.step(*world) == "");
-            const auto is_nan = [](float x) { return x != x; };
-            const bool all = std::ranges::all_of(program.result(3), is_nan);
-            REQUIRE(all == (step == 1 && !drops));
-            REQUIRE(std::ranges::any_of(program.result(3), is_nan) == all);
-            REQUIRE(program.compressor(2).step == step + 1);
-            if (!all) continue;
-            for (int r = 0; r < c.ranks; ++r) {
-              std::vector<float> expected = program.gradient(r);
-              if (r == rank) expected[at] = 0;
-              expected = sum_of(before[static_cast<std::size_t>(r)], expected);
-              REQUIRE(program.residual(r) == expected);
-            }
-          }
-        }
+    for (const char* rule : {"", ",nonfinite=drop"}) {
+      const SparseCase c = case_on({0, 0, 1, 1, 1}, scheme + std::string(rule));
+      for (const std::size_t where : {0, 700}) {
+        for (const int rank : {0, 1, 4}) CHECK(check_nonfinite(c, rank, where) == "");
       }
     }
   }
 }
 
 TEST_CASE("a saved state by host goes on with the same bits", "[sparse][by-host]") {
-  for (const char* scheme : schemes) {
-    const SparseCase c = case_on({0, 0, 1, 1, 1}, scheme);
-    SparseProgram first(c);
-    const auto world = world_with_hosts(c);
-    for (std::uint64_t step = 0; step < 3; ++step) {
-      first.draw(step);
-      REQUIRE(first.step(*world) == "");
-    }
-    SparseProgram second(c);
-    const auto other = world_with_hosts(c);
-    for (int r = 0; r < c.ranks; ++r) {
-      std::vector<std::byte> bytes(saved_bytes(first.compressor(r)));
-      save(first.compressor(r), bytes.data());
-      REQUIRE_FALSE(load(second.compressor(r), other->compute(r), bytes));
-      CHECK(second.residual(r) == first.residual(r));
-    }
-    for (std::uint64_t step = 3; step < 6; ++step) {
-      first.draw(step);
-      second.draw(step);
-      REQUIRE(first.step(*world) == "");
-      REQUIRE(second.step(*other) == "");
-      CHECK(first.result(0) == second.result(0));
-      for (int r = 0; r < c.ranks; ++r) CHECK(first.residual(r) == second.residual(r));
-    }
-  }
+  for (const char* scheme : schemes) CHECK(check_saved(case_on({0, 0, 1, 1, 1}, scheme)) == "");
 }
 
 namespace {

@@ -7,37 +7,19 @@
 
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
+#include "tests/collectives/scheme_conformance.hpp"
 
 namespace pith::test {
 
 namespace {
 
-constexpr const char* schemes[] = {
-    "none",
-    "bf16",
-    "topk:density=0.05",
-    "topk:density=0.01,exchange=ring",
-    "topk:density=0.05,exchange=split,values=bf16",
-    "topk:density=0.05,exchange=recursive-doubling",
-    "topk:density=0.9,bypass=auto",
-    "topk:density=0.05,values=f16,feedback=0",
-    "ar-topk:density=0.05",
-    "ar-topk:density=0.05,election=variance,values=f16",
-    "ar-topk:density=0.05,election=variance,score=raw",
-    "ar-topk:density=0.05,election=variance-lagged,values=bf16",
-    "ar-topk:density=0.05,reduction=ring",
-    "ar-topk:density=0.05,reduction=tree",
-    "exdyna:density=0.05",
-    "exdyna:density=0.05,values=bf16",
-    "exdyna:density=0.05,values=f16,nonfinite=drop",
-    "exdyna:density=0.05,rule=released,reduction=ring",
-    "exdyna:density=0.05,rule=intended,reduction=tree",
-    "micro:density=0.05",
-    "micro:density=0.05,rule=intended,values=bf16",
-    "deft:density=0.05",
-    "deft:density=0.05,values=f16",
-    "deft:density=0.05,reduction=ring",
-};
+// And what is not a variant of one.
+std::vector<std::string> all_specs() {
+  std::vector<std::string> specs = specs_of(scheme_tests(), 0.05);
+  specs.insert(specs.end(),
+               {"topk:density=0.9,bypass=auto", "exdyna:density=0.05,values=f16,nonfinite=drop"});
+  return specs;
+}
 
 bool equal(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
@@ -112,7 +94,7 @@ constexpr DType narrow_types[] = {DType::f16, DType::bf16};
 }  // namespace
 
 TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
-  for (const char* scheme : schemes) {
+  for (const std::string& scheme : all_specs()) {
     for (const DType type : narrow_types) {
       for (const int ranks : {1, 2, 5}) {
         SparseCase c = case_of(scheme, type, ranks);
@@ -126,7 +108,7 @@ TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
 }
 
 TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[sparse][narrow]") {
-  for (const char* scheme : schemes) {
+  for (const std::string& scheme : all_specs()) {
     for (const DType type : narrow_types) {
       CHECK(run_beside_wide(case_of(scheme, type, 3), 4, make_infinite) == "");
       CHECK(run_beside_wide(case_of(scheme, type, 3), 4, make_large) == "");
@@ -135,7 +117,7 @@ TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[spars
 }
 
 TEST_CASE("16-bit gradients by host", "[sparse][narrow][by-host]") {
-  for (const char* scheme : schemes) {
+  for (const std::string& scheme : all_specs()) {
     if (!Spec::parse(scheme)->sparse()) continue;
     for (const DType type : narrow_types) {
       SparseCase c = case_of(fmt::format("{},hierarchy=host", scheme), type, 5);

@@ -189,7 +189,7 @@ Stages stages_of(SparseProgram& program, double s_per_byte_of_link) {
     stages.selection_s = std::max(stages.selection_s, selection_s);
     stages.wire_s = std::max(stages.wire_s, bytes * s_per_byte_of_link);
   }
-  const bool has_chain = program.compressor(0).spec().scheme == Scheme::ar_topk;
+  const bool has_chain = program.compressor(0).spec().scheme->electors == Electors::leader;
   if (has_chain) see_chain(world, config.link, stages);
   if (has_chain) stages.sums_s = 0;  // a parcel's follow its values
   return stages;

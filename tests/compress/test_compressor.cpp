@@ -270,6 +270,43 @@ TEST_CASE("a state of another version is refused, and changes nothing") {
   CHECK(v.residual() == twos);
 }
 
+// Once every scheme saved the sections of all.
+TEST_CASE("sections of other schemes are left out, those of none refused") {
+  Vector v("topk");
+  v.begin(1, ones);
+  v.compressor->end(v.host);
+  const std::vector<std::byte> saved = bytes_of(v);
+  const auto with_section = [&](const std::string& name) {
+    std::string body(reinterpret_cast<const char*>(saved.data()),
+                     saved.size() - sizeof(std::uint64_t));
+    const auto put = [&](std::size_t at, std::uint64_t value, bool insert) {
+      const std::string bytes(reinterpret_cast<const char*>(&value), sizeof value);
+      body.replace(at, insert ? 0 : sizeof value, bytes);
+    };
+    const std::size_t residual = body.size() - count * sizeof(float);
+    put(residual, 3, true);
+    body.insert(residual + sizeof(std::uint64_t), "xyz");
+    body.insert(residual, name);
+    put(residual, name.size(), true);
+    const std::size_t number = 8 + 4 + 8 + v.compressor->spec().text().size() + 2 + 8 + 8;
+    std::uint64_t sections = 0;
+    std::memcpy(&sections, body.data() + number, sizeof sections);
+    put(number, sections + 1, false);
+    append_checksum(body);
+    return body;
+  };
+  const auto load_with = [&](const std::string& name) {
+    const auto target = std::move(*Compressor::create("topk"));
+    const std::string text = with_section(name);
+    const Error error = load(*target, v.host, std::as_bytes(std::span(text)));
+    CHECK(target->step == (error ? 0 : 1));
+    return error;
+  };
+  CHECK_FALSE(load_with("raw norm"));
+  CHECK_FALSE(load_with("exdyna"));
+  CHECK(load_with("momentum").code() == Code::invalid_argument);
+}
+
 TEST_CASE("what rounding of sums lost goes when the call is undone") {
   Vector v("ar-topk:values=bf16");
   v.begin(1, ones);

@@ -1,4 +1,4 @@
-// What the check of compressed calls rests on: its gradients, its plain top-k, its count of errors.
+// What the check of compressed calls rests on: its gradients, its top-k, its count of errors.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "frame/compressed_check.hpp"
 #include "frame/gradients.hpp"
-#include "frame/topk_reference.hpp"
+#include "frame/library_topk.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -66,7 +66,7 @@ TEST_CASE("made-up gradients differ by rank, repeat, and have heavy tails", "[pe
   CHECK(largest / std::sqrt(squares / count) > 8);  // of a Gaussian's 200000 about 4.5
 }
 
-TEST_CASE("plain top-k takes the largest, of equal ones the first", "[perf]") {
+TEST_CASE("a vector's top-k takes the largest, of equal ones the first", "[perf]") {
   std::vector<float> sums = {1, -3, 2, 3, 0, -2, 2};
   const Pairs pairs = take_topk(sums, 4, pith::DType::f32);
   CHECK(pairs.indices == std::vector<std::uint32_t>{1, 2, 3, 5});
@@ -74,7 +74,7 @@ TEST_CASE("plain top-k takes the largest, of equal ones the first", "[perf]") {
   CHECK(sums == std::vector<float>{1, 0, 0, 0, 0, 0, 2});
 }
 
-TEST_CASE("plain top-k leaves what rounding loses", "[perf]") {
+TEST_CASE("a vector's top-k leaves what rounding loses", "[perf]") {
   std::vector<float> sums = {0.5F, 1 + 0x1p-10F};
   const Pairs pairs = take_topk(sums, 1, pith::DType::bf16);
   CHECK(pairs.values == std::vector<float>{1});

@@ -208,6 +208,14 @@ class PithInfo(unittest.TestCase):
         unknown = run("pith-trace", "--sim", "allreduce:nothing").stderr
         self.assertEqual(listed, unknown.split("expected one of ")[1].strip().split(", "))
 
+    def test_schemes_are_those_that_can_be_named(self):
+        done = run("pith-info", "--schemes")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listed = [line.split()[0] for line in done.stdout.splitlines()]
+        self.assertLessEqual({"none", "bf16", "topk", "exdyna"}, set(listed))
+        unknown = run("all_reduce_perf", "--compress", "nothing").stderr
+        self.assertIn("expected one of " + ", ".join(listed), unknown)
+
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_LANES="4", PITH_TRANSPROT="tcp", PITH_IFNAME="lo")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,10 +1,12 @@
 // pith-info: what this build can do and how it is set.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 
 #include "collectives/algorithm.hpp"
 #include "comm/listen_host.hpp"
+#include "compress/scheme.hpp"
 #include "core/settings.hpp"
 #include "core/settings_origin.hpp"
 #include "core/transport_rule.hpp"
@@ -48,6 +50,15 @@ void print_algorithms() {
   }
 }
 
+void print_schemes() {
+  for (const pith::Scheme* scheme : pith::schemes()) {
+    std::vector<std::string_view> keys;
+    for (const pith::Key& key : scheme->keys) keys.push_back(key.name);
+    fmt::print("{:<8} {}; {}\n", scheme->name, scheme->summary,
+               keys.empty() ? "no keys" : fmt::format("keys {}", fmt::join(keys, ", ")));
+  }
+}
+
 pith::ListenPlace listen_place(const pith::Settings& settings) {
   const pith::Expected<pith::HostChoice> choice = pith::explain_root_host(settings);
   if (!choice) return {choice.error(), "", ""};
@@ -79,19 +90,23 @@ int main(int argc, char** argv) {
       "Without options: topology, interfaces, transports and settings.");
   bool settings = false;
   bool algorithms = false;
+  bool schemes = false;
   bool transports = false;
   bool topology = false;
   bool interfaces = false;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
+  app.add_flag("--schemes", schemes, "every compression scheme, as pithCompressorCreate takes it");
   app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
   app.add_flag("--topology", topology, "sockets, NUMA nodes, shared caches, CPUs to be used");
   app.add_flag("--interfaces", interfaces, "network interfaces, and where a rank would listen");
   CLI11_PARSE(app, argc, argv);
-  const bool plain = !settings && !algorithms && !transports && !topology && !interfaces;
+  const bool plain =
+      !settings && !algorithms && !schemes && !transports && !topology && !interfaces;
   if (topology || plain) fmt::print("{}", pith_info::topology());
   if (plain) fmt::print("\n");
   if (algorithms) print_algorithms();
+  if (schemes) print_schemes();
   if ((interfaces || plain) && print_interfaces() != 0) return 1;
   if (plain) fmt::print("\n");
   if ((transports || plain) && print_transports() != 0) return 1;

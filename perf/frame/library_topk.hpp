@@ -1,4 +1,4 @@
-// Top-k as its definition says it, to be compared with the library.
+// What the library's own selector elects of a vector, apart from any call.
 #pragma once
 
 #include <cstddef>

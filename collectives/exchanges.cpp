@@ -1,0 +1,29 @@
+// Every way in which compressed calls are carried out: a line each. Schemes name theirs.
+#include <array>
+
+#include "collectives/compressed.hpp"
+
+namespace pith {
+
+Task<Error> allreduce_bf16(Call& call, SparseCall args);
+Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
+Task<Error> allreduce_exdyna(Call& call, SparseCall args);
+Task<Error> allreduce_deft(Call& call, SparseCall args);
+
+namespace {
+
+constexpr std::array table{
+    SparseExchange{"dense", allreduce_dense},      //
+    SparseExchange{"bf16", allreduce_bf16},        //
+    SparseExchange{"topk", allreduce_topk},        //
+    SparseExchange{"ar-topk", allreduce_ar_topk},  //
+    SparseExchange{"exdyna", allreduce_exdyna},    //
+    SparseExchange{"deft", allreduce_deft},        //
+};
+
+}  // namespace
+
+std::span<const SparseExchange> exchanges() { return table; }
+
+}  // namespace pith

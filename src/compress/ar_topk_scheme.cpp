@@ -1,0 +1,63 @@
+#include "compress/ar_topk_scheme.hpp"
+
+#include "compress/scheme_keys.hpp"
+#include "compress/state_bytes.hpp"
+
+namespace pith {
+
+extern const Scheme ar_topk_scheme;
+
+namespace {
+
+constexpr std::array<std::string_view, 3> election_words = {"staleness", "variance",
+                                                            "variance-lagged"};
+constexpr std::array<std::string_view, 2> score_words = {"compressed", "raw"};
+constexpr auto ar_topk_keys =
+    keys::of_election(std::array{keys::choice<0>("election", election_words),
+                                 keys::choice<1>("score", score_words), keys::reduction});
+
+void save_succession(const SchemeState& state, StateWriter& out) {
+  const Succession::State& own = state.succession.state();
+  out.value(own.next);
+  out.array(own.waited);
+}
+
+bool load_succession(SchemeState& state, const StateShape&, StateReader& in) {
+  Succession::State own;
+  own.next = in.value<int>();
+  if (!in.array(own.waited) || own.waited.size() > most_saved_ranks) return false;
+  const auto ranks = static_cast<int>(own.waited.size());
+  if (own.next < 0 || own.next > std::max(ranks - 1, 0)) return false;
+  state.succession.restore(own);
+  return true;
+}
+
+// Whom another election names is believed. Squares are summed up in another order than a call's.
+bool may_lead(const Spec& spec, std::uint64_t step, std::span<const double> squares,
+              std::size_t leader) {
+  constexpr double equal = 1 - 1e-6;
+  if (leader >= squares.size()) return false;
+  if (election_of(spec) == Election::staleness) return leader == step % squares.size();
+  const bool by_squares =
+      election_of(spec) == Election::variance && score_kind_of(spec) == Score::compressed;
+  return !by_squares || squares[leader] >= equal * *std::ranges::max_element(squares);
+}
+
+constexpr std::array ar_topk_sections{forecast_section,
+                                      StateSection{"raw norm", save_plain<&SchemeState::raw_norm>,
+                                                   load_plain<&SchemeState::raw_norm>},
+                                      StateSection{"succession", save_succession, load_succession}};
+
+}  // namespace
+
+constinit const Scheme ar_topk_scheme{
+    .name = "ar-topk",
+    .summary = "one rank's k largest, the values of all ranks there",
+    .electors = Electors::leader,
+    .exchange = "ar-topk",
+    .keys = ar_topk_keys,
+    .density = 0.01,
+    .sections = ar_topk_sections,
+    .may_lead = may_lead};
+
+}  // namespace pith

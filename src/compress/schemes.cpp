@@ -1,0 +1,31 @@
+// Every compression scheme: a line each, which is all that the library asks for.
+#include <array>
+
+#include "compress/scheme.hpp"
+
+namespace pith {
+
+extern const Scheme bf16_scheme;
+extern const Scheme topk_scheme;
+extern const Scheme ar_topk_scheme;
+extern const Scheme exdyna_scheme;
+extern const Scheme micro_scheme;
+extern const Scheme deft_scheme;
+
+namespace {
+
+constexpr std::array table{
+    &none_scheme,     //
+    &bf16_scheme,     //
+    &topk_scheme,     //
+    &ar_topk_scheme,  //
+    &exdyna_scheme,   //
+    &micro_scheme,    //
+    &deft_scheme,     //
+};
+
+}  // namespace
+
+std::span<const Scheme* const> schemes() { return table; }
+
+}  // namespace pith

@@ -1,0 +1,211 @@
+// Every compression scheme, whichever it is, in every way in which it may be called: beside its
+// plain reference, and what all of them must keep. See scheme_conformance.hpp.
+#include <algorithm>
+#include <set>
+
+#include "tests/catch.hpp"
+#include "tests/collectives/hard_gradients.hpp"
+#include "tests/sanitized.hpp"
+
+namespace pith::test {
+
+namespace {
+
+template <class Each>
+void for_each_variant(double density, Each each) {
+  for (const SchemeTest& test : scheme_tests()) {
+    for (const std::string& variant : test.variants) each(test, spec_of(test, variant, density));
+  }
+}
+
+SparseCase case_of(const std::string& spec, int ranks, std::vector<std::size_t> counts) {
+  SparseCase c;
+  c.spec = spec;
+  c.ranks = ranks;
+  c.counts = std::move(counts);
+  return c;
+}
+
+// Those that have a residual.
+std::vector<std::string> keeping_specs(double density) {
+  std::vector<std::string> specs = specs_of(scheme_tests(), density);
+  std::erase_if(specs, [](const std::string& text) {
+    const Spec spec = *Spec::parse(text);
+    return !spec.sparse() || !spec.feedback;
+  });
+  return specs;
+}
+
+}  // namespace
+
+TEST_CASE("every scheme is tested, and has an exchange of its name", "[sparse][schemes]") {
+  std::set<std::string_view> tested;
+  for (const SchemeTest& test : scheme_tests()) tested.insert(test.scheme);
+  for (const Scheme* scheme : schemes()) {
+    INFO(scheme->name);
+    CHECK(tested.count(scheme->name) == 1);
+    const auto all = exchanges();
+    CHECK(std::any_of(all.begin(), all.end(), [&](const SparseExchange& exchange) {
+      return exchange.name == scheme->exchange;
+    }));
+    CHECK_FALSE(scheme->summary.empty());
+    CHECK((scheme->electors == Electors::leader) == (scheme->may_lead != nullptr));
+    const Spec spec = Spec::of(*scheme);
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+  }
+}
+
+TEST_CASE("every scheme is its plain reference, bit for bit", "[sparse][schemes]") {
+  const std::vector<int> some = {1, 2, 3, 4, 5, 8, 16, 17};
+  std::vector<int> all;
+  for (int ranks = 1; ranks <= 17; ++ranks) all.push_back(ranks);
+  const double densities[] = {0.1, 0.033, 0.011, 0.01, 0.004, 0.001, 0.5, 1};
+  std::size_t turn = 0;
+  for (const SchemeTest& test : scheme_tests()) {
+    for (const std::string& variant : test.variants) {
+      for (const int ranks : full ? all : some) {
+        for (const std::size_t count : {1, 2, 5, 100, 1000, 4099}) {
+          SparseCase c = case_of(spec_of(test, variant, densities[turn % 8]), ranks, {count});
+          c.average = turn++ % 3 == 0;
+          CHECK(check_beside_reference(test, c, {}) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every scheme remembers what its reference does", "[sparse][schemes]") {
+  for (const SchemeTest& test : scheme_tests()) {
+    for (const std::string& variant : test.variants) {
+      for (const int ranks : {3, 8}) {
+        const Walk walk{.steps = test.many_steps + 6 * ranks};
+        for (const std::size_t count : {100, 5000, 33000}) {
+          const SparseCase c = case_of(spec_of(test, variant, 0.01), ranks, {count});
+          CHECK(check_beside_reference(test, c, walk) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("many tensors in one call of every scheme", "[sparse][schemes]") {
+  for_each_variant(0.02, [](const SchemeTest& test, const std::string& spec) {
+    for (const int ranks : {1, 2, 4, 7}) {
+      SparseCase c = case_of(spec, ranks, {10, 0, 3000, 3, 500, 1, 64});
+      CHECK(check_beside_reference(test, c, {.steps = 2 * ranks + 3}) == "");
+      // In several parcels, which leave while later ones are selected from.
+      c.counts = {10, 0, 70000, 3, 100000, 1};
+      c.chunk_bytes = 1024;
+      if (ranks < 7) CHECK(check_beside_reference(test, c, {.steps = 5}) == "");
+      c.counts = {0, 0};
+      CHECK(check_beside_reference(test, c, {.steps = 2}) == "");
+    }
+  });
+}
+
+// A forecast that promises too much is replaced, tensor by tensor; one that promises too little is
+// not exact.
+TEST_CASE("every scheme follows magnitudes that jump", "[sparse][schemes]") {
+  const float factors[] = {1, 1, 1, 10, 10, 10, 1, 0.1f, 1000, 1000, 1e-3f, 1, 1, 1};
+  const auto jump = [&](SparseProgram& program, int step) {
+    const SparseCase& c = program.sparse_case();
+    for (int r = 0; r < c.ranks; ++r) {
+      for (const std::size_t t : {0, 2, 3}) {
+        for (float& value : program.gradient(r, t)) {
+          value = c.integers ? std::round(value * factors[step]) : value * factors[step];
+        }
+      }
+    }
+  };
+  for_each_variant(0.01, [&](const SchemeTest& test, const std::string& spec) {
+    for (const int ranks : {1, 3}) {
+      SparseCase c = case_of(spec, ranks, {150000, 100000, 100, 75000});
+      c.chunk_bytes = 1024;
+      CHECK(check_beside_reference(test, c, {.steps = 14, .change = jump}) == "");
+    }
+  });
+}
+
+TEST_CASE("gradients that leave every scheme little choice", "[sparse][schemes]") {
+  for (const Change& change : hard_gradients()) {
+    for_each_variant(0.05, [&](const SchemeTest& test, const std::string& spec) {
+      for (const std::size_t count : {100, 70000}) {
+        SparseCase c = case_of(spec, 3, {count});
+        c.chunk_bytes = 1024;
+        CHECK(check_beside_reference(test, c, {.steps = 5, .change = change}) == "");
+      }
+    });
+  }
+}
+
+TEST_CASE("every scheme in any order of the ranks", "[sparse][schemes]") {
+  for_each_variant(0.05, [](const SchemeTest& test, const std::string& spec) {
+    if (!Spec::parse(spec)->sparse()) return;  // whose roundings meet in that order
+    CHECK(check_beside_reference(test, case_of(spec, 4, {5000}),
+                                 {.steps = 9, .order = {2, 3, 1, 0}}) == "");
+    CHECK(check_beside_reference(test, case_of(spec, 4, {300, 40, 7}),
+                                 {.steps = 9, .order = {3, 0, 1, 2}}) == "");
+  });
+}
+
+TEST_CASE("no scheme loses anything, in any form of a call", "[sparse][schemes]") {
+  for (const std::string& spec : keeping_specs(0.02)) {
+    for (const int ranks : {1, 2, 5, 8}) {
+      SparseCase c = case_of(spec, ranks, {10, 0, 30000, 3, 5000, 1});
+      CHECK(check_conserved(c, 6) == "");
+      c.chunk_bytes = 64;  // parcels and rounds
+      if (ranks != 8) CHECK(check_conserved(c, 4) == "");
+    }
+  }
+}
+
+TEST_CASE("numbers that are not finite reach every rank, or none", "[sparse][schemes]") {
+  for (const std::string& spec : keeping_specs(0.1)) {
+    for (const char* rule : {"propagate", "drop"}) {
+      for (const std::size_t where : {0, 170, 299}) {
+        const std::string text = fmt::format("{},nonfinite={}", spec, rule);
+        CHECK(check_nonfinite(case_of(text, 3, {300, 40}), 1, where) == "");
+      }
+      SparseCase streamed = case_of(fmt::format("{},nonfinite={}", spec, rule), 3, {140000});
+      streamed.chunk_bytes = 1024;
+      CHECK(check_nonfinite(streamed, 0, 7) == "");
+    }
+  }
+}
+
+TEST_CASE("saved and loaded, every scheme goes on with the same bits", "[sparse][schemes]") {
+  for (const std::string& spec : specs_of(scheme_tests(), 0.05)) {
+    for (const int ranks : {1, 4}) CHECK(check_saved(case_of(spec, ranks, {2000, 0, 70})) == "");
+  }
+}
+
+TEST_CASE("an end at any step of any scheme loses no gradient", "[sparse][schemes][abort]") {
+  for (const std::string& spec : specs_of(scheme_tests(), 0.2)) {
+    for (int ranks = 2; ranks <= 4; ++ranks) {
+      SparseCase c = case_of(spec, ranks, {60, 0, 20});
+      if (!Spec::parse(spec)->feedback) continue;  // what is kept is of failed calls alone
+      CHECK(check_interrupted(c, ranks, 1) == "");
+    }
+  }
+}
+
+// What has been written must not be added: results take the place of gradients.
+TEST_CASE("an end at any step of a streamed call loses no gradient", "[sparse][schemes][abort]") {
+  for (const std::string& spec : keeping_specs(0.1)) {
+    SparseCase c = case_of(spec, 3, {600, 0, 200});
+    c.chunk_bytes = 16;  // rounds of an exclusive election
+    c.in_place = true;
+    CHECK(check_interrupted(c, 3, 3) == "");
+  }
+  for (const char* spec : {"topk:density=0.01,exchange=direct", "topk:density=0.01,exchange=ring",
+                           "ar-topk:density=0.01", "ar-topk:density=0.01,election=variance",
+                           "ar-topk:density=0.01,values=f16"}) {
+    SparseCase c = case_of(spec, 3, {140000});
+    c.chunk_bytes = 1024;
+    c.in_place = true;
+    CHECK(check_interrupted(c, 3, 9) == "");
+  }
+}
+
+}  // namespace pith::test

@@ -1,0 +1,92 @@
+// Random-k: k elements drawn from a seed that all ranks share, so that no index travels; every rank
+// sends its values there. [Wangni et al. 2018; Stich et al. 2018]
+//
+// The vector is cut into k parts as equal as they can be, and of each one element is drawn: every
+// element has about the chance that the density says, and indices rise by themselves. Cost: that of
+// value_sum.hpp on k values. With feedback what is not drawn waits for its turn.
+//
+// Not part of the library: a scheme as anybody may add it, in this file and the lines that
+// src/compress/SCHEMES.md names.
+#include "collectives/common_values.hpp"
+#include "collectives/notes.hpp"
+#include "collectives/take_values.hpp"
+#include "compress/scheme_keys.hpp"
+#include "core/mix.hpp"
+
+namespace pith {
+
+extern const Scheme random_k_scheme;
+
+namespace {
+
+constexpr auto random_k_keys = keys::of_election(std::array<Key, 0>{});
+
+// One of `range`, by all that ranks agree on.
+std::uint32_t drawn(const Compressor& compressor, std::size_t tensor, Range range) {
+  const std::uint64_t from = mix(mix(compressor.spec().seed, compressor.step), tensor);
+  return static_cast<std::uint32_t>(range.begin + mix(from, range.begin) % range.size);
+}
+
+Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues& values) {
+  const CompressedTensor& tensor = args.tensors[t];
+  Compressor& compressor = *tensor.compressor;
+  Task<Error> adding = add_in_turns(call, args, compressor, {0, tensor.count});
+  Error error = co_await std::move(adding);
+  if (error) co_return error;
+  PairList& taken = compressor.taken();
+  const std::size_t k = elected_of(args.spec().density, tensor.count);
+  taken.reserve(k);
+  for (std::size_t i = 0; i < k; ++i) {
+    const std::size_t begin = tensor.count * i / k;
+    taken.indices()[i] = drawn(compressor, t, {begin, tensor.count * (i + 1) / k - begin});
+  }
+  double squares = 0;
+  Task<Error> taking = take_values(call, args, compressor, k, squares);
+  error = co_await std::move(taking);
+  if (error) co_return error;
+  values.append(taken.run(0));
+  compressor.stats.algorithm = "random_k";
+  co_return error;
+}
+
+}  // namespace
+
+Task<Error> allreduce_random_k(Call& call, SparseCall args) {
+  args.parcel = ~std::size_t{0};  // everything is one
+  std::size_t most = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count > 0) most += elected_of(args.spec().density, tensor.count);
+  }
+  const Notes notes(args.spec().values, call.size(), false);
+  std::array<float, 1> note{};
+  CommonValues values(call, args, most, notes.count());
+  for (std::size_t t = 0; t < args.tensors.size(); ++t) {
+    if (args.tensors[t].count == 0) continue;
+    Task<Error> taking = take(call, args, t, values);
+    Error error = co_await std::move(taking);
+    if (error) co_return error;
+  }
+  notes.write(note, call.rank(), found_nonfinite(args), 0);
+  values.append_notes(note);
+  ValuePart part;
+  const ValueSum sum = values.sum_of(0, values.count(), part);
+  Task<Error> summing = sum_values(call, sum, *args.traffic);
+  Error error = co_await std::move(summing);
+  if (error) co_return error;
+  values.read_notes(note);
+  if (Notes::nonfinite(note) && !args.spec().drops_nonfinite) {
+    deliver_nan(call, args);
+  } else {
+    values.write_results();
+  }
+  co_return error;
+}
+
+constinit const Scheme random_k_scheme{.name = "random-k",
+                                       .summary = "elements drawn from a shared seed",
+                                       .electors = Electors::all_alike,
+                                       .exchange = "random-k",
+                                       .keys = random_k_keys,
+                                       .density = 0.01};
+
+}  // namespace pith
