@@ -162,9 +162,9 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
 }  // namespace
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather",     "barrier",
-                                        "reduce",    "reduce_scatter", "alltoall",      "gather",
-                                        "scatter",   "split",          "point_to_point"};
+  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
+                                        "reduce",    "reduce_scatter", "alltoall",  "gather",
+                                        "scatter",   "split"};
   return names[static_cast<int>(collective)];
 }
 
@@ -233,7 +233,6 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
     case Collective::scatter:
       return entry(Collective::scatter, "binomial");
     case Collective::split:
-    case Collective::point_to_point:
       break;
   }
   return table.front();

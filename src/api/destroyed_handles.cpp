@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "api/compressor_handle.hpp"
-#include "api/group.hpp"
+#include "api/comm_handle.hpp"
 
 namespace pith::api {
 

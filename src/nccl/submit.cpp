@@ -23,7 +23,6 @@ namespace pith::nccl {
 
 namespace {
 
-using api::Group;
 
 enum class GroupKind : unsigned char { none, undecided, blocking, background };
 constinit thread_local GroupKind group_kind = GroupKind::none;
@@ -194,8 +193,8 @@ LinkCost link_of(const Shape& shape) {
 }
 
 double seconds_of(const Group::Planned& planned) {
-  const Shape shape = planned.communicator->shape_of(planned.args);
-  if (planned.message_bytes > 0 || planned.args.collective == Collective::point_to_point) {
+  const Shape shape = planned.communicator->calls().algorithms().shape_of(planned.args);
+  if (planned.message_bytes > 0) {
     return seconds_of_message(planned.message_bytes, link_of(shape));
   }
   return seconds_here(shape, planned.args.collective, link_of(shape));
@@ -206,7 +205,7 @@ double seconds_of(const Waiting& one) {
   CollectiveArgs args;
   args.count = one.call.count;
   args.type = static_cast<DType>(one.call.type);
-  const Shape shape = one.communicator->shape_of(args);
+  const Shape shape = one.communicator->calls().algorithms().shape_of(args);
   const Lines* const lines = one.there ? extras()->fallback->lines() : nullptr;
   const LinkCost link = lines ? lines->there : link_of(shape);
   if (is_message(one.call.kind)) return seconds_of_message(shape.bytes, link);
@@ -286,7 +285,7 @@ NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) {
 NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
   if (!nested()) group_kind = GroupKind::none;
   const bool waits =
-      pith::api::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
+      pith::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
   return answer_end([&] { return waits ? pith::api::guarded(end_group) : pithGroupEnd(); });
 }
 
