@@ -7,11 +7,9 @@
 #include <string_view>
 
 #include "collectives/call.hpp"
-#include "collectives/point_to_point.hpp"
+#include "core/dtype.hpp"
 
 namespace pith {
-
-struct CompressedTensor;
 
 enum class Collective : std::uint8_t {
   allreduce,
@@ -23,10 +21,9 @@ enum class Collective : std::uint8_t {
   alltoall,
   gather,
   scatter,
-  split,           // no algorithm, but a call like the others where ranks are compared
-  point_to_point,  // messages of pairs: no algorithm, no number among the communicator's calls
+  split,  // no algorithm, but a call like the others where ranks are compared
 };
-inline constexpr std::size_t collective_count = 11;
+inline constexpr std::size_t collective_count = 10;
 std::string_view name_of(Collective collective);
 // Whether the call has an operation, and whether it has a root.
 constexpr bool reduces(Collective collective) {
@@ -79,18 +76,15 @@ struct Factor {
 // blocks. A buffer that this rank's role does not use has no data.
 struct CollectiveArgs {
   Collective collective = Collective::allreduce;
-  Bytes send;
-  Bytes recv;
+  Bytes send = {};
+  Bytes recv = {};
   std::size_t count = 0;
   DType type = DType::f32;
   Op op = Op::sum;
   int root = 0;  // for an algorithm in the order of its Call
   Tuning tuning = {};
   Factor factor = {};
-  float divisor = 0;                 // of a sum that avg divides; 0: the number of ranks
-  std::span<Message> messages = {};  // of point_to_point, which uses nothing else
-  // Of a compressed allreduce, which uses nothing else.
-  std::span<CompressedTensor> tensors = {};
+  float divisor = 0;  // of a sum that avg divides; 0: the number of ranks
 };
 
 // What the choice and the cost may depend on: all of it agreed between the ranks.

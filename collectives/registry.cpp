@@ -3,9 +3,9 @@
 namespace pith {
 
 std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather",     "barrier",
-                                        "reduce",    "reduce_scatter", "alltoall",      "gather",
-                                        "scatter",   "split",          "point_to_point"};
+  constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
+                                        "reduce",    "reduce_scatter", "alltoall",  "gather",
+                                        "scatter",   "split"};
   return names[static_cast<int>(collective)];
 }
 

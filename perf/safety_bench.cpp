@@ -24,10 +24,9 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "comm/communicator.hpp"
+#include "comm/connect.hpp"
 #include "control/call_recorder.hpp"
 #include "core/clock.hpp"
-#include "core/mix.hpp"
 #include "perf/bare_rank.hpp"
 
 namespace pith {
@@ -37,14 +36,6 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args);
 namespace {
 
 constexpr int ranks = BareRank::ranks;
-
-// As a communicator makes it of the arguments.
-std::uint64_t digest_of(const CollectiveArgs& args) {
-  std::uint64_t hash = mix(0x70697468, static_cast<std::uint64_t>(args.collective));
-  hash = mix(hash, args.count);
-  hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op));
-  return mix(hash, static_cast<std::uint64_t>(args.root));
-}
 
 class Rank : public BareRank {
  public:
@@ -88,7 +79,7 @@ struct Both {
     const auto place = static_cast<std::size_t>(rank);
     if (kind == 0) return ranks_of_ours[place].bare(args);
     if (kind == 1) return ranks_of_ours[place].guarded(args);
-    if (communicators[place]->run(args)) std::terminate();
+    if (communicators[place]->calls().run(args)) std::terminate();
   }
 };
 
@@ -196,7 +187,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto hub = LocalHub::create(ranks);
-  auto made = Communicator::init_all(ranks);
+  auto made = make_communicators(ranks);
   if (!hub || !made) {
     fmt::print(stderr, "safety_bench: {}{}\n", hub.error().message(), made.error().message());
     return 1;

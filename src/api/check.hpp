@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "api/group.hpp"
+#include "api/comm_handle.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 #include "pith/pith.h"

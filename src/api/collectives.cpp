@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "api/check.hpp"
+#include "api/comm_handle.hpp"
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
-#include "api/submit.hpp"
 #include "comm/stream_memory.hpp"
 
 using namespace pith;
@@ -69,14 +69,14 @@ Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& a
   if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
     return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
-  return submit(comm, args, stream);
+  return submit(*comm, args, stream);
 }
 
 Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                   pithStream_t stream) {
   if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
     return error;
-  return submit(comm, args, stream);
+  return submit(*comm, args, stream);
 }
 
 // send is read on the root only, and recv's contents go there elsewhere.
@@ -121,7 +121,7 @@ Error pass_message(const char* function, const char* argument, const void* memor
   if (error) return error;
   Bytes data = bytes_at(memory);
   data.size = count * size_of(static_cast<DType>(type));
-  return submit(comm, Message{data, count, static_cast<DType>(type), peer, sends}, stream);
+  return submit(*comm, Message{data, count, static_cast<DType>(type), peer, sends}, stream);
 }
 
 }  // namespace
@@ -288,7 +288,7 @@ pithResult_t pithBarrier(pithComm_t comm, pithStream_t stream) {
     if (!error) error = check_stream(function, stream);
     if (error) return error;
     CollectiveArgs args = make_args(Collective::barrier, nullptr, nullptr, 0, pithUint8);
-    return submit(comm, args, stream);
+    return submit(*comm, args, stream);
   });
 }
 

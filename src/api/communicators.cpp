@@ -8,10 +8,13 @@
 #include "api/completion.hpp"
 #include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
+#include "comm/connect.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start.hpp"
 #include "comm/stream_memory.hpp"
+#include "comm/streams.hpp"
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 
 using namespace pith;
 using namespace pith::api;
@@ -94,7 +97,7 @@ Completion completion_of_this_thread() {
   void* const context = current_context();
   if (!context) return more;
   return [context, more = std::move(more)](pithComm& comm) {
-    comm.communicator->prepare_streams(context);
+    comm.communicator->streams().prepare(context);
     return more ? more(comm) : Error();
   };
 }
@@ -213,7 +216,7 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
   const Expected<Settings> settings = settings_from_environment();
   const auto make = [id, rank, nranks, making, settings]() -> Made {
     if (!settings) return settings.error();
-    return Communicator::init_rank(*settings, id, rank, nranks, making);
+    return make_communicator(*settings, id, rank, nranks, making);
   };
   const Completion complete = completion_of_this_thread();
   Group& group = Group::of_this_thread();
@@ -229,7 +232,7 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
 // With blocking = 0 its handle appears when comm is ready again.
 Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
               std::function<Made()> make) {
-  const CurrentContext current(comm->communicator->stream_context());
+  const CurrentContext current(comm->communicator->streams().context());
   const auto run = [newcomm, options, make = std::move(make),
                     complete = completion_of_this_thread()]() -> Error {
     Made made = make();
@@ -278,7 +281,7 @@ Error abort(pithComm_t comm) {
   }
   if (promised) return {};
   if (communicator) {
-    communicator->cancel_descent();
+    communicator->children().cancel();
     communicator->abort();
   }
   return destroy(comm);
@@ -351,7 +354,7 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
   if (aborts) end_running(*comm);
   return descend(comm, newcomm, *options,
                  [communicator, excluded, settings = settings_from_environment()] {
-                   return communicator->shrink(settings, excluded);
+                   return communicator->children().shrink(settings, excluded);
                  });
 }
 
@@ -419,10 +422,10 @@ Error split_survivors(pithComm_t comm, int color, int key, pithComm_t* newcomm,
                       const pithConfig_t* config) {
   return split(comm, color, key, newcomm, config,
                [](Communicator& communicator, const Reading& settings, int c, int k) -> Made {
-                 const Made survivors = communicator.shrink(settings, {});
+                 const Made survivors = communicator.children().shrink(settings, {});
                  if (!survivors) return survivors.error();
-                 (*survivors)->is_cancelled_with(communicator);
-                 return (*survivors)->split(settings, c, k);
+                 (*survivors)->children().is_cancelled_with(communicator.children());
+                 return (*survivors)->children().split(settings, c, k);
                });
 }
 
@@ -487,7 +490,7 @@ pithResult_t pithCommInitAll(pithComm_t* comms, int n, const int* devices) {
     const Expected<Settings> settings = settings_from_environment();
     if (!settings) return settings.error();
     warn_of_settings_of_nccl(*settings);
-    Expected<std::vector<std::unique_ptr<Communicator>>> made = Communicator::init_all(n);
+    Expected<std::vector<std::unique_ptr<Communicator>>> made = make_communicators(n);
     if (!made) return made.error();
     for (int r = 0; r < n; ++r) {
       comms[r] = new_handle({}).release();
@@ -502,7 +505,7 @@ pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithComm_t* newc
   return guarded(comm, [&] {
     return split(comm, color, key, newcomm, config,
                  [](Communicator& communicator, const Reading& settings, int c, int k) {
-                   return communicator.split(settings, c, k);
+                   return communicator.children().split(settings, c, k);
                  });
   });
 }
@@ -531,7 +534,7 @@ pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
             first_of({check_communicator(function, comm), check_pointer(function, "n", n)})) {
       return error;
     }
-    const std::vector<int> failed = comm->communicator->failed();
+    const std::vector<int> failed = comm->communicator->revocation().failed();
     const auto count = static_cast<int>(failed.size());
     if (ranks && *n < count) {
       return Error(Code::invalid_argument,
@@ -545,7 +548,7 @@ pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n) {
 
 pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call) {
   return tell("pithCommGetLastCompleted", comm, "call", call, [](const Communicator& communicator) {
-    return communicator.last_completed_by_all();
+    return communicator.children().last_completed_by_all();
   });
 }
 
@@ -588,8 +591,8 @@ pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_
              check_type(function, type), check_pointer(function, "algorithm", algorithm)})) {
       return error;
     }
-    const Algorithm* chosen =
-        comm->communicator->algorithm_of(collective, count, static_cast<DType>(type));
+    const Algorithm* chosen = comm->communicator->links().model().algorithm(
+        collective, count * size_of(static_cast<DType>(type)));
     if (!chosen) {
       return {Code::invalid_argument,
               fmt::format("{}: collective is \"{}\", expected a name as \"allreduce\"", function,

@@ -40,7 +40,7 @@ Claim::~Claim() {
 
 Error check_binding(const char* function, const Compressor& compressor, const Communicator& comm) {
   const auto bound = std::static_pointer_cast<Communicator>(compressor.binding.lock());
-  if (!bound || bound.get() == &comm || !bound->holds_compressors()) return {};
+  if (!bound || bound.get() == &comm || !bound->compressors().holds()) return {};
   return {Code::invalid_usage,
           fmt::format("{}: compressor is bound to another communicator, that of its first call, "
                       "until pithCompressorReset, or until that one is shrunk, revoked or "

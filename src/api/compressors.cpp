@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "api/check.hpp"
+#include "api/comm_handle.hpp"
 #include "api/compressor_handle.hpp"
 #include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
-#include "api/submit.hpp"
 
 using namespace pith;
 using namespace pith::api;
@@ -62,6 +62,14 @@ CompressedTensor make_tensor(const void* send, size_t count, pithDataType_t type
           .average = op == pithAvg};
 }
 
+Error submit(const char* function, pithComm_t comm, const pithCompressor& compressor,
+             const CompressedTensor& tensor, pithStream_t stream) {
+  Claim claim(function, *compressor.state);
+  if (claim.error()) return claim.error();
+  claim.keep();
+  return pith::submit(*comm, compressor.state, tensor, stream);
+}
+
 }  // namespace
 
 pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec) {
@@ -109,7 +117,7 @@ pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.recv = static_cast<std::byte*>(recv);
-      return submit(function, comm, compressor->state, tensor, stream);
+      return submit(function, comm, *compressor, tensor, stream);
     }());
   });
 }
@@ -130,7 +138,7 @@ pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* indices, 
       if (error) return error;
       CompressedTensor tensor = make_tensor(send, count, type, op, compressor);
       tensor.sparse = {indices, static_cast<std::byte*>(values), capacity, n};
-      return submit(function, comm, compressor->state, tensor, stream);
+      return submit(function, comm, *compressor, tensor, stream);
     }());
   });
 }

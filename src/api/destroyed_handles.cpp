@@ -4,8 +4,8 @@
 #include <memory>
 #include <mutex>
 
+#include "api/comm_handle.hpp"
 #include "api/compressor_handle.hpp"
-#include "api/group.hpp"
 
 namespace pith::api {
 

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <chrono>
 
-#include "comm/call_step.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 
@@ -53,11 +52,6 @@ TracedTransport* CallTrace::traced(Transport* transport) {
   }
   transports_.emplace_back(transport, std::make_unique<TracedTransport>(*transport, trace_));
   return transports_.back().second.get();
-}
-
-void CallTrace::begin(std::uint32_t number, const CollectiveArgs& args,
-                      std::string_view algorithm) {
-  running_.emplace_back(number, begin_call(recorder_, number, args, algorithm));
 }
 
 void CallTrace::end(std::uint32_t number, bool well) {

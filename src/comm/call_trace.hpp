@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "comm/call_step.hpp"
 #include "core/record.hpp"
 #include "transport/trace.hpp"
 
@@ -27,8 +27,11 @@ class CallTrace {
   CallTrace(const CallTrace&) = delete;
   CallTrace& operator=(const CallTrace&) = delete;
 
-  // With the engine's token. `algorithm` lives for ever; empty: none.
-  void begin(std::uint32_t number, const CollectiveArgs& args, std::string_view algorithm);
+  // With the engine's token. `args`: what begin_call() takes of a kind of call.
+  template <class... Args>
+  void begin(std::uint32_t number, const Args&... args) {
+    running_.emplace_back(number, begin_call(recorder_, number, args...));
+  }
   void end(std::uint32_t number, bool well);
 
  private:

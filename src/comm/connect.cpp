@@ -1,4 +1,5 @@
-// How a communicator comes to be: from a meeting of its ranks, or all at once in one process.
+#include "comm/connect.hpp"
+
 #include <fmt/format.h>
 
 #include <latch>
@@ -8,14 +9,12 @@
 #include <optional>
 #include <thread>
 
-#include "comm/bootstrap.hpp"
-#include "comm/communicator.hpp"
 #include "comm/listen_host.hpp"
 #include "comm/process_end.hpp"
 #include "comm/rendezvous.hpp"
 #include "comm/start_error.hpp"
-#include "comm/start_log.hpp"
 #include "comm/stream_memory.hpp"
+#include "comm/streams.hpp"
 #include "comm/topology.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -29,7 +28,7 @@ namespace pith {
 
 namespace {
 
-// The communicator that spans the whole job; its descendants have other keys.
+// The communicator that spans the whole job; its children have other keys.
 constexpr CommKey job_key = 1;
 
 // Apart from the rounds of a ControlGatherer.
@@ -118,14 +117,78 @@ class TracePaths {
   std::map<std::pair<std::string, int>, int> taken_;
 };
 
-}  // namespace
-
-void Communicator::add_transport(std::unique_ptr<PeerTransport> transport) {
-  engine_->add(*transport);
-  transports_.push_back(std::move(transport));
+// Children carry their key in the file's name, for their ranks count from 0 again.
+void begin_trace(Communicator& made) {
+  if (made.trace_prefix().empty()) return;
+  const CommKey key = made.identity().key;
+  const std::string child = key == job_key ? "" : fmt::format(".comm-{:016x}", key);
+  made.links().begin_trace(
+      PerProcess<TracePaths>::get().take(made.trace_prefix() + child, made.rank()));
 }
 
-Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
+// All ranks are threads of this process and share `hub`.
+void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
+  Links& links = made.links();
+  auto local = std::make_unique<LocalTransport>(
+      links.engine().scheduler(), links.engine().mailbox(), made.rank(), std::move(hub));
+  for (int peer = 0; peer < made.size(); ++peer) {
+    if (peer != made.rank()) links.set_route(peer, {local.get(), peer});
+  }
+  links.set_order(std::move(order));
+  links.set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(made.size())));
+  links.add(std::move(local));
+  links.set_views(true, true);
+  links.set_one_process();
+  begin_trace(made);
+  made.join_control_plane(false);
+}
+
+using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
+
+All make_threads(int ranks, const Settings& settings) {
+  const Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
+  if (!hub) return hub.error();
+  StartLog log("communicator", 0, ranks);
+  log.begins(settings);
+  const auto seats = ControlNode::among_threads(ranks, settings);
+  // Where their threads will run is not known yet; this one's CPUs will be theirs.
+  const bool crowded = are_crowded(
+      std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (int r = 0; r < ranks; ++r) {
+    made.push_back(std::make_unique<Communicator>(
+        settings, CommIdentity{seats[static_cast<std::size_t>(r)], job_key, all_ranks(ranks), r}));
+    if (Error error = made.back()->links().model().force(settings.algo)) return error;
+    made.back()->links().set_oversubscribed(crowded, crowded);
+    made.back()->links().model().set_devices(!devices_in_use().empty());
+    join(*made.back(), *hub, {});
+  }
+  wait_for_tree(seats);
+  log.ends("threads of one process");
+  return made;
+}
+
+// The transports between processes also serve ranks of one process, each started by a thread.
+All make_by_meeting(int ranks, const Settings& settings) {
+  const Expected<UniqueId> id = Rendezvous::open(settings);
+  if (!id) return id.error();
+  std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
+  std::vector<std::function<Error()>> jobs;
+  for (std::size_t r = 0; r < made.size(); ++r) {
+    jobs.emplace_back([&settings, &id, &place = made[r], r, ranks] {
+      Expected<std::unique_ptr<Communicator>> one =
+          make_communicator(settings, *id, static_cast<int>(r), ranks, nullptr);
+      if (one) place = std::move(*one);
+      return one.error();
+    });
+  }
+  if (Error error = first_failure(run_together(jobs))) return error;
+  return made;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Communicator>> make_communicator(
     const Settings& settings, const UniqueId& id, int rank, int ranks,
     const std::shared_ptr<const Cancellation>& cancellation, TransportTable table) {
   set_log_level(settings.log);
@@ -140,11 +203,7 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlNode>> control = std::shared_ptr<ControlNode>();
   const Error uncontrolled = without_throwing([&] {
-    const Expected<std::string> own_end = bootstrap->host();
-    if (!own_end) return own_end.error();
-    Expected<std::string> host = rank_host(settings, *own_end);
-    if (!host) return host.error();
-    control = ControlNode::over_tcp(*bootstrap, std::move(*host), rank, ranks, id.secret, settings);
+    control = ControlNode::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
     return control.error();
   });
   if (uncontrolled) {
@@ -154,100 +213,72 @@ Expected<std::unique_ptr<Communicator>> Communicator::init_rank(
   }
   log.phase("control plane");
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
-  std::unique_ptr<Communicator> made(
-      new Communicator(settings, std::move(*control), job_key, all_ranks(ranks), rank));
-  made->transport_table_ = table;
+  auto made = std::make_unique<Communicator>(
+      settings, CommIdentity{*control, job_key, all_ranks(ranks), rank}, table);
+  ControlNode& seat = **control;
   if (!settings.trace.empty()) {
-    made->trace_prefix_ = PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address);
+    made->set_trace_prefix(PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address));
   }
-  bootstrap->listen_to([seat = made->control_] { return seat->plane().revocation_of(job_key); });
-  const Error failed = without_throwing([&] { return made->connect(*bootstrap, settings, log); });
+  bootstrap->listen_to([&seat] { return seat.plane().revocation_of(job_key); });
+  const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
   if (!failed) return made;
-  if (const Error cancelled = cancellation ? cancellation->error() : Error()) {
-    made->control_->revoke(job_key, cancelled);  // the other ranks may have made it already
-    return cancelled;
+  const Error cancelled = cancellation ? cancellation->error() : Error();
+  if (!cancelled) {
+    const Error error = as_of_rank(rank, failed);
+    bootstrap->give_up(error);
+    if (error.code() != Code::remote) seat.revoke(job_key, as_seen_elsewhere(error));
+    return error;
   }
-  bootstrap->give_up(as_of_rank(rank, failed));
-  return made->give_up_start(failed);
+  seat.revoke(job_key, cancelled);  // the other ranks may have made it already
+  return cancelled;
 }
 
-// The others wait for our connections.
-Error Communicator::give_up_start(const Error& cause) {
-  const Error error = as_of_rank(rank(), cause);
-  if (error.code() != Code::remote) control_->revoke(key_, as_seen_elsewhere(error));
-  return error;
-}
-
-// Descendants carry their key in the file's name, for their ranks count from 0 again.
-void Communicator::begin_trace() {
-  if (trace_prefix_.empty()) return;
-  const std::string descendant = key_ == job_key ? "" : fmt::format(".comm-{:016x}", key_);
-  trace_ = std::make_unique<CallTrace>(
-      PerProcess<TracePaths>::get().take(trace_prefix_ + descendant, rank()), rank(), context_,
-      routes_);
-}
-
-Error Communicator::connect(Gatherer& gatherer, const Settings& settings, StartLog& log) {
-  if (Error error = model_.force(settings.algo)) return error;
-  TransportSetup setup(*engine_, rank(), size(), *control_, gatherer, settings, transport_table_);
+Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, StartLog& log) {
+  if (Error error = made.links().model().force(settings.algo)) return error;
+  const CommIdentity& who = made.identity();
+  Links& links = made.links();
+  TransportSetup setup(links.engine(), made.rank(), made.size(), *who.control, gatherer, settings,
+                       links.transport_table());
   if (Error error = setup.run(log)) return error;
   const RankFacts& facts = setup.facts();
-  context_.views = facts.any_share_memory;
-  model_.set_views(facts.all_share_memory);
-  context_.all_views = model_.views();
-  engine_->set_oversubscribed(facts.oversubscribed_here);
-  model_.set_oversubscribed(facts.oversubscribed);
-  model_.set_devices(facts.devices);
-  devices_of_others_ = facts.devices_of_others;
-  for (std::size_t r = 0; r < routes_.size(); ++r) {
-    if (static_cast<int>(r) != rank()) routes_[r] = {setup.route_to(r), static_cast<int>(r)};
+  links.set_views(facts.all_share_memory, facts.any_share_memory);
+  links.set_oversubscribed(facts.oversubscribed_here, facts.oversubscribed);
+  links.model().set_devices(facts.devices);
+  made.streams().set_devices_of_others(facts.devices_of_others);
+  for (int rank = 0; rank < made.size(); ++rank) {
+    if (rank == made.rank()) continue;
+    links.set_route(rank, {setup.route_to(static_cast<std::size_t>(rank)), rank});
   }
-  set_order(facts.order);
-  set_hosts(facts.host_names);
+  links.set_order(facts.order);
+  links.set_hosts(facts.host_names);
   // Nobody sends before everybody can receive, and the tree of control connections stands.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected =
-      control_->gather({key_, connected_round}, ControlPlane::Need::all,
-                       named.empty() ? members_ : named, "", gatherer.cancellation());
+      who.control->gather({who.key, connected_round}, ControlPlane::Need::all,
+                          named.empty() ? who.members : named, "", gatherer.cancellation());
   if (connected.error) return connected.error;
   for (std::unique_ptr<PeerTransport>& transport : setup.take_transports()) {
-    transport->on_peer_lost = [this](int, const Error& error) { revoke_for_loss(error); };
-    add_transport(std::move(transport));
+    transport->on_peer_lost = [&made](int, const Error& error) {
+      made.revocation().revoke_for_loss(error);
+    };
+    links.add(std::move(transport));
   }
-  begin_trace();
-  control_->plane().add(key_, members_, *this);
-  ProcessEnd::instance().add(*this);
+  begin_trace(made);
+  made.join_control_plane(true);
   log.phase("all ready");
   log.ends(setup.summary());
   return {};
 }
 
-// All ranks are threads of this process and share `hub`.
-void Communicator::join(std::shared_ptr<LocalHub> hub, RankOrder order) {
-  auto local = std::make_unique<LocalTransport>(engine_->scheduler(), engine_->mailbox(), rank(),
-                                                std::move(hub));
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) routes_[static_cast<std::size_t>(peer)] = {local.get(), peer};
-  }
-  set_order(std::move(order));
-  set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(size())));
-  add_transport(std::move(local));
-  context_.views = true;
-  model_.set_views(true);
-  context_.all_views = model_.views();
-  one_process_ = true;
-  begin_trace();
-  control_->plane().add(key_, members_, *this);
-}
-
 // The first rank makes the hub; the others take it from where it says.
-Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings, StartLog& log) {
-  if (Error error = model_.force(settings.algo)) return error;
+Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& settings,
+                      StartLog& log) {
+  if (Error error = made.links().model().force(settings.algo)) return error;
   Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
-  const auto ranks = static_cast<std::size_t>(size());
+  const auto ranks = static_cast<std::size_t>(made.size());
   std::string mine = info_of_thread(settings, ranks);
-  if (rank() == 0) {
-    hub = LocalHub::create(size());
+  if (made.rank() == 0) {
+    hub = LocalHub::create(made.size());
     mine += Packer().value(reinterpret_cast<std::uintptr_t>(&hub)).take();
   }
   const Expected<std::vector<std::string>> all = gatherer.gather(mine);
@@ -261,66 +292,23 @@ Error Communicator::connect_threads(Gatherer& gatherer, const Settings& settings
       of_first.value<std::uintptr_t>());
   Error error = first->error();
   const Threads threads = threads_of(*all);
-  engine_->set_oversubscribed(threads.crowded);
-  model_.set_oversubscribed(threads.crowded);
-  model_.set_devices(threads.devices);
-  if (!error) join(**first, order_of_threads(*all, settings));
+  made.links().set_oversubscribed(threads.crowded, threads.crowded);
+  made.links().model().set_devices(threads.devices);
+  if (!error) join(made, **first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.
   if (Error failed = gatherer.gather("joined").error()) return failed;
   if (!error) log.ends("threads of one process");
   return error;
 }
 
-Expected<std::vector<std::unique_ptr<Communicator>>> Communicator::init_all(int ranks) {
+Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int ranks) {
   const Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
   set_log_level(settings->log);
   const TransportRule rule(settings->transport);
   const auto& order = rule.order();
-  return !order.empty() && order.front() == "local" ? init_threads(ranks, *settings)
-                                                    : init_by_meeting(ranks, *settings);
-}
-
-Communicator::All Communicator::init_threads(int ranks, const Settings& settings) {
-  const Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
-  if (!hub) return hub.error();
-  StartLog log("communicator", 0, ranks);
-  log.begins(settings);
-  const auto seats = ControlNode::among_threads(ranks, settings);
-  // Where their threads will run is not known yet; this one's CPUs will be theirs.
-  const bool crowded = are_crowded(
-      std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
-  std::vector<std::unique_ptr<Communicator>> made;
-  for (int r = 0; r < ranks; ++r) {
-    made.emplace_back(new Communicator(settings, seats[static_cast<std::size_t>(r)], job_key,
-                                       all_ranks(ranks), r));
-    if (Error error = made.back()->model_.force(settings.algo)) return error;
-    made.back()->engine_->set_oversubscribed(crowded);
-    made.back()->model_.set_oversubscribed(crowded);
-    made.back()->model_.set_devices(!devices_in_use().empty());
-    made.back()->join(*hub, {});
-  }
-  wait_for_tree(seats);
-  log.ends("threads of one process");
-  return made;
-}
-
-// The transports between processes also serve ranks of one process, each started by a thread.
-Communicator::All Communicator::init_by_meeting(int ranks, const Settings& settings) {
-  const Expected<UniqueId> id = Rendezvous::open(settings);
-  if (!id) return id.error();
-  std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
-  std::vector<std::function<Error()>> jobs;
-  for (std::size_t r = 0; r < made.size(); ++r) {
-    jobs.emplace_back([&settings, &id, &place = made[r], r, ranks] {
-      Expected<std::unique_ptr<Communicator>> one =
-          init_rank(settings, *id, static_cast<int>(r), ranks, nullptr);
-      if (one) place = std::move(*one);
-      return one.error();
-    });
-  }
-  if (Error error = first_failure(run_together(jobs))) return error;
-  return made;
+  return !order.empty() && order.front() == "local" ? make_threads(ranks, *settings)
+                                                    : make_by_meeting(ranks, *settings);
 }
 
 }  // namespace pith

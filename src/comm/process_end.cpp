@@ -35,7 +35,7 @@ void ProcessEnd::leave_all() {
   const std::uint64_t deadline_ns = monotonic_ns() + Communicator::goodbye_ns;
   for (Communicator* communicator : held_) {
     (communicator->leave_with_process(deadline_ns) ? leaving : staying)
-        .push_back(&communicator->seat());
+        .push_back(communicator->identity().control.get());
   }
   held_.clear();
   std::ranges::sort(leaving);

@@ -15,7 +15,7 @@ namespace pith {
 
 class StartLog {
  public:
-  // `what` is made: "communicator" or "descendant". `level`: of the one line.
+  // `what` is made: "communicator" or "child communicator". `level`: of the one line.
   StartLog(std::string what, int rank, int ranks, LogLevel level = LogLevel::info);
 
   // At debug. Rank 0 also warns of variables that look like settings, once in a process.

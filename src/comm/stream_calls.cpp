@@ -7,7 +7,6 @@
 #include <array>
 #include <utility>
 
-#include "collectives/compressed_check.hpp"
 #include "comm/stream_memory.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -28,46 +27,102 @@ std::vector<bool> ranks_nearby(const CallContext& context) {
   return nearby;
 }
 
+std::optional<bool> workers_asked_for(const Settings& settings) {
+  if (settings.cuda_steps == "launch" || settings.cuda_launches_block) return false;
+  if (settings.cuda_steps == "worker" || settings.one_cuda_connection) return true;
+  return std::nullopt;
+}
+
+double warn_s_of(const Settings& settings) {
+  constexpr double longest_s = 10;
+  return settings.timeout > 0 ? std::min(longest_s, settings.timeout / 2) : longest_s;
+}
+
+// Processes that share a device take turns on it, and a worker that waits for another one would use
+// up its own.
+bool has_workers(const StreamOptions& options, int rank, const cuda::Device& device) {
+  if (options.by_workers) return *options.by_workers;
+  const std::string uuid = device.uuid();
+  const auto& others = options.devices_of_others;
+  if (uuid.empty() || std::find(others.begin(), others.end(), uuid) == others.end()) return true;
+  log(LogLevel::info,
+      fmt::format(
+          "rank {}: ranks of other processes use CUDA device {} too, so each step of a call "
+          "is launched (PITH_CUDA_STEPS)",
+          rank, uuid));
+  return false;
+}
+
 }  // namespace
+
+StreamOptions::StreamOptions(const Settings& settings)
+    : cuda_ipc(settings.cuda_ipc),
+      by_workers(workers_asked_for(settings)),
+      blocks(settings.cuda_blocks),
+      warn_s(warn_s_of(settings)) {}
 
 struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
   explicit StreamCall(StreamCalls& o) : owner(o) { Entry::args = &args; }
-  FrameArena& frame_arena() const { return owner.communicator_.engine_->arena(); }
+  FrameArena& frame_arena() const { return owner.host_.links.engine().arena(); }
+  // What the arguments point to is the call's own from now on.
+  void keep(const CollectiveArgs& given);
+  void keep(const CompressedArgs& given);
+  void keep(const PairArgs& given);
   Task<Error> run_and_report();
   void count_replay();
 
   StreamCalls& owner;
-  CollectiveArgs args;
+  CallArgs args;
   bool on_device = false;
+  // It has gradients to keep, also where the communicator is revoked; and compressors, which the
+  // host lets go of before the stream goes on.
+  bool compressed = false;
   bool unsettled = false;         // the stream may go on only when no peer touches its memory
-  CallRecorder::Batch recorded;   // where it consists of messages
-  std::vector<Message> messages;  // what args.messages points to
-  std::vector<CompressedTensor> tensors;  // what args.tensors points to
+  std::vector<Message> messages;  // of messages of pairs
+  std::vector<CompressedTensor> tensors;  // of a compressed call, or one that may become it
   HeldCompressors held;
   std::array<std::uint32_t, 2> looks{};  // at what it sends and receives, of views_
   LateChoice* choice = nullptr;          // until it is made
-  std::optional<Call> call;
+  RunningCall running;
   Task<Error> task;
 };
 
+void StreamCalls::StreamCall::keep(const CollectiveArgs& given) {
+  compressed = false;
+  args = given;
+}
+
+void StreamCalls::StreamCall::keep(const CompressedArgs& given) {
+  compressed = true;
+  tensors.assign(given.tensors.begin(), given.tensors.end());
+  args = CompressedArgs{tensors, given.tuning};
+}
+
+void StreamCalls::StreamCall::keep(const PairArgs& given) {
+  compressed = false;
+  messages.assign(given.messages.begin(), given.messages.end());
+  args = PairArgs{messages, given.chunk_bytes};
+}
+
 Task<Error> StreamCalls::StreamCall::run_and_report() {
-  Task<Error> collective = owner.communicator_.start(*call, args);
+  Task<Error> task_of_kind = owner.host_.runner.start(running, args);
   Error error = out_of_memory();
-  if (collective) error = co_await std::move(collective);
-  error = Communicator::told_to_all(*call, args, error);
-  unsettled = error && owner.communicator_.peers_may_touch();
+  if (task_of_kind) error = co_await std::move(task_of_kind);
+  error = owner.host_.runner.conclude(running, args, error);
+  std::optional<Call>& call = running.call;
+  unsettled = error && owner.host_.revocation.settling().peers_may_touch();
   if (unsettled && on_device) {
     co_await call->until(owner.compute_->run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (on_device) {
     // The stream goes on behind the last kernel, without waking the host first. Even a failed call
     // waits for its kernels: they use the caller's memory.
-    const Fence last = tensors.empty() ? owner.compute_->open_after_all(*this)
-                                       : owner.compute_->run<CopyKernel>({nullptr, nullptr, 0});
+    const Fence last = compressed ? owner.compute_->run<CopyKernel>({nullptr, nullptr, 0})
+                                  : owner.compute_->open_after_all(*this);
     co_await call->until(last);
     if (owner.compute_->error()) error = call->fail(owner.compute_->error());
   }
   owner.let_go(*this);
-  const bool opens = !on_device || !tensors.empty() || owner.compute_->error();
+  const bool opens = !on_device || compressed || owner.compute_->error();
   // Its slot is another call's as soon as this one has ended.
   if (opens && !unsettled) co_await call->until(owner.compute_->open(*this));
   // The frame is still running; the next turn of the engine takes it apart.
@@ -75,37 +130,37 @@ Task<Error> StreamCalls::StreamCall::run_and_report() {
     auto& ended = static_cast<StreamCall&>(self);
     ended.owner.end(ended);
   };
-  owner.communicator_.engine_->post(*this);
+  owner.host_.links.engine().post(*this);
   co_return error;
 }
 
-StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
-                         std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers)
-    : communicator_(communicator),
+StreamCalls::StreamCalls(const StreamHost& host, const StreamOptions& options, cuda::Device& device,
+                         std::unique_ptr<cuda::CudaCompute> compute)
+    : host_(host),
       device_(device),
-      pinned_(device, communicator.compute_),
+      pinned_(device, host.links.compute()),
       compute_(std::move(compute)),
-      context_(communicator.context_),
+      context_(host.links.context()),
       gate_(device, compute_->workers()),
       join_(device),
-      order_(communicator.state_, communicator.rank(), communicator.warn_s(),
+      order_(host.links.state(), host.links.rank(), options.warn_s,
              [](StreamOrder::Entry& held) {
                auto& call = static_cast<StreamCall&>(held);
                call.owner.begin(call);
              }),
       unsettled_(*this),
       undecided_(*this),
-      captured_pairs_(static_cast<std::size_t>(communicator.size())) {
+      captured_pairs_(static_cast<std::size_t>(host.links.size())) {
   context_.compute = compute_.get();
   context_.host = &pinned_;
-  if (context_.views && reached_by_peers) {
+  if (context_.views && options.cuda_ipc) {
     compute_->set_peer_memory(&views_.emplace(device, ranks_nearby(context_)));
   }
   compute_->on_error(
       [](void* self, const Error& error) { static_cast<StreamCalls*>(self)->device_failed(error); },
       this);
-  compute_->watch_while(&not_begun_);
-  Engine& engine = communicator.engine();
+  compute_->watch_while(&host_.runner.under_way().not_begun);
+  Engine& engine = host.links.engine();
   engine.own();
   engine.add(*compute_);
   engine.add(gate_);
@@ -115,30 +170,15 @@ StreamCalls::StreamCalls(Communicator& communicator, cuda::Device& device,
   engine.disown();
 }
 
-// Processes that share a device take turns on it, and a worker that waits for another one would use
-// up its own.
-bool StreamCalls::has_workers(const Communicator& communicator, const cuda::Device& device) {
-  if (communicator.cuda_by_workers_) return *communicator.cuda_by_workers_;
-  const std::string uuid = device.uuid();
-  const auto& others = communicator.devices_of_others_;
-  if (uuid.empty() || std::find(others.begin(), others.end(), uuid) == others.end()) return true;
-  log(LogLevel::info,
-      fmt::format(
-          "rank {}: ranks of other processes use CUDA device {} too, so each step of a call "
-          "is launched (PITH_CUDA_STEPS)",
-          communicator.rank(), uuid));
-  return false;
-}
-
-Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(Communicator& communicator,
+Expected<std::unique_ptr<StreamCalls>> StreamCalls::create(const StreamHost& host,
+                                                           const StreamOptions& options,
                                                            cuda::Device& device) {
-  Expected<std::unique_ptr<cuda::CudaCompute>> compute = cuda::CudaCompute::create(
-      device, has_workers(communicator, device) ? communicator.cuda_blocks_ : 0,
-      communicator.cuda_blocks_);
+  const unsigned workers = has_workers(options, host.links.rank(), device) ? options.blocks : 0;
+  Expected<std::unique_ptr<cuda::CudaCompute>> compute =
+      cuda::CudaCompute::create(device, workers, options.blocks);
   if (!compute) return compute.error();
-  if (Error error = communicator.engine_->join_background()) return error;
-  return std::unique_ptr<StreamCalls>(
-      new StreamCalls(communicator, device, std::move(*compute), communicator.cuda_ipc_));
+  if (Error error = host.links.engine().join_background()) return error;
+  return std::unique_ptr<StreamCalls>(new StreamCalls(host, options, device, std::move(*compute)));
 }
 
 // The communicator has left the progress thread: nothing polls the gate any more.
@@ -146,13 +186,13 @@ StreamCalls::~StreamCalls() {
   compute_->on_error(nullptr, nullptr);
   compute_->watch_while(nullptr);
   unsettled_.open_all();
-  for (int i = captured_alive_.load(); i > 0; --i) communicator_.engine_->background_ends();
+  for (int i = captured_alive_.load(); i > 0; --i) host_.links.engine().background_ends();
 }
 
 // Messages that are made of what kernels should have written must not go out any more.
 void StreamCalls::device_failed(const Error& error) {
-  const int rank = communicator_.rank();
-  communicator_.revoke_for_loss(
+  const int rank = host_.links.rank();
+  host_.revocation.revoke_for_loss(
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
@@ -167,47 +207,39 @@ StreamCalls::StreamCall& StreamCalls::take_call() {
   return call;
 }
 
-Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressors held,
-                           bool grouped, LateChoice* choice) {
+Error StreamCalls::enqueue(CallArgs args, void* raw_stream, HeldCompressors held, bool grouped,
+                           LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   order_.take_turn(grouped);
   const cuda::Current current(device_);  // the caller's thread may have none
   if (Error error = check_context(args, stream)) return error;
-  if (Error error = check_not_captured(args, stream)) return error;
-  if (Error error = check_numbers_left(args, stream)) return error;
+  const auto captured = [&](const auto& kind) { return check_capture(kind, stream); };
+  if (Error error = std::visit(captured, args)) return error;
   if (Error error = place(args, device_.driver(), *compute_)) return error;
-  if (!communicator_.is_alone(args)) {
-    if (Error error = check_reached(args)) return error;
-  }
-  if (!args.tensors.empty()) {
-    if (Error error = check_compressed_call(context_, args.tensors)) return error;
-  }
-  if (Error error = check_places(args)) return error;
-  communicator_.complete(args);
+  const auto placed = [&](const auto& kind) { return check_placed(kind); };
+  if (Error error = std::visit(placed, args)) return error;
+  host_.runner.complete(args);
   used_ = true;  // a call that is refused does not tell which device is the communicator's
-  if (communicator_.is_alone(args)) {
-    if (args.send.size == 0 || args.send.data == args.recv.data) return {};
-    const cuda::CUresult copied = device_.driver().memcpy_async(
-        cuda::address_of(args.recv.data), cuda::address_of(args.send.data), args.send.size, stream);
-    return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
-  }
+  const auto* const dense = std::get_if<CollectiveArgs>(&args);
+  if (dense && host_.runner.is_alone(*dense)) return copy(*dense, stream);
   if (Error error = reserve(args, stream)) return error;
   if (choice) {
     if (Error error = prepare_compressed(args, *choice, stream)) return error;
   }
-  if (Error error = without_throwing([&] { return take_compressors(args, held); })) return error;
+  if (const auto* const compressed = std::get_if<CompressedArgs>(&args)) {
+    const auto take = [&] { return take_compressors(*compressed, held); };
+    if (Error error = without_throwing(take)) return error;
+  }
   if (views_) views_->look_for_freed();
   StreamCall& call = take_call();
-  call.args = args;
-  call.messages.assign(args.messages.begin(), args.messages.end());
-  call.args.messages = call.messages;
-  call.tensors.assign(args.tensors.begin(), args.tensors.end());
-  call.args.tensors = call.tensors;
+  call.messages.clear();
+  call.tensors.clear();
+  std::visit([&](const auto& kind) { call.keep(kind); }, args);
   call.held = std::move(held);
   call.choice = choice;
   call.on_device = uses_device(args);
   call.enters = call.on_device;
-  if (views_) call.looks = {views_->look_at(args.send), views_->look_at(args.recv)};
+  if (views_ && dense) call.looks = {views_->look_at(dense->send), views_->look_at(dense->recv)};
   call.started = [](cuda::Passage& self) {
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.reach(reached);
@@ -227,6 +259,14 @@ Error StreamCalls::enqueue(CollectiveArgs args, void* raw_stream, HeldCompressor
   return error;
 }
 
+// A collective of one rank.
+Error StreamCalls::copy(const CollectiveArgs& args, cuda::CUstream stream) const {
+  if (args.send.size == 0 || args.send.data == args.recv.data) return {};
+  const cuda::CUresult copied = device_.driver().memcpy_async(
+      cuda::address_of(args.recv.data), cuda::address_of(args.send.data), args.send.size, stream);
+  return copied == cuda::kSuccess ? Error() : device_.error("cuMemcpyAsync", copied);
+}
+
 void StreamCalls::let_go(StreamCall& call) {
   call.held.let_go();
   let_go_of_memory(call);
@@ -241,19 +281,19 @@ void StreamCalls::let_go_of_memory(StreamCall& call) {
 void StreamCalls::give_back(StreamCall& call) {
   const std::lock_guard lock(mutex_);
   spare_.push_back(&call);
-  communicator_.engine_->background_ends();
+  host_.links.engine().background_ends();
 }
 
 // Numbered only now: a call that was refused must not put this rank out of step with the others.
 void StreamCalls::admit(StreamCall& call, cuda::CUstream stream) {
-  Engine& engine = communicator_.engine();
   if (call.captured) {
     admit_captured(call);
   } else {
-    call.number = communicator_.number(call.args);
-    communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-    not_begun_.fetch_add(1, std::memory_order_relaxed);
-    engine.background_begins();
+    call.number = host_.runner.number(call.args);
+    CallsUnderWay& calls = host_.runner.under_way();
+    calls.active.fetch_add(1, std::memory_order_relaxed);
+    calls.not_begun.fetch_add(1, std::memory_order_relaxed);
+    host_.links.engine().background_begins();
     order_.add(call, cuda::identity_of(stream));
   }
   gate_.publish(call);
@@ -265,12 +305,11 @@ void StreamCalls::admit_captured(StreamCall& call) {
     const std::lock_guard lock(mutex_);
     captured_pairs_.take(call.messages);
     // As when eager: of messages only their two ends know.
-    const bool paired = call.args.collective == Collective::point_to_point;
-    call.number = paired ? 0 : captured_.take();
+    call.number = call.messages.empty() ? captured_.take() : 0;
   }
   // Replays may come at any time from now on.
   captured_alive_.fetch_add(1, std::memory_order_relaxed);
-  communicator_.engine().background_begins();
+  host_.links.engine().background_begins();
 }
 
 // The next replay's numbers.
@@ -296,7 +335,7 @@ void StreamCalls::reach(StreamCall& call) {
 void StreamCalls::begin(StreamCall& call) { call.choice ? undecided_.add(call) : start(call); }
 
 bool StreamCalls::Undecided::can_start(const StreamCall& call) const {
-  return owner_.communicator_.state_.revoked || call.choice->ready();
+  return owner_.host_.links.state().revoked || call.choice->ready();
 }
 
 // One that ends at once lets others begin, which may come here meanwhile.
@@ -320,47 +359,39 @@ bool StreamCalls::Undecided::arm() {
 // What is left of a revoked communicator is not decided any more: start() ends it.
 void StreamCalls::decide(StreamCall& call) {
   LateChoice& choice = *std::exchange(call.choice, nullptr);
-  if (communicator_.state_.revoked) return start(call);
-  if (choice.candidate()) call.tensors.assign(1, *choice.candidate());
+  if (host_.links.state().revoked) return start(call);
+  CompressedTensor tensor;
+  if (choice.candidate()) tensor = *choice.candidate();
   if (std::shared_ptr<Compressor> compressor = choice.take()) {
-    call.tensors[0].device = call.on_device ? compute_.get() : nullptr;
-    CollectiveArgs compressed;
-    compressed.tensors = call.tensors;
-    communicator_.complete(compressed);
-    call.args = compressed;
+    tensor.device = call.on_device ? compute_.get() : nullptr;
+    call.keep(CompressedArgs{std::span(&tensor, 1), host_.links.tuning()});
     std::vector claimed{std::move(compressor)};
     call.held = HeldCompressors(std::move(claimed));
-  } else {
-    call.tensors.clear();
   }
   start(call);
 }
 
 void StreamCalls::start(StreamCall& call) {
-  communicator_.revoke_if_any_died();
-  if (!call.captured) not_begun_.fetch_sub(1, std::memory_order_relaxed);
-  if (call.captured) communicator_.active_.fetch_add(1, std::memory_order_relaxed);
-  // A compressed call runs all the same: its gradients go to the accumulators.
-  if (communicator_.state_.revoked && call.tensors.empty()) {
+  host_.revocation.revoke_if_any_died();
+  CallsUnderWay& calls = host_.runner.under_way();
+  if (!call.captured) calls.not_begun.fetch_sub(1, std::memory_order_relaxed);
+  if (call.captured) calls.active.fetch_add(1, std::memory_order_relaxed);
+  if (host_.links.state().revoked && !call.compressed) {
     let_go(call);
     cuda::StreamGate::open(call);
     end(call);
     return;
   }
-  const std::uint64_t digest = Communicator::digest_of(call.args);
-  call.recorded = communicator_.call_begins(call.number, digest, call.args);
-  call.call.emplace(call.on_device ? context_ : communicator_.context_, call.number, digest);
+  host_.runner.begin(call.running, call.number, call.args,
+                     call.on_device ? context_ : host_.links.context());
   if (call.on_device) compute_->enter(call);
   call.task = call.run_and_report();
   call.task.handle().resume();
 }
 
 void StreamCalls::end(StreamCall& call) {
-  if (call.call) {
-    communicator_.call_ends(call.number, call.recorded, !communicator_.state_.revoked);
-  }
   call.task = Task<Error>();
-  call.call.reset();
+  if (call.running.call) host_.runner.end(call.running, !host_.links.state().revoked);
   call.captured ? call.count_replay() : order_.remove(call);
   if (call.unsettled) {
     unsettled_.add(call);
@@ -368,8 +399,8 @@ void StreamCalls::end(StreamCall& call) {
     release(call);
   }
   order_.begin_held();  // while this one counts: those that end at once are not the last
-  communicator_.active_.fetch_sub(1, std::memory_order_release);
-  communicator_.settle();
+  host_.runner.under_way().active.fetch_sub(1, std::memory_order_release);
+  host_.revocation.settling().look();
 }
 
 void StreamCalls::release(StreamCall& call) {
@@ -390,8 +421,9 @@ void StreamCalls::Unsettled::open_all() {
 
 bool StreamCalls::Unsettled::progress() {
   if (calls_.empty()) return false;
-  owner_.communicator_.settle();  // what kept it from settling may have been a call just enqueued
-  if (!owner_.communicator_.settled(monotonic_ns())) return false;
+  Settling& settling = owner_.host_.revocation.settling();
+  settling.look();  // what kept it from settling may have been a call just enqueued
+  if (!settling.settled(monotonic_ns())) return false;
   open_all();
   return true;
 }
@@ -412,8 +444,9 @@ void StreamCalls::abandon() {
     owner.gate_.close(call);
     owner.order_.remove(call);
     owner.give_back(call);
-    owner.not_begun_.fetch_sub(1, std::memory_order_relaxed);
-    owner.communicator_.active_.fetch_sub(1, std::memory_order_release);
+    CallsUnderWay& calls = owner.host_.runner.under_way();
+    calls.not_begun.fetch_sub(1, std::memory_order_relaxed);
+    calls.active.fetch_sub(1, std::memory_order_release);
   });
 }
 

@@ -24,9 +24,12 @@
 #include <vector>
 
 #include "collectives/late_choice.hpp"
+#include "comm/bound_compressors.hpp"
+#include "comm/call_runner.hpp"
 #include "comm/captured_numbers.hpp"
-#include "comm/communicator.hpp"
 #include "comm/stream_order.hpp"
+#include "compress/held_compressors.hpp"
+#include "core/settings.hpp"
 #include "cuda/cuda_compute.hpp"
 #include "cuda/peer_views.hpp"
 #include "cuda/stream_gate.hpp"
@@ -34,10 +37,29 @@
 
 namespace pith {
 
+// What calls on streams have of their communicator, which outlives them.
+struct StreamHost {
+  CallRunner& runner;
+  Links& links;
+  RevocationState& revocation;
+  BoundCompressors& compressors;
+};
+
+// By the settings and the other ranks.
+struct StreamOptions {
+  explicit StreamOptions(const Settings& settings);
+  bool cuda_ipc;
+  std::optional<bool> by_workers;  // null: where no other process's ranks use the device
+  unsigned blocks;
+  double warn_s;  // after how long a log line tells of a call that stands still
+  std::vector<std::string> devices_of_others = {};  // of other processes' ranks, by cuda::uuid_of
+};
+
 class StreamCalls {
  public:
-  // The calls of one device's streams; `communicator` outlives them, and takes no call meanwhile.
-  static Expected<std::unique_ptr<StreamCalls>> create(Communicator& communicator,
+  // The calls of one device's streams; the communicator takes no call meanwhile.
+  static Expected<std::unique_ptr<StreamCalls>> create(const StreamHost& host,
+                                                       const StreamOptions& options,
                                                        cuda::Device& device);
   ~StreamCalls();
 
@@ -49,10 +71,10 @@ class StreamCalls {
   void* context() const { return device_.context(); }
 
   // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
-  Error enqueue(CollectiveArgs args, void* stream, HeldCompressors held, bool grouped,
+  Error enqueue(CallArgs args, void* stream, HeldCompressors held, bool grouped,
                 LateChoice* choice = nullptr);
   // Calling thread. Takes the memory that the choice needs if it is made.
-  Error make_room(CollectiveArgs args, void* stream, const LateChoice& choice);
+  Error make_room(CallArgs args, void* stream, const LateChoice& choice);
   // Calling thread, before and behind the calls of a group: its streams begin and end together.
   // Those that belong to another context are left out; their calls are refused.
   Error join(std::span<void* const> streams);
@@ -69,9 +91,6 @@ class StreamCalls {
 
   // Whether graphs hold captured calls.
   bool may_be_replayed() const { return captured_alive_.load(std::memory_order_relaxed) > 0; }
-
-  // Calls that have not begun: they touch nothing, and nobody's memory.
-  int not_begun() const { return not_begun_.load(std::memory_order_relaxed); }
 
  private:
   struct StreamCall;
@@ -113,33 +132,40 @@ class StreamCalls {
     std::vector<StreamCall*> calls_;
     std::vector<StreamCall*> looked_at_;  // while it is
   };
-  StreamCalls(Communicator& communicator, cuda::Device& device,
-              std::unique_ptr<cuda::CudaCompute> compute, bool reached_by_peers);
-  static bool has_workers(const Communicator& communicator, const cuda::Device& device);
+  StreamCalls(const StreamHost& host, const StreamOptions& options, cuda::Device& device,
+              std::unique_ptr<cuda::CudaCompute> compute);
   void device_failed(const Error& error);
-  Error check_places(const CollectiveArgs& args);
-  Error place_compressors(const CollectiveArgs& args);
+  // What a call is refused for, by kind, before anything is taken for it: where its stream is being
+  // captured, and once it is known where its memory is.
+  Error check_capture(const CollectiveArgs& args, cuda::CUstream stream);
+  Error check_capture(const CompressedArgs& args, cuda::CUstream stream);
+  Error check_capture(const PairArgs& args, cuda::CUstream stream);
+  Error check_placed(const CollectiveArgs& args);
+  Error check_placed(const CompressedArgs& args);
+  Error check_placed(const PairArgs& args);
+  Error check_places(const CompressedArgs& args);
+  Error place_compressors(const CompressedArgs& args);
   // Places them, and they are the communicator's: the call is refused for nothing any more.
-  Error take_compressors(const CollectiveArgs& args, const HeldCompressors& held);
-  Error check_reached(const CollectiveArgs& args) const;
+  Error take_compressors(const CompressedArgs& args, const HeldCompressors& held);
   Error check_reached(const CompressedTensor& tensor) const;
   Error check_reached(const char* argument, const void* memory) const;
-  Error check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const;
-  Error check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream);
+  template <class Args>
+  Error check_numbers_left(const Args& args, cuda::CUstream stream);
   bool has_numbers_left(const CollectiveArgs& args);
-  Error check_context(const CollectiveArgs& args, cuda::CUstream stream) const;
-  Error reserve(const CollectiveArgs& args, cuda::CUstream stream);
+  bool has_numbers_left(const PairArgs& args);
+  Error check_context(const CallArgs& args, cuda::CUstream stream) const;
+  Error reserve(const CallArgs& args, cuda::CUstream stream);
   // What the call has claimed and looked at, when it needs no more of it.
   void let_go(StreamCall& call);
   void let_go_of_memory(StreamCall& call);
   void warn_of_priority(cuda::CUstream stream) const;
+  Error copy(const CollectiveArgs& args, cuda::CUstream stream) const;
   StreamCall& take_call();
   void admit(StreamCall& call, cuda::CUstream stream);
   void admit_captured(StreamCall& call);
   void forget_captured(StreamCall& call);
   void reach(StreamCall& call);
-  Error prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
-                           cuda::CUstream stream);
+  Error prepare_compressed(const CallArgs& args, const LateChoice& choice, cuda::CUstream stream);
   void begin(StreamCall& call);
   void decide(StreamCall& call);
   void start(StreamCall& call);
@@ -147,7 +173,7 @@ class StreamCalls {
   void release(StreamCall& call);
   void give_back(StreamCall& call);
 
-  Communicator& communicator_;
+  const StreamHost host_;
   cuda::Device& device_;
   cuda::PinnedCompute pinned_;                  // what the other one retires goes back here
   std::optional<cuda::PeerViews> views_;        // none: not wanted, or no two ranks share memory
@@ -159,7 +185,6 @@ class StreamCalls {
   StreamOrder order_;
   Unsettled unsettled_;
   Undecided undecided_;
-  std::atomic<int> not_begun_{0};
   bool used_ = false;
   DeviceVectors* vectors_ = nullptr;    // from the first compressed call on device memory on
   std::atomic<int> captured_alive_{0};  // whose graphs are not known to be gone

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "collectives/compressed.hpp"
 #include "cuda/device.hpp"
 #include "cuda/stream_gate.hpp"
 
@@ -21,8 +20,29 @@ bool host_can_read(const void* memory) {
   return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
 }
 
+// All memory that a call names, piece by piece.
+template <class See>
+void for_each_memory(const CollectiveArgs& args, const See& see) {
+  see(args.send.data);
+  see(args.recv.data);
+}
+template <class See>
+void for_each_memory(const CompressedArgs& args, const See& see) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    see(tensor.send);
+    see(tensor.recv);
+    see(tensor.sparse.values);
+    see(tensor.sparse.indices);
+    see(tensor.sparse.count);
+  }
+}
+template <class See>
+void for_each_memory(const PairArgs& args, const See& see) {
+  for (const Message& message : args.messages) see(message.data.data);
+}
+
 // The first of the call that is a device's; null where none is.
-Expected<const void*> device_memory_of(const cuda::Driver& driver, const CollectiveArgs& args) {
+Expected<const void*> device_memory_of(const cuda::Driver& driver, const CallArgs& args) {
   const void* found = nullptr;
   Error error;
   const auto look_at = [&](const void* memory) {
@@ -31,28 +51,18 @@ Expected<const void*> device_memory_of(const cuda::Driver& driver, const Collect
     if (!where) error = where.error();
     if (where && *where == cuda::Where::device) found = memory;
   };
-  look_at(args.send.data);
-  look_at(args.recv.data);
-  for (const Message& message : args.messages) look_at(message.data.data);
-  for (const CompressedTensor& tensor : args.tensors) {
-    look_at(tensor.send);
-    look_at(tensor.recv);
-    look_at(tensor.sparse.values);
-    look_at(tensor.sparse.indices);
-    look_at(tensor.sparse.count);
-  }
+  std::visit([&](const auto& kind) { for_each_memory(kind, look_at); }, args);
   if (error) return error;
   return found;
 }
 
 // All of a group's, which are one call, alike. How many pairs there are may be told anywhere, but
 // the host tells it only to the host.
-Error place_tensors(std::span<CompressedTensor> tensors, const cuda::Driver& driver,
-                    Compute& device) {
+Error place_kind(CompressedArgs& args, const cuda::Driver& driver, Compute& device) {
   const void* reached = nullptr;
   const void* plain = nullptr;
   const void* told = nullptr;  // on a device
-  for (CompressedTensor& tensor : tensors) {
+  for (CompressedTensor& tensor : args.tensors) {
     const SparseOutput& pairs = tensor.sparse;
     const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
     const void* const values = pairs.capacity > 0 ? pairs.values : nullptr;
@@ -77,38 +87,22 @@ Error place_tensors(std::span<CompressedTensor> tensors, const cuda::Driver& dri
                         "expected one kind in all of a group",
                         plain, reached ? reached : told)};
   }
-  for (CompressedTensor& tensor : tensors) tensor.device = &device;
+  for (CompressedTensor& tensor : args.tensors) tensor.device = &device;
   return {};
 }
 
-}  // namespace
-
-bool uses_device(const CollectiveArgs& args) {
-  for (const Message& message : args.messages) {
-    if (message.data.kind == MemoryKind::cuda) return true;
-  }
-  if (!args.tensors.empty()) return args.tensors[0].device != nullptr;
-  return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
-}
-
-Expected<cuda::Device*> device_of(const CollectiveArgs& args, void* raw_stream) {
-  const auto stream = static_cast<cuda::CUstream>(raw_stream);
-  if (!cuda::is_default(stream)) return cuda::Device::of_stream(stream);
-  const Expected<const cuda::Driver*> driver = cuda::driver();
-  if (!driver) return driver.error();
-  const Expected<const void*> memory = device_memory_of(**driver, args);
-  if (!memory) return memory.error();
-  return *memory ? cuda::Device::of_memory(*memory) : cuda::Device::of_stream(stream);
-}
-
-Error place(CollectiveArgs& args, const cuda::Driver& driver, Compute& device) {
-  // Messages stage their own memory, so that each may lie where it likes.
+// Messages stage their own memory, so that each may lie where it likes.
+Error place_kind(PairArgs& args, const cuda::Driver& driver, Compute&) {
   for (Message& message : args.messages) {
     if (!message.data.data || message.data.size == 0) continue;
     const Expected<cuda::Where> where = cuda::where_is(driver, message.data.data);
     if (!where) return where.error();
     message.data.kind = *where == cuda::Where::pageable ? MemoryKind::host : MemoryKind::cuda;
   }
+  return {};
+}
+
+Error place_kind(CollectiveArgs& args, const cuda::Driver& driver, Compute&) {
   bool reached = false;
   bool plain = false;
   bool scalar_apart = false;
@@ -120,7 +114,6 @@ Error place(CollectiveArgs& args, const cuda::Driver& driver, Compute& device) {
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
   }
-  if (!args.tensors.empty()) return place_tensors(args.tensors, driver, device);
   if (plain && args.factor.where) {
     const Expected<cuda::Where> where = cuda::where_is(driver, args.factor.where);
     if (!where) return where.error();
@@ -136,6 +129,35 @@ Error place(CollectiveArgs& args, const cuda::Driver& driver, Compute& device) {
           fmt::format("send is {} and recv is {}: one is pageable host memory, the other is not",
                       static_cast<const void*>(args.send.data),
                       static_cast<const void*>(args.recv.data))};
+}
+
+bool is_on_device(const CollectiveArgs& args) {
+  return args.send.kind == MemoryKind::cuda || args.recv.kind == MemoryKind::cuda;
+}
+bool is_on_device(const CompressedArgs& args) { return args.tensors[0].device != nullptr; }
+bool is_on_device(const PairArgs& args) {
+  const auto is_there = [](const Message& one) { return one.data.kind == MemoryKind::cuda; };
+  return std::ranges::any_of(args.messages, is_there);
+}
+
+}  // namespace
+
+bool uses_device(const CallArgs& args) {
+  return std::visit([](const auto& kind) { return is_on_device(kind); }, args);
+}
+
+Expected<cuda::Device*> device_of(const CallArgs& args, void* raw_stream) {
+  const auto stream = static_cast<cuda::CUstream>(raw_stream);
+  if (!cuda::is_default(stream)) return cuda::Device::of_stream(stream);
+  const Expected<const cuda::Driver*> driver = cuda::driver();
+  if (!driver) return driver.error();
+  const Expected<const void*> memory = device_memory_of(**driver, args);
+  if (!memory) return memory.error();
+  return *memory ? cuda::Device::of_memory(*memory) : cuda::Device::of_stream(stream);
+}
+
+Error place(CallArgs& args, const cuda::Driver& driver, Compute& device) {
+  return std::visit([&](auto& kind) { return place_kind(kind, driver, device); }, args);
 }
 
 Error check_streams() { return cuda::driver().error(); }
@@ -190,7 +212,7 @@ bool are_apart(const void* send, const void* recv) {
   return (*from == cuda::Where::pageable) != (*to == cuda::Where::pageable);
 }
 
-Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream) {
+Expected<std::optional<std::uint64_t>> capture_of(const CallArgs& args, void* stream) {
   const Expected<cuda::Device*> device = device_of(args, stream);
   if (!device) return device.error();
   const cuda::Current current(**device);
@@ -202,10 +224,11 @@ Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, vo
 
 void* legacy_stream() { return reinterpret_cast<void*>(cuda::kStreamLegacy); }
 
-bool names_memory(const CollectiveArgs& args) {
-  const auto has_data = [](const Message& message) { return message.data.data != nullptr; };
-  return args.send.data || args.recv.data || !args.tensors.empty() ||
-         std::any_of(args.messages.begin(), args.messages.end(), has_data);
+bool names_memory(const CallArgs& args) {
+  bool any = false;
+  const auto see = [&any](const void* memory) { any |= memory != nullptr; };
+  std::visit([&](const auto& kind) { for_each_memory(kind, see); }, args);
+  return any;
 }
 
 Expected<bool> is_device_memory(const void* memory) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/call_args.hpp"
 #include "core/error.hpp"
 
 namespace pith {
@@ -40,22 +40,22 @@ class CurrentContext {
 };
 Expected<bool> is_device_memory(const void* memory);
 // Whether the call has buffers: that of an empty tensor has none.
-bool names_memory(const CollectiveArgs& args);
+bool names_memory(const CallArgs& args);
 // What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
 // is not. Precondition, here and below: streams can be used.
 bool are_apart(const void* send, const void* recv);
 // The capture that a call would be part of; none where its stream is not being captured.
-Expected<std::optional<std::uint64_t>> capture_of(const CollectiveArgs& args, void* stream);
+Expected<std::optional<std::uint64_t>> capture_of(const CallArgs& args, void* stream);
 // What NULL stands for where the memory is a device's.
 void* legacy_stream();
 
 // Whose stream it is. A default stream is that of the memory's context; where no memory tells, the
 // current context's.
-Expected<cuda::Device*> device_of(const CollectiveArgs& args, void* stream);
+Expected<cuda::Device*> device_of(const CallArgs& args, void* stream);
 // Which memory the call runs on: what the device reaches, or plain host memory. `device`: for
 // compressed tensors that are there.
-Error place(CollectiveArgs& args, const cuda::Driver& driver, Compute& device);
+Error place(CallArgs& args, const cuda::Driver& driver, Compute& device);
 // Precondition: it has been placed.
-bool uses_device(const CollectiveArgs& args);
+bool uses_device(const CallArgs& args);
 
 }  // namespace pith

@@ -16,11 +16,16 @@ namespace {
 // The clock is read once in so many looks.
 constexpr std::uint32_t clock_mask = 255;
 
+std::string title(std::uint32_t number, const CollectiveArgs& args) {
+  return fmt::format("call {} ({})", number, describe(args));
+}
+std::string title(std::uint32_t number, const CompressedArgs& args) {
+  return fmt::format("call {} (compressed, {} tensors)", number, args.tensors.size());
+}
+std::string title(std::uint32_t, const PairArgs& args) { return describe(args.messages.front()); }
+
 std::string title(const StreamOrder::Entry& entry) {
-  const CollectiveArgs& args = *entry.args;
-  if (!args.messages.empty()) return describe(args.messages.front());
-  if (args.tensors.empty()) return fmt::format("call {} ({})", entry.number, describe(args));
-  return fmt::format("call {} (compressed, {} tensors)", entry.number, args.tensors.size());
+  return std::visit([&](const auto& args) { return title(entry.number, args); }, *entry.args);
 }
 
 }  // namespace

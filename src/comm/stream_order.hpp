@@ -14,7 +14,7 @@
 #include <mutex>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/call_args.hpp"
 #include "core/operation.hpp"
 #include "core/pollable.hpp"
 
@@ -24,7 +24,7 @@ class StreamOrder final : public Pollable {
  public:
   struct Entry {
     std::uint32_t number = 0;
-    const CollectiveArgs* args = nullptr;  // for the log
+    const CallArgs* args = nullptr;  // for the log
 
    private:
     friend class StreamOrder;

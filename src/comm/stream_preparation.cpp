@@ -35,16 +35,16 @@ struct Need {
 };
 
 // Each message of a pair is staged piece by piece.
-Need need_of_messages(const CollectiveArgs& args) {
+Need need_of(const PairArgs& args, std::size_t) {
   Need need{0, 0};
   for (const Message& message : args.messages) {
-    need.pinned += 2 * std::min(message.data.size, args.tuning.chunk_bytes);
+    need.pinned += 2 * std::min(message.data.size, args.chunk_bytes);
   }
   return need;
 }
 
 // Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
-Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
+Need need_of(const CompressedArgs& args, std::size_t ranks) {
   constexpr std::size_t pair_bytes = 12;
   constexpr std::size_t least = std::size_t{1} << 20;
   Need need{2 * least, 4 * least};
@@ -61,12 +61,9 @@ Need need_of_tensors(const CollectiveArgs& args, std::size_t ranks) {
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
 }
 
-Need need_of(const CollectiveArgs& args, int ranks) {
-  if (args.collective == Collective::point_to_point) return need_of_messages(args);
-  if (!args.tensors.empty()) return need_of_tensors(args, static_cast<std::size_t>(ranks));
+Need need_of(const CollectiveArgs& args, std::size_t p) {
   constexpr std::size_t short_bytes = std::size_t{1} << 20;
   constexpr std::size_t strands = 16;
-  const auto p = static_cast<std::size_t>(ranks);
   const std::size_t vector = std::max(args.send.size, args.recv.size);
   const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
   const std::size_t whole = std::min(vector, short_bytes);
@@ -85,8 +82,9 @@ bool has_direct_routes(const CallContext& context) {
   });
 }
 
-Need need_of(const CollectiveArgs& args, const CallContext& context) {
-  Need need = need_of(args, context.size);
+Need need_of(const CallArgs& args, const CallContext& context) {
+  const auto ranks = static_cast<std::size_t>(context.size);
+  Need need = std::visit([ranks](const auto& kind) { return need_of(kind, ranks); }, args);
   if (has_direct_routes(context)) need.device += need.pinned;
   return need;
 }
@@ -95,12 +93,12 @@ Need need_of(const CollectiveArgs& args, const CallContext& context) {
 
 // One rank alone copies, most of the time.
 Error StreamCalls::prepare() {
-  if (communicator_.size() == 1) return {};
+  if (host_.links.size() == 1) return {};
   if (Error error = join_.prepare()) return error;
   CollectiveArgs args;
   args.count = prepared_bytes;
   args.type = DType::u8;
-  communicator_.complete(args);
+  host_.runner.complete(args);
   const Need need = need_of(args, context_);
   const auto reserve = [](cuda::ScratchPool& pool, std::size_t bytes) {
     return pool.reserve(std::min(bytes, most_prepared_bytes));
@@ -119,8 +117,7 @@ Error StreamCalls::join(std::span<void* const> streams) {
 }
 
 // A refused call changes nothing, of none of its compressors.
-Error StreamCalls::check_places(const CollectiveArgs& args) {
-  if (args.tensors.empty()) return {};
+Error StreamCalls::check_places(const CompressedArgs& args) {
   const bool on_device = uses_device(args);
   if (on_device && !vectors_) {
     const Expected<CudaVectors*> found = CudaVectors::of(device_);
@@ -134,14 +131,14 @@ Error StreamCalls::check_places(const CollectiveArgs& args) {
   return {};
 }
 
-Error StreamCalls::take_compressors(const CollectiveArgs& args, const HeldCompressors& held) {
+Error StreamCalls::take_compressors(const CompressedArgs& args, const HeldCompressors& held) {
   if (Error error = place_compressors(args)) return error;
-  for (const auto& compressor : held.all()) communicator_.bind(compressor);
+  for (const auto& compressor : held.all()) host_.compressors.bind(compressor);
   return {};
 }
 
 // Accumulators go to where the vectors are. Between calls, for all compressors are claimed.
-Error StreamCalls::place_compressors(const CollectiveArgs& args) {
+Error StreamCalls::place_compressors(const CompressedArgs& args) {
   if (Error error = check_places(args)) return error;
   const bool on_device = uses_device(args);
   std::size_t all = 0;
@@ -158,26 +155,20 @@ Error StreamCalls::place_compressors(const CollectiveArgs& args) {
   return {};
 }
 
-Error StreamCalls::check_not_captured(const CollectiveArgs& args, cuda::CUstream stream) const {
-  if (args.tensors.empty()) return {};
-  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
-  if (!info) return info.error();
-  if (!info->active) return {};
-  return {Code::invalid_usage,
-          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
-                      "is another step, which a replay would not be",
-                      static_cast<const void*>(stream))};
+bool StreamCalls::has_numbers_left(const CollectiveArgs&) {
+  const std::lock_guard lock(mutex_);
+  return captured_.has_room();
 }
 
-bool StreamCalls::has_numbers_left(const CollectiveArgs& args) {
+bool StreamCalls::has_numbers_left(const PairArgs& args) {
   const std::lock_guard lock(mutex_);
-  return args.collective == Collective::point_to_point ? captured_pairs_.has_room(args.messages)
-                                                       : captured_.has_room();
+  return captured_pairs_.has_room(args.messages);
 }
 
 // Before anything is captured: a wait in a graph cannot be taken back. Drivers tell a while after
 // the last graph was destroyed, and to refuse what other ranks capture puts this one out of step.
-Error StreamCalls::check_numbers_left(const CollectiveArgs& args, cuda::CUstream stream) {
+template <class Args>
+Error StreamCalls::check_numbers_left(const Args& args, cuda::CUstream stream) {
   if (has_numbers_left(args)) return {};
   const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
   if (!info) return info.error();
@@ -196,8 +187,50 @@ Error StreamCalls::check_numbers_left(const CollectiveArgs& args, cuda::CUstream
                       static_cast<const void*>(stream), most, most / 2, most / 2)};
 }
 
+Error StreamCalls::check_capture(const CollectiveArgs& args, cuda::CUstream stream) {
+  return check_numbers_left(args, stream);
+}
+
+Error StreamCalls::check_capture(const PairArgs& args, cuda::CUstream stream) {
+  return check_numbers_left(args, stream);
+}
+
+Error StreamCalls::check_capture(const CompressedArgs&, cuda::CUstream stream) {
+  const Expected<cuda::CaptureInfo> info = cuda::capture_of(device_.driver(), stream);
+  if (!info) return info.error();
+  if (!info->active) return {};
+  return {Code::invalid_usage,
+          fmt::format("stream {} is being captured, expected one that is not: each compressed call "
+                      "is another step, which a replay would not be",
+                      static_cast<const void*>(stream))};
+}
+
+Error StreamCalls::check_placed(const CompressedArgs& args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (Error error = check_reached(tensor)) return error;
+  }
+  if (Error error = check_compressed_call(context_, args.tensors)) return error;
+  return check_places(args);
+}
+
+Error StreamCalls::check_placed(const CollectiveArgs& args) {
+  if (args.count == 0 || host_.runner.is_alone(args)) return {};
+  if (Error error = check_reached("send", args.send.data)) return error;
+  if (Error error = check_reached("recv", args.recv.data)) return error;
+  return check_reached("the scalar of op", args.factor.where);
+}
+
+Error StreamCalls::check_placed(const PairArgs& args) {
+  for (const Message& message : args.messages) {
+    if (message.data.size == 0) continue;
+    const char* const argument = message.sends ? "send" : "recv";
+    if (Error error = check_reached(argument, message.data.data)) return error;
+  }
+  return {};
+}
+
 // Outside of any call, so that none asks the driver for memory while streams wait for it.
-Error StreamCalls::reserve(const CollectiveArgs& args, cuda::CUstream stream) {
+Error StreamCalls::reserve(const CallArgs& args, cuda::CUstream stream) {
   const void* const identity = cuda::identity_of(stream);
   if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
     streams_.push_back(identity);
@@ -228,7 +261,7 @@ void StreamCalls::warn_of_priority(cuda::CUstream stream) const {
 }
 
 // Precondition: the device's context is current.
-Error StreamCalls::check_context(const CollectiveArgs& args, cuda::CUstream stream) const {
+Error StreamCalls::check_context(const CallArgs& args, cuda::CUstream stream) const {
   bool ours = false;
   if (cuda::is_default(stream)) {
     const Expected<cuda::Device*> device = device_of(args, stream);
@@ -244,14 +277,12 @@ Error StreamCalls::check_context(const CollectiveArgs& args, cuda::CUstream stre
 }
 
 // What it takes if it is compressed, beside what it takes as it is.
-Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoice& choice,
+Error StreamCalls::prepare_compressed(const CallArgs& args, const LateChoice& choice,
                                       cuda::CUstream stream) {
   if (!choice.candidate()) return {};
   CompressedTensor tensor = *choice.candidate();
   if (uses_device(args)) tensor.device = compute_.get();
-  CollectiveArgs compressed;
-  compressed.tensors = std::span(&tensor, 1);
-  communicator_.complete(compressed);
+  const CompressedArgs compressed{std::span(&tensor, 1), host_.links.tuning()};
   if (Error error = check_compressed_call(context_, compressed.tensors)) return error;
   if (choice.is_fresh()) {
     if (Error error = without_throwing([&] { return place_compressors(compressed); })) return error;
@@ -259,30 +290,12 @@ Error StreamCalls::prepare_compressed(const CollectiveArgs& args, const LateChoi
   return reserve(compressed, stream);
 }
 
-Error StreamCalls::make_room(CollectiveArgs args, void* raw_stream, const LateChoice& choice) {
+Error StreamCalls::make_room(CallArgs args, void* raw_stream, const LateChoice& choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   const cuda::Current current(device_);
   if (Error error = check_context(args, stream)) return error;
   if (Error error = place(args, device_.driver(), *compute_)) return error;
   return prepare_compressed(args, choice, stream);
-}
-
-// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
-Error StreamCalls::check_reached(const CollectiveArgs& args) const {
-  if (!compute_->workers()) return {};
-  for (const Message& message : args.messages) {
-    if (message.data.size == 0) continue;
-    if (Error error = check_reached(message.sends ? "send" : "recv", message.data.data)) {
-      return error;
-    }
-  }
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (Error error = check_reached(tensor)) return error;
-  }
-  if (args.count == 0) return {};
-  if (Error error = check_reached("send", args.send.data)) return error;
-  if (Error error = check_reached("recv", args.recv.data)) return error;
-  return check_reached("the scalar of op", args.factor.where);
 }
 
 Error StreamCalls::check_reached(const CompressedTensor& tensor) const {
@@ -296,8 +309,9 @@ Error StreamCalls::check_reached(const CompressedTensor& tensor) const {
   return check_reached("values", pairs.values);
 }
 
+// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
 Error StreamCalls::check_reached(const char* argument, const void* memory) const {
-  if (!memory) return {};
+  if (!memory || !compute_->workers()) return {};
   const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory);
   if (!where || *where != cuda::Where::device) return where.error();
   const Expected<cuda::Device*> device = cuda::Device::of_memory(memory);

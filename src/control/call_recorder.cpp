@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "collectives/compressed.hpp"
 #include "core/call_number.hpp"
 #include "core/pair_message.hpp"
 
@@ -68,7 +67,7 @@ std::string describe(const Message& message) {
                      name_of(message.type), message.sends ? "to" : "from", message.peer);
 }
 
-void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
+CallRecorder::Entry& CallRecorder::open_entry(std::uint32_t number, std::uint64_t digest) {
   if (is_ahead(number)) newest_.store(number, std::memory_order_release);
   Entry& e = entry(number);
   e.number.store(0, std::memory_order_relaxed);
@@ -76,17 +75,23 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
   std::atomic_signal_fence(std::memory_order_seq_cst);
   e.state.store(running, std::memory_order_release);
   e.digest.store(digest, std::memory_order_release);
+  e.begun_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
+  return e;
+}
+
+void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
+  Entry& e = open_entry(number, digest);
   e.count.store(args.count, std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(args.root, std::memory_order_release);
-  e.begun_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
-  e.tensors.store(static_cast<std::uint32_t>(args.tensors.size()), std::memory_order_release);
-  if (!args.tensors.empty()) write_compressed(e, args.tensors);
+  e.tensors.store(0, std::memory_order_release);
   e.number.store(number, std::memory_order_release);
 }
 
 // The first tensor speaks for all, but for the number of elements.
-void CallRecorder::write_compressed(Entry& e, std::span<const CompressedTensor> tensors) {
+void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
+                         std::span<const CompressedTensor> tensors) {
+  Entry& e = open_entry(number, digest);
   std::uint64_t count = 0;
   for (const CompressedTensor& tensor : tensors) count += tensor.count;
   CollectiveArgs args;
@@ -96,11 +101,14 @@ void CallRecorder::write_compressed(Entry& e, std::span<const CompressedTensor> 
   const Spec::Packed spec = compressor.spec().pack();
   e.count.store(count, std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
+  e.root.store(0, std::memory_order_release);
+  e.tensors.store(static_cast<std::uint32_t>(tensors.size()), std::memory_order_release);
   e.step.store(compressor.step, std::memory_order_release);
   e.scale.store(std::bit_cast<std::uint64_t>(compressor.scale()), std::memory_order_release);
   for (std::size_t i = 0; i < spec.size(); ++i) {
     e.spec[i].store(spec[i], std::memory_order_release);
   }
+  e.number.store(number, std::memory_order_release);
 }
 
 // The log gets the whole spec, whoever compares calls its scheme, and its keys as facts.

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
+#include "collectives/call_args.hpp"
 #include "control/call_note.hpp"
 #include "control/completed_calls.hpp"
 #include "core/operation.hpp"
@@ -34,6 +34,7 @@ struct Awaited {
 class CallRecorder {
  public:
   void begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args);
+  void begin(std::uint32_t number, std::uint64_t digest, std::span<const CompressedTensor> tensors);
   void end(std::uint32_t number, bool well);
 
   // Messages between pairs do not count among the calls. Of more than are kept, the last ones.
@@ -151,9 +152,10 @@ class CallRecorder {
   template <class Entries>
   static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
-  static void write_compressed(Entry& entry, std::span<const CompressedTensor> tensors);
   static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
+  // Of a call that begins: readers find nothing there until it has its number.
+  Entry& open_entry(std::uint32_t number, std::uint64_t digest);
 
   std::array<Entry, kept> entries_;
   std::array<MessageEntry, kept> messages_;

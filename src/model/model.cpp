@@ -1,5 +1,7 @@
 #include "model/model.hpp"
 
+#include <algorithm>
+
 #include "model/bypass.hpp"
 #include "model/nominal.hpp"
 #include "model/rules.hpp"
@@ -39,6 +41,12 @@ Shape Model::shape(std::size_t bytes) const {
 const Algorithm& Model::algorithm(Collective collective, std::size_t bytes) const {
   if (const Algorithm* forced = forced_[static_cast<std::size_t>(collective)]) return *forced;
   return default_algorithm(shape(bytes), collective);
+}
+
+const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes) const {
+  const auto of_it = [&](const Algorithm& one) { return name_of(one.collective) == collective; };
+  const auto found = std::ranges::find_if(algorithms(), of_it);
+  return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
 }
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {

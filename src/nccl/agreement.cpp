@@ -6,15 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "api/submit.hpp"
+#include "comm/streams.hpp"
+#include "comm/submit.hpp"
+#include "core/run_together.hpp"
 #include "nccl/extras.hpp"
 
 namespace pith::nccl {
 
 namespace {
-
-using api::Background;
-using api::Group;
 
 // The first error; that something has begun in the background is none.
 class Outcome {
@@ -33,7 +32,7 @@ class Outcome {
 // Calls in the background; waits for their end before it goes.
 class Running {
  public:
-  explicit Running(api::Request request) : engines_(request->engines), calls_(std::move(request)) {}
+  explicit Running(Request request) : engines_(request->engines), calls_(std::move(request)) {}
   bool done() const { return calls_.done(); }
   Error wait() const {
     drive_engines(engines_, [this] { return done(); });
@@ -112,7 +111,7 @@ void join_streams(const Poll& poll, Outcome& outcome) {
     const bool known = std::find(streams.begin(), streams.end(), call->stream) != streams.end();
     if (is_on_stream(call) && !known) streams.push_back(call->stream);
   }
-  outcome.keep(poll.communicator().join_streams(streams));
+  outcome.keep(poll.communicator().streams().join(streams));
 }
 
 // Whatever comes of one, the next is made: other ranks count on it.
@@ -158,7 +157,7 @@ Error run_one(Compression& compression, Compression::Ballot& ballot, Communicato
 // blocking = 0: ncclCommGetAsyncError tells the end.
 Error begin(const Poll& poll) {
   const Waiting& one = *poll.first;
-  api::Background begun(
+  Background begun(
       [communicator = one.communicator, extension = one.extension, ballot = poll.ballot] {
         return run_one(*extension->compression, *ballot, *communicator);
       });
@@ -169,7 +168,7 @@ Error begin(const Poll& poll) {
 }
 
 Expected<std::unique_ptr<Running>> start(Group& group) {
-  Expected<api::Request> request = group.run_in_background();
+  Expected<Request> request = group.run_in_background();
   if (!request) return request.error();
   return std::make_unique<Running>(std::move(*request));
 }
@@ -211,7 +210,7 @@ Error run_alone(Poll& poll) {
   if (Error error = open(poll, !on_streams && !background)) return error;
   if (on_streams) return enqueue_all(poll);
   if (background) {
-    return told_to_all(poll, api::without_throwing([&] { return begin(poll); }));
+    return told_to_all(poll, pith::without_throwing([&] { return begin(poll); }));
   }
   if (poll.calls.size() == 1) {
     return run_one(poll.compression(), *poll.ballot, poll.communicator());

@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "api/group.hpp"
+#include "api/comm_handle.hpp"
 #include "nccl/call.hpp"
 #include "nccl/extension.hpp"
 
@@ -28,6 +28,6 @@ struct Waiting {
 // ranks have voted, and the group's other calls run meanwhile, as ranks without a group make them
 // one after the other. The first error counts; the other calls are made all the same, for other
 // ranks count on them.
-Error run_waiting(std::span<const Waiting> calls, api::Group* group);
+Error run_waiting(std::span<const Waiting> calls, Group* group);
 
 }  // namespace pith::nccl

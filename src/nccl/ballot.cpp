@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "api/submit.hpp"
+#include "comm/submit.hpp"
 
 namespace pith::nccl {
 
@@ -20,8 +20,8 @@ void Compression::Sum::become(std::shared_ptr<Vector> vector) {
 
 CollectiveArgs Compression::Sum::dense() const {
   CollectiveArgs args;
-  args.send = api::bytes_at(call_.send);
-  args.recv = api::bytes_at(call_.recv);
+  args.send = bytes_at(call_.send);
+  args.recv = bytes_at(call_.recv);
   args.count = call_.count;
   args.type = static_cast<DType>(call_.type);
   args.op = static_cast<Op>(call_.op);

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "api/background.hpp"
 #include "api/compressor_handle.hpp"
 #include "collectives/late_choice.hpp"
+#include "comm/background.hpp"
 #include "nccl/compression.hpp"
 
 namespace pith::nccl {
@@ -78,7 +78,7 @@ struct Compression::Ballot {
   bool here = false;               // the vote has ended, in the call that opened it
   bool decided = false;
   Error error;
-  api::Background running;  // the vote; waits for its end before the votes go
+  Background running;  // the vote; waits for its end before the votes go
 };
 
 }  // namespace pith::nccl

@@ -7,6 +7,7 @@
 #include "api/check.hpp"
 #include "api/completion.hpp"
 #include "comm/start.hpp"
+#include "core/run_together.hpp"
 #include "core/settings.hpp"
 #include "nccl/call.hpp"
 #include "nccl/config.hpp"
@@ -234,7 +235,7 @@ Error revoke(pithComm_t comm, int flags) {
 // where nobody hears of it: the other ranks may still be about to take what it has sent them.
 bool leaves(Communicator& communicator) {
   if (!communicator.leave()) return false;
-  communicator.cancel_descent();
+  communicator.children().cancel();
   return true;
 }
 

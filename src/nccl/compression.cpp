@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "api/compressor_handle.hpp"
-#include "api/submit.hpp"
 #include "comm/stream_memory.hpp"
+#include "comm/streams.hpp"
+#include "comm/submit.hpp"
 #include "compress/spec.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 #include "nccl/ballot.hpp"
 
 namespace pith::nccl {
@@ -25,7 +27,7 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 bool is_captured(const NcclCall& call) {
   CollectiveArgs args;
-  args.send = api::bytes_at(call.send);
+  args.send = bytes_at(call.send);
   args.count = call.count;
   const auto capture = capture_of(args, call.stream);
   return capture && capture->has_value();
@@ -191,7 +193,7 @@ std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
     pithCompressorDestroy(vector->compressor);
     return nullptr;
   }
-  sum.communicator().bind(vector->compressor->state);
+  sum.communicator().compressors().bind(vector->compressor->state);
   vectors_.emplace(place, vector);
   return vector;
 }
@@ -207,8 +209,8 @@ bool Compression::may_begin(std::size_t period) {
 bool Compression::has_room(Sum& sum) {
   Vector& vector = *sum.vector_;
   if (vector.placed || !sum.call_.stream) return true;
-  const Error error = api::without_throwing(
-      [&] { return sum.communicator().make_room_on_stream(sum.dense(), sum.call_.stream, sum); });
+  const Error error = pith::without_throwing(
+      [&] { return sum.communicator().streams().make_room(sum.dense(), sum.call_.stream, sum); });
   vector.placed = !error;
   if (!error) return true;
   const std::lock_guard lock(mutex_);
@@ -243,19 +245,19 @@ Expected<Compression::Ballot*> Compression::open(std::span<const NcclCall* const
   ballot->left = calls.size();
   for (std::size_t i = 0; i < calls.size(); ++i) ballot->votes.push_back(-ballot->votes[i]);
   CollectiveArgs args;
-  args.send = args.recv = api::bytes_at(ballot->votes.data());
+  args.send = args.recv = bytes_at(ballot->votes.data());
   args.count = ballot->votes.size();
   args.type = DType::i64;
   args.op = Op::min;
-  api::Group group;
+  Group group;
   group.add(communicator_, args, nullptr);
   if (here) {
     ballot->error = group.run();
     ballot->here = true;
   } else {
-    Expected<api::Request> vote = group.run_in_background();
+    Expected<Request> vote = group.run_in_background();
     if (!vote) return vote.error();
-    ballot->running = api::Background(std::move(*vote));
+    ballot->running = Background(std::move(*vote));
   }
   ++opened_;
   const std::lock_guard lock(mutex_);
@@ -339,7 +341,7 @@ Error Compression::error_of(const Ballot& ballot) {
   return ballot.error;
 }
 
-void Compression::add(Ballot& ballot, std::size_t call, api::Group& group) {
+void Compression::add(Ballot& ballot, std::size_t call, Group& group) {
   Sum& sum = ballot.sums[call];
   if (sum.take()) {
     group.add(communicator_, sum.vector_->compressor->state, sum.tensor_, nullptr);
@@ -354,7 +356,7 @@ Error Compression::enqueue(Ballot& ballot, std::size_t call) {
     if (Error error = plan_->reduce_scatter(*sum.whole_)) return error;
   }
   const bool grouped = std::exchange(ballot.enqueued[sum.by_plan() ? 1 : 0], true);
-  Error error = sum.communicator().enqueue_on_stream(sum.dense(), sum.call_.stream, sum, grouped);
+  Error error = sum.communicator().streams().enqueue(sum.dense(), sum.call_.stream, sum, grouped);
   if (error) return error;
   if (sum.vector_) sum.vector_->placed = true;
   return sum.by_plan() ? plan_->all_gather(*sum.whole_) : Error();

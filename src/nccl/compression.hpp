@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "api/group.hpp"
+#include "api/comm_handle.hpp"
 #include "collectives/late_choice.hpp"
 #include "core/error.hpp"
 #include "nccl/call.hpp"
@@ -57,7 +57,7 @@ class Compression {
   // Where the votes could not be compared. Precondition, here and of add(): is_ready().
   Error error_of(const Ballot& ballot);
   // The ballot's sum number `call` to the group.
-  void add(Ballot& ballot, std::size_t call, api::Group& group);
+  void add(Ballot& ballot, std::size_t call, Group& group);
 
   // Onto its stream, whatever is known yet. Those of a ballot are one group.
   Error enqueue(Ballot& ballot, std::size_t call);

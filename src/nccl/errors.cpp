@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "api/group.hpp"
+#include "api/comm_handle.hpp"
 #include "nccl/environment.hpp"
 #include "nccl/log_lines.hpp"
 
@@ -81,7 +81,7 @@ ncclResult_t answer_again(pithResult_t result) {
 }
 
 ncclResult_t fail_group(ncclResult_t result) {
-  api::Group& group = api::Group::of_this_thread();
+  Group& group = Group::of_this_thread();
   if (has_failed(static_cast<pithResult_t>(result)) && group.open())
     group.fail(Error(static_cast<Code>(result), api::last_error()));
   return result;

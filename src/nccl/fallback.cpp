@@ -111,12 +111,9 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
 bool Fallback::is_worth_it(const NcclCall& call, const Communicator& communicator) const {
   if (!by_model_ || is_message(call.kind)) return true;
   if (call.type < 0 || call.type >= ncclNumTypes) return true;  // it will be refused
-  CollectiveArgs args;
-  args.collective = collective_of(call.kind);
-  args.count = call.count;
-  args.type = static_cast<DType>(call.type);
-  return is_faster_there(*lines_, communicator.model().shape(args.count * size_of(args.type)),
-                         args.collective);
+  const std::size_t bytes = call.count * size_of(static_cast<DType>(call.type));
+  return is_faster_there(*lines_, communicator.links().model().shape(bytes),
+                         collective_of(call.kind));
 }
 
 bool Fallback::has(Kind kind) const { return (kinds_ & bit(kind)) != 0; }

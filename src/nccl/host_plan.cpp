@@ -36,7 +36,7 @@ bool is_on_device(const void* memory) {
 Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
                                                    const FallbackComm& twin, Communicator& whole,
                                                    const Expected<Settings>& settings) {
-  const Hosts& hosts = whole.hosts();
+  const Hosts& hosts = whole.links().hosts();
   const bool tells = whole.rank() == 0;
   if (!are_alike(hosts, whole.size())) {
     if (tells) {
@@ -48,8 +48,9 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
     }
     return std::unique_ptr<HostPlan>();
   }
-  const int host = hosts.host_of(whole.place());
-  const int place = hosts.index_of(whole.place());
+  const int own = whole.links().context().rank;
+  const int host = hosts.host_of(own);
+  const int place = hosts.index_of(own);
   ncclComm_t inside = nullptr;
   const ncclResult_t result = library.ncclCommSplit(twin.get(), host, place, &inside, nullptr);
   if (result != ncclSuccess) {
@@ -57,15 +58,15 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
     return library.error_of(result);
   }
   std::unique_ptr<HostPlan> plan(new HostPlan(library, inside, place, hosts.slices()));
-  Expected<std::unique_ptr<Communicator>> between = whole.split(settings, place, host);
+  Expected<std::unique_ptr<Communicator>> between = whole.children().split(settings, place, host);
   if (!between) {
     whole.abort();  // those of other places have theirs
     plan->inside_.abort();
     return between.error();
   }
   plan->between_ = std::move(*between);
-  plan->between_->takes_along(whole);
-  whole.takes_along(*plan->between_);
+  plan->between_->revocation().takes_along(whole.membership().key);
+  whole.revocation().takes_along(plan->between_->membership().key);
   if (tells) {
     log(LogLevel::info, fmt::format("PITH_NCCL_FALLBACK: of sums that may be compressed, {} makes "
                                     "what is inside hosts, of {} ranks each; Pith what is between "

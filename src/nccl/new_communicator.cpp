@@ -7,10 +7,11 @@
 #include <functional>
 #include <vector>
 
+#include "api/comm_handle.hpp"
 #include "api/completion.hpp"
-#include "api/group.hpp"
-#include "api/submit.hpp"
 #include "comm/stream_memory.hpp"
+#include "comm/streams.hpp"
+#include "comm/submit.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 #include "nccl/device_context.hpp"
@@ -41,11 +42,11 @@ class Note {
   }
   Error exchange(Communicator& communicator) {
     CollectiveArgs args;
-    args.send = args.recv = api::bytes_at(bytes_.data());
+    args.send = args.recv = bytes_at(bytes_.data());
     args.count = bytes_.size();
     args.type = DType::u8;
     args.op = Op::max;
-    return communicator.run(args);
+    return communicator.calls().run(args);
   }
 
  private:
@@ -124,7 +125,7 @@ Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const J
       if (!planned) return planned.error();
       plan = std::move(*planned);
     }
-    if (plan) plan->between()->prepare_streams(place.context);
+    if (plan) plan->between()->streams().prepare(place.context);
   }
   const bool has_part = part && extras() && extras()->compression;
   if (!there.twin && place.device == 0 && !has_part) return {};
@@ -164,7 +165,7 @@ Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
     const int device = devices ? devices[r] : static_cast<int>(r);
     jobs.emplace_back([comm = comms[r], device, part, &settings] {
       const Place place = place_of(device);
-      comm->communicator->prepare_streams(place.context);
+      comm->communicator->streams().prepare(place.context);
       return complete(*comm, place, part, settings);
     });
   }

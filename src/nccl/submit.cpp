@@ -23,8 +23,6 @@ namespace pith::nccl {
 
 namespace {
 
-using api::Group;
-
 enum class GroupKind : unsigned char { none, undecided, blocking, background };
 constinit thread_local GroupKind group_kind = GroupKind::none;
 
@@ -195,8 +193,8 @@ LinkCost link_of(const Shape& shape) {
 
 double seconds_of(const Group::Planned& planned) {
   const Shape shape =
-      planned.communicator->model().shape(planned.args.count * size_of(planned.args.type));
-  if (planned.message_bytes > 0 || planned.args.collective == Collective::point_to_point) {
+      planned.communicator->links().model().shape(planned.args.count * size_of(planned.args.type));
+  if (planned.message_bytes > 0) {
     return seconds_of_message(planned.message_bytes, link_of(shape));
   }
   return seconds_here(shape, planned.args.collective, link_of(shape));
@@ -205,7 +203,7 @@ double seconds_of(const Group::Planned& planned) {
 // Their types have been checked.
 double seconds_of(const Waiting& one) {
   const std::size_t bytes = one.call.count * size_of(static_cast<DType>(one.call.type));
-  const Shape shape = one.communicator->model().shape(bytes);
+  const Shape shape = one.communicator->links().model().shape(bytes);
   const Lines* const lines = one.there ? extras()->fallback->lines() : nullptr;
   const LinkCost link = lines ? lines->there : link_of(shape);
   if (is_message(one.call.kind)) return seconds_of_message(shape.bytes, link);
@@ -284,8 +282,7 @@ NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) {
 
 NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
   if (!nested()) group_kind = GroupKind::none;
-  const bool waits =
-      pith::api::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
+  const bool waits = pith::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
   return answer_end([&] { return waits ? pith::api::guarded(end_group) : pithGroupEnd(); });
 }
 

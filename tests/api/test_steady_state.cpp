@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "api/refilled.hpp"
 #include "catch.hpp"
+#include "comm/refilled.hpp"
 #include "everywhere.hpp"
 
 using namespace ranks;
@@ -354,8 +354,8 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
 }
 
 TEST_CASE("a list that is filled again keeps what it has", "[steady]") {
-  pith::api::Refilled<std::vector<int>> list;
-  pith::api::Refilled<std::vector<int>> other;
+  pith::Refilled<std::vector<int>> list;
+  pith::Refilled<std::vector<int>> other;
   for (int turn = 0; turn < 3; ++turn) {
     allocations = 0;
     window = turn > 0;

@@ -359,7 +359,7 @@ TEST_CASE("the fixed rule is the documented one", "[collectives]") {
 TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
   for (std::size_t c = 0; c < collective_count; ++c) {
     const auto collective = static_cast<Collective>(c);
-    if (collective == Collective::point_to_point || collective == Collective::split) continue;
+    if (collective == Collective::split) continue;
     for (const int ranks : {2, 3, 8, 9, 32, 33, 4096}) {
       for (std::size_t bytes = 0; bytes <= std::size_t{1} << 30; bytes = bytes * 2 + 1) {
         for (const bool crowded : {false, true}) {

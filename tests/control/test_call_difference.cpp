@@ -9,7 +9,8 @@ using namespace pith;
 
 namespace {
 
-CallNote note_of(const CollectiveArgs& args, std::uint64_t digest = 1) {
+template <class Args>
+CallNote note_of(const Args& args, std::uint64_t digest = 1) {
   CallRecorder recorder;
   recorder.begin(1, digest, args);
   return *recorder.find(1);
@@ -31,9 +32,7 @@ CallNote compressed(const char* spec, std::vector<std::size_t> counts, std::uint
     tensor.compressor = compressor;
     tensor.count = count;
   }
-  CollectiveArgs args;
-  args.tensors = tensors;
-  return note_of(args, digest);
+  return note_of(tensors, digest);
 }
 
 }  // namespace

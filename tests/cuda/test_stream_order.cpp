@@ -319,7 +319,7 @@ TEST_CASE("1,000 calls on four streams, each of another's result") {
 TEST_CASE("a call that is held back for long is told of, and whom it waits for") {
   struct Held : StreamOrder::Entry {
     int begun = 0;
-    pith::CollectiveArgs collective;
+    pith::CallArgs collective;
   };
   pith::CommState state;
   StreamOrder order(state, 3, 0.001,
@@ -328,7 +328,7 @@ TEST_CASE("a call that is held back for long is told of, and whom it waits for")
   const char streams[2] = {};
   for (unsigned i = 0; i < 3; ++i) {
     calls[i].number = 10 + i;
-    calls[i].collective.count = 70 + i;
+    calls[i].collective = pith::CollectiveArgs{.count = 70 + i};
     calls[i].args = &calls[i].collective;
     order.take_turn(false);
     order.add(calls[i], &streams[i % 2]);

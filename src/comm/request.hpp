@@ -7,12 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "api/refilled.hpp"
-#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
-#include "pith/pith.h"
+#include "comm/refilled.hpp"
 
-namespace pith::api {
+namespace pith {
 
 // The messages between one communicator's ranks on one stream; they all move at once.
 struct MessageBatch {
@@ -34,20 +32,21 @@ struct CompressedBatch {
   void clear();
 };
 
-}  // namespace pith::api
+}  // namespace pith
 
+// The request of the C API, where it is opaque.
 struct pithRequest {
   // An abort by another thread may drop the handles meanwhile; what the calls use stays.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::optional<pith::CallGroup> group;
-  pith::api::Refilled<pith::api::MessageBatch> messages;       // what the calls' arguments point to
-  pith::api::Refilled<pith::api::CompressedBatch> compressed;  // the same
-  pith::api::Refilled<std::optional<pith::BackgroundCall>> calls;
+  pith::Refilled<pith::MessageBatch> messages;       // what the calls' arguments point to
+  pith::Refilled<pith::CompressedBatch> compressed;  // the same
+  pith::Refilled<std::optional<pith::BackgroundCall>> calls;
   std::vector<pith::Engine*> engines;
   pithRequest* next = nullptr;  // while nobody uses it
 };
 
-namespace pith::api {
+namespace pith {
 
 // Precondition: its calls have ended, or were never issued. Any thread.
 struct GiveBack {
@@ -58,4 +57,4 @@ using Request = std::unique_ptr<pithRequest, GiveBack>;
 // An empty one; on any thread.
 Request take_request();
 
-}  // namespace pith::api
+}  // namespace pith

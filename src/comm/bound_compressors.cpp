@@ -1,10 +1,10 @@
-// The compressors of a communicator: which ones have called, and what returns to them.
+#include "comm/bound_compressors.hpp"
+
 #include <fmt/format.h>
 
 #include <chrono>
 #include <thread>
 
-#include "collectives/compressed.hpp"
 #include "collectives/compressed_check.hpp"
 #include "comm/communicator.hpp"
 #include "core/clock.hpp"
@@ -29,9 +29,9 @@ bool wait_for(Compressor& compressor) {
 
 }  // namespace
 
-void Communicator::bind(const std::shared_ptr<Compressor>& compressor) {
+void BoundCompressors::bind(const std::shared_ptr<Compressor>& compressor) {
   const std::weak_ptr<void>& last = compressor->binding;
-  if (last.lock().get() == static_cast<void*>(this)) return;
+  if (last.lock().get() == static_cast<void*>(&owner_)) return;
   // One that was loaded goes on with its first communicator.
   const std::weak_ptr<void> none;
   const bool was_bound = last.owner_before(none) || none.owner_before(last);
@@ -41,39 +41,37 @@ void Communicator::bind(const std::shared_ptr<Compressor>& compressor) {
   }
   compressors_.push_back(compressor);
   if (was_bound) compressor->forget_delivered();
-  compressor->binding = shared_from_this();
+  compressor->binding = owner_.shared_from_this();
 }
 
-Error Communicator::check(std::span<const CompressedTensor> tensors) const {
+Error BoundCompressors::check(std::span<const CompressedTensor> tensors) const {
   for (const CompressedTensor& tensor : tensors) {
     if (Error error = tensor.compressor->check_move_to(nullptr)) return error;
   }
-  return check_compressed_call(context_, tensors);
+  return check_compressed_call(links_.context(), tensors);
 }
 
-void Communicator::absorb(std::span<CompressedTensor> tensors) {
-  engine_->own();
-  absorb_gradients(compute_, 0, tensors);
-  engine_->disown();
+void BoundCompressors::absorb(std::span<CompressedTensor> tensors) {
+  links_.engine().own();
+  absorb_gradients(links_.compute(), 0, tensors);
+  links_.engine().disown();
 }
 
-// After a shrink: the survivors have agreed on the last call that all of them completed.
-void Communicator::return_to_compressors(std::uint64_t completed) {
-  if (is_revoked_.load(std::memory_order_acquire)) drain();
+void BoundCompressors::give_back(std::uint64_t completed) {
   for (const std::weak_ptr<Compressor>& known : compressors_) {
     const std::shared_ptr<Compressor> compressor = known.lock();
     if (!compressor || !wait_for(*compressor)) continue;
-    if (compressor->binding.lock().get() == static_cast<void*>(this)) {
-      engine_->own();
+    if (compressor->binding.lock().get() == static_cast<void*>(&owner_)) {
+      links_.engine().own();
       const Error error = without_throwing([&]() -> Error {
-        compressor->return_after(compute_, call_number(completed));
+        compressor->return_after(links_.compute(), call_number(completed));
         return {};
       });
-      engine_->disown();
+      links_.engine().disown();
       if (error) {
         log(LogLevel::warn, fmt::format("rank {}: what a compressor had sent and others did not "
                                         "receive is lost: {}",
-                                        rank(), error.message()));
+                                        links_.rank(), error.message()));
       }
       compressor->binding.reset();
     }

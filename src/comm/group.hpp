@@ -1,67 +1,14 @@
 // Groups: what this thread has collected between pithGroupStart and pithGroupEnd.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "api/background.hpp"
-#include "api/reduction_ops.hpp"
-#include "api/registrations.hpp"
-#include "api/request.hpp"
-#include "collectives/compressed.hpp"
 #include "comm/communicator.hpp"
-#include "core/per_process.hpp"
-#include "pith/pith.h"
+#include "comm/request.hpp"
 
-// The handle of the C API. It keeps what must outlive a moved or failed communicator.
-struct pithComm {
-  std::shared_ptr<pith::Communicator> communicator;  // shared with groups in flight
-  std::atomic<bool> being_made{false};  // by a thread of ours: nobody else may look at it
-  std::atomic<bool> destroyed{false};   // nothing but this is left; see destroyed_handles.hpp
-  bool finalized = false;
-  const unsigned process = pith::fork_generation();  // that made it: a forked child is another one
-  bool blocking = true;
-  std::string name;
-  // blocking = 0: GetAsyncError may come from any thread while another one issues calls.
-  mutable std::mutex guard;
-  pith::api::Background background;            // what blocking = 0 has begun
-  pith::Error failure;                         // of the last that was begun so
-  std::shared_ptr<pith::Cancellation> making;  // while being_made
-  pith::api::ReductionOps ops = {};
-  pith::api::Registrations registrations = {};
-  std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
-  std::atomic<bool> has_attached{false};
-
-  // A call is accepted, so what came of the last one is over. `work`: what it has begun.
-  void begin(pith::api::Background work) {
-    const std::lock_guard lock(guard);
-    failure = pith::Error();
-    background = std::move(work);
-  }
-  void forget_failure() {
-    const std::lock_guard lock(guard);
-    failure = pith::Error();
-  }
-
-  // As its end would, but that the handle stays. Precondition: `destroyed`, and nothing runs on it.
-  void let_go() {
-    attached.reset();
-    registrations.clear();
-    ops.clear();
-    making.reset();
-    communicator.reset();
-  }
-
-  // Null where there is none, or not yet.
-  pith::Communicator* made() const {
-    return being_made.load(std::memory_order_acquire) ? nullptr : communicator.get();
-  }
-};
-
-namespace pith::api {
+namespace pith {
 
 class Group {
  public:
@@ -73,7 +20,7 @@ class Group {
   // Error where no group is open. True: this was the outermost end.
   Expected<bool> end(const char* function);
 
-  void add(std::shared_ptr<Communicator> communicator, const CollectiveArgs& args, void* stream) {
+  void add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream) {
     collectives_.push_back({std::move(communicator), args, stream, nullptr});
   }
   void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
@@ -99,7 +46,7 @@ class Group {
   struct Planned {
     std::shared_ptr<Communicator> communicator;
     CollectiveArgs args;
-    std::size_t message_bytes;  // of messages, both ways
+    std::size_t message_bytes;  // of messages, both ways; 0: a collective
   };
   Expected<std::vector<Planned>> discard();
 
@@ -118,7 +65,7 @@ class Group {
  private:
   struct Collected {
     std::shared_ptr<Communicator> communicator;
-    CollectiveArgs args;
+    CallArgs args;
     void* stream;  // null: the group's end waits for it
     CompressedBatch* compressed;
   };
@@ -155,4 +102,4 @@ class Group {
   Error error_;
 };
 
-}  // namespace pith::api
+}  // namespace pith

@@ -1,4 +1,4 @@
-#include "api/group.hpp"
+#include "comm/group.hpp"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "api/compressor_handle.hpp"
 #include "comm/stream_memory.hpp"
+#include "comm/streams.hpp"
+#include "core/run_together.hpp"
 
-namespace pith::api {
+namespace pith {
 
 Group& Group::of_this_thread() {
   static thread_local Group group;
@@ -79,7 +80,7 @@ Error Group::shape_compressed() {
   return without_throwing([this]() -> Error {
     for (const CompressedBatch& batch : compressed_) {
       if (batch.stream) continue;
-      if (Error error = batch.communicator->check(batch.tensors)) return error;
+      if (Error error = batch.communicator->compressors().check(batch.tensors)) return error;
     }
     for (CompressedBatch& batch : compressed_) {
       if (batch.stream) continue;
@@ -95,10 +96,11 @@ Error Group::shape_compressed() {
 // Their calls are about to be issued. Those on streams may still be refused.
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
-    collectives_[batch.place].args.tensors = batch.tensors;
+    collectives_[batch.place].args = CompressedArgs{batch.tensors};
     collectives_[batch.place].compressed = &batch;
     if (batch.stream) continue;
-    for (const auto& compressor : batch.compressors) batch.communicator->bind(compressor);
+    BoundCompressors& bound = batch.communicator->compressors();
+    for (const auto& compressor : batch.compressors) bound.bind(compressor);
   }
 }
 
@@ -106,7 +108,7 @@ void Group::place_compressed() {
 // may not be there yet.
 void Group::absorb_compressed() {
   for (CompressedBatch& batch : compressed_) {
-    if (!batch.stream) batch.communicator->absorb(batch.tensors);
+    if (!batch.stream) batch.communicator->compressors().absorb(batch.tensors);
   }
 }
 
@@ -124,7 +126,7 @@ Error Group::check_captures() {
   const Communicator* last = nullptr;
   void* stream = nullptr;  // the last that was asked for
   std::optional<std::uint64_t> capture;
-  const auto differs = [&](const Communicator* communicator, const CollectiveArgs& args,
+  const auto differs = [&](const Communicator* communicator, const CallArgs& args,
                            void* its) -> Error {
     if (!its || (its == stream && communicator == last)) return {};
     const auto found = capture_of(args, its);
@@ -145,8 +147,7 @@ Error Group::check_captures() {
     if (Error error = differs(one.communicator.get(), one.args, one.stream)) return error;
   }
   for (MessageBatch& batch : batches_) {
-    CollectiveArgs args;
-    args.messages = batch.messages;
+    const PairArgs args{batch.messages};
     if (Error error = differs(batch.communicator.get(), args, batch.stream)) return error;
   }
   return {};
@@ -156,10 +157,7 @@ Error Group::check_captures() {
 // another rank makes before its own end of the message.
 void Group::add_messages() {
   for (MessageBatch& batch : batches_) {
-    CollectiveArgs args;
-    args.collective = Collective::point_to_point;
-    args.messages = batch.messages;
-    add(batch.communicator, args, batch.stream);
+    add(batch.communicator, PairArgs{batch.messages}, batch.stream);
   }
 }
 
@@ -183,7 +181,9 @@ Expected<std::vector<Group::Planned>> Group::discard() {
   Error error = error_;
   std::vector<Planned> planned;
   planned.reserve(collectives_.size() + batches_.size());
-  for (const Collected& one : collectives_) planned.push_back({one.communicator, one.args, 0});
+  for (const Collected& one : collectives_) {
+    planned.push_back({one.communicator, std::get<CollectiveArgs>(one.args), 0});
+  }
   for (const MessageBatch& batch : batches_) {
     std::size_t bytes = 0;
     for (const Message& message : batch.messages) bytes += message.data.size;
@@ -244,7 +244,7 @@ void Group::prepare(pithRequest& request) {
       engines.push_back(engine);
       request.communicators.push_back(one.communicator);
     }
-    request.calls.add().emplace(*one.communicator, one.args, *request.group);
+    request.calls.add().emplace(one.args, *request.group);
   }
 }
 
@@ -267,7 +267,7 @@ void Group::join_streams() {
       const auto known = std::find(streams_.begin(), streams_.end(), call.stream);
       if (known == streams_.end()) streams_.push_back(call.stream);
     }
-    if (Error error = one.communicator->join_streams(streams_)) fail(error);
+    if (Error error = one.communicator->streams().join(streams_)) fail(error);
   }
 }
 
@@ -278,12 +278,12 @@ void Group::issue_all(pithRequest& request, bool driven) {
   auto call = request.calls.begin();
   for (const Collected& one : collectives_) {
     if (!one.stream) {
-      one.communicator->issue(**call++, driven);
+      one.communicator->background().issue(**call++, driven);
     } else {
       HeldCompressors held;
       if (one.compressed) held = HeldCompressors(std::move(one.compressed->compressors));
       const Error error = without_throwing([&] {
-        return one.communicator->enqueue_on_stream(one.args, one.stream, std::move(held),
+        return one.communicator->streams().enqueue(one.args, one.stream, std::move(held),
                                                    is_later(one));
       });
       if (error) fail(error);
@@ -317,7 +317,8 @@ Error Group::run() {
   if (error && !refused) absorb_compressed();
   if (!error && batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
     place_compressed();
-    error = collectives_[0].communicator->run(collectives_[0].args);
+    CallRunner& calls = collectives_[0].communicator->calls();
+    error = std::visit([&](auto& args) { return calls.run(args); }, collectives_[0].args);
   } else if (!error && !(collectives_.empty() && batches_.empty())) {
     const Request request = issue(true);
     drive_engines(request->engines, [&] { return request->group->done(); });
@@ -346,4 +347,4 @@ Expected<Request> Group::run_in_background() {
   return request;
 }
 
-}  // namespace pith::api
+}  // namespace pith

@@ -5,12 +5,9 @@
 #include <functional>
 #include <memory>
 
-#include "api/request.hpp"
-#include "core/run_together.hpp"
+#include "comm/request.hpp"
 
-namespace pith::api {
-
-using pith::without_throwing;
+namespace pith {
 
 class Background {
  public:
@@ -38,4 +35,4 @@ class Background {
   Request calls_;
 };
 
-}  // namespace pith::api
+}  // namespace pith

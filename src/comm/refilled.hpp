@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-namespace pith::api {
+namespace pith {
 
 // T is made without arguments, and reset() or clear() lets go of what it has but its memory.
 template <class T>
@@ -44,4 +44,4 @@ class Refilled {
   std::size_t size_ = 0;
 };
 
-}  // namespace pith::api
+}  // namespace pith

@@ -1,11 +1,11 @@
-#include "api/request.hpp"
+#include "comm/request.hpp"
 
 #include <mutex>
 #include <utility>
 
 #include "core/per_process.hpp"
 
-namespace pith::api {
+namespace pith {
 
 namespace {
 
@@ -60,4 +60,4 @@ Request take_request() {
   return Request(kept ? kept : new pithRequest);
 }
 
-}  // namespace pith::api
+}  // namespace pith

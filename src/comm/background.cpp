@@ -1,11 +1,13 @@
-#include "api/background.hpp"
+#include "comm/background.hpp"
 
 #include <atomic>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-namespace pith::api {
+#include "core/run_together.hpp"
+
+namespace pith {
 
 struct Background::Job {
   ~Job() {
@@ -54,4 +56,4 @@ bool Background::done() const {
 
 Error Background::error() const { return calls_ ? calls_->group->error() : job_->error; }
 
-}  // namespace pith::api
+}  // namespace pith

@@ -1,0 +1,170 @@
+#include "comm/child_communicators.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/communicator.hpp"
+#include "comm/connect.hpp"
+#include "comm/start_error.hpp"
+#include "comm/start_log.hpp"
+#include "control/members.hpp"
+#include "core/clock.hpp"
+#include "core/float_mode.hpp"
+#include "core/run_together.hpp"
+
+namespace pith {
+
+namespace {
+
+// Those who know of no dead link must not give us up meanwhile.
+double patience_of(const Settings& settings) {
+  const double two_beats = 2 * settings.heartbeat;
+  return settings.timeout > 0 ? std::min(two_beats, settings.timeout / 2) : two_beats;
+}
+
+}  // namespace
+
+ChildCommunicators::ChildCommunicators(Communicator& parent, const Settings& settings)
+    : parent_(parent),
+      patience_s_(patience_of(settings)),
+      cancellation_(std::make_shared<Cancellation>(parent.rank())) {}
+
+ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& settings, CommKey key,
+                                                  const std::vector<int>& members) {
+  const CommIdentity& who = parent_.identity();
+  if (!settings) {
+    who.control->plane().remove(key, members);  // nobody need wait for us
+    return settings.error();
+  }
+  const bool threads = parent_.links().is_one_process();
+  auto child = std::make_unique<Communicator>(
+      *settings, CommIdentity{who.control, key, members, place_of(members, who.own_member())},
+      parent_.links().transport_table());
+  if (!settings->trace.empty()) child->set_trace_prefix(parent_.trace_prefix());
+  // Threads look at a variable of the first one; whoever is cancelled before revokes the child.
+  ControlGatherer gatherer(*who.control, key, members, at_their_places(who.members, members),
+                           settings->init_timeout, threads ? nullptr : cancellation_);
+  StartLog log("child communicator", child->rank(), child->size(), LogLevel::debug);
+  const Error failed = without_throwing([&] {
+    return threads ? connect_threads(*child, gatherer, *settings, log)
+                   : connect(*child, gatherer, *settings, log);
+  });
+  if (!failed) return child;
+  // The others wait for our connections.
+  const Error error = as_of_rank(child->rank(), failed);
+  if (error.code() != Code::remote && !cancellation_->error()) {
+    who.control->revoke(key, as_seen_elsewhere(error));
+  }
+  return error;
+}
+
+GatherResult ChildCommunicators::ask(const Question& question) {
+  return parent_.identity().control->gather(question.key, question.need, question.participants,
+                                            question.blob, cancellation_.get(), question.call);
+}
+
+ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& settings, int color,
+                                                   int key) {
+  if (Error revoked = parent_.error()) return revoked;
+  const CommIdentity& who = parent_.identity();
+  const std::uint32_t number = parent_.calls().begin_split();
+  Split split(who.key, who.members, who.own_member(), rounds_, color, key);
+  split.hear(ask(split.question()));
+  parent_.calls().end_split(number, !split.error());
+  if (split.error()) return leave(split.key(), split.error());
+  if (split.step() == DescentStep::end) return std::unique_ptr<Communicator>();
+
+  Made made = make(settings, split.key(), split.members());
+  if (!made) return end(split.key(), made.error());
+  return made;
+}
+
+// Before a child is made. Where that is because this rank was cancelled, others may make it: with
+// us, who are gone then, or without us.
+Error ChildCommunicators::leave(CommKey child, const Error& error) {
+  const CommIdentity& who = parent_.identity();
+  if (cancellation_->error()) who.control->plane().remove(child, who.members);
+  return error;
+}
+
+// We were to be one of the members, and were cancelled: it may be made elsewhere already.
+Error ChildCommunicators::end(CommKey child, const Error& error) {
+  Error cancelled = cancellation_->error();
+  if (!cancelled) return error;
+  parent_.identity().control->revoke(child, Error(Code::remote, cancelled.message()));
+  return cancelled;
+}
+
+// Ranks of the job that live and that this one cannot reach. Where a link between two hosts is cut,
+// the first pair of ranks to find out revokes the communicator; what the other pairs have not found
+// out yet would keep the new one from being made, so it is waited for.
+std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
+  Links& links = parent_.links();
+  const CommIdentity& who = parent_.identity();
+  std::vector<int> peers;
+  for (int peer = 0; peer < who.size(); ++peer) {
+    if (std::ranges::find(excluded, peer) == excluded.end()) peers.push_back(peer);
+  }
+  const auto undecided = [&] {
+    links.look(monotonic_ns());
+    const std::vector<int> dead = who.control->plane().dead();
+    return std::ranges::any_of(peers, [&](int peer) {
+      return links.is(LinkState::doubtful, peer) && !contains(dead, who.member(peer));
+    });
+  };
+  const FloatMode mode;
+  const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(patience_s_ * 1e9);
+  bool has_turned = false;  // what has come by now may tell of a dead link
+  Engine& engine = parent_.engine();
+  engine.own();
+  engine.drive_until([&] {
+    if (!std::exchange(has_turned, true)) return false;
+    return monotonic_ns() > until || cancellation_->error() || !undecided();
+  });
+  std::vector<int> found;
+  for (int peer = 0; peer < who.size(); ++peer) {
+    if (links.is(LinkState::cut_off, peer)) found.push_back(who.member(peer));
+  }
+  engine.disown();
+  return found;
+}
+
+ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& settings,
+                                                    std::span<const int> excluded) {
+  // Whoever is still in a call may wait for this rank, which makes none any more.
+  parent_.engine().own();
+  parent_.revocation().revoke_if_any_died();
+  parent_.engine().disown();
+  const CommIdentity& who = parent_.identity();
+  const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().next_call();
+  Shrink shrink(who.key, who.members, who.own_member(), excluded, rounds_, next_call);
+  std::vector<int> unreached;
+  if (shrink.step() != DescentStep::end) unreached = cut_off(excluded);
+  std::unique_ptr<Communicator> child;
+  while (shrink.step() != DescentStep::end) {
+    if (shrink.step() == DescentStep::make) {
+      Made made = make(settings, shrink.key(), shrink.members());
+      shrink.made(made.error());
+      if (made) child = std::move(*made);
+      continue;
+    }
+    const GatherResult result = ask(shrink.question(parent_.last_completed(), unreached));
+    shrink.hear(result);
+    if (result.error && shrink.step() == DescentStep::ask) continue;
+    if (result.error) {
+      return shrink.was_made() ? end(shrink.key(), result.error)
+                               : leave(shrink.key(), result.error);
+    }
+    if (!shrink.built()) child.reset();
+  }
+  if (shrink.built() || shrink.left_out()) {
+    completed_by_all_ = shrink.completed();
+    if (parent_.is_revoked()) parent_.drain();
+    parent_.compressors().give_back(shrink.completed());
+  }
+  if (!shrink.built()) return shrink.error();
+  child->children().completed_by_all_ = shrink.completed();
+  return child;
+}
+
+}  // namespace pith

@@ -1,0 +1,100 @@
+// The engine that drives one rank of a communicator, and its way to every other one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/hosts.hpp"
+#include "comm/call_trace.hpp"
+#include "core/engine.hpp"
+#include "core/settings.hpp"
+#include "kernels/host_compute.hpp"
+#include "model/model.hpp"
+#include "transport/transport_table.hpp"
+
+namespace pith {
+
+class Links {
+ public:
+  // `table`: the transports to choose from; outlives it.
+  Links(const Settings& settings, int rank, int ranks, TransportTable table);
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
+
+  Engine& engine() { return *engine_; }
+  HostCompute& compute() { return compute_; }
+  CommState& state() { return state_; }
+  const CommState& state() const { return state_; }
+  const CallContext& context() const { return context_; }
+  // What chooses for the calls.
+  Model& model() { return model_; }
+  const Model& model() const { return model_; }
+  const Tuning& tuning() const { return model_.tuning(); }
+  TransportTable transport_table() const { return table_; }
+  int rank() const { return rank_; }
+  int size() const { return context_.size; }
+  // Which ranks run on one host, and by what place this rank is known there.
+  const Hosts& hosts() const { return hosts_; }
+  const RankOrder& order() const { return order_; }
+  const Route& route_to(int rank) const {
+    return routes_[static_cast<std::size_t>(order_.place_of(rank))];
+  }
+  CallTrace* trace() { return trace_.get(); }  // null: none is wanted
+  template <class See>
+  void for_each_sending(const See& see) {
+    for (const auto& transport : transports_) transport->for_each_sending(see);
+  }
+  // With the engine's token, often while calls stand still. Whether the links live, as far as their
+  // transports look after that.
+  void look(std::uint64_t now_ns) {
+    for (const auto& transport : transports_) transport->look_at_links(now_ns);
+  }
+  bool is(LinkState state, int rank) const;
+
+  // All ranks are threads of this process.
+  bool is_one_process() const { return one_process_; }
+  void set_one_process() { one_process_ = true; }
+
+  // While the ranks connect, in this order.
+  void set_views(bool all, bool any);  // whether all, or any two, ranks reach each other's memory
+  void set_oversubscribed(bool here, bool anywhere);  // whether a host has more ranks than cores
+  void set_route(int rank, const Route& route) { routes_[static_cast<std::size_t>(rank)] = route; }
+  // From then on algorithms walk the ranks in this order.
+  void set_order(RankOrder order);
+  // By rank, equal where ranks run on one host.
+  void set_hosts(std::span<const std::size_t> names);
+  void add(std::unique_ptr<PeerTransport> transport);
+  void begin_trace(const std::string& path);
+  // Who hears of a call's failure.
+  void on_failure(void* context, void (*hear)(void* context, const Error& error)) {
+    context_.revoke_context = context;
+    context_.revoke = hear;
+  }
+
+  // With the engine's token. The communicator is revoked: its waiting operations end.
+  void revoke(const Error& error);
+  // Nobody drives the engine any more. What was sent arrives by the deadline.
+  void close(const Error& why, std::uint64_t deadline_ns);
+
+ private:
+  std::unique_ptr<CallTrace> trace_;  // outlives what it observes
+  std::unique_ptr<Engine> engine_;
+  HostCompute compute_;
+  CommState state_;
+  CallContext context_;
+  Model model_;
+  const TransportTable table_;
+  const int rank_;             // by which callers know it
+  std::vector<Route> routes_;  // in order
+  RankOrder order_;
+  Hosts hosts_;
+  std::vector<std::unique_ptr<PeerTransport>> transports_;
+  bool one_process_ = false;
+};
+
+}  // namespace pith
