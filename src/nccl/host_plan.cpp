@@ -65,8 +65,8 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
     return between.error();
   }
   plan->between_ = std::move(*between);
-  plan->between_->revocation().takes_along(whole.membership().key);
-  whole.revocation().takes_along(plan->between_->membership().key);
+  plan->between_->revocation().takes_along(whole.identity().key);
+  whole.revocation().takes_along(plan->between_->identity().key);
   if (tells) {
     log(LogLevel::info, fmt::format("PITH_NCCL_FALLBACK: of sums that may be compressed, {} makes "
                                     "what is inside hosts, of {} ranks each; Pith what is between "
