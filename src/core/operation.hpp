@@ -34,8 +34,7 @@ struct Header {
   std::uint32_t call = 0;
   std::uint32_t step = 0;
   std::uint16_t lane = 0;
-  std::uint8_t version = wire_version;
-  std::uint8_t epoch = 0;
+  std::uint16_t version = wire_version;
   std::uint32_t length = 0;
   std::uint32_t reserved = 0;
   std::uint64_t digest = 0;
