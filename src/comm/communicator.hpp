@@ -86,7 +86,7 @@ class BackgroundCall : public Work {
 class Communicator final : public std::enable_shared_from_this<Communicator>, private CommWatcher {
  public:
   // Collective over the holders of `id`. `cancellation`: may be null. `table`: the transports that
-  // it and its descendants choose from.
+  // it and its descendants choose from; outlives them.
   static Expected<std::unique_ptr<Communicator>> init_rank(
       const Settings& settings, const UniqueId& id, int rank, int ranks,
       const std::shared_ptr<const Cancellation>& cancellation,
