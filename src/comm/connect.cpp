@@ -23,7 +23,7 @@
 #include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
 #include "startup/transport_setup.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 
 namespace pith {
 

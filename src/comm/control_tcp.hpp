@@ -16,7 +16,7 @@
 #include "comm/control_wire.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
-#include "transport/tcp_silence.hpp"
+#include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
 

@@ -21,8 +21,8 @@
 #include "collectives/call.hpp"
 #include "collectives/hosts.hpp"
 #include "kernels/host_compute.hpp"
-#include "transport/sim.hpp"
-#include "transport/sim_compute.hpp"
+#include "transport/sim/sim.hpp"
+#include "transport/sim/sim_compute.hpp"
 #include "transport/trace.hpp"
 
 namespace pith {

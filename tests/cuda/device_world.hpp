@@ -12,7 +12,7 @@
 #include "kernels/host_compute.hpp"
 #include "pith/pith.h"
 #include "tests/cuda_stub/fixture.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 
 namespace pith::cuda::test {
 
