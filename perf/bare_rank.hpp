@@ -9,7 +9,7 @@
 #include "collectives/algorithm.hpp"
 #include "core/engine.hpp"
 #include "kernels/host_compute.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 
 namespace pith {
 

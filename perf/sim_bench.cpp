@@ -11,8 +11,8 @@
 
 #include "collectives/algorithm.hpp"
 #include "kernels/host_compute.hpp"
-#include "transport/sim.hpp"
-#include "transport/sim_compute.hpp"
+#include "transport/sim/sim.hpp"
+#include "transport/sim/sim_compute.hpp"
 
 namespace {
 

@@ -57,8 +57,8 @@ class PeerTransport : public Transport {
 
 inline Error PeerTransport::attach(std::span<const std::string> addresses,
                                    std::vector<bool>& attached, const Patience&) {
-  attached.clear();
-  for (const std::string& address : addresses) attached.push_back(!address.empty());
+  attached.resize(addresses.size());
+  for (std::size_t p = 0; p < addresses.size(); ++p) attached[p] = !addresses[p].empty();
   return {};
 }
 

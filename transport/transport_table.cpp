@@ -6,7 +6,7 @@
 
 namespace pith {
 
-// Each in the file <name>_factory.cpp.
+// Each in <name>/<name>_factory.cpp.
 extern const TransportFactory local_factory;
 extern const TransportFactory shm_factory;
 extern const TransportFactory ucx_factory;

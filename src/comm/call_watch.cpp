@@ -7,7 +7,6 @@
 
 #include "core/clock.hpp"
 #include "core/log.hpp"
-#include "transport/tcp.hpp"
 
 namespace pith {
 

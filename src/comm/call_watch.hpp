@@ -9,6 +9,7 @@
 #include "collectives/pair_windows.hpp"
 #include "comm/links.hpp"
 #include "control/call_recorder.hpp"
+#include "control/comm_watcher.hpp"
 
 namespace pith {
 

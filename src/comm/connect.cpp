@@ -22,7 +22,7 @@
 #include "core/run_together.hpp"
 #include "core/transport_rule.hpp"
 #include "startup/transport_setup.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 
 namespace pith {
 
@@ -203,7 +203,11 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   log.phase("bootstrap root");
   Expected<std::shared_ptr<ControlNode>> control = std::shared_ptr<ControlNode>();
   const Error uncontrolled = without_throwing([&] {
-    control = ControlNode::over_tcp(*bootstrap, rank, ranks, id.secret, settings);
+    const Expected<std::string> own_end = bootstrap->host();
+    if (!own_end) return own_end.error();
+    Expected<std::string> host = rank_host(settings, *own_end);
+    if (!host) return host.error();
+    control = ControlNode::over_tcp(*bootstrap, std::move(*host), rank, ranks, id.secret, settings);
     return control.error();
   });
   if (uncontrolled) {

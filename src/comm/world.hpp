@@ -22,8 +22,8 @@
 #include "collectives/hosts.hpp"
 #include "kernels/host_compute.hpp"
 #include "model/model.hpp"
-#include "transport/sim.hpp"
-#include "transport/sim_compute.hpp"
+#include "transport/sim/sim.hpp"
+#include "transport/sim/sim_compute.hpp"
 #include "transport/trace.hpp"
 
 namespace pith {

@@ -17,7 +17,7 @@
 #include "control/control_wire.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
-#include "transport/tcp_silence.hpp"
+#include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
 

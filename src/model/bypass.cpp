@@ -7,6 +7,7 @@
 #include "collectives/by_host_cost.hpp"
 #include "collectives/exdyna_cost.hpp"
 #include "collectives/typed_span.hpp"
+#include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
 namespace pith {

@@ -151,7 +151,6 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
     case Collective::scatter:
       return entry(Collective::scatter, "binomial");
     case Collective::split:
-    case Collective::point_to_point:
       break;
   }
   return algorithm_table.front();

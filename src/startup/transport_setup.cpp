@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t descriptors_of_interest = std::size_t{1} << 16;
 
 std::vector<std::string_view> names_of(TransportTable table) {
-  std::vector<std::string_view> names;
-  for (const TransportFactory* factory : table) names.push_back(factory->name);
+  std::vector<std::string_view> names(table.size());
+  for (std::size_t t = 0; t < table.size(); ++t) names[t] = table[t]->name;
   return names;
 }
 
@@ -244,8 +244,8 @@ Error TransportSetup::connect() {
   }
   for (std::size_t t = 0; t < table_.size(); ++t) {
     if (!transports_[t]) continue;
-    std::vector<std::uint8_t> use;
-    for (const std::size_t link : links_) use.push_back(link == t);
+    std::vector<std::uint8_t> use(ranks_);
+    for (std::size_t r = 0; r < ranks_; ++r) use[r] = links_[r] == t;
     if (Error error = transports_[t]->connect(addresses_of(t), use, gatherer_.patience())) {
       return first(error);
     }

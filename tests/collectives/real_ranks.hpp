@@ -14,10 +14,10 @@
 #include "core/engine.hpp"
 #include "kernels/host_compute.hpp"
 #include "model/model.hpp"
-#include "transport/local.hpp"
-#include "transport/shm.hpp"
-#include "transport/tcp.hpp"
-#include "transport/ucx.hpp"
+#include "transport/local/local.hpp"
+#include "transport/shm/shm.hpp"
+#include "transport/tcp/tcp.hpp"
+#include "transport/ucx/ucx.hpp"
 
 namespace pith::test {
 

@@ -13,7 +13,7 @@
 #include "model/model.hpp"
 #include "pith/pith.h"
 #include "tests/cuda_stub/fixture.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 
 namespace pith::cuda::test {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "fuzz_target.hpp"
-#include "transport/shm_attach.hpp"
+#include "transport/shm/shm_attach.hpp"
 
 namespace pith::fuzz {
 

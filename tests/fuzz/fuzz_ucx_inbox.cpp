@@ -8,7 +8,7 @@
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
 #include "fuzz_target.hpp"
-#include "transport/ucx_inbox.hpp"
+#include "transport/ucx/ucx_inbox.hpp"
 
 namespace pith::fuzz {
 

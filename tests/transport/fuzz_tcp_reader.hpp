@@ -8,7 +8,7 @@
 #include <span>
 
 #include "core/mailbox.hpp"
-#include "transport/tcp_reader.hpp"
+#include "transport/tcp/tcp_reader.hpp"
 
 namespace pith::test {
 

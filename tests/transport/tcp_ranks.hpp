@@ -14,7 +14,7 @@
 
 #include "core/clock.hpp"
 #include "core/task.hpp"
-#include "transport/tcp.hpp"
+#include "transport/tcp/tcp.hpp"
 
 namespace pith::test {
 

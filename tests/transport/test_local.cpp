@@ -1,7 +1,7 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 #include "transport/ring_support.hpp"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 #include "transport/ring_support.hpp"
 
 namespace {

@@ -16,7 +16,7 @@
 #include "catch.hpp"
 #include "deny_copies.hpp"
 #include "transport/ring_support.hpp"
-#include "transport/shm.hpp"
+#include "transport/shm/shm.hpp"
 #include "transport/two_ranks.hpp"
 
 namespace {

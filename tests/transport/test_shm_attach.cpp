@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "transport/shm_attach.hpp"
+#include "transport/shm/shm_attach.hpp"
 #include "transport/two_ranks.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "catch.hpp"
 #include "tests/transport/tcp_ranks.hpp"
-#include "transport/tcp_silence.hpp"
+#include "transport/tcp/tcp_silence.hpp"
 
 namespace pith::test {
 namespace {

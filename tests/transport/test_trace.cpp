@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "core/kernel_args.hpp"
-#include "transport/local.hpp"
+#include "transport/local/local.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/trace.hpp"
 

@@ -4,8 +4,8 @@
 
 #include "catch.hpp"
 #include "core/settings.hpp"
-#include "transport/ucx.hpp"
-#include "transport/ucx_worker.hpp"
+#include "transport/ucx/ucx.hpp"
+#include "transport/ucx/ucx_worker.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "catch.hpp"
 #include "transport/ring_support.hpp"
-#include "transport/ucx_inbox.hpp"
+#include "transport/ucx/ucx_inbox.hpp"
 
 namespace {
 

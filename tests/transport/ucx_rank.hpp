@@ -7,7 +7,7 @@
 #include "catch.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/two_ranks.hpp"
-#include "transport/ucx.hpp"
+#include "transport/ucx/ucx.hpp"
 
 namespace pith_test {
 

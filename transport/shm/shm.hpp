@@ -1,0 +1,108 @@
+// Ranks that are processes of one host. Each rank owns one sparse memory file with a ring to every
+// other rank, and gives its descriptor to those that prove they belong to the job. Memory of the
+// registered heap (core/heap.hpp) can be read and written by peers directly.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/heap.hpp"
+#include "transport/ring_transport.hpp"
+#include "transport/shm/shm_attach.hpp"
+
+namespace pith {
+
+struct ShmOptions {
+  RingShape shape;       // the same on all ranks, or they do not attach
+  Heap* heap = nullptr;  // null: that of the process
+  // Private memory of at least this size is copied across processes, where the system allows it;
+  // shorter messages go through rings. 0: never.
+  std::size_t copy_bytes = std::size_t{256} << 10;
+};
+
+class ShmTransport final : public RingTransport {
+ public:
+  using Secret = pith::Secret;
+
+  ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
+               const ShmOptions& options = {});
+  ~ShmTransport() override;
+
+  // Makes what is shared; the result names this rank to those that attach.
+  Expected<std::string> listen() override;
+  Error attach(std::span<const std::string> names, std::vector<bool>& attached,
+               const Patience& patience) override;
+  // Those that are used have been attached already.
+  Error connect(std::span<const std::string> names, std::span<const std::uint8_t> use,
+                const Patience& patience) override;
+  // Lets go of a peer that was attached, before anything was sent to it or came from it.
+  void drop(int peer);
+  // What the peers still send is refused or ignored.
+  void close(std::uint64_t deadline_ns) override;
+
+  std::string_view name() const override { return "shm"; }
+  Ticket expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, Ticket ticket) override;
+  Error copy_from(int peer, std::uint64_t where, Bytes into) override;
+  Error copy_to(int peer, std::uint64_t where, Bytes from) override;
+  int descriptor() const override { return events_.get(); }
+
+ private:
+  static constexpr std::size_t sleep_bytes = 4096;
+  static constexpr std::size_t ranks_on_board = 4000;
+
+  struct Remote {
+    Descriptor socket;
+    Descriptor doorbell;
+    std::byte* sleep = nullptr;
+    std::byte* ring = nullptr;
+    std::byte* heap = nullptr;
+    std::size_t heap_bytes = 0;
+    pid_t pid = 0;
+  };
+
+  // In every rank's own memory: proof that a process is the one it seems, and whom of the others
+  // it can copy from and to (cross-memory attach; containers and seccomp may forbid that).
+  struct CopyBoard {
+    std::uint64_t token;
+    std::uint8_t reaches[ranks_on_board];
+  };
+  CopyBoard& board_at(std::byte* memory) const {
+    return *reinterpret_cast<CopyBoard*>(memory + sizeof(RingSleep));
+  }
+  bool can_copy(const Remote& peer, const ShmMeeting::Met& met) const;
+  Error copied(ssize_t moved, std::size_t wanted, int peer) const;
+
+  bool check_peers() override;
+  bool report_departed();
+  bool add_peer(ShmMeeting::Met met);
+  bool map_peer(Remote& remote, const ShmMeeting::Met& met);
+  void unmap_peer(Remote& remote);
+  bool watch(int fd, int rank);
+  void say_goodbye();
+  void hear_from(int rank);
+  std::size_t ring_offset(int to) const {
+    return sleep_bytes + static_cast<std::size_t>(to) * shape_.bytes();
+  }
+  Remote& remote(int rank) { return remotes_[static_cast<std::size_t>(rank)]; }
+
+  const int rank_;
+  const int ranks_;
+  const std::size_t copy_bytes_;
+  Heap& heap_;
+  ShmMeeting meeting_;
+  Descriptor segment_;
+  Descriptor doorbell_;
+  Descriptor events_;  // epoll: the doorbell, and the sockets of all peers that live
+  std::byte* memory_ = nullptr;
+  std::vector<Remote> remotes_;
+  struct Departed {
+    int rank;
+    Error error;
+  };
+  std::vector<Departed> departed_;  // that nobody has waited for since
+};
+
+}  // namespace pith

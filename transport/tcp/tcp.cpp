@@ -1,0 +1,417 @@
+#include "transport/tcp/tcp.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
+#include "core/log.hpp"
+#include "transport/tcp/tcp_mesh.hpp"
+#include "transport/tcp/tcp_peer.hpp"
+#include "transport/tcp/tcp_silence.hpp"
+
+namespace pith {
+namespace {
+
+// Up to this many peers it is cheaper to try and read from each than to ask epoll.
+constexpr std::size_t few_peers = 4;
+// Of these, who is not waited for is tried once in so many turns, but where nobody is.
+constexpr unsigned others_mask = 7;
+// Per stream and turn, so that reading, writing and other peers take turns.
+constexpr std::size_t turn_bytes = std::size_t{256} << 10;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+std::size_t total(std::span<const iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  return bytes;
+}
+
+ssize_t write_parts(int fd, std::span<const iovec> parts) {
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = parts.size();
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t read_parts(int fd, std::span<const iovec> parts) {
+  if (parts.size() == 1) return ::recv(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+  return ::readv(fd, parts.data(), static_cast<int>(parts.size()));
+}
+
+}  // namespace
+
+TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
+                           const Secret& secret, const TcpOptions& options)
+    : scheduler_(scheduler),
+      mailbox_(mailbox),
+      rank_(rank),
+      ranks_(ranks),
+      secret_(secret),
+      options_(options),
+      by_rank_(static_cast<std::size_t>(ranks)) {}
+
+TcpTransport::~TcpTransport() = default;
+
+Expected<std::string> TcpTransport::listen() {
+  Expected<Descriptor> listener = listen_on(options_.host, options_.ports);
+  if (!listener) return listener.error();
+  Expected<Address> address = local_address(listener->get());
+  if (!address) return address.error();
+  listener_ = std::move(*listener);
+  return format_address(*address);
+}
+
+void TcpTransport::use_streams(int streams) {
+  if (rank_ == 0 && streams < options_.streams) {
+    log(LogLevel::info,
+        fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
+                    "there are not enough descriptors (ulimit -Hn)",
+                    streams, options_.streams));
+  }
+  options_.streams = streams;
+}
+
+Error TcpTransport::connect(std::span<const std::string> addresses,
+                            std::span<const std::uint8_t> use, const Patience& patience) {
+  const auto peers = static_cast<std::size_t>(std::ranges::count(use, 1));
+  make_descriptor_room(peers * static_cast<std::size_t>(options_.streams));
+  TcpMeshPlan plan;
+  plan.secret = secret_;
+  plan.rank = rank_;
+  plan.ranks = ranks_;
+  plan.streams = options_.streams;
+  plan.listener = listener_.get();
+  plan.addresses = addresses;
+  plan.use = use;
+  plan.patience = patience;
+  Expected<std::vector<Descriptor>> sockets = connect_mesh(plan);
+  listener_.reset();
+  if (!sockets) return sockets.error();
+  return adopt(std::move(*sockets));
+}
+
+Error TcpTransport::adopt(std::vector<Descriptor> sockets) {
+  epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
+  if (!epoll_) return system_error("create an epoll descriptor", errno);
+  const auto streams = static_cast<std::size_t>(options_.streams);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const std::size_t first = static_cast<std::size_t>(rank) * streams;
+    if (!sockets[first]) continue;
+    auto peer = std::make_unique<Peer>(rank, *this);
+    for (std::size_t s = 0; s < streams; ++s) {
+      Stream& stream = *peer->streams[s];
+      stream.socket = std::move(sockets[first + s]);
+      keep_alive(stream.socket.get(), options_.heartbeat_s);
+      epoll_event event{};
+      event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+      event.data.ptr = &stream;
+      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.socket.get(), &event) != 0) {
+        return system_error("watch a connection", errno);
+      }
+    }
+    peers_.push_back(peer.get());
+    by_rank_[static_cast<std::size_t>(rank)] = std::move(peer);
+  }
+  for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
+  return {};
+}
+
+bool TcpTransport::start(Send& send) {
+  Peer* peer = by_rank_[static_cast<std::size_t>(send.peer)].get();
+  if (!peer) {
+    send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
+    return true;
+  }
+  // It is ending, whatever the other connections still bring.
+  if (peer->live && !peer->streams[0]->socket) lose(*peer, peer->cause);
+  if (!peer->live) {
+    send.error = peer->error;
+    return true;
+  }
+  if (peer->outbox.empty() && send.header.length < options_.cut_bytes) {
+    return start_at_once(*peer, send);
+  }
+  peer->outbox.push(send);
+  starting_ = &send;
+  write(*peer);
+  // Cleared where this send has ended well; an error reaches its waiter through the scheduler.
+  return std::exchange(starting_, nullptr) == nullptr;
+}
+
+// The usual case: nothing waits, so the whole message goes in one call.
+bool TcpTransport::start_at_once(Peer& peer, Send& send) {
+  const MessageOpening opening = whole_opening(send.header);
+  const iovec parts[2] = {{const_cast<MessageOpening*>(&opening), sizeof opening},
+                          {const_cast<std::byte*>(send.data), send.header.length}};
+  const std::size_t bytes = sizeof opening + send.header.length;
+  const ssize_t written = write_parts(peer.streams[0]->socket.get(), parts);
+  if (written >= 0 && static_cast<std::size_t>(written) == bytes) return true;
+  const int cause = errno;
+  if (written < 0 && !would_block(cause)) {
+    lose(peer, cause);
+    send.error = peer.error;
+    return true;
+  }
+  try {
+    peer.outbox.push_rest(send, opening, written < 0 ? 0 : static_cast<std::size_t>(written));
+  } catch (const std::bad_alloc&) {  // nobody could tell where the next message begins
+    lose(peer, out_of_memory());
+    send.error = peer.error;
+    return true;
+  }
+  return false;
+}
+
+bool TcpTransport::write(Peer& peer) {
+  bool moved = false;
+  for (auto& stream : peer.streams) {
+    if (peer.live && stream->socket && !peer.outbox.empty()) moved |= write_stream(peer, *stream);
+  }
+  return moved;
+}
+
+bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
+  std::size_t gone = 0;
+  while (gone < turn_bytes) {
+    const std::span<const iovec> parts = peer.outbox.next(stream.number);
+    if (parts.empty()) break;
+    const std::size_t wanted = total(parts);
+    const ssize_t written = write_parts(stream.socket.get(), parts);
+    if (written < 0) {
+      if (!would_block(errno)) write_failed(peer, errno);
+      break;
+    }
+    const auto bytes = static_cast<std::size_t>(written);
+    gone += bytes;
+    if (Send* ended = peer.outbox.wrote(stream.number, bytes)) {
+      if (ended == starting_) {
+        starting_ = nullptr;
+      } else {
+        scheduler_.complete(*ended);
+      }
+    }
+    if (bytes < wanted) break;
+  }
+  return gone != 0;
+}
+
+// A peer that has left in order cannot take what is left of aborted messages, and need not.
+void TcpTransport::write_failed(Peer& peer, int cause) {
+  if (peer.outbox.awaited()) return lose(peer, cause);
+  peer.outbox.quiesce(nullptr, Error(), false);
+}
+
+bool TcpTransport::read(Peer& peer) {
+  Stream& first = *peer.streams[0];
+  if (!peer.live || (!mailbox_.accepts(peer.rank) && !peer.broken)) return false;
+  bool moved = first.socket && read_stream(peer, first);
+  for (std::size_t s = 1; s < peer.streams.size() && peer.live; ++s) {
+    Stream& stream = *peer.streams[s];
+    if (stream.reader.stalled()) {
+      if (const char* fault = stream.reader.resume()) {
+        lose(peer, fault);
+        return true;
+      }
+    }
+    const bool matters = peer.inbox.expects_pieces() || first.reader.said_goodbye() || peer.broken;
+    if (matters && stream.socket) moved |= read_stream(peer, stream);
+  }
+  return moved;
+}
+
+bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
+  std::size_t taken = 0;
+  while (taken < turn_bytes) {
+    std::span<const iovec> parts = stream.reader.targets();
+    std::byte beyond;
+    const iovec end_probe{&beyond, 1};
+    if (parts.empty()) {
+      if (stream.reader.stalled()) break;
+      parts = {&end_probe, 1};  // after a goodbye only the end may follow
+    }
+    const std::size_t wanted = total(parts);
+    const ssize_t got = read_parts(stream.socket.get(), parts);
+    if (got < 0) {
+      if (!would_block(errno)) stream_ended(peer, stream, errno);
+      break;
+    }
+    if (got == 0) {
+      stream_ended(peer, stream, end_of_stream);
+      break;
+    }
+    const auto bytes = static_cast<std::size_t>(got);
+    taken += bytes;
+    const bool after_goodbye = parts.data() == &end_probe;
+    const char* fault = after_goodbye ? "bytes after a goodbye" : stream.reader.arrived(bytes);
+    if (fault) {
+      lose(peer, fmt::format("it sent {}", fault));
+      break;
+    }
+    if (bytes < wanted) break;
+    if (!mailbox_.accepts(peer.rank) && !peer.broken) break;
+  }
+  peer.heard_bytes += taken;
+  if (peer.cut_short && taken != 0) peer.ending_ns = monotonic_ns();
+  return taken != 0;
+}
+
+bool TcpTransport::progress() {
+  bool moved = false;
+  for (Peer* peer : peers_) {
+    if (!peer->outbox.empty()) moved |= write(*peer);
+  }
+  if (peers_.size() <= few_peers) {
+    moved |= read_few();
+  } else {
+    moved |= read_ready();
+  }
+  if (!departed_.empty()) check_departed();
+  if (!unreported_.empty()) {
+    report_lost();
+    moved = true;
+  }
+  return moved;
+}
+
+bool TcpTransport::read_few() {
+  const bool all = std::exchange(read_all_, false) || (++turn_ & others_mask) == 0;
+  bool moved = false;
+  bool any = false;
+  for (Peer* peer : peers_) {
+    if (!all && !mailbox_.awaited(peer->rank)) continue;
+    any = true;
+    moved |= read(*peer);
+  }
+  if (any) return moved;
+  for (Peer* peer : peers_) moved |= read(*peer);
+  return moved;
+}
+
+// epoll tells which first streams have something; the others matter while pieces are due.
+bool TcpTransport::read_ready() {
+  bool moved = false;
+  poll_events();
+  for (Peer* peer : ready_) moved |= read(*peer);
+  for (Peer* peer : peers_) {
+    if (!peer->live) continue;
+    Stream& first = *peer->streams[0];
+    const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
+    if (others || peer->cut_short) moved |= read(*peer);
+    if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
+      watch(first, EPOLLIN);
+    }
+  }
+  return moved;
+}
+
+// Fills ready_ with the peers that have something to read; returns how many events there were.
+int TcpTransport::poll_events() {
+  epoll_event events[64];
+  ready_.clear();
+  const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
+  for (int i = 0; i < count; ++i) {
+    Peer& peer = static_cast<Stream*>(events[i].data.ptr)->peer;
+    // The end of a connection is news even from a peer of which we take no more.
+    if (events[i].events & (EPOLLHUP | EPOLLERR)) peer.broken = true;
+    if (!(events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))) continue;
+    if (std::find(ready_.begin(), ready_.end(), &peer) == ready_.end()) ready_.push_back(&peer);
+  }
+  return std::max(count, 0);
+}
+
+bool TcpTransport::busy() const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer* peer) {
+    return !peer->outbox.empty() || mailbox_.awaited(peer->rank);
+  });
+}
+
+void TcpTransport::watch(Stream& stream, std::uint32_t events) {
+  if (stream.watched == events) return;
+  epoll_event event{};
+  event.events = stream.watched = events;
+  event.data.ptr = &stream;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, stream.socket.get(), &event);
+}
+
+bool TcpTransport::arm() {
+  if (!unreported_.empty()) return false;
+  for (Peer* peer : departed_) {
+    if (mailbox_.awaited(peer->rank)) return false;
+  }
+  for (Peer* peer : peers_) {
+    if (!peer->live) continue;
+    const bool accepts = mailbox_.accepts(peer->rank);
+    const bool others =
+        peer->inbox.expects_pieces() || peer->cut_short || peer->streams[0]->reader.said_goodbye();
+    for (auto& stream : peer->streams) {
+      if (!stream->socket) continue;
+      std::uint32_t events = 0;
+      const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
+      if (accepts && matters) events |= EPOLLIN;
+      if (!peer->outbox.next(stream->number).empty()) events |= EPOLLOUT;
+      watch(*stream, events);
+    }
+  }
+  read_all_ = epoll_ && poll_events() != 0;
+  return !read_all_;
+}
+
+void TcpTransport::quiesce(const CommState& comm, const Error& error) {
+  for (Peer* peer : peers_) {
+    try {
+      peer->outbox.quiesce(&comm, error, true);
+    } catch (const std::bad_alloc&) {  // no copy to complete its messages from
+      lose(*peer, error);
+    }
+  }
+}
+
+std::uint64_t TcpTransport::heard_from(int peer) const { return find(peer)->heard_bytes; }
+
+void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
+  for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);
+}
+
+void TcpTransport::flush(std::uint64_t deadline_ns) {
+  auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
+  while (std::any_of(peers_.begin(), peers_.end(), waiting) && monotonic_ns() < deadline_ns) {
+    if (!progress() && arm()) wait_for(epoll_.get(), EPOLLIN, deadline_ns);
+  }
+}
+
+void TcpTransport::close(std::uint64_t deadline_ns) {
+  flush(deadline_ns);
+  Frame goodbye;
+  goodbye.type = FrameType::goodbye;
+  for (Peer* peer : peers_) {
+    if (!std::exchange(peer->live, false)) continue;
+    const bool in_order = peer->outbox.empty();
+    for (auto& stream : peer->streams) {
+      if (!stream->socket) continue;
+      const int fd = stream->socket.get();
+      if (in_order)
+        static_cast<void>(send_all(fd, std::as_bytes(std::span(&goodbye, 1)), deadline_ns));
+      ::shutdown(fd, SHUT_WR);
+      // What lies unread when a socket closes makes the kernel drop what is still to be sent.
+      std::byte unread[4096];
+      while (::recv(fd, unread, sizeof unread, MSG_DONTWAIT | MSG_TRUNC) > 0) {
+      }
+      stream->socket.reset();
+    }
+    const Error closed(Code::invalid_usage, "this rank has closed its connections");
+    peer->error = closed;
+    peer->outbox.quiesce(nullptr, closed, false);
+    peer->inbox.abandon(closed);
+  }
+}
+
+}  // namespace pith

@@ -1,0 +1,120 @@
+// Ranks connected by TCP: several streams per pair, non-blocking, polled by whoever drives the
+// engine. A small message is one system call at each end; a large one is cut over all streams and
+// read straight into the receiver's buffer.
+//
+// A rank whose connections have ended is gone, but what it had sent is delivered: it is lost to
+// those who wait for more, or send to it. One that acknowledges nothing for `heartbeat_s` is lost
+// at once: see on_peer_lost.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/mailbox.hpp"
+#include "core/scheduler.hpp"
+#include "transport/handshake.hpp"
+#include "transport/peer_transport.hpp"
+#include "transport/socket.hpp"
+#include "transport/tcp/tcp_outbox.hpp"
+#include "transport/tcp/tcp_reader.hpp"
+
+namespace pith {
+
+struct TcpOptions {
+  std::string host = "127.0.0.1";                  // one that peers can reach: 0.0.0.0 is none
+  int streams = 4;                                 // per pair of ranks, the same on all
+  std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
+  std::size_t piece_bytes = std::size_t{256} << 10;
+  std::size_t read_bytes = std::size_t{64} << 10;
+  double heartbeat_s = 10;
+  PortRange ports;
+};
+
+class TcpTransport final : public PeerTransport {
+ public:
+  // Peers are numbered by rank.
+  TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks, const Secret& secret,
+               const TcpOptions& options = {});
+  ~TcpTransport() override;
+
+  Expected<std::string> listen() override;
+  // In place of the number in the options.
+  void use_streams(int streams) override;
+  Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
+                const Patience& patience) override;
+  void close(std::uint64_t deadline_ns) override;
+
+  // Whether the peers acknowledge what is under way, which the kernel does not judge.
+  void look_at_links(std::uint64_t now_ns) override;
+  LinkState link_to(int peer) const override;
+
+  std::string_view name() const override { return "tcp"; }
+  bool start(Send& send) override;
+  std::size_t slot_bytes() const override { return std::size_t{64} << 10; }
+  Ticket expose(int, Bytes) override { return {}; }
+  std::byte* map(int, Ticket) override { return nullptr; }
+  bool progress() override;
+  bool busy() const override;
+  int descriptor() const override { return epoll_.get(); }
+  bool arm() override;
+  void disarm() override {}
+  void quiesce(const CommState& comm, const Error& error) override;
+  std::uint64_t heard_from(int peer) const override;
+  void for_each_sending(const std::function<void(const Send&)>& see) const override;
+
+ private:
+  struct Stream;
+  struct Peer;
+  static constexpr int end_of_stream = 0;  // where an errno would say why
+
+  Error adopt(std::vector<Descriptor> descriptors);
+  bool start_at_once(Peer& peer, Send& send);
+  bool write(Peer& peer);
+  bool write_stream(Peer& peer, Stream& stream);
+  bool read(Peer& peer);
+  bool read_stream(Peer& peer, Stream& stream);
+  bool read_few();
+  bool read_ready();
+  int poll_events();
+  void write_failed(Peer& peer, int cause);
+  void stream_ended(Peer& peer, Stream& stream, int cause);
+  void depart(Peer& peer);
+  void look_at(Peer& peer, std::uint64_t now_ns);
+  void lose(Peer& peer, std::string_view how);
+  void lose(Peer& peer, int cause);
+  void lose(Peer& peer, const Error& error);
+  void check_departed();
+  void report_lost();
+  void watch(Stream& stream, std::uint32_t events);
+  void flush(std::uint64_t deadline_ns);
+  Peer* find(int peer) const { return by_rank_[static_cast<std::size_t>(peer)].get(); }
+  std::uint64_t heartbeat_ns() const {
+    return static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  }
+
+  Scheduler& scheduler_;
+  Mailbox& mailbox_;
+  int rank_;
+  int ranks_;
+  Secret secret_;
+  TcpOptions options_;
+  Descriptor listener_;
+  Descriptor epoll_;
+  TcpOutgoingPool pool_;
+  std::vector<std::unique_ptr<Peer>> by_rank_;
+  std::vector<Peer*> peers_;     // connected or once connected
+  std::vector<Peer*> departed_;  // gone; lost as soon as somebody waits for them
+  std::vector<Peer*> ready_;     // by the last poll_events()
+  std::vector<Peer*> unreported_;
+  Send* starting_ = nullptr;
+  unsigned turn_ = 0;
+  std::uint64_t next_look_ns_ = 0;
+  bool read_all_ = false;  // in the next turn: somebody has something to read
+};
+
+}  // namespace pith

@@ -1,0 +1,128 @@
+// How TcpTransport loses a peer: its connections have ended, or it acknowledges nothing any more.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_peer.hpp"
+#include "transport/tcp/tcp_silence.hpp"
+
+namespace pith {
+namespace {
+
+// Silence is looked for so often in a heartbeat. After a quarter of it, when the kernel begins to
+// ask on idle connections, a peer that owes an answer is doubtful.
+constexpr std::uint64_t looks_per_heartbeat = 16;
+constexpr std::uint64_t quarters = 4;
+// The connections of a process end together. Where others go on without bringing anything, it was
+// not the process that ended.
+constexpr std::uint64_t ending_ns = 500'000'000;
+
+const char* how_it_ended(int cause) {
+  return cause == 0 ? "it has closed the connection" : std::strerror(cause);
+}
+
+}  // namespace
+
+// What the peer has sent on the other connections still counts.
+void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
+  if (!stream.reader.said_goodbye()) {
+    if (is_silence(cause)) return lose(peer, cause);
+    if (!std::exchange(peer.cut_short, true)) peer.cause = cause;
+    peer.broken = true;
+    peer.ending_ns = monotonic_ns();
+  }
+  stream.socket.reset();
+  const bool all = std::none_of(peer.streams.begin(), peer.streams.end(),
+                                [](const auto& other) { return bool{other->socket}; });
+  if (all) depart(peer);
+}
+
+// Whatever it has sent has been read. Sends to it and the rests of messages fail those who wait.
+void TcpTransport::depart(Peer& peer) {
+  peer.live = false;
+  peer.error =
+      peer.cut_short ? peer_lost(peer.rank, how_it_ended(peer.cause)) : peer_left(peer.rank);
+  peer.outbox.quiesce(nullptr, peer.error, false);
+  peer.inbox.abandon(peer.error);
+  departed_.push_back(&peer);
+}
+
+void TcpTransport::look_at_links(std::uint64_t now_ns) {
+  if (now_ns < next_look_ns_) return;
+  // Nobody looked, or this machine stood still: what was owed then says nothing of the time since.
+  const bool anew = now_ns - next_look_ns_ > heartbeat_ns() / quarters;
+  next_look_ns_ = now_ns + heartbeat_ns() / looks_per_heartbeat;
+  for (Peer* peer : peers_) {
+    if (!peer->live) continue;
+    if (anew) peer->silence = TcpSilence();
+    look_at(*peer, now_ns);
+  }
+}
+
+// One connection that answers is enough: where the memory for a stopped process is full its kernel
+// may drop what comes without a word, and answers on those that are idle all the same.
+void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
+  TcpAnswers all;
+  all.last_ns = now_ns;
+  for (const auto& stream : peer.streams) {
+    if (!stream->socket) continue;
+    const TcpAnswers one = answers_of(stream->socket.get());
+    all.owed |= one.owed;
+    all.last_ns = std::min(all.last_ns, one.last_ns);
+  }
+  peer.doubtful = all.owed && all.last_ns >= heartbeat_ns() / quarters;
+  if (peer.silence.look(all, now_ns) >= heartbeat_ns()) return lose(peer, ETIMEDOUT);
+  if (peer.cut_short && now_ns > peer.ending_ns + ending_ns) lose(peer, peer.cause);
+}
+
+LinkState TcpTransport::link_to(int peer) const {
+  const Peer* found = find(peer);
+  if (found && found->cut_off) return LinkState::cut_off;
+  return found && found->live && found->doubtful ? LinkState::doubtful : LinkState::up;
+}
+
+void TcpTransport::lose(Peer& peer, int cause) {
+  if (!is_silence(cause)) return lose(peer, how_it_ended(cause));
+  if (peer.error) return;
+  peer.cut_off = true;
+  const auto [one, other] = std::minmax(rank_, peer.rank);
+  lose(peer, Error(Code::remote,
+                   fmt::format("the link between rank {} and rank {} is dead: nothing has been "
+                               "acknowledged for {} s",
+                               one, other, options_.heartbeat_s),
+                   peer.rank));
+}
+
+void TcpTransport::lose(Peer& peer, std::string_view how) { lose(peer, peer_lost(peer.rank, how)); }
+
+void TcpTransport::lose(Peer& peer, const Error& error) {
+  if (peer.error) return;
+  peer.error = error;
+  peer.live = false;
+  for (auto& stream : peer.streams) stream->socket.reset();
+  peer.outbox.quiesce(nullptr, peer.error, false);
+  peer.inbox.abandon(peer.error);
+  unreported_.push_back(&peer);
+}
+
+void TcpTransport::check_departed() {
+  std::erase_if(departed_, [this](Peer* peer) {
+    const bool missed = mailbox_.awaited(peer->rank);
+    if (missed) unreported_.push_back(peer);
+    return missed;
+  });
+}
+
+// Last in progress(): the owner may call back into this transport.
+void TcpTransport::report_lost() {
+  while (!unreported_.empty()) {
+    Peer* peer = unreported_.back();
+    unreported_.pop_back();
+    if (on_peer_lost) on_peer_lost(peer->rank, peer->error);
+  }
+}
+
+}  // namespace pith

@@ -1,0 +1,55 @@
+// What TcpTransport keeps for one peer; included by nobody else.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_silence.hpp"
+
+namespace pith {
+
+struct TcpTransport::Stream {
+  Stream(Peer& owner, int which, std::size_t buffer_bytes);
+
+  Peer& peer;
+  int number;
+  Descriptor socket;
+  TcpReader reader;
+  std::uint32_t watched = 0;  // epoll events
+};
+
+struct TcpTransport::Peer {
+  Peer(int peer_rank, TcpTransport& transport)
+      : rank(peer_rank),
+        inbox(transport.mailbox_, peer_rank),
+        outbox(transport.pool_, transport.scheduler_,
+               {transport.options_.cut_bytes, transport.options_.piece_bytes},
+               transport.options_.streams) {
+    for (int s = 0; s < transport.options_.streams; ++s) {
+      // Pieces go to their destination; only their frames pass through the buffers of streams 1...
+      const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
+      streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
+    }
+  }
+
+  int rank;
+  TcpInbox inbox;
+  TcpOutbox outbox;
+  std::vector<std::unique_ptr<Stream>> streams;
+  Error error;                    // set once the peer is lost or gone
+  bool live = true;               // false: lost or gone
+  bool broken = false;            // an end is in sight: read up to it even if no message is wanted
+  bool cut_short = false;         // a connection has ended without a goodbye
+  int cause = end_of_stream;      // why, where one has
+  std::uint64_t ending_ns = 0;    // since then, or since the others have brought something
+  std::uint64_t heard_bytes = 0;  // has come from it
+  TcpSilence silence;
+  bool doubtful = false;  // by the last look it may be cut off
+  bool cut_off = false;   // it is lost because it has not answered
+};
+
+inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_bytes)
+    : peer(owner), number(which), reader(owner.inbox, which, buffer_bytes) {}
+
+}  // namespace pith

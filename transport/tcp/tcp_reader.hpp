@@ -1,0 +1,112 @@
+// The receiving half of a TCP stream: says where the next bytes shall go, and makes messages of
+// them. Knows no socket, so that tests and fuzzers can feed it.
+//
+// Small messages are delivered out of the read buffer, so several of them cost one system call;
+// the rest of a larger one is read straight to where the Mailbox wants it.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/mailbox.hpp"
+#include "transport/tcp/tcp_frames.hpp"
+
+namespace pith {
+
+// The cut messages that are arriving from one peer, over all its streams.
+class TcpInbox {
+ public:
+  TcpInbox(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) { cut_.reserve(64); }
+
+  int peer() const { return peer_; }
+  Mailbox& mailbox() { return mailbox_; }
+  // Pieces are under way: the streams beside the first one matter.
+  bool expects_pieces() const { return !cut_.empty(); }
+
+  struct Cut {
+    std::uint32_t message;
+    Mailbox::Incoming* incoming;
+    // Of pieces that have begun. Never more than the message's length, so that no piece is under
+    // way any more once all bytes have arrived.
+    std::size_t promised;
+  };
+  // Null where the announcement does not follow the one before it.
+  Cut* announce(std::uint32_t message, const Header& header);
+  Cut* find(std::uint32_t message);
+  // Whether the message may still be announced.
+  bool ahead(std::uint32_t message) const {
+    return static_cast<std::int32_t>(message - next_) >= 0;
+  }
+  void finish_cut(Mailbox::Incoming& incoming);
+
+  // A whole message that arrives in several reads, on stream 0.
+  Mailbox::Incoming& begin_whole(const Header& header);
+  void finish_whole();
+
+  // The rest will never come: the receives that wait for it end with `error`.
+  void abandon(const Error& error);
+  bool empty() const { return cut_.empty() && !whole_; }
+
+ private:
+  static constexpr std::size_t cut_max = 4096;
+
+  Mailbox& mailbox_;
+  int peer_;
+  std::uint32_t next_ = 0;
+  std::vector<Cut> cut_;
+  Mailbox::Incoming* whole_ = nullptr;
+};
+
+class TcpReader {
+ public:
+  TcpReader(TcpInbox& inbox, int stream, std::size_t buffer_bytes);
+
+  // Where to read to, in this order. None while the reader waits for an announcement.
+  std::span<const iovec> targets();
+  // `bytes` have been read there. The message says what was wrong with them, null if nothing.
+  const char* arrived(std::size_t bytes);
+  // Goes on with what is buffered, after another stream has brought an announcement.
+  const char* resume();
+
+  bool stalled() const { return stalled_; }
+  bool said_goodbye() const { return goodbye_; }
+  // Nothing is half-read: an end of the stream here loses nothing.
+  bool between_frames() const { return body_left_ == 0 && begin_ == end_; }
+
+ private:
+  enum class Step : std::uint8_t { again, need_more };
+
+  const char* parse();
+  const char* take_frame(const Frame& frame, Step& step);
+  const char* take_opening(Step& step);
+  const char* take_piece(const Frame& frame, Step& step);
+  void start_body(Mailbox::Incoming& incoming, std::size_t offset, std::size_t bytes, bool cut);
+  void body_moved(std::size_t bytes);
+
+  // Shorter messages wait in the buffer for their rest: a copy is cheaper than another read.
+  static constexpr std::size_t wait_bytes = 4096;
+  // Read behind a body, for the frames after it.
+  static constexpr std::size_t tail_bytes = 4096;
+
+  TcpInbox& inbox_;
+  int stream_;
+  std::size_t capacity_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  Mailbox::Incoming* body_ = nullptr;
+  std::size_t body_offset_ = 0;
+  std::size_t body_left_ = 0;
+  bool body_cut_ = false;
+  bool stalled_ = false;
+  bool goodbye_ = false;
+  std::array<iovec, 2> targets_{};
+};
+
+}  // namespace pith

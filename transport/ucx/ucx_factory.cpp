@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "core/transport_names.hpp"
+#include "transport/transport_factory.hpp"
+#include "transport/ucx/ucx.hpp"
+
+namespace pith {
+
+namespace {
+
+// Asked for by name it must be there; else it is worth its start-up only where there is RDMA.
+Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
+  if (!site.named && !host_has_rdma()) return std::unique_ptr<PeerTransport>();
+  UcxOptions options;
+  options.host = site.host;
+  options.rdma_only = !site.named;
+  if (site.settings.gpudirect == "0") options.direct = UcxOptions::Direct::never;
+  if (site.settings.gpudirect == "1") options.direct = UcxOptions::Direct::always;
+  Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
+      site.scheduler, site.mailbox, site.rank, site.ranks, site.secret, options);
+  if (made) return std::unique_ptr<PeerTransport>(std::move(*made));
+  if (!site.named) return std::unique_ptr<PeerTransport>();
+  return Error(Code::invalid_argument,
+               fmt::format("PITH_TRANSPORT is \"{}\", and ucx is not available to rank {}: {}; "
+                           "known are {}",
+                           site.settings.transport, site.rank, made.error().message(),
+                           fmt::join(transport_names, ", ")));
+}
+
+Expected<std::string> usable(const ListenPlace& place) {
+  if (place.why_not) return place.why_not;
+  const UcxSupport support = ucx_support(place.host);
+  if (support.why_not) return support.why_not;
+  return fmt::format("UCX {} finds {}RDMA, so it is used {}, never for shared memory; devices: {}",
+                     support.version, support.rdma ? "" : "no ",
+                     support.rdma ? "before tcp" : "only where PITH_TRANSPORT names it",
+                     fmt::join(support.devices, ", "));
+}
+
+}  // namespace
+
+extern const TransportFactory ucx_factory;
+// By RDMA it takes no descriptors.
+constinit const TransportFactory ucx_factory = {
+    .name = "ucx", .medium = Medium::rdma, .make = make, .usable = usable};
+
+}  // namespace pith
