@@ -40,7 +40,7 @@ TEST_CASE("messages among all ranks arrive, in order", "[messages]") {
   for (c.ranks = 1; c.ranks <= 17; ++c.ranks) {
     for (const std::size_t chunk : {std::size_t{1}, std::size_t{63}, std::size_t{4096}}) {
       for (int which = 0; which < 4; ++which) {
-        c.messages = static_cast<std::size_t>(3 * c.ranks);
+        c.messages = 3 * static_cast<std::size_t>(c.ranks);
         c.chunk_bytes = chunk;
         ++c.seed;
         const std::string failure = run_messages(c, simulator(c.ranks, which));
@@ -56,7 +56,7 @@ TEST_CASE("an abort at any step of messages", "[messages][abort]") {
   for (c.ranks = 2; c.ranks <= 5; ++c.ranks) {
     for (int which = 0; which < 4; ++which) {
       ++c.seed;
-      c.messages = static_cast<std::size_t>(2 * c.ranks);
+      c.messages = 2 * static_cast<std::size_t>(c.ranks);
       const std::string name = fmt::format("{}, simulator {}", describe(c), which);
       if (!is_wanted(name)) continue;
       std::vector<std::unique_ptr<MessageCounts>> counts;  // every run begins anew

@@ -336,6 +336,23 @@ TEST_CASE("ranks start again where they have failed to", "[environment]") {
         }) == "");
 }
 
+TEST_CASE("a launcher that takes nothing, and has nothing", "[environment]") {
+  const std::string answers =
+      "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=my_kvsname kvsname=space\n"
+      "cmd=put_result rc=1\ncmd=get_result rc=1\ncmd=finalize_ack\n";
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const Descriptor ours(ends[0]);
+  const Descriptor theirs(ends[1]);
+  REQUIRE(send(theirs.get(), answers.data(), answers.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(answers.size()));
+  const std::uint64_t deadline_ns = monotonic_ns() + 1'000'000'000;
+  Expected<PmiWire> wire = PmiWire::open(ours.get(), deadline_ns);
+  REQUIRE(wire);
+  CHECK(wire->put("key", "value", deadline_ns).code() == Code::system);
+  CHECK(wire->get("key", deadline_ns).error().code() == Code::remote);
+}
+
 TEST_CASE("a launcher that answers nonsense", "[environment]") {
   for (const std::string& answer : {std::string("cmd=response_to_init pmi_version=2\n"),
                                     std::string("\n"), std::string(9000, 'x'), std::string()}) {

@@ -52,6 +52,20 @@ TEST_CASE("heap: foreign and repeated frees are errors, null is none") {
   CHECK(!heap.free(nullptr));
 }
 
+TEST_CASE("heap: what alignment takes of a range is no room") {
+  Heap heap(256 * mib);
+  void* const first = heap.allocate(4096);
+  void* middle[3] = {};
+  for (void*& part : middle) part = heap.allocate(mib);
+  const auto* const last = static_cast<std::byte*>(heap.allocate(4096));
+  for (void* const part : middle) CHECK(!heap.free(part));
+  // Of 3 MiB that begin with the second page 1 MiB lies behind the first 2 MiB.
+  const auto* const huge = static_cast<std::byte*>(heap.allocate(2 * mib));
+  REQUIRE(huge);
+  CHECK((last + 4096 <= huge || huge + 2 * mib <= last));
+  CHECK(first);
+}
+
 TEST_CASE("heap: ranges at the border are not inside") {
   Heap heap(256 * mib);
   auto* memory = static_cast<std::byte*>(heap.allocate(64));

@@ -1,6 +1,8 @@
 // What comes before and beside TCP messages: addresses, handshakes, strangers, garbage.
+#include <array>
 #include <initializer_list>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "catch.hpp"
@@ -83,6 +85,25 @@ TEST_CASE("handshake: another purpose, another job size, silence") {
       Handshake::acceptor(secret_of(1), {"test", Greeting::any, 1, 4, Greeting::any});
   if (which != 2) REQUIRE(caller.step(pair.connector.get()));
   CHECK(shake_hands(callee, pair.acceptor.get(), monotonic_ns() + second / 20));
+}
+
+TEST_CASE("handshake: the acceptor's own proof, sent back, is none") {
+  Pair pair = connected_pair();
+  Handshake caller = Handshake::connector(secret_of(2), {"test", 3, 1, 4, 2});
+  Handshake callee =
+      Handshake::acceptor(secret_of(1), {"test", Greeting::any, 1, 4, Greeting::any});
+  REQUIRE(caller.step(pair.connector.get()));
+  REQUIRE(wait_for(pair.acceptor.get(), POLLIN, monotonic_ns() + second));
+  REQUIRE(callee.step(pair.acceptor.get()));
+  std::array<std::byte, 128> answer;
+  REQUIRE(wait_for(pair.connector.get(), POLLIN, monotonic_ns() + second));
+  const ssize_t got = ::recv(pair.connector.get(), answer.data(), answer.size(), 0);
+  REQUIRE(got > static_cast<ssize_t>(sizeof(Digest)));
+  const auto proof = std::span(answer).first(static_cast<std::size_t>(got)).last(sizeof(Digest));
+  REQUIRE(!send_all(pair.connector.get(), proof, monotonic_ns() + second));
+  REQUIRE(wait_for(pair.acceptor.get(), POLLIN, monotonic_ns() + second));
+  CHECK_FALSE(callee.step(pair.acceptor.get()));
+  CHECK(callee.refused());
 }
 
 // A connection that says `greeting` and then nothing, for as long as it lives.
