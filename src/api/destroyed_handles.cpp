@@ -4,8 +4,8 @@
 #include <memory>
 #include <mutex>
 
-#include "api/compressor_handle.hpp"
 #include "api/comm_handle.hpp"
+#include "api/compressor_handle.hpp"
 
 namespace pith::api {
 

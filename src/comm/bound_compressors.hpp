@@ -28,7 +28,9 @@ class BoundCompressors {
   // of it. Precondition: there are tensors; a stream's are checked when it is enqueued.
   Error check(std::span<const CompressedTensor> tensors) const;
   // Whether they are held: the owner is neither revoked nor shrunk.
-  bool holds() const { return !revocation_.is_revoked() && !shrunk_.load(std::memory_order_acquire); }
+  bool holds() const {
+    return !revocation_.is_revoked() && !shrunk_.load(std::memory_order_acquire);
+  }
   // A compressed call that failed before it was issued: gradients go to the accumulators.
   void absorb(std::span<CompressedTensor> tensors);
   // After a shrink: the survivors have agreed on the last call that all of them completed.

@@ -129,9 +129,8 @@ void begin_trace(Communicator& made) {
 // All ranks are threads of this process and share `hub`.
 void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
   Links& links = made.links();
-  auto local = std::make_unique<LocalTransport>(links.engine().scheduler(),
-                                                links.engine().mailbox(), made.rank(),
-                                                std::move(hub));
+  auto local = std::make_unique<LocalTransport>(
+      links.engine().scheduler(), links.engine().mailbox(), made.rank(), std::move(hub));
   for (int peer = 0; peer < made.size(); ++peer) {
     if (peer != made.rank()) links.set_route(peer, {local.get(), peer});
   }
@@ -214,8 +213,8 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   }
   log.phase("control plane");
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
-  auto made = std::make_unique<Communicator>(
-      settings, Membership{*control, job_key, all_ranks(ranks), rank});
+  auto made = std::make_unique<Communicator>(settings,
+                                             Membership{*control, job_key, all_ranks(ranks), rank});
   ControlSeat& seat = **control;
   if (!settings.trace.empty()) {
     made->set_trace_prefix(PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address));
@@ -257,9 +256,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
       who.control->gather({who.key, connected_round}, ControlPlane::Need::all,
                           named.empty() ? who.members : named, "", gatherer.cancellation());
   if (connected.error) return connected.error;
-  const auto lost = [&made](int, const Error& error) {
-    made.revocation().revoke_for_loss(error);
-  };
+  const auto lost = [&made](int, const Error& error) { made.revocation().revoke_for_loss(error); };
   if (meeting.shm) {
     meeting.shm->on_peer_lost = lost;
     const auto close = [shm = meeting.shm.get()](std::uint64_t) { shm->close(); };

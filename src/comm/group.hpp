@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/request.hpp"
 #include "comm/communicator.hpp"
+#include "comm/request.hpp"
 
 namespace pith {
 

@@ -40,7 +40,7 @@ class Links {
   const Route& route_to(int rank) const {
     return routes_[static_cast<std::size_t>(order_.place_of(rank))];
   }
-  TcpTransport* tcp() { return tcp_; }          // null: no rank is reached by it
+  TcpTransport* tcp() { return tcp_; }         // null: no rank is reached by it
   CallTrace* trace() { return trace_.get(); }  // null: none is wanted
   template <class See>
   void for_each_sending(const See& see) {
@@ -83,9 +83,9 @@ class Links {
   CommState state_;
   CallContext context_;
   Tuning tuning_;
-  const std::size_t chunk_;  // as set; 0: by transport
-  const bool pinned_;        // choices depend on arguments alone: the same bits in every run
-  const int rank_;           // by which callers know it
+  const std::size_t chunk_;    // as set; 0: by transport
+  const bool pinned_;          // choices depend on arguments alone: the same bits in every run
+  const int rank_;             // by which callers know it
   std::vector<Route> routes_;  // in order
   RankOrder order_;
   Hosts hosts_;

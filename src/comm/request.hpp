@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "comm/refilled.hpp"
 #include "comm/communicator.hpp"
+#include "comm/refilled.hpp"
 
 namespace pith {
 

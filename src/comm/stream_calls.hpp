@@ -165,8 +165,7 @@ class StreamCalls {
   void admit_captured(StreamCall& call);
   void forget_captured(StreamCall& call);
   void reach(StreamCall& call);
-  Error prepare_compressed(const CallArgs& args, const LateChoice& choice,
-                           cuda::CUstream stream);
+  Error prepare_compressed(const CallArgs& args, const LateChoice& choice, cuda::CUstream stream);
   void begin(StreamCall& call);
   void decide(StreamCall& call);
   void start(StreamCall& call);

@@ -147,9 +147,9 @@ Error StreamCalls::place_compressors(const CompressedArgs& args) {
     if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
-    const bool dense = !spec.sparse() || spec.by_host ||
-                       (spec.may_bypass &&
-                        is_faster_dense(spec, all, context_.size, context_.choice.views));
+    const bool dense =
+        !spec.sparse() || spec.by_host ||
+        (spec.may_bypass && is_faster_dense(spec, all, context_.size, context_.choice.views));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};

@@ -54,7 +54,7 @@ class Streams {
 
   const StreamHost host_;
   StreamOptions options_;
-  std::unique_ptr<StreamCalls> calls_;  // null: none yet
+  std::unique_ptr<StreamCalls> calls_;                // null: none yet
   std::vector<std::unique_ptr<StreamCalls>> unused_;  // prepared for other devices
 };
 

@@ -15,7 +15,6 @@ namespace pith::nccl {
 
 namespace {
 
-
 // The first error; that something has begun in the background is none.
 class Outcome {
  public:

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "comm/background.hpp"
 #include "api/compressor_handle.hpp"
 #include "collectives/late_choice.hpp"
+#include "comm/background.hpp"
 #include "nccl/compression.hpp"
 
 namespace pith::nccl {

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "api/compressor_handle.hpp"
+#include "comm/stream_memory.hpp"
 #include "comm/streams.hpp"
 #include "comm/submit.hpp"
-#include "comm/stream_memory.hpp"
 #include "compress/spec.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"

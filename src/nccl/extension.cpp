@@ -1,7 +1,7 @@
 #include "nccl/extension.hpp"
 
-#include "api/completion.hpp"
 #include "api/comm_handle.hpp"
+#include "api/completion.hpp"
 
 namespace pith::nccl {
 

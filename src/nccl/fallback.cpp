@@ -115,7 +115,8 @@ bool Fallback::is_worth_it(const NcclCall& call, const Communicator& communicato
   args.collective = collective_of(call.kind);
   args.count = call.count;
   args.type = static_cast<DType>(call.type);
-  return is_faster_there(*lines_, communicator.calls().algorithms().shape_of(args), args.collective);
+  return is_faster_there(*lines_, communicator.calls().algorithms().shape_of(args),
+                         args.collective);
 }
 
 bool Fallback::has(Kind kind) const { return (kinds_ & bit(kind)) != 0; }

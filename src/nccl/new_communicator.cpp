@@ -7,11 +7,11 @@
 #include <functional>
 #include <vector>
 
-#include "api/completion.hpp"
 #include "api/comm_handle.hpp"
+#include "api/completion.hpp"
+#include "comm/stream_memory.hpp"
 #include "comm/streams.hpp"
 #include "comm/submit.hpp"
-#include "comm/stream_memory.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 #include "nccl/device_context.hpp"

@@ -23,7 +23,6 @@ namespace pith::nccl {
 
 namespace {
 
-
 enum class GroupKind : unsigned char { none, undecided, blocking, background };
 constinit thread_local GroupKind group_kind = GroupKind::none;
 
@@ -284,8 +283,7 @@ NCCL_EXPORT(ncclResult_t, ncclGroupStart, (void)) {
 
 NCCL_EXPORT(ncclResult_t, ncclGroupEnd, (void)) {
   if (!nested()) group_kind = GroupKind::none;
-  const bool waits =
-      pith::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
+  const bool waits = pith::Group::of_this_thread().outermost() && !waiting_of_this_thread().empty();
   return answer_end([&] { return waits ? pith::api::guarded(end_group) : pithGroupEnd(); });
 }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "comm/refilled.hpp"
 #include "catch.hpp"
+#include "comm/refilled.hpp"
 #include "ranks.hpp"
 
 using namespace ranks;
