@@ -3,6 +3,8 @@
 #include <array>
 #include <numeric>
 
+#include "collectives/pair_windows.hpp"
+#include "collectives/point_to_point.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "comm/communicator.hpp"
+#include "comm/connect.hpp"
 #include "comm/rendezvous.hpp"
 
 using namespace pith;
@@ -30,7 +30,7 @@ Error sum(Communicator& comm, std::size_t count, std::vector<float>& values) {
   CollectiveArgs args;
   args.send.data = args.recv.data = reinterpret_cast<std::byte*>(values.data());
   args.count = count;
-  return comm.run(args);
+  return comm.calls().run(args);
 }
 
 std::string check_sum(Communicator& comm, std::size_t count) {
@@ -42,7 +42,7 @@ std::string check_sum(Communicator& comm, std::size_t count) {
 
 // What the rank has to complain of.
 std::string live(const UniqueId& id, int rank, TransportTable table, std::latch& left) {
-  auto comm = Communicator::init_rank(by_pipe(), id, rank, ranks, nullptr, table);
+  auto comm = make_communicator(by_pipe(), id, rank, ranks, nullptr, table);
   if (!comm) {
     left.count_down();
     return comm.error().message();
@@ -50,7 +50,7 @@ std::string live(const UniqueId& id, int rank, TransportTable table, std::latch&
   std::string wrong;
   for (const std::size_t count : {1, 1000, 1 << 20}) wrong += check_sum(**comm, count);
   {
-    const auto child = (*comm)->split(by_pipe(), 0, 0);
+    const auto child = (*comm)->children().split(by_pipe(), 0, 0);
     wrong += child ? check_sum(**child, 1000) : child.error().message();
   }
   if (rank == 2) comm->reset();
@@ -87,7 +87,7 @@ TEST_CASE("a transport that is in no table is refused") {
   std::vector<std::string> said(2);
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto comm = Communicator::init_rank(by_pipe(), *id, rank, 2, nullptr);
+      const auto comm = make_communicator(by_pipe(), *id, rank, 2, nullptr);
       said[static_cast<std::size_t>(rank)] = comm.error().message();
     });
   }
