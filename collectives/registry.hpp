@@ -5,7 +5,7 @@
 #include <array>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/offers.hpp"
+#include "collectives/dense/offers.hpp"
 
 namespace pith {
 

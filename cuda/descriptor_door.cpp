@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "core/descriptor_limit.hpp"
-#include "core/random_bytes.hpp"
+#include "crypto/random_bytes.hpp"
 
 namespace pith::cuda {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "core/log.hpp"
-#include "core/random_bytes.hpp"
+#include "crypto/random_bytes.hpp"
 #include "cuda/helper_thread.hpp"
 
 namespace pith::cuda {

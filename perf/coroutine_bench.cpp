@@ -1,6 +1,6 @@
-// What the coroutine costs: the ring allreduce of collectives/allreduce_ring.cpp against the same
-// ring written by hand as a state machine, over the same transport, mailbox and kernels. Two ranks
-// are threads of one process; both kinds run in turns, and the medians are compared.
+// What the coroutine costs: the ring allreduce of collectives/dense/allreduce_ring.cpp against the
+// same ring written by hand as a state machine, over the same transport, mailbox and kernels. Two
+// ranks are threads of one process; both kinds run in turns, and the medians are compared.
 #include <fmt/format.h>
 #include <sched.h>
 

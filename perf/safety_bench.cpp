@@ -24,10 +24,10 @@
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "comm/connect.hpp"
 #include "control/call_recorder.hpp"
 #include "core/clock.hpp"
 #include "perf/bare_rank.hpp"
+#include "startup/connect.hpp"
 
 namespace pith {
 

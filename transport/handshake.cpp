@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/operation.hpp"
-#include "core/random_bytes.hpp"
+#include "crypto/random_bytes.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {

@@ -17,7 +17,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
-#include "core/sha256.hpp"
+#include "crypto/sha256.hpp"
 
 namespace pith {
 

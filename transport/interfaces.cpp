@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/settings_origin.hpp"
+#include "settings/settings_origin.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {

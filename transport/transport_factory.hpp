@@ -9,7 +9,7 @@
 
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 #include "transport/handshake.hpp"
 #include "transport/peer_transport.hpp"
 

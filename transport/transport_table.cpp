@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "core/transport_names.hpp"
+#include "settings/transport_names.hpp"
 
 namespace pith {
 

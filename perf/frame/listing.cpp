@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "collectives/algorithm.hpp"
-#include "core/transport_names.hpp"
+#include "settings/transport_names.hpp"
 
 namespace pith_perf {
 

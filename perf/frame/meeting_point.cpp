@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "comm/launch.hpp"
-#include "core/settings.hpp"
 #include "frame/team.hpp"
+#include "settings/settings.hpp"
+#include "startup/launch.hpp"
 
 namespace pith_perf {
 

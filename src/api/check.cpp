@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "comm/stream_memory.hpp"
+#include "streams/stream_memory.hpp"
 
 namespace pith::api {
 

@@ -7,7 +7,7 @@
 #include "api/comm_handle.hpp"
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
-#include "comm/stream_memory.hpp"
+#include "streams/stream_memory.hpp"
 
 using namespace pith;
 using namespace pith::api;

@@ -8,13 +8,13 @@
 #include "api/completion.hpp"
 #include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
-#include "comm/connect.hpp"
-#include "comm/rendezvous.hpp"
-#include "comm/start.hpp"
-#include "comm/stream_memory.hpp"
-#include "comm/streams.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
+#include "startup/connect.hpp"
+#include "startup/rendezvous.hpp"
+#include "startup/start.hpp"
+#include "streams/stream_memory.hpp"
+#include "streams/streams.hpp"
 
 using namespace pith;
 using namespace pith::api;

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "comm/communicator.hpp"
-#include "comm/connect.hpp"
-#include "comm/start_error.hpp"
-#include "comm/start_log.hpp"
 #include "control/members.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/run_together.hpp"
+#include "startup/connect.hpp"
+#include "startup/start_error.hpp"
+#include "startup/start_log.hpp"
 
 namespace pith {
 

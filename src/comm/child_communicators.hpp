@@ -8,7 +8,7 @@
 
 #include "comm/descent.hpp"
 #include "control/cancellation.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 
 namespace pith {
 

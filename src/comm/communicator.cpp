@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "comm/process_end.hpp"
-#include "comm/stream_memory.hpp"
-#include "comm/streams.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/pause.hpp"
+#include "streams/stream_memory.hpp"
+#include "streams/streams.hpp"
 
 namespace pith {
 

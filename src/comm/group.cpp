@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "comm/stream_memory.hpp"
-#include "comm/streams.hpp"
 #include "core/run_together.hpp"
+#include "streams/stream_memory.hpp"
+#include "streams/streams.hpp"
 
 namespace pith {
 

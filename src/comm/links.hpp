@@ -12,9 +12,9 @@
 #include "collectives/hosts.hpp"
 #include "comm/call_trace.hpp"
 #include "core/engine.hpp"
-#include "core/settings.hpp"
 #include "kernels/host_compute.hpp"
 #include "model/model.hpp"
+#include "settings/settings.hpp"
 #include "transport/transport_table.hpp"
 
 namespace pith {

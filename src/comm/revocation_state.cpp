@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/start_error.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
+#include "startup/start_error.hpp"
 
 namespace pith {
 

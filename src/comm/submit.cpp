@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "comm/group.hpp"
-#include "comm/streams.hpp"
+#include "streams/streams.hpp"
 
 namespace pith {
 

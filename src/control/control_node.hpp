@@ -10,7 +10,7 @@
 #include "control/control_plane.hpp"
 #include "control/control_thread.hpp"
 #include "control/gatherer.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 #include "transport/handshake.hpp"
 
 namespace pith {

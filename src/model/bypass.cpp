@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collectives/ar_topk_cost.hpp"
-#include "collectives/by_host_cost.hpp"
-#include "collectives/exdyna_cost.hpp"
+#include "collectives/sparse/ar_topk_cost.hpp"
+#include "collectives/sparse/by_host_cost.hpp"
+#include "collectives/sparse/exdyna_cost.hpp"
 #include "collectives/typed_span.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"

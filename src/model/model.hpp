@@ -4,8 +4,8 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/chooser.hpp"
-#include "core/settings.hpp"
 #include "model/forced_algorithms.hpp"
+#include "settings/settings.hpp"
 
 namespace pith {
 

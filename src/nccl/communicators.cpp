@@ -6,9 +6,7 @@
 
 #include "api/check.hpp"
 #include "api/completion.hpp"
-#include "comm/start.hpp"
 #include "core/run_together.hpp"
-#include "core/settings.hpp"
 #include "nccl/call.hpp"
 #include "nccl/config.hpp"
 #include "nccl/device_context.hpp"
@@ -18,6 +16,8 @@
 #include "nccl/extension.hpp"
 #include "nccl/extras.hpp"
 #include "nccl/new_communicator.hpp"
+#include "settings/settings.hpp"
+#include "startup/start.hpp"
 
 namespace pith::nccl {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 
 namespace pith::nccl {
 

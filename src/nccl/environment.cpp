@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/log.hpp"
-#include "core/settings.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/log_lines.hpp"
+#include "settings/settings.hpp"
 #include "transport/transport_table.hpp"
 
 namespace pith::nccl {

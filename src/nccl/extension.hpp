@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "nccl/abi.h"
-#include "nccl/compression.hpp"
+#include "nccl/compression/compression.hpp"
 #include "nccl/extras.hpp"
-#include "nccl/fallback.hpp"
-#include "nccl/host_plan.hpp"
+#include "nccl/fallback/fallback.hpp"
+#include "nccl/fallback/host_plan.hpp"
 #include "pith/pith.h"
 
 // A window is a plain registration: nobody reaches it but by the calls of the communicator.

@@ -9,9 +9,9 @@
 #include <set>
 #include <utility>
 
-#include "comm/launch.hpp"
 #include "core/log.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
+#include "startup/launch.hpp"
 
 namespace pith::nccl {
 

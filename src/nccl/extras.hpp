@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "nccl/compression.hpp"
-#include "nccl/fallback.hpp"
+#include "nccl/compression/compression.hpp"
+#include "nccl/fallback/fallback.hpp"
 
 namespace pith::nccl {
 

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "api/check.hpp"
-#include "comm/stream_memory.hpp"
 #include "core/heap.hpp"
 #include "cuda/physical_memory.hpp"
 #include "nccl/call.hpp"
@@ -13,6 +12,7 @@
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"
 #include "nccl/extension.hpp"
+#include "streams/stream_memory.hpp"
 
 namespace pith::nccl {
 

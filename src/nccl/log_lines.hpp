@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/log.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 
 namespace pith::nccl {
 

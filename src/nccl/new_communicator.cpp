@@ -9,14 +9,14 @@
 
 #include "api/comm_handle.hpp"
 #include "api/completion.hpp"
-#include "comm/stream_memory.hpp"
-#include "comm/streams.hpp"
 #include "comm/submit.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 #include "nccl/device_context.hpp"
 #include "nccl/extension.hpp"
 #include "nccl/extras.hpp"
+#include "streams/stream_memory.hpp"
+#include "streams/streams.hpp"
 
 namespace pith::nccl {
 

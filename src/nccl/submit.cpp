@@ -11,8 +11,8 @@
 
 #include "api/check.hpp"
 #include "core/log.hpp"
-#include "nccl/agreement.hpp"
 #include "nccl/call.hpp"
+#include "nccl/compression/agreement.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/estimate.hpp"
 #include "nccl/exported.hpp"

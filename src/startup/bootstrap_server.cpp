@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "startup/rendezvous.hpp"
 
 namespace pith {
 

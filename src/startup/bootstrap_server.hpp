@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/blob.hpp"
-#include "comm/unique_id.hpp"
+#include "startup/blob.hpp"
+#include "startup/unique_id.hpp"
 #include "transport/accept_limiter.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"

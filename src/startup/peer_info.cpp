@@ -1,6 +1,6 @@
 #include "startup/peer_info.hpp"
 
-#include "comm/blob.hpp"
+#include "startup/blob.hpp"
 
 namespace pith {
 

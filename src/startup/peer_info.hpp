@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/descriptor_share.hpp"
-#include "comm/usable_cores.hpp"
+#include "startup/descriptor_share.hpp"
+#include "startup/usable_cores.hpp"
 
 namespace pith {
 

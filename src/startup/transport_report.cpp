@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "comm/start_log.hpp"
+#include "startup/start_log.hpp"
 #include "startup/transport_setup.hpp"
 
 namespace pith {

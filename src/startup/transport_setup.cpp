@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "comm/start_log.hpp"
-#include "comm/stream_memory.hpp"
-#include "comm/topology.hpp"
 #include "core/log.hpp"
+#include "startup/start_log.hpp"
+#include "startup/topology.hpp"
+#include "streams/stream_memory.hpp"
 
 namespace pith {
 

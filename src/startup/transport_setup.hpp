@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/locality.hpp"
 #include "control/control_node.hpp"
 #include "core/engine.hpp"
-#include "core/settings.hpp"
-#include "core/transport_rule.hpp"
+#include "settings/settings.hpp"
+#include "settings/transport_rule.hpp"
+#include "startup/locality.hpp"
 #include "startup/peer_info.hpp"
 #include "transport/transport_table.hpp"
 

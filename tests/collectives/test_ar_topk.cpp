@@ -3,7 +3,7 @@
 #include <limits>
 #include <set>
 
-#include "collectives/notes.hpp"
+#include "collectives/sparse/notes.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
 #include "tests/sanitized.hpp"

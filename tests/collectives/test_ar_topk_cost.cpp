@@ -1,8 +1,8 @@
 // The cost functions of AR-Topk: the paper's against its tables, ours against the simulator.
-#include "collectives/ar_topk_cost.hpp"
+#include "collectives/sparse/ar_topk_cost.hpp"
 
-#include "collectives/exdyna_cost.hpp"
-#include "collectives/parcels.hpp"
+#include "collectives/lists/parcels.hpp"
+#include "collectives/sparse/exdyna_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"

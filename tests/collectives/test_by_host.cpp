@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "collectives/by_host_cost.hpp"
+#include "collectives/sparse/by_host_cost.hpp"
 #include "model/bypass.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"

@@ -2,7 +2,7 @@
 // many small tensors cost.
 #include <algorithm>
 
-#include "collectives/bf16_cost.hpp"
+#include "collectives/sparse/bf16_cost.hpp"
 #include "kernels/scalar.hpp"
 #include "model/bypass.hpp"
 #include "tests/catch.hpp"

@@ -1,7 +1,7 @@
 // DEFT's election and cost; what it has in common with other schemes: test_schemes.cpp.
 #include <set>
 
-#include "collectives/exdyna_cost.hpp"
+#include "collectives/sparse/exdyna_cost.hpp"
 #include "compress/deft_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"

@@ -1,5 +1,5 @@
 // The cost function of ExDyna and MiCRO against the simulator, in one round and in several.
-#include "collectives/exdyna_cost.hpp"
+#include "collectives/sparse/exdyna_cost.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"

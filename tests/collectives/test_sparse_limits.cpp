@@ -1,9 +1,9 @@
 // Lists and sums too long for one message.
 #include <map>
 
-#include "collectives/rounds.hpp"
-#include "collectives/sparse_sum.hpp"
-#include "collectives/value_sum.hpp"
+#include "collectives/lists/rounds.hpp"
+#include "collectives/lists/sparse_sum.hpp"
+#include "collectives/lists/value_sum.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 

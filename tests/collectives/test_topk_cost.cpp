@@ -1,11 +1,11 @@
 // The cost functions of top-k's exchanges against the simulator on ideal links: lists differ a
 // little in their lengths, those of shares the most. Pairs of settings; PITH_TEST_FULL=1 runs their
 // product.
-#include "collectives/topk_cost.hpp"
+#include "collectives/sparse/topk_cost.hpp"
 
 #include <array>
 
-#include "collectives/parcels.hpp"
+#include "collectives/lists/parcels.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/pairwise.hpp"
 #include "tests/collectives/sparse_program.hpp"

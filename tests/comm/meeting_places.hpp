@@ -7,7 +7,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "comm/rendezvous.hpp"
+#include "startup/rendezvous.hpp"
 #include "tests/api/ranks.hpp"
 #include "transport/socket.hpp"
 

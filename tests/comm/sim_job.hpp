@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "comm/descent.hpp"
-#include "comm/world.hpp"
 #include "control/members.hpp"
 #include "tests/control/control_world.hpp"
+#include "world/world.hpp"
 
 namespace pith::test {
 

@@ -1,5 +1,5 @@
 // Numbers of captured calls: on ranks whose graphs go at different times, and of messages.
-#include "comm/captured_numbers.hpp"
+#include "streams/captured_numbers.hpp"
 
 #include <deque>
 #include <map>

@@ -1,5 +1,5 @@
 // How many descriptors the ranks of a process may count on.
-#include "comm/descriptor_share.hpp"
+#include "startup/descriptor_share.hpp"
 
 #include <vector>
 

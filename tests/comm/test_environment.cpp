@@ -10,12 +10,12 @@
 
 #include "../api/ranks.hpp"
 #include "catch.hpp"
-#include "comm/bootstrap.hpp"
-#include "comm/job_secret.hpp"
-#include "comm/pmi_wire.hpp"
-#include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "sanitized.hpp"
+#include "startup/bootstrap.hpp"
+#include "startup/job_secret.hpp"
+#include "startup/pmi_wire.hpp"
+#include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
 #include "transport/socket.hpp"
 

@@ -6,9 +6,9 @@
 
 #include "../api/ranks.hpp"
 #include "catch.hpp"
-#include "comm/blob.hpp"
-#include "comm/bootstrap.hpp"
-#include "comm/rendezvous.hpp"
+#include "startup/blob.hpp"
+#include "startup/bootstrap.hpp"
+#include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
 #include "tests/transport/port_noise.hpp"
 #include "tests/transport/strangers.hpp"

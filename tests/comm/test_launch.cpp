@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "catch.hpp"
-#include "comm/job_secret.hpp"
-#include "comm/launch.hpp"
-#include "comm/pmi_wire.hpp"
-#include "comm/root_place.hpp"
+#include "startup/job_secret.hpp"
+#include "startup/launch.hpp"
+#include "startup/pmi_wire.hpp"
+#include "startup/root_place.hpp"
 
 using namespace pith;
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/locality.hpp"
-#include "comm/topology.hpp"
+#include "startup/locality.hpp"
+#include "startup/topology.hpp"
 #include "tests/catch.hpp"
 
 namespace pith::test {

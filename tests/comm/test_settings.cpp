@@ -1,9 +1,9 @@
 // The small parts of start-up: settings, ids, blobs.
 #include "catch.hpp"
-#include "comm/blob.hpp"
-#include "comm/unique_id.hpp"
-#include "core/settings.hpp"
-#include "core/transport_rule.hpp"
+#include "settings/settings.hpp"
+#include "settings/transport_rule.hpp"
+#include "startup/blob.hpp"
+#include "startup/unique_id.hpp"
 #include "tests/variable.hpp"
 
 using namespace pith;

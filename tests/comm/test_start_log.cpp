@@ -14,8 +14,8 @@
 
 #include "../api/ranks.hpp"
 #include "catch.hpp"
-#include "comm/start_log.hpp"
-#include "core/settings_origin.hpp"
+#include "settings/settings_origin.hpp"
+#include "startup/start_log.hpp"
 
 using namespace pith;
 using namespace ranks;

@@ -8,10 +8,10 @@
 
 #include "../api/ranks.hpp"
 #include "catch.hpp"
-#include "comm/bootstrap.hpp"
-#include "comm/rendezvous.hpp"
 #include "core/clock.hpp"
 #include "sanitized.hpp"
+#include "startup/bootstrap.hpp"
+#include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
 
 using namespace pith;

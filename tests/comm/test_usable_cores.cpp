@@ -1,5 +1,5 @@
 // How many cores ranks of one host have between them.
-#include "comm/usable_cores.hpp"
+#include "startup/usable_cores.hpp"
 
 #include <sched.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
 // Published answers: FIPS 180-4's examples by NIST, RFC 4231 for HMAC.
-#include "core/sha256.hpp"
+#include "crypto/sha256.hpp"
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 
-#include "core/random_bytes.hpp"
+#include "crypto/random_bytes.hpp"
 #include "tests/catch.hpp"
 
 namespace pith::test {

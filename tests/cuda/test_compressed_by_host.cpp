@@ -5,7 +5,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
 #include "collectives/hosts.hpp"
-#include "comm/cuda_vectors.hpp"
+#include "streams/cuda_vectors.hpp"
 #include "tests/cuda/compressed_world.hpp"
 
 using namespace pith::cuda::test;

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <random>
 
-#include "comm/stream_order.hpp"
+#include "streams/stream_order.hpp"
 #include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 

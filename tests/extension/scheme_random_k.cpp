@@ -7,9 +7,9 @@
 //
 // Not part of the library: a scheme as anybody may add it, in this file and the lines that
 // src/compress/SCHEMES.md names.
-#include "collectives/common_values.hpp"
-#include "collectives/notes.hpp"
-#include "collectives/take_values.hpp"
+#include "collectives/lists/common_values.hpp"
+#include "collectives/sparse/notes.hpp"
+#include "collectives/sparse/take_values.hpp"
 #include "compress/scheme_keys.hpp"
 #include "core/mix.hpp"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "comm/connect.hpp"
-#include "comm/rendezvous.hpp"
+#include "startup/connect.hpp"
+#include "startup/rendezvous.hpp"
 
 using namespace pith;
 

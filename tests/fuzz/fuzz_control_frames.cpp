@@ -1,7 +1,7 @@
 // Bytes of a control connection, cut anywhere; and blobs of the bootstrap.
-#include "comm/blob.hpp"
 #include "control/control_frames.hpp"
 #include "fuzz_target.hpp"
+#include "startup/blob.hpp"
 
 namespace pith::fuzz {
 

@@ -1,8 +1,8 @@
 // What ranks tell each other before they connect: their transports' addresses, where they run,
 // which CPUs they may use.
-#include "comm/blob.hpp"
-#include "comm/locality.hpp"
 #include "fuzz_target.hpp"
+#include "startup/blob.hpp"
+#include "startup/locality.hpp"
 #include "startup/peer_info.hpp"
 
 namespace pith::fuzz {

@@ -1,9 +1,9 @@
 // What a launcher answers over PMI-1.
 #include <sys/socket.h>
 
-#include "comm/pmi_wire.hpp"
 #include "core/clock.hpp"
 #include "fuzz_target.hpp"
+#include "startup/pmi_wire.hpp"
 #include "transport/socket.hpp"
 
 namespace pith::fuzz {

@@ -1,9 +1,9 @@
 // Values of settings: all of the table, the rules for transports and algorithms, and the texts in
 // which ranks compare them.
-#include "core/settings.hpp"
-#include "core/transport_rule.hpp"
 #include "fuzz_target.hpp"
 #include "model/forced_algorithms.hpp"
+#include "settings/settings.hpp"
+#include "settings/transport_rule.hpp"
 
 namespace pith::fuzz {
 

@@ -1,8 +1,8 @@
 // A pithUniqueId as a user hands it over, and the address in it.
 #include <cstring>
 
-#include "comm/unique_id.hpp"
 #include "fuzz_target.hpp"
+#include "startup/unique_id.hpp"
 #include "transport/socket.hpp"
 
 namespace pith::fuzz {

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "catch.hpp"
-#include "comm/listen_host.hpp"
-#include "core/settings.hpp"
-#include "core/settings_origin.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/environment.hpp"
+#include "settings/settings.hpp"
+#include "settings/settings_origin.hpp"
+#include "startup/listen_host.hpp"
 
 using namespace pith;
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "catch.hpp"
-#include "nccl/cycle_agreement.hpp"
-#include "nccl/pointer_cycle.hpp"
+#include "nccl/compression/cycle_agreement.hpp"
+#include "nccl/compression/pointer_cycle.hpp"
 
 using pith::nccl::CycleAgreement;
 using pith::nccl::PointerCycle;

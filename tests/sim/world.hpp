@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "comm/world.hpp"
+#include "world/world.hpp"
 
 namespace pith::test {
 

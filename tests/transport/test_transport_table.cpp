@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "core/transport_names.hpp"
+#include "settings/transport_names.hpp"
 #include "transport/transport_table.hpp"
 
 using namespace pith;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "catch.hpp"
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 #include "transport/ucx/ucx.hpp"
 #include "transport/ucx/ucx_worker.hpp"
 

@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 
 #include "collectives/algorithm.hpp"
-#include "comm/listen_host.hpp"
 #include "compress/scheme.hpp"
-#include "core/settings.hpp"
-#include "core/settings_origin.hpp"
-#include "core/transport_rule.hpp"
+#include "settings/settings.hpp"
+#include "settings/settings_origin.hpp"
+#include "settings/transport_rule.hpp"
+#include "startup/listen_host.hpp"
 #include "topology.hpp"
 #include "transport/transport_table.hpp"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/topology.hpp"
+#include "startup/topology.hpp"
 
 namespace pith_info {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "comm/call_step.hpp"
-#include "comm/world.hpp"
+#include "world/world.hpp"
 
 namespace pith_trace {
 

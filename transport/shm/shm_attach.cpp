@@ -14,7 +14,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "core/random_bytes.hpp"
+#include "crypto/random_bytes.hpp"
 
 namespace pith {
 

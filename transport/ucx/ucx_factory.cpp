@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "core/transport_names.hpp"
+#include "settings/transport_names.hpp"
 #include "transport/transport_factory.hpp"
 #include "transport/ucx/ucx.hpp"
 

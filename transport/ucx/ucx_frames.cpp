@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "core/random_bytes.hpp"
-#include "core/sha256.hpp"
+#include "crypto/random_bytes.hpp"
+#include "crypto/sha256.hpp"
 
 namespace pith {
 

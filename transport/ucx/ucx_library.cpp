@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "core/settings.hpp"
+#include "settings/settings.hpp"
 
 namespace pith {
 namespace {

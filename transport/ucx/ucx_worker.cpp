@@ -12,8 +12,8 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "core/settings.hpp"
-#include "core/settings_origin.hpp"
+#include "settings/settings.hpp"
+#include "settings/settings_origin.hpp"
 #include "transport/ucx/ucx.hpp"
 
 namespace pith {

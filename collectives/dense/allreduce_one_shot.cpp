@@ -1,0 +1,93 @@
+// One-shot allreduce: every rank reads every other rank's vector and reduces all of them itself.
+//
+// Where a peer's memory can be reached it is read in place; else its vector comes as a message.
+// Cost by messages, where no ranks share memory: alpha + (P-1)(beta n + gamma n). Wins for short
+// vectors among few ranks. Operands are taken in rank order: all ranks get the same bits. Needs: P
+// <= 32.
+#include "collectives/dense/offers.hpp"
+
+namespace pith {
+
+namespace {
+
+Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args, const Offers& offers) {
+  const int p = call.size();
+  for (int d = 1; d < p; ++d) {
+    const int to = wrap(call.rank() + d, p);
+    if (offers[to].sees_send) continue;
+    Error error = co_await call.send(to, 0, 0, args.send);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+  const int p = call.size();
+  Task<Error> answers = offers.hear();
+  Error error = co_await std::move(answers);
+  if (error) co_return error;
+  Loans loans;
+  const std::size_t bytes = args.send.size;
+  const Scratch fetched = offers.any_apart()
+                              ? Scratch(call.host_compute(), bytes * static_cast<std::size_t>(p))
+                              : Scratch();
+  std::array<const std::byte*, most_view_ranks> inputs;
+  for (int r = 0; r < p; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
+    if (inputs[i] && offers[r].apart) {
+      const Bytes here = fetched.bytes().part(i * bytes, bytes);
+      call.host_compute().run<CopyKernel>({here.data, inputs[i], bytes});
+      inputs[i] = here.data;
+    }
+    if (inputs[i]) continue;
+    Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, bytes);
+    if (!theirs) co_return theirs.error();
+    inputs[i] = loans.add(std::move(*theirs));
+  }
+  const auto all = static_cast<std::size_t>(p);
+  const Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(all));
+  loans.give_back(call, reduced);
+  co_await call.until(reduced);
+  co_return Error();
+}
+
+Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+  std::array<Task<Error>, 2> strands;
+  std::size_t used = 0;
+  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
+  strands[used++] = reduce_all(call, args, offers, out);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
+}  // namespace
+
+Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
+
+Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
+  // A vector of no elements may have no address, and cannot be offered.
+  if (args.send.size == 0) {
+    Task<Error> by_messages = allreduce_direct(call, args);
+    co_return co_await std::move(by_messages);
+  }
+  // Peers still read our vector while we reduce, so in place the result waits beside it.
+  Scratch beside;
+  Bytes out = args.recv;
+  if (args.send.data == args.recv.data) {
+    beside = Scratch(call.compute(), args.recv.size);
+    out = beside.bytes();
+  }
+  Offers offers(call, args.send, {});
+  Task<Error> work = give_and_reduce(call, args, offers, out);
+  Task<Error> whole = offers.around(std::move(work));
+  Error error = co_await std::move(whole);
+  if (error) co_return error;
+  co_await call.until(copy(call, args.recv, out));
+  co_return Error();
+}
+
+double allreduce_one_shot_cost(const Shape& shape, const LinkCost& link) {
+  return one_round_cost(shape, link);
+}
+
+}  // namespace pith

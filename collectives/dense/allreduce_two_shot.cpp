@@ -1,0 +1,163 @@
+// Two-shot allreduce: rank r reduces block r of everybody's vector, then everybody gets it.
+//
+//   shot 1: block r of all P vectors -> rank r        shot 2: reduced block r -> all ranks
+//
+// Where memory can be reached, blocks are read in place and results are stored straight into the
+// peers' buffers; where it can be copied, owners fetch the blocks chunk by chunk and put the
+// results back, which wakes nobody; else they go by messages, chunk by chunk, so that reducing
+// overlaps the wire. Kernels of a device take large pieces, and are not waited for between them,
+// where they reach all buffers. Each pair of ranks does as its own two buffers allow. Operands in
+// rank order:
+// same bits for all. Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
+// (P-1)(2 beta + gamma) n/P. Wins from some KiB on among few ranks. Needs: P <= 32.
+#include <cmath>
+
+#include "collectives/dense/shot.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t result_lane = Shot::input_lane + 1;
+
+// Shot 2, taking: the blocks of ranks that cannot store into our buffer.
+Task<Error> take_results(Call& call, const Shot& shot) {
+  const std::uint32_t most = shot.chunks(0);
+  for (std::uint32_t k = 0; k < most; ++k) {
+    for (int d = 1; d < shot.ranks; ++d) {
+      const int from = wrap(call.rank() - d, shot.ranks);
+      if (shot.offers[from].sees_recv || k >= shot.chunks(from)) continue;
+      const Bytes into = part(shot.args.recv, shot.args.type, shot.piece(from, k));
+      Error error = co_await call.recv(from, result_lane, k, into);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+// Where the result of `range` is stored at once: with us, and with the peers whose buffers kernels
+// reach.
+std::span<std::byte* const> find_outputs(const Call& call, const Shot& shot, Range range,
+                                         std::span<std::byte*> outputs) {
+  std::size_t used = 0;
+  outputs[used++] = shot.at(shot.args.recv.data, range);
+  for (int d = 1; d < shot.ranks; ++d) {
+    const Offer& offer = shot.offers[wrap(call.rank() + d, shot.ranks)];
+    if (offer.recv && !offer.apart) outputs[used++] = shot.at(offer.recv, range);
+  }
+  return outputs.first(used);
+}
+
+// The reduction of `range`, out of all inputs into all outputs in reach.
+Fence reduce_range(Call& call, const Shot& shot, Range range,
+                   std::span<const std::byte* const> inputs) {
+  constexpr std::size_t streaming_bytes = std::size_t{8} << 20;
+  std::array<std::byte*, most_view_ranks> outputs;
+  const bool streaming = shot.ranks == 2 && shot.args.recv.size >= streaming_bytes;
+  return reduce_all_ranks(call, shot.args, find_outputs(call, shot, range, outputs),
+                          inputs.first(static_cast<std::size_t>(shot.ranks)), range.size,
+                          streaming);
+}
+
+// Both shots of our own block by one kernel.
+Task<Error> reduce_on_device(Call& call, const Shot& shot) {
+  const Range own = shot.block_of(call.rank());
+  if (own.size == 0) co_return Error();
+  std::array<const std::byte*, most_view_ranks> inputs;
+  find_inputs(call, shot, own, inputs);
+  co_await call.until(reduce_range(call, shot, own, inputs));
+  co_return Error();
+}
+
+// By the host, into memory that kernels do not reach.
+Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes result) {
+  const Offer& offer = shot.offers[to];
+  if (!offer.recv) return call.copy_to(to, shot.far(offer.far_recv, range), result);
+  call.host_compute().run<CopyKernel>({shot.at(offer.recv, range), result.data, result.size});
+  return {};
+}
+
+// Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
+Task<Error> reduce_own_block(Call& call, const Shot& shot) {
+  Task<Error> answers = shot.offers.hear();
+  Error heard = co_await std::move(answers);
+  if (heard) co_return heard;
+  if (shot.offers.all_on_device()) {
+    Task<Error> at_once = reduce_on_device(call, shot);
+    co_return co_await std::move(at_once);
+  }
+  const CollectiveArgs& args = shot.args;
+  const int p = shot.ranks;
+  const Scratch fetched = shot.room_for_fetched(call);
+  Loans loans;
+  std::array<const std::byte*, most_view_ranks> inputs;
+  for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
+    const Range range = shot.piece(call.rank(), k);
+    const Bytes out = part(args.recv, args.type, range);
+    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), loans, inputs);
+    Error taken = co_await std::move(taking);
+    if (taken) co_return taken;
+    Fence reduced = reduce_range(call, shot, range, inputs);
+    loans.give_back(call, reduced);
+    // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
+    constexpr std::uint32_t pieces_a_turn = 16;
+    if (k % pieces_a_turn == pieces_a_turn - 1) {
+      co_await call.turn();
+      if (call.comm().revoked) co_return call.comm().revoked;
+    }
+    for (int d = 1; d < p; ++d) {
+      const int to = wrap(call.rank() + d, p);
+      const Offer& offer = shot.offers[to];
+      if (offer.recv && !offer.apart) continue;  // has it
+      if (!offer.recv && offer.far_recv == 0) {
+        Error error = co_await call.send(to, result_lane, k, out, reduced);
+        if (error) co_return error;
+        continue;
+      }
+      Bytes result = out;
+      if (offer.apart) {
+        result = fetched.bytes().part(static_cast<std::size_t>(to) * shot.chunk_bytes(), out.size);
+        reduced = copy(call, result, out);
+      }
+      co_await call.until(reduced);
+      Error error = put_result(call, shot, to, range, result);
+      if (error) co_return error;
+    }
+    co_await call.until(reduced);
+  }
+  co_return Error();
+}
+
+Task<Error> run_strands(Call& call, const Shot& shot) {
+  std::array<Task<Error>, 3> strands;
+  std::size_t used = 0;
+  if (shot.offers.hides_send()) strands[used++] = give_inputs(call, shot);
+  strands[used++] = reduce_own_block(call, shot);
+  if (shot.offers.hides_recv()) strands[used++] = take_results(call, shot);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
+}  // namespace
+
+Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
+  Offers offers(call, args.send, args.recv, true);
+  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
+  const Blocks blocks(args.count, call.size());
+  for (int r = 0; r < call.size(); ++r) shot.blocks[static_cast<std::size_t>(r)] = blocks[r];
+  Task<Error> shots = run_strands(call, shot);
+  Task<Error> whole = offers.around(std::move(shots));
+  co_return co_await std::move(whole);
+}
+
+double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {
+  const double peers = shape.ranks - 1;
+  const double per_block = static_cast<double>(shape.bytes) / shape.ranks;
+  const double chunk = std::min(per_block, static_cast<double>(shape.tuning.chunk_bytes));
+  const double chunks = std::max(1.0, std::ceil(per_block / chunk));
+  const double wire = peers * link.beta * chunk;
+  const double work = peers * link.gamma * chunk;
+  const double one_chunk = 2 * link.alpha + 2 * wire + work;
+  return one_chunk + (chunks - 1) * std::max(2 * wire, work);
+}
+
+}  // namespace pith

@@ -1,0 +1,114 @@
+// Reduce-scatter over views: every rank reduces its own block straight out of all send buffers.
+//
+// A block that can be reached is read in place, one that can only be copied is fetched chunk by
+// chunk, any other comes by messages of a chunk: the first half of a two-shot allreduce. Nobody
+// writes into what others read: in place the result replaces the block that its owner alone reads.
+// Operands in rank order. Cost by messages, one chunk a block of m bytes, where no ranks share
+// memory: alpha + (P-1)(beta + gamma) m. Wins where memory is in reach, except for short blocks,
+// whose opening and closing cost more than they save. Needs: P <= 32.
+#include <cmath>
+
+#include "collectives/dense/shot.hpp"
+
+namespace pith {
+
+namespace {
+
+// Chunk k of our block's result.
+Bytes result_of(const Shot& shot, Range range, int rank) {
+  return part(shot.args.recv, shot.args.type,
+              {range.begin - shot.block_of(rank).begin, range.size});
+}
+
+// By one kernel.
+Task<Error> reduce_on_device(Call& call, const Shot& shot) {
+  const Range own = shot.block_of(call.rank());
+  const Bytes out = result_of(shot, own, call.rank());
+  std::array<const std::byte*, most_view_ranks> inputs;
+  find_inputs(call, shot, own, inputs);
+  const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
+  co_await call.until(reduce_all_ranks(call, shot.args, out, all));
+  co_return Error();
+}
+
+// Every `strands`-th chunk from this one on.
+Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std::size_t strands) {
+  constexpr std::size_t pieces_a_turn = 16;
+  const Scratch fetched = shot.room_for_fetched(call);
+  Loans loans;
+  std::array<const std::byte*, most_view_ranks> inputs;
+  for (std::size_t i = strand; i < shot.chunks(call.rank()); i += strands) {
+    const auto k = static_cast<std::uint32_t>(i);
+    const Bytes out = result_of(shot, shot.piece(call.rank(), k), call.rank());
+    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), loans, inputs);
+    Error taken = co_await std::move(taking);
+    if (taken) co_return taken;
+    const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
+    const Fence reduced = reduce_all_ranks(call, shot.args, out, all);
+    loans.give_back(call, reduced);
+    co_await call.until(reduced);
+    // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
+    if (i % pieces_a_turn != pieces_a_turn - 1) continue;
+    co_await call.turn();
+    if (call.comm().revoked) co_return call.comm().revoked;
+  }
+  co_return Error();
+}
+
+// On a device several strands keep copies to it, kernels and messages going at once; the host does
+// one of these at a time.
+std::size_t strands_of(const Shot& shot, std::size_t messages) {
+  return shot.args.send.kind == MemoryKind::host ? 1 : lanes_for(shot.args.tuning, messages);
+}
+
+Task<Error> reduce_own_block(Call& call, const Shot& shot) {
+  Task<Error> answers = shot.offers.hear();
+  Error heard = co_await std::move(answers);
+  if (heard) co_return heard;
+  if (shot.offers.all_sends_on_device()) {
+    Task<Error> at_once = reduce_on_device(call, shot);
+    co_return co_await std::move(at_once);
+  }
+  std::array<Task<Error>, most_lanes> strands;
+  const std::size_t used = strands_of(shot, shot.chunks(call.rank()));
+  for (std::size_t s = 0; s < used; ++s) strands[s] = reduce_chunks(call, shot, s, used);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
+Task<Error> run_strands(Call& call, const Shot& shot) {
+  std::array<Task<Error>, most_lanes + 1> strands;
+  std::size_t used = 0;
+  if (shot.offers.hides_send()) {
+    const auto peers = static_cast<std::size_t>(call.size() - 1);
+    const std::size_t giving = strands_of(shot, shot.chunks(0) * peers);
+    for (; used < giving; ++used) strands[used] = give_inputs(call, shot, used, giving);
+  }
+  strands[used++] = reduce_own_block(call, shot);
+  co_return co_await when_all(std::span(strands).first(used));
+}
+
+}  // namespace
+
+Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
+  Offers offers(call, args.send, {}, true);
+  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
+  for (int r = 0; r < call.size(); ++r) {
+    const auto at = static_cast<std::size_t>(call.rank_at(r));
+    shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
+  }
+  Task<Error> work = run_strands(call, shot);
+  Task<Error> whole = offers.around(std::move(work));
+  co_return co_await std::move(whole);
+}
+
+double reduce_scatter_views_cost(const Shape& shape, const LinkCost& link) {
+  if (shape.bytes == 0) return 0;  // no chunk, no message
+  const double peers = shape.ranks - 1;
+  const auto m = static_cast<double>(shape.bytes);
+  const double chunks = std::max(1.0, std::ceil(m / double(shape.tuning.chunk_bytes)));
+  const double wire = peers * link.beta * m / chunks;
+  const double work = peers * link.gamma * m / chunks;
+  return link.alpha + wire + work + (chunks - 1) * std::max(wire, work);
+}
+
+}  // namespace pith

@@ -1,0 +1,119 @@
+// Tree reduce: every rank of a binary tree adds its children's partial results to its own vector,
+// chunk by chunk, and passes the sum on; the root keeps it.
+//
+//        root              ranks relative to the root, each before its left and its right half
+//       /    \             `lanes` strands take the chunks in turn, so that one chunk is reduced
+//      1      4            while others are on the wire
+//     / \    / \           [pipelined trees: Sanders, Speck, Traeff 2009, section 2]
+//    2   3  5   6
+//
+// Each strand takes the next chunk when it is free. With chunks of its own it could fill a wire
+// with them, ahead of those that its parent needs first: a leaf waits for nothing.
+//
+// Cost with one chunk of n bytes and P = 2^d - 1: (d-1)(alpha + 2 beta n + 2 gamma n); a longer
+// vector adds 2 beta a byte. In place at the root; nobody else's recv is used.
+#include <cmath>
+
+#include "collectives/dense/tree_cost.hpp"
+#include "collectives/typed_span.hpp"
+
+namespace pith {
+
+namespace {
+
+struct Tree {
+  CollectiveArgs args;
+  TreeNode node;  // in ranks of the communicator
+  std::size_t chunk = 0;
+  std::size_t chunks = 0;
+  std::size_t lanes = 0;
+
+  Bytes piece(Bytes memory, std::size_t k) const {
+    return part(memory, args.type, chunk_of({0, args.count}, chunk, k));
+  }
+  bool is_root() const { return node.parent < 0; }
+  bool is_leaf() const { return node.children[0] < 0; }
+};
+
+TreeNode place_of(int rank, int root, int ranks) {
+  TreeNode node = pre_order_tree(wrap(rank - root, ranks), ranks);
+  for (int* other : {&node.parent, &node.children[0], &node.children[1]}) {
+    if (*other >= 0) *other = wrap(*other + root, ranks);
+  }
+  return node;
+}
+
+// Adds what the children lend to our own part; the last sum is complete at the fence.
+Fence add_children(Call& call, const Tree& tree, Bytes mine, Bytes out,
+                   std::array<Borrowed, 2>& lent) {
+  Fence reduced;
+  const std::byte* have = mine.data;
+  for (std::size_t c = 0; c < 2 && tree.node.children[c] >= 0; ++c) {
+    reduced = reduce(call, tree.args, out, have, lent[c].data);
+    have = out.data;
+  }
+  for (Borrowed& one : lent) call.give_back(one, reduced);
+  return reduced;
+}
+
+// `next`: the first chunk that no strand has taken.
+Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
+  const bool keeps = tree.is_root() || tree.is_leaf();
+  const Scratch partial(call.compute(), keeps ? 1 : tree.chunk * size_of(tree.args.type));
+  Fence complete;
+  for (std::size_t k = next++; k < tree.chunks; k = next++) {
+    const auto lane = static_cast<std::uint16_t>(k % tree.lanes);
+    const auto step = static_cast<std::uint32_t>(k);
+    const Bytes mine = tree.piece(tree.args.send, k);
+    std::array<Borrowed, 2> lent;
+    for (std::size_t c = 0; c < 2 && tree.node.children[c] >= 0; ++c) {
+      Expected<Borrowed> theirs =
+          co_await call.borrow(tree.node.children[c], lane, step, mine.size);
+      if (!theirs) {
+        co_await call.until(complete);
+        co_return theirs.error();
+      }
+      lent[c] = std::move(*theirs);
+    }
+    if (tree.is_root()) {
+      const Bytes result = tree.piece(tree.args.recv, k);
+      complete = add_children(call, tree, mine, result, lent);
+      complete = finish(call, tree.args, result, complete);
+      continue;
+    }
+    const Bytes sum = tree.is_leaf() ? mine : partial.bytes().part(0, mine.size);
+    const Fence reduced = add_children(call, tree, mine, sum, lent);
+    Error error = co_await call.send(tree.node.parent, lane, step, sum, reduced);
+    if (error) co_return error;
+  }
+  co_await call.until(complete);
+  co_return Error();
+}
+
+}  // namespace
+
+Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
+  Tree tree{args, place_of(call.rank(), args.root, call.size()),
+            chunk_elements(args.tuning, args.type)};
+  tree.chunks = chunks_in(args.count, tree.chunk);
+  tree.lanes = lanes_for(args.tuning, tree.chunks);
+  std::array<Task<Error>, most_lanes> strands;
+  std::size_t next = 0;
+  for (std::size_t l = 0; l < tree.lanes; ++l) strands[l] = tree_strand(call, tree, next);
+  co_return co_await when_all(std::span(strands).first(tree.lanes));
+}
+
+double reduce_tree_cost(const Shape& shape, const LinkCost& link) {
+  if (shape.bytes == 0) return 0;  // no chunk, no message
+  const auto n = static_cast<double>(shape.bytes);
+  const double chunk = std::min(n, static_cast<double>(shape.tuning.chunk_bytes));
+  const double children = std::min(2, shape.ranks - 1);
+  const double wire = children * link.beta * (n - chunk);
+  const double work = children * link.gamma * (n - chunk);
+  // One strand alone reduces, then sends: only a root with its children's chunks at hand does not.
+  const bool alone = shape.tuning.lanes == 1 && shape.ranks > 3;
+  const double rest = alone ? std::max(wire, work + link.beta * (n - chunk)) : std::max(wire, work);
+  return sum_time(pre_order_tree, 0, shape.ranks, link, chunk) + rest;
+}
+
+}  // namespace pith

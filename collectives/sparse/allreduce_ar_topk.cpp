@@ -1,0 +1,391 @@
+// AR-Topk: one rank, the leader, elects its k largest magnitudes; every rank takes its own values
+// at the leader's indices; these are summed. [Tyagi, Swany 2023; STAR is the cyclic local top-k of
+// ScaleCom, Chen et al. 2020]
+//
+//   parcel:      0           1           2            tails
+//   leader     select ---> select ---> select ------> the rest of the k
+//                 \ indices   \           \               \      .
+//   next rank    take        take        take            take      values at the indices ...
+//                 \  \        \  \        \  \            \  \     .
+//   the one after  .. sum      .. sum      .. sum          .. sum  ... and their sums, by all
+//                     \ write     \ write     \ write        \ add
+//
+// Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
+// compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
+// parcel holds everything, down a binomial tree. Followers add their gradients without waiting for
+// indices, and nobody writes before having looked at all gradients. Should the leader have promised
+// too much, its tails replace all; sums that were under way by then are void. Costs: see
+// ar_topk_cost.hpp.
+#include <array>
+#include <optional>
+
+#include "collectives/sparse/ar_topk_sharing.hpp"
+#include "collectives/sparse/dense_sum.hpp"
+#include "collectives/sparse/take_values.hpp"
+#include "collectives/strands.hpp"
+
+namespace pith {
+
+namespace ar_topk {
+namespace {
+
+constexpr std::uint16_t index_lane = 0;
+constexpr std::uint16_t sum_lane = 2;  // and the one behind it
+constexpr std::uint16_t dense_lanes = 4;
+
+// --- the way of the indices ---
+
+// From the leader on: a chain for many messages, a binomial tree for one.
+Task<Error> pass_on(Call& call, Sharing& sharing, const IndexMessage& message, std::uint32_t step) {
+  const int p = call.size();
+  const int place = wrap(call.rank() - sharing.leader, p);
+  const int first = sharing.values.streams() ? 1 : binomial_bit(place, p) / 2;
+  for (int bit = first; bit > 0; bit /= 2) {
+    if (place + bit >= p) continue;
+    const int to = wrap(sharing.leader + place + bit, p);
+    sharing.args.traffic->sent += message.size;
+    Error error = co_await call.send(to, index_lane, step, message.bytes(), message.ready);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+int predecessor(const Call& call, const Sharing& sharing) {
+  const int place = wrap(call.rank() - sharing.leader, call.size());
+  const int back = sharing.values.streams() ? 1 : binomial_bit(place, call.size());
+  return wrap(call.rank() - back, call.size());
+}
+
+// The leader's messages leave while it selects, if there are several.
+Task<Error> send_messages(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  for (std::uint32_t step = 0;; ++step) {
+    const std::optional<IndexMessage> message = co_await sharing.messages.pop();
+    if (!message) co_return Error();
+    Task<Error> passing = pass_on(call, sharing, *message, step);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+  }
+}
+
+// A follower passes them on as they come, whatever else it has to do.
+Task<Error> relay_messages(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.messages);
+  const int from = predecessor(call, sharing);
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    IndexMessage message(call, most_index_bytes(round.lists, sharing.most_pairs()));
+    const Expected<std::size_t> came =
+        co_await call.recv_some(from, index_lane, round.step, message.memory.bytes());
+    if (!came) co_return came.error();
+    message.size = *came;
+    sharing.args.traffic->received += *came;
+    Task<Error> passing = pass_on(call, sharing, message, round.step);
+    Error error = co_await std::move(passing);
+    if (error) co_return error;
+    const bool open = co_await sharing.messages.push(std::move(message));
+    if (!open) break;
+  }
+  co_return Error();
+}
+
+// --- what is summed ---
+
+void append_notes(Call& call, Sharing& sharing) {
+  bool nonfinite = false;
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    nonfinite |= tensor.compressor->stats.nonfinite > 0;
+  }
+  sharing.notes.write(sharing.note_values(), call.rank(), nonfinite, sharing.score.score());
+  sharing.values.append_notes(sharing.note_values());
+}
+
+// What the leader has elected of a piece of this round.
+SparseList elected(const Sharing& sharing, const Piece& piece, bool tail) {
+  const PairList& taken = sharing.compressor(piece).taken();
+  const bool sent = sharing.selects_first() && tail && sharing.values.streams();
+  return taken.part(taken.runs() - 1, piece.range.begin, sent ? 0 : piece.range.size);
+}
+
+IndexMessage write_lists(Call& call, Sharing& sharing, const Round& round) {
+  IndexMessage message(call, most_index_bytes(round.lists, sharing.most_pairs()));
+  IndexWriter writer(call, message.memory.bytes().data);
+  for_each_piece(round.lists, [&](const Piece& piece) {
+    const bool ends = round.tail && piece.number == 0 && !sharing.selects_first();
+    const bool replaces = ends && sharing.selectors[piece.tensor].replaces();
+    if (replaces) sharing.values.replace(piece.tensor);
+    const SparseList list = elected(sharing, piece, round.tail);
+    sharing.values.append(list);
+    writer.put(piece.range, list, replaces);
+  });
+  message.size = writer.size();
+  message.ready = writer.ready();
+  return message;
+}
+
+Error unreadable(const Call& call, const Sharing& sharing) {
+  return malformed(call, predecessor(call, sharing), "indices that cannot be read");
+}
+
+// A follower's values at the leader's indices.
+Task<Error> take_lists(Call& call, Sharing& sharing, Round round, const IndexMessage& message) {
+  IndexReader reader(call, {message.bytes().data, message.size});
+  Pieces pieces = round.lists;
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    Compressor& compressor = sharing.compressor(piece);
+    PairList& taken = compressor.taken();
+    if (reader.replaces()) {  // by the first of its tails
+      if (!round.tail || piece.number != 0) co_return unreadable(call, sharing);
+      compressor.return_taken(call.host_compute());
+      sharing.values.replace(piece.tensor);
+    }
+    const std::size_t room = std::min(sharing.values.room(), piece.range.size);
+    const std::size_t at = taken.count();
+    taken.reserve(room);
+    const Decoded list = reader.get(piece.range, taken.indices(at), room);
+    if (!list.valid) co_return unreadable(call, sharing);
+    double squares = 0;
+    Task<Error> taking = take_values(call, sharing.args, compressor, list.count, squares);
+    Error error = co_await std::move(taking);
+    if (error) co_return error;
+    sharing.values.append(taken.run(taken.runs() - 1));
+  }
+  co_return reader.done() ? Error() : unreadable(call, sharing);
+}
+
+Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
+  for (bool more = !pieces.done(); more;) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    Task<Error> adding = add_in_turns(call, sharing.args, sharing.compressor(piece), piece.range);
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
+    sharing.score.see_pass(piece);
+  }
+  co_return Error();
+}
+
+// A follower's, which do not wait for indices.
+Task<Error> add_rounds(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing.added);
+  if (sharing.leader == call.rank() || sharing.selects_first()) co_return Error();
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    if (round.passes.done()) break;
+    Task<Error> adding = add_gradients(call, sharing, round.passes);
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
+    const bool is_taken = co_await sharing.added.push(round.step);
+    if (!is_taken) break;
+  }
+  sharing.has_looked();
+  co_return Error();
+}
+
+// What the leader's lists of a round are chosen from.
+Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
+  if (sharing.selects_first()) co_return Error();
+  if (round.passes.done()) sharing.has_looked();
+  Task<Error> looking = pass(call, sharing, round.passes);
+  Error error = co_await std::move(looking);
+  if (error || !round.tail) co_return error;
+  Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
+  error = co_await std::move(finishing);
+  co_return error;
+}
+
+// --- the strands ---
+
+// The leader selects and sends, a follower takes what comes, once it has added; both have values
+// to sum then. One message goes to all children first: what is behind values in the port comes late
+// to a subtree.
+Task<Error> share_lists(Call& call, Sharing& sharing) {
+  const CloseAtEnd closing(sharing);
+  const bool leads = sharing.leader == call.rank();
+  if (sharing.selects_first()) sharing.has_looked();
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
+    if (leads) {
+      Task<Error> selecting = select_round(call, sharing, round);
+      Error error = co_await std::move(selecting);
+      if (error) co_return error;
+      IndexMessage message = write_lists(call, sharing, round);
+      if (sharing.values.streams()) {
+        const bool open = co_await sharing.messages.push(std::move(message));
+        if (!open) break;
+      } else {
+        Task<Error> passing = pass_on(call, sharing, message, round.step);
+        error = co_await std::move(passing);
+        if (error) co_return error;
+      }
+    } else {
+      const bool is_added = sharing.selects_first() || round.passes.done();
+      if (!is_added) {
+        const std::optional<std::uint32_t> added = co_await sharing.added.pop();
+        if (!added) break;
+      }
+      const std::optional<IndexMessage> message = co_await sharing.messages.pop();
+      if (!message) break;
+      Task<Error> taking = take_lists(call, sharing, round, *message);
+      Error error = co_await std::move(taking);
+      if (error) co_return error;
+    }
+    if (round.last) append_notes(call, sharing);
+    Summands& sums = sharing.sums[round.step % summing_strands];
+    summand.end = sharing.values.count();
+    summand.ready = sharing.values.ready();
+    const bool open = co_await sums.push(summand);
+    if (!open) break;
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
+// The sums of a parcel, with a turn behind every part.
+Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t list) {
+  Pieces pieces = round.lists;
+  for (bool more = !pieces.done(); more; ++list) {
+    const Piece piece = pieces.next();
+    more = !piece.ends_parcel;
+    for (Range left = piece.range; left.size > 0;) {
+      const Range part = take_front(left, host_elements_at_once);
+      const Fence written = sharing.values.write_early(list, piece, part);
+      co_await call.until(written);
+      co_await call.turn();
+    }
+  }
+  co_return Error();
+}
+
+// One of the strands that sum.
+class Summing {
+ public:
+  Summing(Sharing& sharing, Summands& sums) : sharing_(sharing), sums_(sums) {}
+  void close() {
+    sums_.close();
+    if (--sharing_.summing == 0) sharing_.writing.close();
+  }
+
+ private:
+  Sharing& sharing_;
+  Summands& sums_;
+};
+
+Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
+  Summing summing_strand(sharing, sums);
+  const CloseAtEnd closing(summing_strand);
+  for (;;) {
+    const std::optional<Summand> next = co_await sums.pop();
+    if (!next) co_return Error();
+    if (!sharing.sums_directly()) continue;
+    ValuePart part;
+    ValueSum sum = sharing.values.sum_of(next->begin, next->end, part);
+    sum.lane = sum_lane;
+    sum.step = next->round.step;
+    sum.ready = next->ready;
+    Task<Error> summing = sum_values(call, sum, *sharing.args.traffic);
+    Error error = co_await std::move(summing);
+    if (error) co_return error;
+    if (next->round.tail) continue;
+    sharing.waiting.bytes().data[next->round.step] = std::byte{1};
+    sharing.writing.ring();
+    co_await call.turn();
+  }
+}
+
+Task<Error> write_waiting(Call& call, Sharing& sharing) {
+  std::size_t list = 0;
+  for (Rounds rounds(sharing.args); !rounds.done();) {
+    const Round round = rounds.next();
+    std::byte& waits = sharing.waiting.bytes().data[round.step];
+    if (std::exchange(waits, std::byte{0}) != std::byte{0}) {
+      Task<Error> writing = write_early(call, sharing, round, list);
+      Error error = co_await std::move(writing);
+      if (error) co_return error;
+    }
+    for_each_piece(round.lists, [&](const Piece&) { ++list; });
+  }
+  co_return Error();
+}
+
+Task<Error> write_rounds(Call& call, Sharing& sharing) {
+  for (;;) {
+    const bool rung = co_await sharing.writing.wait();
+    if (!rung) co_return Error();
+    if (!sharing.looked) continue;
+    Task<Error> writing = write_waiting(call, sharing);
+    Error error = co_await std::move(writing);
+    if (error) co_return error;
+  }
+}
+
+// --- the end ---
+
+// All ranks have heard all scores along with the sums.
+void remember_scores(Call& call, Sharing& sharing) {
+  const auto ranks = static_cast<std::size_t>(call.size());
+  const Scratch memory(call.host_compute(), ranks * sizeof(double));
+  const std::span<double> scores(reinterpret_cast<double*>(memory.bytes().data), ranks);
+  for (int r = 0; r < call.size(); ++r) {
+    const auto known = static_cast<std::size_t>(call.rank_at(r));
+    scores[known] = sharing.notes.score(sharing.note_values(), r);
+  }
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    tensor.compressor->succession.saw(scores, call.rank_at(sharing.leader));
+  }
+}
+
+void tell(const Call& call, const Sharing& sharing) {
+  constexpr std::array<std::string_view, 3> names = {"ar_topk_direct", "ar_topk_ring",
+                                                     "ar_topk_tree"};
+  const auto way = static_cast<std::size_t>(sharing.sums_directly() ? Reduction::direct
+                                                                    : sharing.spec().reduction);
+  for (const CompressedTensor& tensor : sharing.args.tensors) {
+    tensor.compressor->stats.leader = call.rank_at(sharing.leader);
+    tensor.compressor->stats.algorithm = names[way];
+    if (sharing.leader != call.rank()) tensor.compressor->elected = 0;
+  }
+}
+
+void deliver(Call& call, Sharing& sharing) {
+  sharing.values.read_notes(sharing.note_values());
+  tell(call, sharing);
+  if (sharing.lagged()) remember_scores(call, sharing);
+  const bool nonfinite = Notes::nonfinite(sharing.note_values());
+  if (nonfinite && !sharing.spec().drops_nonfinite) return deliver_nan(call, sharing.args);
+  sharing.values.write_results();
+}
+
+}  // namespace
+}  // namespace ar_topk
+
+Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
+  using namespace ar_topk;
+  Sharing sharing(call, args);
+  Task<Error> voting = elect(call, sharing);
+  Error error = co_await std::move(voting);
+  if (error) co_return error;
+  const bool leads = sharing.leader == call.rank();
+  std::array<Task<Error>, 4 + summing_strands> strands{
+      strand(call, share_lists(call, sharing)), strand(call, add_rounds(call, sharing)),
+      strand(call, leads ? send_messages(call, sharing) : relay_messages(call, sharing)),
+      strand(call, write_rounds(call, sharing))};
+  for (std::size_t s = 0; s < summing_strands; ++s) {
+    strands[4 + s] = strand(call, sum_lists(call, sharing, sharing.sums[s]));
+  }
+  error = co_await when_all(strands);
+  if (error) co_return error;
+  if (!sharing.sums_directly()) {
+    // Everything at once, also what is void: every rank has that, too.
+    Task<Error> summing = sum_densely(call, sharing.args, sharing.values.values(), dense_lanes);
+    error = co_await std::move(summing);
+    if (error) co_return error;
+  }
+  deliver(call, sharing);
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,364 @@
+// ExDyna and MiCRO: every rank elects in a partition of its own by a common threshold, the indices
+// go to all, and all ranks sum their values at all of them.
+//
+//   step t:   rank r owns partition (t + r) mod N; a round is a part of every partition
+//   rank r    elect 0 > add 0 > elect 1 > add 1 > ..     elect here, add the others' partitions
+//               \ indices to all  \ ..
+//   others        decode > take 0 > sum > write
+//                                 take 1 > sum > write
+//
+// No index is elected twice, so traffic does not grow with N, and partitions in order are the
+// union in order: nothing is sorted. Counts come with the indices; partitions and threshold of the
+// next step follow from what all ranks have seen (compress/exdyna_control.hpp). A caller who adds
+// to the accumulator in place has only the own partition read: 4/N bytes an element.
+//
+// Cost: exdyna_cost.hpp. The schemes are those of [Yoon, Oh: ExDyna, CCGrid 2024; MiCRO, HiPC
+// 2023], with their threshold rules (`released` as published, `intended` as meant). The quantile
+// rule, the prefix cut, rounds, coded indices and the cap of the first steps are ours.
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "collectives/lists/exclusive_sum.hpp"
+#include "collectives/lists/result_writer.hpp"
+#include "collectives/sparse/election_message.hpp"
+#include "collectives/sparse/take_values.hpp"
+#include "collectives/strands.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t summing_strands = 4;
+
+// Several where there is something to overlap; few where no message takes longer than memory does.
+// The authors' dummy is known after the last element only, so that their elections are one round.
+std::size_t rounds_for(const Call& call, const SparseCall& args) {
+  // Elements of one partition, and of one tensor's part of it.
+  const std::size_t worth = std::min(4 * args.chunk_bytes, std::size_t{1} << 18);
+  const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
+  if (rule_of(args.spec()) != Rule::quantile) return 1;
+  std::size_t all = 0;
+  std::size_t tensors = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    all += tensor.count;
+    tensors += tensor.count > 0 ? 1 : 0;
+  }
+  if (tensors == 0) return 1;
+  const std::size_t of_one = all / ranks_of(call);
+  const std::size_t most = call.all_views() ? 4 : ExclusiveElection::most_rounds;
+  const std::size_t fair =
+      std::min(of_one / std::max<std::size_t>(worth, 1), of_one / tensors / worth_a_kernel);
+  return std::clamp<std::size_t>(fair, 1, most);
+}
+
+using RoundNumbers = Channel<std::size_t, ExclusiveElection::most_rounds>;
+
+// What strands hand each other: rounds, in order. Whoever ends closes what it would have handed on,
+// or taken.
+struct Stages {
+  // Each strand has every fourth round.
+  struct Taken {
+    void close() {
+      for (RoundNumbers& rounds : of_strand) rounds.close();
+    }
+    std::array<RoundNumbers, summing_strands> of_strand;
+  };
+  explicit Stages(Call& call)
+      : elected(call.scheduler()),
+        added(call.scheduler()),
+        taken{{RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler()),
+               RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler())}} {}
+
+  RoundNumbers elected;  // by this rank
+  RoundNumbers added;    // this rank's gradient, in all partitions
+  Taken taken;           // this rank's values, at what all have elected
+};
+
+// --- reading the gradient ---
+
+Task<Error> elect_round(Call& call, const ExclusiveElection& election, std::size_t round) {
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Task<Error> electing = elect(call, election, *tensor.compressor, round);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+// Adds the gradient in a range.
+Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
+  // Zeros, or the caller has added already; what counts as zero has to become it first.
+  const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
+  if (!in_place) {
+    Task<Error> adding = add_in_turns(call, args, compressor, range);
+    co_return co_await std::move(adding);
+  }
+  if (range.size == 0) co_return Error();
+  PassResult unused;
+  compressor.pass(range.begin, range.size, unused);
+  compressor.stats.squares_all = std::numeric_limits<double>::quiet_NaN();
+  co_return Error();
+}
+
+// A round's part of the others' partitions.
+Task<Error> add_round(Call& call, const ExclusiveElection& election, std::size_t round) {
+  const std::size_t n = ranks_of(call);
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Compressor& compressor = *tensor.compressor;
+    const std::size_t own = own_partition(call, compressor);
+    for (std::size_t d = 1; d < n; ++d) {
+      const Range range = election.range(compressor, (own + d) % n, round);
+      Task<Error> adding = add_range(call, election.args, compressor, range);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+// All rounds' at once.
+Task<Error> add_elsewhere(Call& call, const ExclusiveElection& election) {
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    Compressor& compressor = *tensor.compressor;
+    const std::size_t partition = own_partition(call, compressor);
+    const ExdynaPartition& cut = compressor.exdyna.partition();
+    const std::size_t end = cut.begin(partition) + cut.size(partition);
+    for (const Range range : {Range{end, tensor.count - end}, Range{0, cut.begin(partition)}}) {
+      Task<Error> adding = add_range(call, election.args, compressor, range);
+      Error error = co_await std::move(adding);
+      if (error) co_return error;
+    }
+  }
+  co_return Error();
+}
+
+// Values of a round can be summed when it has been added. A device reads sooner than any link
+// carries: it adds all rounds in two kernels.
+Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing_elected(stages.elected);
+  const CloseAtEnd closing_added(stages.added);
+  const bool by_round = election.rounds > 1 && !election.args.device;
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    Task<Error> electing = elect_round(call, election, round);
+    Error error = co_await std::move(electing);
+    if (error) co_return error;
+    const bool is_sent = co_await stages.elected.push(round);
+    if (!is_sent) co_return Error();
+    co_await call.turn();  // what has been elected leaves while we go on
+    if (!by_round) continue;
+    Task<Error> adding = add_round(call, election, round);
+    error = co_await std::move(adding);
+    if (error) co_return error;
+    const bool is_summed = co_await stages.added.push(round);
+    if (!is_summed) co_return Error();
+  }
+  if (by_round) co_return Error();
+  Task<Error> adding = add_elsewhere(call, election);
+  Error error = co_await std::move(adding);
+  for (std::size_t round = 0; round < election.rounds && !error; ++round) {
+    const bool is_summed = co_await stages.added.push(round);
+    if (!is_summed) break;
+  }
+  co_return error;
+}
+
+// --- the other strands ---
+
+Task<Error> send_rounds(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing(stages.elected);
+  for (;;) {
+    const std::optional<std::size_t> round = co_await stages.elected.pop();
+    if (!round) co_return Error();
+    Task<Error> sending = send_elected(call, election, *round);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
+}
+
+Task<Error> receive_round(Call& call, ExclusiveElection& election, std::size_t round) {
+  for (int d = 1; d < call.size(); ++d) {
+    Task<Error> receiving =
+        receive_elected(call, election, round, wrap(call.rank() - d, call.size()));
+    Error error = co_await std::move(receiving);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+Task<Error> take_rounds(Call& call, ExclusiveElection& election, Stages& stages) {
+  const CloseAtEnd closing(stages.added);
+  const CloseAtEnd closing_taken(stages.taken);
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    Task<Error> receiving = receive_round(call, election, round);
+    Error error = co_await std::move(receiving);
+    if (error) co_return error;
+    const std::optional<std::size_t> added = co_await stages.added.pop();
+    if (!added) co_return Error();
+    Task<Error> taking = take_round(call, election, round);
+    error = co_await std::move(taking);
+    if (error) co_return error;
+    RoundNumbers& taken = stages.taken.of_strand[round % summing_strands];
+    const bool is_summed = co_await taken.push(round);
+    if (!is_summed) co_return Error();
+  }
+  co_return Error();
+}
+
+// --- writing ---
+
+// Whether a tensor's result is written at the end: pairs come in order only when all rounds are
+// there, and a device writes a few long pieces sooner than many short ones.
+bool waits_for_all(const CompressedTensor& tensor) { return tensor.sparse.count || tensor.device; }
+
+// Dense results are written as they come.
+void write_round(Call& call, const ExclusiveElection& election, std::size_t round) {
+  const DType type = election.args.spec().values;
+  const std::byte* values = election.sums[round].values.bytes().data;
+  std::size_t offset = 0;
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    if (tensor.count == 0) continue;
+    ResultWriter writer(call, tensor);
+    const bool waits = waits_for_all(tensor);
+    offset = for_each_partition(
+        call, election, round, tensor, offset,
+        [&](Range range, const SparseList& list, std::size_t at) {
+          if (waits) return;
+          writer.put(range, {list.indices, values + at * size_of(type), list.count}, type);
+        });
+  }
+}
+
+Task<Error> sum_rounds(Call& call, ExclusiveElection& election, RoundNumbers& taken) {
+  const CloseAtEnd closing(taken);
+  for (;;) {
+    const std::optional<std::size_t> round = co_await taken.pop();
+    if (!round) co_return Error();
+    Task<Error> summing = sum_round(call, election, *round);
+    Error error = co_await std::move(summing);
+    if (error) co_return error;
+    write_round(call, election, *round);
+    co_await call.turn();
+  }
+}
+
+// --- the end ---
+
+std::string_view name_of_algorithm(const Spec& spec) {
+  constexpr std::array<std::string_view, 3> exdyna = {"exdyna_direct", "exdyna_ring",
+                                                      "exdyna_tree"};
+  constexpr std::array<std::string_view, 3> micro = {"micro_direct", "micro_ring", "micro_tree"};
+  const auto way = static_cast<std::size_t>(reduction_of(spec));
+  return spec.scheme == &micro_scheme ? micro[way] : exdyna[way];
+}
+
+void tell(const Call& call, const CompressedTensor& tensor) {
+  CompressorStats& stats = tensor.compressor->stats;
+  const ExdynaControl& control = tensor.compressor->exdyna;
+  stats.threshold = control.threshold().elects();
+  stats.imbalance = control.imbalance();
+  tensor.compressor->elected = control.by_partition()[own_partition(call, *tensor.compressor)];
+  stats.selected_union = tensor.compressor->taken().count();
+  stats.algorithm = name_of_algorithm(tensor.compressor->spec());
+}
+
+// Where a tensor's values of each round begin.
+using RoundOffsets = std::array<std::size_t, ExclusiveElection::most_rounds>;
+
+void pass(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
+          RoundOffsets& offsets) {
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    offsets[round] = for_each_partition(call, election, round, tensor, offsets[round],
+                                        [](Range, const SparseList&, std::size_t) {});
+  }
+}
+
+// Partition by partition.
+void write_all(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
+               const RoundOffsets& offsets, ResultWriter& writer) {
+  const DType type = election.args.spec().values;
+  for (std::size_t p = 0; p < ranks_of(call); ++p) {
+    for (std::size_t round = 0; round < election.rounds; ++round) {
+      const std::byte* values = election.sums[round].values.bytes().data;
+      std::size_t at_partition = 0;
+      for_each_partition(call, election, round, tensor, offsets[round],
+                         [&](Range range, const SparseList& list, std::size_t at) {
+                           if (at_partition++ != p) return;
+                           const std::byte* const found = values + at * size_of(type);
+                           writer.put(range, {list.indices, found, list.count}, type);
+                         });
+    }
+  }
+}
+
+void keep_losses(Call& call, const ExclusiveElection& election) {
+  for (std::size_t round = 0; round < election.rounds; ++round) {
+    const Bytes losses = election.sums[round].losses.bytes();
+    if (losses.size == 0) continue;
+    std::size_t offset = 0;
+    for (const CompressedTensor& tensor : election.args.tensors) {
+      if (tensor.count == 0) continue;
+      offset = for_each_partition(
+          call, election, round, tensor, offset,
+          [&](Range, const SparseList& list, std::size_t at) {
+            tensor.compressor->keep_losses(
+                call.host_compute(), {list.indices, losses.data + at * sizeof(float), list.count});
+          });
+    }
+  }
+}
+
+void conclude(Call& call, const ExclusiveElection& election) {
+  keep_losses(call, election);
+  RoundOffsets offsets{};
+  for (const CompressedTensor& tensor : election.args.tensors) {
+    ResultWriter writer(call, tensor);
+    const bool waited = tensor.count > 0 && waits_for_all(tensor);
+    if (waited) write_all(call, election, tensor, offsets, writer);
+    election.args.conclude(tensor, writer);
+    if (tensor.count == 0) continue;
+    pass(call, election, tensor, offsets);
+    tell(call, tensor);
+    tensor.compressor->exdyna.follow();
+  }
+}
+
+}  // namespace
+
+Task<Error> allreduce_exdyna(Call& call, SparseCall args) {
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count > 0) tensor.compressor->exdyna.begin(args.spec(), tensor.count, call.size());
+  }
+  Error error = co_await measure_thresholds(call, args);
+  if (error) co_return error;
+  ExclusiveElection election;
+  election.args = args;
+  election.rounds = rounds_for(call, args);
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->expect_ranges(ranks_of(call) + 1);
+    for (PairList& list : tensor.compressor->received(election.rounds * ranks_of(call))) {
+      list.begin(args.spec().values);
+    }
+  }
+  Stages stages(call);
+  std::array<Task<Error>, 3 + summing_strands> strands{
+      strand(call, read_gradients(call, election, stages)),
+      strand(call, send_rounds(call, election, stages)),
+      strand(call, take_rounds(call, election, stages))};
+  for (std::size_t s = 0; s < summing_strands; ++s) {
+    strands[3 + s] = strand(call, sum_rounds(call, election, stages.taken.of_strand[s]));
+  }
+  error = co_await when_all(strands);
+  if (error) co_return error;
+  if (election.nonfinite && !args.spec().drops_nonfinite) {
+    deliver_nan(call, args);
+  } else {
+    conclude(call, election);
+  }
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,260 @@
+// Top-k allreduce by allgather: every rank elects its own k largest magnitudes, all ranks get all
+// lists and add them up in rank order.
+//
+//   parcel:     0        1        2            tails
+//   rank r   select > select > select ...     the rest of the k, in a few parts
+//               \ send   \ send   \ send        \ send        to every other rank, or the next one
+//   others       decode   decode   decode         decode > add up
+//                                     > zero the result             > write the sums
+//
+// Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. What is
+// selected is more urgent than what is written, which only the own next call waits for. Where
+// one parcel holds everything, its tail is all there is. Direct, a list goes to all at once: cost
+// (parcels + tails) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for
+// values travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2
+// alpha longer; but nobody hears more than one sender, whose lists a switch has room for. What the
+// rank that selects last sends last has P - 1 hops before it: in parts, which follow each other,
+// they take little more than one. On ideal links: topk_cost.hpp. The error-feedback scheme is that
+// of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass selection ours.
+#include <array>
+#include <optional>
+
+#include "collectives/lists/gathered_lists.hpp"
+#include "collectives/lists/list_message.hpp"
+#include "collectives/sparse/selectors.hpp"
+#include "collectives/strands.hpp"
+#include "compress/topk_scheme.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t list_lane = 0;
+constexpr std::uint32_t rounds_at_once = 16;
+
+std::size_t most_pairs(const SparseCall& args) {
+  std::size_t most = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.count > 0) most += elected_of(args.spec().density, tensor.count);
+  }
+  return most;
+}
+
+// Lists that meet before one port of a switch, in bytes that it surely has room for.
+bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
+  constexpr std::size_t port_bytes = std::size_t{1} << 16;
+  const std::size_t pair_bytes = 1 + size_of(args.spec().values);
+  return static_cast<std::size_t>(call.size() - 1) * pairs * pair_bytes <= port_bytes;
+}
+
+bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
+  const Exchange exchange = exchange_of(args.spec());
+  if (call.size() <= 2 || exchange == Exchange::direct) return false;
+  if (exchange != Exchange::automatic) return true;
+  return !call.all_views() && !fits_a_port(call, args, pairs);
+}
+
+// What this rank has selected, on its way.
+struct Outgoing {
+  ListMessage message;
+  std::uint32_t step = 0;
+};
+using OutgoingMessages = Channel<Outgoing, 16>;
+
+struct Gathering {
+  Gathering(Call& call, const SparseCall& sparse)
+      : args(sparse),
+        most(most_pairs(args)),
+        by_ring(goes_round_ring(call, args, most)),
+        messages(call.scheduler()),
+        lists(call, args) {
+    for (const CompressedTensor& tensor : args.tensors) {
+      tensor.compressor->stats.algorithm = by_ring ? "topk_ring" : "topk_direct";
+    }
+  }
+
+  SparseCall args;
+  std::size_t most;  // pairs of one message
+  bool by_ring;      // from neighbour to neighbour
+  OutgoingMessages messages;
+  GatheredLists lists;
+  bool nonfinite = false;
+};
+
+// Round the ring, what a rank sends on has been underway for `hops` before.
+ListAddress address(const Call& call, int peer, std::uint32_t step, int hops = 0) {
+  const auto steps = static_cast<std::uint32_t>(call.size());
+  return {peer, list_lane, step * steps + static_cast<std::uint32_t>(hops)};
+}
+
+Task<Error> send_own(Call& call, Gathering& gathering, const Outgoing& own) {
+  const int next = wrap(call.rank() + 1, call.size());
+  const auto times = static_cast<std::uint64_t>(gathering.by_ring ? 1 : call.size() - 1);
+  gathering.args.traffic->sent += times * own.message.bytes();
+  const ListAddress to = address(call, next, own.step);
+  if (gathering.by_ring) co_return co_await send_lists(call, to, own.message);
+  co_return co_await send_lists_to_all(call, to, own.message);
+}
+
+// While others are still being selected.
+Task<Error> send_lists_of(Call& call, Gathering& gathering) {
+  const CloseAtEnd closing(gathering.messages);
+  for (;;) {
+    const std::optional<Outgoing> own = co_await gathering.messages.pop();
+    if (!own) co_return Error();
+    Task<Error> sending = send_own(call, gathering, *own);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
+}
+
+Outgoing write_round(Call& call, Gathering& gathering, const Round& round) {
+  const bool spoils = round.tail && found_nonfinite(gathering.args);
+  gathering.nonfinite |= spoils;
+  return {write_lists(call, gathering.args, round, spoils ? ListHead::nonfinite : 0), round.step};
+}
+
+Task<Error> select(Call& call, Gathering& gathering) {
+  const CloseAtEnd closing(gathering.messages);
+  const SparseCall& args = gathering.args;
+  Rounds rounds(args);
+  Selectors selectors(call, args, rounds.streams());
+  while (!rounds.done()) {
+    const Round round = rounds.next();
+    Task<Error> selecting = select_pieces(call, selectors, round.passes, [](const Piece&) {});
+    Error error = co_await std::move(selecting);
+    if (error) co_return error;
+    if (round.tail) {
+      Task<Error> finishing = finish_pieces(call, selectors, round.lists);
+      error = co_await std::move(finishing);
+      if (error) co_return error;
+    }
+    Outgoing own = write_round(call, gathering, round);
+    const bool open = co_await gathering.messages.push(std::move(own));
+    if (!open) co_return Error();
+    co_await call.turn();
+  }
+  gathering.messages.close();
+  Task<Error> zeroing = gathering.lists.zero_results();
+  co_return co_await std::move(zeroing);
+}
+
+Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
+           int origin, int from) {
+  gathering.nonfinite |= (message.says.flags & ListHead::nonfinite) != 0;
+  std::byte* replaced = gathering.lists.replaced(static_cast<std::size_t>(origin));
+  return read_lists(call, gathering.args, round, message, origin, from, replaced);
+}
+
+Task<Error> receive_direct(Call& call, Gathering& gathering, Round round) {
+  for (int d = 1; d < call.size(); ++d) {
+    const int from = wrap(call.rank() - d, call.size());
+    ListMessage message;
+    Error error = co_await fetch_lists(call, gathering.args, round, address(call, from, round.step),
+                                       gathering.most, message);
+    if (!error) error = read(call, gathering, round, message, from, from);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+// Of what has come a copy goes on, unless it has been everywhere.
+Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message, Round round,
+                    int hops) {
+  if (hops == call.size() - 1) co_return Error();
+  gathering.args.traffic->sent += message.bytes();
+  const int next = wrap(call.rank() + 1, call.size());
+  co_return co_await send_lists(call, address(call, next, round.step, hops), message);
+}
+
+// The list of the rank that is one hop further away comes while this one is sent on and read.
+Task<Error> fetch_next(Call& call, Gathering& gathering, Round round, int hops,
+                       ListMessage& message) {
+  if (hops == call.size() - 1) co_return Error();
+  const int previous = wrap(call.rank() - 1, call.size());
+  const ListAddress from = address(call, previous, round.step, hops);
+  co_return co_await fetch_lists(call, gathering.args, round, from, gathering.most, message);
+}
+
+Task<Error> read_one(Call& call, Gathering& gathering, Round round, const ListMessage& message,
+                     int hops) {
+  const int origin = wrap(call.rank() - hops, call.size());
+  const int previous = wrap(call.rank() - 1, call.size());
+  co_return read(call, gathering, round, message, origin, previous);
+}
+
+Task<Error> receive_round(Call& call, Gathering& gathering, Round round) {
+  std::array<ListMessage, 2> messages;
+  Error error = co_await fetch_next(call, gathering, round, 0, messages[0]);
+  for (int hops = 1; !error && hops < call.size(); ++hops) {
+    ListMessage& here = messages[static_cast<std::size_t>(hops - 1) % 2];
+    ListMessage& coming = messages[static_cast<std::size_t>(hops) % 2];
+    std::array<Task<Error>, 3> strands{
+        strand(call, send_on(call, gathering, here, round, hops)),
+        strand(call, fetch_next(call, gathering, round, hops, coming)),
+        strand(call, read_one(call, gathering, round, here, hops))};
+    error = co_await when_all(strands);
+  }
+  co_return error;
+}
+
+Task<Error> receive(Call& call, Gathering& gathering, const Round& round) {
+  return gathering.by_ring ? receive_round(call, gathering, round)
+                           : receive_direct(call, gathering, round);
+}
+
+// Every `stride`-th round from `first` on.
+Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
+                         std::uint32_t stride) {
+  for (Rounds rounds(gathering.args); !rounds.done();) {
+    const Round round = rounds.next();
+    if (round.step % stride != first) continue;
+    Error error = co_await receive(call, gathering, round);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
+// Rounds of the ring go on beside each other, for each is as slow as its slowest rank.
+Task<Error> receive_lists(Call& call, Gathering& gathering) {
+  const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
+  std::array<Task<Error>, rounds_at_once> strands;
+  for (std::uint32_t r = 0; r < at_once; ++r) {
+    strands[r] = strand(call, receive_some(call, gathering, r, at_once));
+  }
+  Error error = co_await when_all(std::span(strands).first(at_once));
+  gathering.lists.all_came();
+  co_return error;
+}
+
+Task<Error> gather_lists(Call& call, SparseCall args) {
+  Gathering gathering(call, args);
+  std::array<Task<Error>, 3> strands{strand(call, select(call, gathering)),
+                                     strand(call, send_lists_of(call, gathering)),
+                                     strand(call, receive_lists(call, gathering))};
+  Error error = co_await when_all(strands);
+  if (error) co_return error;
+  if (gathering.nonfinite && !args.spec().drops_nonfinite) {
+    deliver_nan(call, args);
+  } else {
+    gathering.lists.write_results();
+  }
+  co_return error;
+}
+
+// Sums that are rounded at every hop would lose what no residual keeps.
+bool sums_lists(const Spec& spec) {
+  const Exchange exchange = exchange_of(spec);
+  if (exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
+  return exchange == Exchange::split;
+}
+
+}  // namespace
+
+Task<Error> allreduce_topk_whole(Call& call, SparseCall args);
+
+Task<Error> allreduce_topk(Call& call, SparseCall args) {
+  return sums_lists(args.spec()) ? allreduce_topk_whole(call, args) : gather_lists(call, args);
+}
+
+}  // namespace pith

@@ -1,0 +1,118 @@
+// What top-k's exchanges cost on ideal full-duplex links, beside selecting and adding up.
+//
+// P ranks have k pairs each, of w bits an index and v bits a value. Indices take the fewer bits the
+// more of them there are; U(m) is how many elements m ranks elect together, which pass on as sums.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "collectives/patterns.hpp"
+#include "collectives/sparse/exdyna_cost.hpp"
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith {
+
+struct TopkShape {
+  int ranks = 1;
+  std::size_t count = 0;
+  double density = 0;      // of a rank's list
+  double common = 0;       // the part of it that all ranks elect alike; the rest is independent
+  double value_bits = 32;  // of a list; sums have 32
+  int messages = 1;        // that a list is cut into, one behind the other
+
+  double elements() const { return static_cast<double>(count); }
+  double pairs() const { return density * elements(); }
+  // U(m).
+  double together(int lists) const {
+    const double alike = common * pairs();
+    const double others = elements() - alike;
+    if (others <= 0) return alike;
+    return alike + others * (1 - std::pow(1 - (pairs() - alike) / others, lists));
+  }
+};
+
+// Of one message: indices that lie anywhere among so many elements, and values.
+inline double list_bytes(double pairs, double elements, double value_bits) {
+  const double blocks = std::ceil(elements / double(EncodeIndicesKernel::block_elements));
+  const double head = 9 + 4 * blocks;  // ListHead, what the list is, its blocks
+  if (pairs <= 0) return head;
+  return head + pairs * (bits_per_index(pairs / elements) + value_bits) / 8;
+}
+
+// All lists to all at once: alpha + (P-1) k (w + v) beta.
+inline double topk_direct_cost(const TopkShape& shape, const LinkCost& link) {
+  const double parts = shape.messages;
+  const double list =
+      parts * list_bytes(shape.pairs() / parts, shape.elements() / parts, shape.value_bits);
+  return shape.ranks == 1 ? 0 : link.alpha + (shape.ranks - 1) * list * link.beta;
+}
+
+// From neighbour to neighbour: a rank passes on a list when its first message is there and the wire
+// is free. (P-1) (alpha + k (w + v) beta) for one message, alpha + (P-1) k (w + v) beta for many.
+// Only so many go round at once; of those behind them the first hop is over when their turn comes.
+inline double topk_ring_cost(const TopkShape& shape, const LinkCost& link) {
+  constexpr int at_once = 16;
+  if (shape.ranks == 1) return 0;
+  const double parts = shape.messages;
+  const double one =
+      list_bytes(shape.pairs() / parts, shape.elements() / parts, shape.value_bits) * link.beta;
+  const auto round = [&](int hops, int messages) {
+    return link.alpha + messages * one + (hops - 1) * std::max(link.alpha + one, messages * one);
+  };
+  const int hops = shape.ranks - 1;
+  double turns = round(hops, std::min(shape.messages, at_once));
+  for (int done = at_once; done < shape.messages && hops > 1; done += at_once) {
+    turns += round(hops - 1, std::min(shape.messages - done, at_once));
+  }
+  return std::max(turns, round(hops, shape.messages));
+}
+
+// Every share's lists to its rank, and the sums of a share to all:
+// 2 alpha + (P-1)/P (k (w + v) + U(P) (w' + 32)) beta, w' bits where U(P) are elected.
+inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
+  if (shape.ranks == 1) return 0;
+  const double p = shape.ranks;
+  const double share = shape.elements() / p;
+  const double given = list_bytes(shape.pairs() / p, share, shape.value_bits);
+  const double told = list_bytes(shape.together(shape.ranks) / p, share, 32);
+  return 2 * link.alpha + (p - 1) * (given + told) * link.beta;
+}
+
+// Sums of twice as many lists at every step: the sum over i < log2 P of alpha + U(2^i) (w_i + 32)
+// beta. Where P is no power of two, the first ranks begin late, with two lists each: a rank is as
+// late then as the partners that it hears. A first rank whose partner is not late hears that one's
+// list while it hears the other, and has both when its port has taken both.
+inline double topk_recursive_doubling_cost(const TopkShape& shape, const LinkCost& link) {
+  const auto wire = [&](int lists) {
+    return list_bytes(shape.together(lists), shape.elements(), 32) * link.beta;
+  };
+  const int core = floor_power_of_two(shape.ranks);
+  const int beyond = shape.ranks - core;
+  std::vector<double> time(static_cast<std::size_t>(core));
+  for (int rank = 0; rank < beyond; ++rank) {
+    const bool hears_two = (rank ^ 1) >= beyond && core > 1;
+    time[static_cast<std::size_t>(rank)] = link.alpha + (hears_two ? 2 : 1) * wire(1);
+  }
+  for (int step = 1; step < core; step *= 2) {
+    const std::vector<double> before = time;
+    for (int rank = 0; rank < core; ++rank) {
+      const int partner = rank ^ step;
+      const auto lists_of = [&](int r) {
+        return step + std::clamp(beyond - (r & ~(step - 1)), 0, step);
+      };
+      const double sent = before[static_cast<std::size_t>(rank)] + wire(lists_of(rank));
+      const double heard =
+          before[static_cast<std::size_t>(partner)] + link.alpha + wire(lists_of(partner));
+      time[static_cast<std::size_t>(rank)] = std::max(sent, heard);
+    }
+  }
+  for (int rank = 0; rank < beyond; ++rank) {
+    time[static_cast<std::size_t>(rank)] += link.alpha + wire(shape.ranks);
+  }
+  return *std::max_element(time.begin(), time.end());
+}
+
+}  // namespace pith

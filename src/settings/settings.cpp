@@ -1,0 +1,491 @@
+#include "settings/settings.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+
+#include "settings/settings_origin.hpp"
+#include "settings/transport_rule.hpp"
+
+namespace pith {
+
+namespace {
+
+using Scope = SettingInfo::Scope;
+
+constexpr int most_ranks = 1 << 20;
+
+Error bad_value(std::string_view name, const std::string& text, std::string_view expected) {
+  return {Code::invalid_argument,
+          fmt::format("PITH_{} is \"{}\", expected {}", name, text, expected)};
+}
+
+Error set_number(std::string_view name, const std::string& text, double least, double most,
+                 double& out) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() ||
+      !(value >= least && value <= most)) {  // so that NaN is refused
+    return bad_value(name, text, fmt::format("a number from {} to {}", least, most));
+  }
+  out = value;
+  return {};
+}
+
+template <class Integer>
+Error set_integer(std::string_view name, const std::string& text, Integer least, Integer most,
+                  Integer& out) {
+  Integer value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    return bad_value(name, text, fmt::format("a whole number from {} to {}", least, most));
+  }
+  out = value;
+  return {};
+}
+
+Error set_flag(std::string_view name, const std::string& text, bool& out) {
+  if (text != "0" && text != "1") return bad_value(name, text, "0 or 1");
+  out = text == "1";
+  return {};
+}
+
+std::string flag(bool value) { return value ? "1" : "0"; }
+
+Error set_transport(const std::string& text, Settings& settings) {
+  if (!TransportRule::valid(text)) {
+    return bad_value("TRANSPORT", text,
+                     fmt::format("a comma list of {}, or ^ and a list of those not to use",
+                                 fmt::join(transport_names, ", ")));
+  }
+  settings.transport = text;
+  return {};
+}
+
+Error set_host(const std::string& text, Settings& settings) {
+  // A link-local IPv6 address names its interface after a percent sign.
+  const std::string number = text.substr(0, text.find('%'));
+  in_addr four{};
+  in6_addr six{};
+  const bool is_four = inet_pton(AF_INET, text.c_str(), &four) == 1;
+  const bool is_six = inet_pton(AF_INET6, number.c_str(), &six) == 1;
+  const bool is_any = is_four ? four.s_addr == INADDR_ANY : IN6_IS_ADDR_UNSPECIFIED(&six);
+  if ((!is_four && !is_six) || is_any) {
+    return bad_value("HOST", text, "one IPv4 or IPv6 address of this host, in numbers");
+  }
+  settings.host = text;
+  return {};
+}
+
+Error set_ifname(const std::string& text, Settings& settings) {
+  const std::size_t names = text.find_first_not_of("^=");
+  if (names == std::string::npos || text.find_first_not_of(',', names) == std::string::npos) {
+    return bad_value("IFNAME", text, "interfaces, as eth,ib or =eth0,eth1 or ^docker or ^=eth1");
+  }
+  settings.ifname = text;
+  return {};
+}
+
+Error set_port_range(const std::string& text, Settings& settings) {
+  Error wrong =
+      bad_value("PORT_RANGE", text, "first-last, two ports from 1 to 65535 in this order");
+  std::uint16_t ends[2] = {};
+  const std::size_t dash = text.find('-');
+  if (dash == std::string::npos) return wrong;
+  const std::string parts[2] = {text.substr(0, dash), text.substr(dash + 1)};
+  for (int i = 0; i < 2; ++i) {
+    constexpr std::uint16_t least = 1;
+    constexpr std::uint16_t most = 65535;
+    if (set_integer("PORT_RANGE", parts[i], least, most, ends[i])) return wrong;
+  }
+  if (ends[0] > ends[1]) return wrong;
+  settings.port_first = ends[0];
+  settings.port_last = ends[1];
+  return {};
+}
+
+Error set_root(const std::string& text, Settings& settings) {
+  const std::size_t colon = text.rfind(':');
+  std::uint16_t port = 0;
+  constexpr std::uint16_t least = 1;
+  constexpr std::uint16_t most = 65535;
+  const bool whole = colon != std::string::npos && colon > 0 &&
+                     !set_integer("ROOT", text.substr(colon + 1), least, most, port);
+  const std::string_view host = std::string_view(text).substr(0, whole ? colon : 0);
+  const bool bracketed = host.starts_with('[') && host.ends_with(']') && host.size() > 2;
+  if (host.empty() || (!bracketed && host.find_first_of(":[]") != std::string::npos)) {
+    return bad_value("ROOT", text, "host:port or [IPv6 address]:port, where rank 0 is to listen");
+  }
+  settings.root = text;
+  return {};
+}
+
+// Tells that there is one, and no more.
+std::string veil(const std::string& secret) { return secret.empty() ? "" : "(set)"; }
+
+constexpr std::array table{
+    SettingInfo{"ALGO", Scope::agreed,
+                "algorithms to use: collective:name[,...], or a name alone for all that have it",
+                [](const Settings& s) { return s.algo; },
+                [](Settings& s, const std::string& text) {
+                  s.algo = text;
+                  return Error();
+                }},
+    SettingInfo{
+        "TRANSPORT", Scope::agreed,
+        "transports to use, of those that pith-info --transports lists, best first; or ^ and those "
+        "not to use. Unset: all, but ucx only between hosts with RDMA",
+        [](const Settings& s) { return s.transport; },
+        [](Settings& s, const std::string& text) { return set_transport(text, s); }},
+    SettingInfo{"CHUNK", Scope::agreed,
+                "bytes of a chunk in pipelined algorithms, of which a rank keeps up to "
+                "some 15; 0: 64 KiB between ranks that share memory, else 512 KiB",
+                [](const Settings& s) { return std::to_string(s.chunk); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer<std::size_t>("CHUNK", text, 0, std::size_t{1} << 30, s.chunk);
+                }},
+    SettingInfo{"LANES", Scope::agreed, "chunks of one sequence in flight",
+                [](const Settings& s) { return std::to_string(s.lanes); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("LANES", text, 1, 8, s.lanes);
+                }},
+    SettingInfo{
+        "STREAMS", Scope::agreed,
+        "TCP connections between two ranks; fewer where the hard limit of descriptors is too low",
+        [](const Settings& s) { return std::to_string(s.streams); },
+        [](Settings& s, const std::string& text) {
+          return set_integer("STREAMS", text, 1, 16, s.streams);
+        }},
+    SettingInfo{"ORDER", Scope::agreed,
+                "topology: rings and trees walk the ranks host by host and core by core; rank: as "
+                "they are numbered",
+                [](const Settings& s) { return s.order; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "topology" && text != "rank") {
+                    return bad_value("ORDER", text, "topology or rank");
+                  }
+                  s.order = text;
+                  return Error();
+                }},
+    SettingInfo{
+        "DETERMINISTIC", Scope::agreed,
+        "1: the same bits in every run, on whatever machine, as long as the ranks and their "
+        "arguments are the same; slower",
+        [](const Settings& s) { return flag(s.deterministic); },
+        [](Settings& s, const std::string& text) {
+          return set_flag("DETERMINISTIC", text, s.deterministic);
+        }},
+    SettingInfo{"COPY_BYTES", Scope::local,
+                "private memory from this size on is copied between processes; 0: never",
+                [](const Settings& s) { return std::to_string(s.copy_bytes); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer<std::size_t>("COPY_BYTES", text, 0, std::size_t{1} << 40,
+                                                  s.copy_bytes);
+                }},
+    SettingInfo{"CUDA_IPC", Scope::local,
+                "0: kernels touch no device memory of other ranks; it goes by way of the host",
+                [](const Settings& s) { return flag(s.cuda_ipc); },
+                [](Settings& s, const std::string& text) {
+                  return set_flag("CUDA_IPC", text, s.cuda_ipc);
+                }},
+    SettingInfo{"GPUDIRECT", Scope::local,
+                "whether ucx reads and writes device memory without the host: 0: never; 1: always; "
+                "auto: where UCX, an RDMA device and a kernel module are there that can",
+                [](const Settings& s) { return s.gpudirect; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "auto" && text != "0" && text != "1") {
+                    return bad_value("GPUDIRECT", text, "auto, 0 or 1");
+                  }
+                  s.gpudirect = text;
+                  return Error();
+                }},
+    SettingInfo{"CUDA_STEPS", Scope::local,
+                "launch: each step of a call on device memory is a kernel or copy of its own; "
+                "worker: one kernel on the caller's stream runs them all; auto: worker, but launch "
+                "where ranks of other processes use the same device, unless "
+                "CUDA_DEVICE_MAX_CONNECTIONS is 1, as streams then hold up each other's launches; "
+                "CUDA_LAUNCH_BLOCKING: launch, as a worker's launch would wait for the call's end",
+                [](const Settings& s) { return s.cuda_steps; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "auto" && text != "launch" && text != "worker") {
+                    return bad_value("CUDA_STEPS", text, "auto, launch or worker");
+                  }
+                  s.cuda_steps = text;
+                  return Error();
+                }},
+    SettingInfo{"CUDA_BLOCKS", Scope::local,
+                "blocks of a worker's kernel; the most of one that reduces several ranks' vectors",
+                [](const Settings& s) { return std::to_string(s.cuda_blocks); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("CUDA_BLOCKS", text, 1U, 1024U, s.cuda_blocks);
+                }},
+    SettingInfo{"HOST", Scope::local,
+                "address by which other ranks reach this process; else by IFNAME",
+                [](const Settings& s) { return s.host; },
+                [](Settings& s, const std::string& text) { return set_host(text, s); }},
+    SettingInfo{"HOST_ID", Scope::local,
+                "ranks whose ids differ count as on other hosts: they share no memory",
+                [](const Settings& s) { return s.host_id; },
+                [](Settings& s, const std::string& text) {
+                  s.host_id = text;
+                  return Error();
+                }},
+    SettingInfo{"IFNAME", Scope::local,
+                "network interfaces: prefixes, or =names; ^ before the list: all others",
+                [](const Settings& s) { return s.ifname; },
+                [](Settings& s, const std::string& text) { return set_ifname(text, s); }},
+    SettingInfo{"SOCKET_FAMILY", Scope::local, "AF_INET or AF_INET6",
+                [](const Settings& s) { return s.socket_family; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "AF_INET" && text != "AF_INET6") {
+                    return bad_value("SOCKET_FAMILY", text, "AF_INET or AF_INET6");
+                  }
+                  s.socket_family = text;
+                  return Error();
+                }},
+    SettingInfo{"PORT_RANGE", Scope::local, "ports to listen on, as first-last; else any",
+                [](const Settings& s) {
+                  return s.port_first == 0 ? "" : fmt::format("{}-{}", s.port_first, s.port_last);
+                },
+                [](Settings& s, const std::string& text) { return set_port_range(text, s); }},
+    SettingInfo{"RANK", Scope::local, "this rank, by hand; with SIZE and ROOT, before any launcher",
+                [](const Settings& s) { return s.rank < 0 ? "" : std::to_string(s.rank); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("RANK", text, 0, most_ranks - 1, s.rank);
+                }},
+    SettingInfo{"SIZE", Scope::local, "number of ranks, by hand; with RANK and ROOT",
+                [](const Settings& s) { return s.size == 0 ? "" : std::to_string(s.size); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("SIZE", text, 1, most_ranks, s.size);
+                }},
+    SettingInfo{"ROOT", Scope::local, "host:port where rank 0 listens, by hand; with RANK and SIZE",
+                [](const Settings& s) { return s.root; },
+                [](Settings& s, const std::string& text) { return set_root(text, s); }},
+    SettingInfo{"PORT", Scope::local,
+                "port where rank 0 listens under torchrun and srun; else derived from theirs",
+                [](const Settings& s) { return s.port == 0 ? "" : std::to_string(s.port); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer<std::uint16_t>("PORT", text, 1, 65535, s.port);
+                }},
+    SettingInfo{"SECRET", Scope::local,
+                "what only this job's ranks know, when started by torchrun, srun or by hand",
+                [](const Settings& s) { return veil(s.secret); },
+                [](Settings& s, const std::string& text) {
+                  s.secret = text;
+                  return Error();
+                }},
+    SettingInfo{"SECRET_FILE", Scope::local, "file that holds the secret, instead of SECRET",
+                [](const Settings& s) { return s.secret_file; },
+                [](Settings& s, const std::string& text) {
+                  s.secret_file = text;
+                  return Error();
+                }},
+    SettingInfo{"LAUNCHER", Scope::local,
+                "whose variables say which rank this is, where several launchers' are there and "
+                "disagree: torchrun, openmpi, mpich or srun",
+                [](const Settings& s) { return s.launcher; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "torchrun" && text != "openmpi" && text != "mpich" &&
+                      text != "srun") {
+                    return bad_value("LAUNCHER", text, "torchrun, openmpi, mpich or srun");
+                  }
+                  s.launcher = text;
+                  return Error();
+                }},
+    SettingInfo{"INSECURE", Scope::local,
+                "1: start on several hosts without a secret; whoever reaches the port can join",
+                [](const Settings& s) { return flag(s.insecure); },
+                [](Settings& s, const std::string& text) {
+                  return set_flag("INSECURE", text, s.insecure);
+                }},
+    SettingInfo{"INIT_TIMEOUT", Scope::local,
+                "seconds a start-up may take, from when all ranks have come if JOIN_TIMEOUT is set",
+                [](const Settings& s) { return fmt::format("{}", s.init_timeout); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("INIT_TIMEOUT", text, 0.1, 86400, s.init_timeout);
+                }},
+    SettingInfo{"JOIN_TIMEOUT", Scope::local,
+                "seconds to wait for ranks that have not come, INIT_TIMEOUT at least",
+                [](const Settings& s) { return fmt::format("{}", s.join_timeout); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("JOIN_TIMEOUT", text, 0, 86400, s.join_timeout);
+                }},
+    SettingInfo{"TIMEOUT", Scope::local,
+                "seconds a call may stand still before the communicator is revoked; 0: for ever",
+                [](const Settings& s) { return fmt::format("{}", s.timeout); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("TIMEOUT", text, 0, 1e9, s.timeout);
+                }},
+    SettingInfo{"HEARTBEAT", Scope::local,
+                "seconds after which a host or link that does not answer is given up; half as long "
+                "again, and 3 at least, where nothing was under way",
+                [](const Settings& s) { return fmt::format("{}", s.heartbeat); },
+                [](Settings& s, const std::string& text) {
+                  return set_number("HEARTBEAT", text, 1, 86400, s.heartbeat);
+                }},
+    SettingInfo{"LOG", Scope::local, "error, warn, info or debug; to standard error",
+                [](const Settings& s) { return s.log; },
+                [](Settings& s, const std::string& text) {
+                  for (const char* known : {"error", "warn", "info", "debug"}) {
+                    if (text == known) {
+                      s.log = text;
+                      return Error();
+                    }
+                  }
+                  return bad_value("LOG", text, "error, warn, info or debug");
+                }},
+    SettingInfo{"TRACE", Scope::local,
+                "begin of the paths of files that record each rank's steps, for pith-trace",
+                [](const Settings& s) { return s.trace; },
+                [](Settings& s, const std::string& text) {
+                  s.trace = text;
+                  return Error();
+                }},
+    SettingInfo{"COMPRESS", Scope::agreed,
+                "libnccl.so.2: compressor of large sums, as ar-topk:density=0.01,min=1MiB",
+                [](const Settings& s) { return s.compress; },
+                [](Settings& s, const std::string& text) {
+                  s.compress = text;
+                  return Error();
+                }},
+    SettingInfo{"COMPRESS_COMM", Scope::agreed,
+                "libnccl.so.2: communicators that are compressed: world, or a pattern on names",
+                [](const Settings& s) { return s.compress_comm; },
+                [](Settings& s, const std::string& text) {
+                  s.compress_comm = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK", Scope::local,
+                "libnccl.so.2: path of NVIDIA's, for collectives that Pith does not speed up",
+                [](const Settings& s) { return s.nccl_fallback; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
+                "auto: device memory that is not compressed; or only of some collectives, as "
+                "broadcast,allgather; host memory stays here",
+                [](const Settings& s) { return s.nccl_fallback_for; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback_for = text;
+                  return Error();
+                }},
+    SettingInfo{"NCCL_FALLBACK_LINES", Scope::agreed,
+                "libnccl.so.2: microseconds and GB/s of a message by Pith, then by NVIDIA's, as "
+                "20:10,15:22: auto then sends there what the model says is faster there",
+                [](const Settings& s) { return s.nccl_fallback_lines; },
+                [](Settings& s, const std::string& text) {
+                  s.nccl_fallback_lines = text;
+                  return Error();
+                }},
+};
+
+struct Defaults {
+  std::mutex mutex;
+  std::map<std::string, std::string> values;
+};
+
+Defaults& defaults() {
+  static auto* const instance = new Defaults;  // threads may outlive the end of main
+  return *instance;
+}
+
+// Empty where neither the environment nor a default says anything.
+std::string text_of(std::string_view name) {
+  const char* text = std::getenv(fmt::format("PITH_{}", name).c_str());
+  if (text && *text) return text;
+  const std::lock_guard lock(defaults().mutex);
+  const auto found = defaults().values.find(std::string(name));
+  return found == defaults().values.end() ? std::string() : found->second;
+}
+
+// The line that begins at the front of `text`, which it takes off.
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+}  // namespace
+
+std::span<const SettingInfo> setting_table() { return table; }
+
+Expected<Settings> settings_from_environment() {
+  Settings settings;
+  for (const SettingInfo& info : table) {
+    const std::string text = text_of(info.name);
+    if (text.empty()) continue;
+    if (Error error = info.set(settings, text)) return error;
+  }
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  settings.one_cuda_connection = connections && std::string_view(connections) == "1";
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  settings.cuda_launches_block = blocking && *blocking && std::string_view(blocking) != "0";
+  return settings;
+}
+
+void set_defaults(std::map<std::string, std::string> values) {
+  const std::lock_guard lock(defaults().mutex);
+  defaults().values = std::move(values);
+}
+
+Variables defaults_of_library(std::string_view prefix) {
+  Variables found;
+  const std::lock_guard lock(defaults().mutex);
+  for (const auto& [name, value] : defaults().values) {
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  }
+  return found;
+}
+
+bool in_environment(const std::string& name) {
+  const char* text = std::getenv(name.c_str());
+  return text && *text;
+}
+
+std::string_view origin_of(std::string_view setting) {
+  if (in_environment(fmt::format("PITH_{}", setting))) return "environment";
+  return text_of(setting).empty() ? "default" : "library";
+}
+
+std::string variable_of(std::string_view setting) {
+  const Variables from = defaults_of_library("FROM_");
+  const auto found = from.find(setting);
+  const bool told = found != from.end() && origin_of(setting) == "library";
+  return told ? found->second : fmt::format("PITH_{}", setting);
+}
+
+Variables variables_from_environment(std::span<const std::string_view> names) {
+  Variables found;
+  for (const std::string_view name : names) {
+    const char* text = std::getenv(std::string(name).c_str());
+    if (text && *text) found.emplace(name, text);
+  }
+  return found;
+}
+
+std::string agreed_text(const Settings& settings) {
+  std::string text;
+  for (const SettingInfo& info : table) {
+    if (info.scope == Scope::agreed)
+      text += fmt::format("{}={}\n", info.name, info.value(settings));
+  }
+  return text;
+}
+
+std::string difference(std::string_view theirs, std::string_view ours) {
+  while (!theirs.empty() || !ours.empty()) {
+    const std::string_view their_line = next_line(theirs);
+    const std::string_view our_line = next_line(ours);
+    if (their_line == our_line) continue;
+    return fmt::format("PITH_{} there, PITH_{} here", their_line, our_line);
+  }
+  return {};
+}
+
+}  // namespace pith

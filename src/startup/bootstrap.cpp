@@ -1,0 +1,225 @@
+#include "startup/bootstrap.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
+#include "startup/blob.hpp"
+
+namespace pith {
+
+namespace {
+
+// Between two calls at a root that does not listen yet.
+constexpr std::chrono::milliseconds least_pause{5};
+constexpr std::chrono::milliseconds most_pause{200};
+// A root that hangs up may be too busy; one that does so for longer is none.
+constexpr std::uint64_t most_busy_ns = 20'000'000'000;
+
+// Who calls a free port of their own host often enough reaches themselves in the end: the system
+// may give that port to the caller.
+bool is_own_echo(int fd) {
+  const Expected<Address> own = local_address(fd);
+  return own && format_address(*own) == peer_name(fd);
+}
+
+// A root that many call at once has no patience with those that keep it waiting, as a rank does
+// whose machine is busy.
+bool hung_up(int fd) {
+  char byte = 0;
+  const ssize_t got = ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+// As errors name it to other ranks: "process 123 on node7".
+std::string own_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("process {} on {}", ::getpid(), host);
+}
+
+// An address in an id was there when the id was made.
+std::string nobody_there(const UniqueId& id) {
+  return id.known_before
+             ? "rank 0 has not started, or it has ended: then its own output says why"
+             : "the process that made this id has ended, or its ranks have all started: an id "
+               "serves one communicator";
+}
+
+Error another_job(const UniqueId& id, int rank, const Error& error) {
+  if (id.known_before) {
+    return {Code::remote,
+            fmt::format("{}: PITH_SECRET or PITH_SECRET_FILE differs between rank {} and "
+                        "rank 0, or another job has taken this port",
+                        error.message(), rank)};
+  }
+  return {
+      Code::remote,
+      fmt::format("{}: the id is of another job, or of one that has ended and whose port serves "
+                  "another id now; expected the id that rank 0's process has just made",
+                  error.message())};
+}
+
+std::string name_of_root(const UniqueId& id) {
+  return fmt::format("{} at {}, where the ranks meet,",
+                     id.known_before ? "rank 0's process" : "the process that made the id",
+                     id.address);
+}
+
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+Patience Bootstrap::silence_until(std::uint64_t deadline_ns) const {
+  if (!cancellation_) return {deadline_ns};
+  return {deadline_ns, [cancellation = cancellation_.get()] {
+            return static_cast<bool>(cancellation->error());
+          }};
+}
+
+std::uint64_t Bootstrap::connect_deadline() const {
+  return std::min(deadline_ns_, deadline_after(connect_s_));
+}
+
+Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
+  root_ = name_of_root(id);
+  root_rank_ = id.known_before ? 0 : -1;
+  const Expected<Address> root = parse_address(id.address);
+  refused = !root;
+  if (!root) return root.error();
+  refused = !id.known_before;
+  const Patience patience = silence_until(connect_deadline());
+  Expected<Descriptor> connection = connect_to(*root, patience);
+  if (!connection) {
+    if (descriptors_are_used_up()) return connection.error();
+    return Error(Code::remote, fmt::format("cannot reach the bootstrap root: {} ({})",
+                                           connection.error().message(), nobody_there(id)));
+  }
+  if (is_own_echo(connection->get())) {
+    return Error(Code::remote,
+                 fmt::format("cannot reach the bootstrap root: nobody listens at {} ({})",
+                             id.address, nobody_there(id)));
+  }
+  connection_ = std::move(*connection);
+  Handshake handshake = Handshake::connector(id.secret, {"bootstrap", rank, 0, ranks, 0});
+  Error error = shake_hands(handshake, connection_.get(), patience);
+  if (handshake.refused()) {
+    refused = true;
+    return another_job(id, rank, error);
+  }
+  if (error) {
+    const bool busy = hung_up(connection_.get());
+    refused = refused && !busy;
+    if (!busy) return of_root(error);
+    return Error(Code::remote,
+                 fmt::format("{} takes no calls, for it is busy or its start has failed: {}", root_,
+                             error.message()),
+                 root_rank_);
+  }
+  std::string hello;
+  append_blob(hello, own_name());
+  return send_all(connection_.get(), bytes_of(hello), patience);
+}
+
+Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, StartTimes times,
+                                    std::shared_ptr<const Cancellation> cancellation) {
+  Bootstrap bootstrap(times, std::move(cancellation));
+  std::chrono::milliseconds pause = least_pause;
+  // Where there must be a root already, only one that hangs up is called again.
+  const std::uint64_t busy_until = monotonic_ns() + most_busy_ns;
+  while (true) {
+    bool refused = false;
+    const Error error = bootstrap.call(id, rank, ranks, refused);
+    if (Error cancelled = bootstrap.cancelled()) return cancelled;
+    if (!error) {
+      bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's own begins at its first
+      return bootstrap;
+    }
+    const std::uint64_t now = monotonic_ns();
+    if (refused || now > bootstrap.deadline_ns_) return error;
+    if (descriptors_are_used_up()) {
+      return Error(Code::system, fmt::format("rank {}: {}", rank, error.message()), rank);
+    }
+    if (!id.known_before && now > busy_until) return error;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, most_pause);
+  }
+}
+
+Error Bootstrap::root_lost() const {
+  return {Code::remote, fmt::format("{} has ended or is lost during start-up", root_), root_rank_};
+}
+
+Error Bootstrap::of_root(const Error& error) const {
+  if (hung_up(connection_.get())) return root_lost();
+  return {Code::remote, fmt::format("{} does not answer: {}", root_, error.message()), root_rank_};
+}
+
+// Outside of a gather the root says nothing, unless the start-up has failed.
+Error Bootstrap::failure() const {
+  if (Error error = cancelled()) return error;
+  if (Error error = source_ ? source_() : Error()) return error;
+  struct {
+    BlobHeader header;
+    char text[512];
+  } said;
+  const ssize_t got = ::recv(connection_.get(), &said, sizeof said, MSG_PEEK | MSG_DONTWAIT);
+  if (got <= 0 && hung_up(connection_.get())) return root_lost();
+  if (got < static_cast<ssize_t>(sizeof said.header)) return {};
+  const std::size_t length =
+      std::min<std::size_t>(said.header.size, static_cast<std::size_t>(got) - sizeof said.header);
+  return {Code::remote, std::string(said.text, length)};
+}
+
+// What is sent so far is whole, and so little finds room. Who has been told already says nothing.
+void Bootstrap::give_up(const Error& error) {
+  if (!connection_ || failure()) return;
+  std::string message;
+  append_blob(message, error.message(), BlobHeader::Kind::failure);
+  static_cast<void>(send_all(connection_.get(), bytes_of(message), {monotonic_ns()}));
+}
+
+Expected<std::string> Bootstrap::host() const {
+  const Expected<Address> address = local_address(connection_.get());
+  if (!address) return address.error();
+  return format_host(*address);
+}
+
+Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
+  const Expected<std::string> all = exchange(mine);
+  if (Error error = cancelled()) return error;
+  if (!all) return all.error();
+  deadline_ns_ = connect_deadline();  // all have come
+  return split_strings(*all);
+}
+
+Expected<std::string> Bootstrap::exchange(const std::string& mine) {
+  const Patience patience = silence_until(deadline_ns_);
+  std::string message;
+  append_blob(message, mine);
+  if (Error error = send_all(connection_.get(), bytes_of(message), patience)) {
+    const Error told = failure();  // who has closed the connection may have said why
+    return told ? told : of_root(error);
+  }
+  BlobHeader header;
+  std::span<std::byte> header_bytes = std::as_writable_bytes(std::span(&header, 1));
+  if (Error error = recv_all(connection_.get(), header_bytes, patience)) return of_root(error);
+  if (header.size > blob_bytes_max) {
+    return Error(Code::internal, "the bootstrap root sent a message that is too long");
+  }
+  std::string text(header.size, '\0');
+  if (Error error = recv_all(connection_.get(), bytes_of(text), patience)) return of_root(error);
+  if (header.kind == BlobHeader::Kind::failure) return Error(Code::remote, text);
+  return text;
+}
+
+}  // namespace pith

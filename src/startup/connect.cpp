@@ -1,0 +1,318 @@
+#include "startup/connect.hpp"
+
+#include <fmt/format.h>
+
+#include <latch>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "comm/process_end.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+#include "core/per_process.hpp"
+#include "core/run_together.hpp"
+#include "settings/transport_rule.hpp"
+#include "startup/listen_host.hpp"
+#include "startup/rendezvous.hpp"
+#include "startup/start_error.hpp"
+#include "startup/topology.hpp"
+#include "startup/transport_setup.hpp"
+#include "streams/stream_memory.hpp"
+#include "streams/streams.hpp"
+#include "transport/local/local.hpp"
+
+namespace pith {
+
+namespace {
+
+// The communicator that spans the whole job; its children have other keys.
+constexpr CommKey job_key = 1;
+
+// Apart from the rounds of a ControlGatherer.
+constexpr std::uint32_t connected_round = 0x20000000;
+
+std::vector<int> all_ranks(int ranks) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// Until every rank is in the tree.
+void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& seats) {
+  const std::vector<int> ranks = all_ranks(static_cast<int>(seats.size()));
+  std::latch joined(static_cast<std::ptrdiff_t>(seats.size()));
+  for (const auto& seat : seats) {
+    seat->gather({job_key, connected_round}, ControlPlane::Need::all, ranks, "",
+                 [&joined](const GatherResult&) { joined.count_down(); });
+  }
+  joined.wait();
+}
+
+// What each has given, in this order, before what the first rank adds.
+std::string info_of_thread(const Settings& settings, std::size_t ranks) {
+  return Packer()
+      .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
+      .text(UsableCores::of_this_thread().pack())
+      .value(!devices_in_use().empty())
+      .take();
+}
+
+struct Threads {
+  bool crowded;
+  bool devices;
+};
+Threads threads_of(const std::vector<std::string>& all) {
+  std::vector<UsableCores> cores;
+  bool devices = true;
+  for (const std::string& one : all) {
+    Unpacker unpacker(one);
+    unpacker.text();
+    cores.push_back(UsableCores::unpack(unpacker.text()));
+    devices = unpacker.value<bool>() && devices;
+  }
+  return {are_crowded(cores), devices};
+}
+
+void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
+                    const Settings& settings) {
+  const Expected<HostChoice> choice = explain_root_host(settings);
+  log.tell(fmt::format(
+      "met the others at {}, listens at {} ({}); interfaces are {}", id.address, own,
+      rank_host_rule(settings),
+      choice ? fmt::format("{}", fmt::join(choice->considered, ", ")) : choice.error().message()));
+}
+
+RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& settings) {
+  if (!orders_by_locality(settings, all.size())) return {};
+  std::vector<Locality> ranks;
+  ranks.reserve(all.size());
+  for (const std::string& one : all) ranks.push_back(Locality::unpack(Unpacker(one).text()));
+  RankGroups one(ranks.size());
+  for (std::size_t r = 1; r < ranks.size(); ++r) one.join(0, r);
+  return order_by_locality(ranks, one);
+}
+
+// Programs make several communicators from ids, whose files would have one name: a process's first
+// ones have it, for all others the place where their ranks have met is part of it.
+class TracePaths {
+ public:
+  std::string prefix_of(const std::string& prefix, const std::string& met_at) {
+    const std::lock_guard lock(mutex_);
+    if (!first_) first_ = met_at;
+    return met_at == *first_ ? prefix : fmt::format("{}.at-{}", prefix, met_at);
+  }
+  std::string take(const std::string& prefix, int rank) {
+    const std::lock_guard lock(mutex_);
+    const int nth = ++taken_[{prefix, rank}];
+    const std::string number = nth == 1 ? "" : fmt::format(".{}", nth);
+    return fmt::format("{}{}.rank{}.jsonl", prefix, number, rank);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::string> first_;
+  std::map<std::pair<std::string, int>, int> taken_;
+};
+
+// Children carry their key in the file's name, for their ranks count from 0 again.
+void begin_trace(Communicator& made) {
+  if (made.trace_prefix().empty()) return;
+  const CommKey key = made.identity().key;
+  const std::string child = key == job_key ? "" : fmt::format(".comm-{:016x}", key);
+  made.links().begin_trace(
+      PerProcess<TracePaths>::get().take(made.trace_prefix() + child, made.rank()));
+}
+
+// All ranks are threads of this process and share `hub`.
+void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
+  Links& links = made.links();
+  auto local = std::make_unique<LocalTransport>(
+      links.engine().scheduler(), links.engine().mailbox(), made.rank(), std::move(hub));
+  for (int peer = 0; peer < made.size(); ++peer) {
+    if (peer != made.rank()) links.set_route(peer, {local.get(), peer});
+  }
+  links.set_order(std::move(order));
+  links.set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(made.size())));
+  links.add(std::move(local));
+  links.set_views(true, true);
+  links.set_one_process();
+  begin_trace(made);
+  made.join_control_plane(false);
+}
+
+using All = Expected<std::vector<std::unique_ptr<Communicator>>>;
+
+All make_threads(int ranks, const Settings& settings) {
+  const Expected<std::shared_ptr<LocalHub>> hub = LocalHub::create(ranks);
+  if (!hub) return hub.error();
+  StartLog log("communicator", 0, ranks);
+  log.begins(settings);
+  const auto seats = ControlNode::among_threads(ranks, settings);
+  // Where their threads will run is not known yet; this one's CPUs will be theirs.
+  const bool crowded = are_crowded(
+      std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (int r = 0; r < ranks; ++r) {
+    made.push_back(std::make_unique<Communicator>(
+        settings, CommIdentity{seats[static_cast<std::size_t>(r)], job_key, all_ranks(ranks), r}));
+    if (Error error = made.back()->links().model().force(settings.algo)) return error;
+    made.back()->links().set_oversubscribed(crowded, crowded);
+    made.back()->links().model().set_devices(!devices_in_use().empty());
+    join(*made.back(), *hub, {});
+  }
+  wait_for_tree(seats);
+  log.ends("threads of one process");
+  return made;
+}
+
+// The transports between processes also serve ranks of one process, each started by a thread.
+All make_by_meeting(int ranks, const Settings& settings) {
+  const Expected<UniqueId> id = Rendezvous::open(settings);
+  if (!id) return id.error();
+  std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
+  std::vector<std::function<Error()>> jobs;
+  for (std::size_t r = 0; r < made.size(); ++r) {
+    jobs.emplace_back([&settings, &id, &place = made[r], r, ranks] {
+      Expected<std::unique_ptr<Communicator>> one =
+          make_communicator(settings, *id, static_cast<int>(r), ranks, nullptr);
+      if (one) place = std::move(*one);
+      return one.error();
+    });
+  }
+  if (Error error = first_failure(run_together(jobs))) return error;
+  return made;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Communicator>> make_communicator(
+    const Settings& settings, const UniqueId& id, int rank, int ranks,
+    const std::shared_ptr<const Cancellation>& cancellation, TransportTable table) {
+  set_log_level(settings.log);
+  StartLog log("communicator", rank, ranks);
+  log.begins(settings);
+  const StartTimes times(settings.wait_for_ranks_s(), settings.init_timeout);
+  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, times, cancellation);
+  if (!bootstrap) {
+    Rendezvous::cannot_join(id, as_of_rank(rank, bootstrap.error()));
+    return bootstrap.error();
+  }
+  log.phase("bootstrap root");
+  Expected<std::shared_ptr<ControlNode>> control = std::shared_ptr<ControlNode>();
+  const Error uncontrolled = without_throwing([&] {
+    const Expected<std::string> own_end = bootstrap->host();
+    if (!own_end) return own_end.error();
+    Expected<std::string> host = rank_host(settings, *own_end);
+    if (!host) return host.error();
+    control = ControlNode::over_tcp(*bootstrap, std::move(*host), rank, ranks, id.secret, settings);
+    return control.error();
+  });
+  if (uncontrolled) {
+    const Error told = as_of_rank(rank, uncontrolled);
+    bootstrap->give_up(told);
+    return told;
+  }
+  log.phase("control plane");
+  if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
+  auto made = std::make_unique<Communicator>(
+      settings, CommIdentity{*control, job_key, all_ranks(ranks), rank}, table);
+  ControlNode& seat = **control;
+  if (!settings.trace.empty()) {
+    made->set_trace_prefix(PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address));
+  }
+  bootstrap->listen_to([&seat] { return seat.plane().revocation_of(job_key); });
+  const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
+  if (!failed) return made;
+  const Error cancelled = cancellation ? cancellation->error() : Error();
+  if (!cancelled) {
+    const Error error = as_of_rank(rank, failed);
+    bootstrap->give_up(error);
+    if (error.code() != Code::remote) seat.revoke(job_key, as_seen_elsewhere(error));
+    return error;
+  }
+  seat.revoke(job_key, cancelled);  // the other ranks may have made it already
+  return cancelled;
+}
+
+Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, StartLog& log) {
+  if (Error error = made.links().model().force(settings.algo)) return error;
+  const CommIdentity& who = made.identity();
+  Links& links = made.links();
+  TransportSetup setup(links.engine(), made.rank(), made.size(), *who.control, gatherer, settings,
+                       links.transport_table());
+  if (Error error = setup.run(log)) return error;
+  const RankFacts& facts = setup.facts();
+  links.set_views(facts.all_share_memory, facts.any_share_memory);
+  links.set_oversubscribed(facts.oversubscribed_here, facts.oversubscribed);
+  links.model().set_devices(facts.devices);
+  made.streams().set_devices_of_others(facts.devices_of_others);
+  for (int rank = 0; rank < made.size(); ++rank) {
+    if (rank == made.rank()) continue;
+    links.set_route(rank, {setup.route_to(static_cast<std::size_t>(rank)), rank});
+  }
+  links.set_order(facts.order);
+  links.set_hosts(facts.host_names);
+  // Nobody sends before everybody can receive, and the tree of control connections stands.
+  const std::vector<int> named = gatherer.named();
+  const GatherResult connected =
+      who.control->gather({who.key, connected_round}, ControlPlane::Need::all,
+                          named.empty() ? who.members : named, "", gatherer.cancellation());
+  if (connected.error) return connected.error;
+  for (std::unique_ptr<PeerTransport>& transport : setup.take_transports()) {
+    transport->on_peer_lost = [&made](int, const Error& error) {
+      made.revocation().revoke_for_loss(error);
+    };
+    links.add(std::move(transport));
+  }
+  begin_trace(made);
+  made.join_control_plane(true);
+  log.phase("all ready");
+  log.ends(setup.summary());
+  return {};
+}
+
+// The first rank makes the hub; the others take it from where it says.
+Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& settings,
+                      StartLog& log) {
+  if (Error error = made.links().model().force(settings.algo)) return error;
+  Expected<std::shared_ptr<LocalHub>> hub = std::shared_ptr<LocalHub>();
+  const auto ranks = static_cast<std::size_t>(made.size());
+  std::string mine = info_of_thread(settings, ranks);
+  if (made.rank() == 0) {
+    hub = LocalHub::create(made.size());
+    mine += Packer().value(reinterpret_cast<std::uintptr_t>(&hub)).take();
+  }
+  const Expected<std::vector<std::string>> all = gatherer.gather(mine);
+  if (!all) return all.error();
+  // An error in making it is the first rank's alone, but everybody sees it there.
+  Unpacker of_first(all->front());
+  of_first.text();
+  of_first.text();
+  of_first.value<bool>();
+  const auto* first = reinterpret_cast<const Expected<std::shared_ptr<LocalHub>>*>(
+      of_first.value<std::uintptr_t>());
+  Error error = first->error();
+  const Threads threads = threads_of(*all);
+  made.links().set_oversubscribed(threads.crowded, threads.crowded);
+  made.links().model().set_devices(threads.devices);
+  if (!error) join(made, **first, order_of_threads(*all, settings));
+  // Until then the first rank's variable is in use.
+  if (Error failed = gatherer.gather("joined").error()) return failed;
+  if (!error) log.ends("threads of one process");
+  return error;
+}
+
+Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int ranks) {
+  const Expected<Settings> settings = settings_from_environment();
+  if (!settings) return settings.error();
+  set_log_level(settings->log);
+  const TransportRule rule(settings->transport);
+  const auto& order = rule.order();
+  return !order.empty() && order.front() == "local" ? make_threads(ranks, *settings)
+                                                    : make_by_meeting(ranks, *settings);
+}
+
+}  // namespace pith

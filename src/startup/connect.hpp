@@ -1,0 +1,28 @@
+// How a communicator comes to be: its ranks meet and connect, or are threads of one process.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "startup/bootstrap.hpp"
+#include "startup/start_log.hpp"
+#include "startup/unique_id.hpp"
+
+namespace pith {
+
+// Collective over the holders of `id`. `cancellation`: may be null. `table`: the transports that it
+// and its children choose from; outlives them.
+Expected<std::unique_ptr<Communicator>> make_communicator(
+    const Settings& settings, const UniqueId& id, int rank, int ranks,
+    const std::shared_ptr<const Cancellation>& cancellation,
+    TransportTable table = transport_table());
+// All ranks in this process.
+Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int ranks);
+
+// Collective, by what the members tell each other. At last it is known to the control plane.
+Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, StartLog& log);
+Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& settings,
+                      StartLog& log);
+
+}  // namespace pith

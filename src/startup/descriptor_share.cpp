@@ -1,0 +1,105 @@
+#include "startup/descriptor_share.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/descriptor_limit.hpp"
+#include "core/packing.hpp"
+#include "core/per_process.hpp"
+#include "crypto/random_bytes.hpp"
+
+namespace pith {
+
+namespace {
+
+struct ProcessName {
+  ProcessName() {
+    if (fill_random(std::as_writable_bytes(std::span(&value, 1)))) value = 0;
+  }
+  std::uint64_t value = 0;
+};
+
+struct Process {
+  int first_rank = 0;
+  std::uint64_t ranks = 0;
+  std::uint64_t left = 0;  // as the last of its ranks saw it, when all had opened their listeners
+  std::uint64_t limit = 0;
+  std::uint64_t fixed = 0;
+  std::uint64_t peers = 0;
+};
+
+std::map<std::uint64_t, Process> processes_of(std::span<const DescriptorNeed> ranks) {
+  std::map<std::uint64_t, Process> all;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto& [share, peers, other] = ranks[r];
+    const auto [place, is_new] = all.try_emplace(share.process);
+    Process& process = place->second;
+    if (is_new) {
+      process.first_rank = static_cast<int>(r);
+      process.left = share.left;
+      process.limit = share.limit;
+    }
+    ++process.ranks;
+    process.left = std::min(process.left, share.left);
+    process.fixed += share.to_come + other;
+    process.peers += peers;
+  }
+  return all;
+}
+
+Error no_room(const Process& process) {
+  const std::uint64_t needed = process.fixed + process.peers;
+  const std::string who = process.ranks == 1 ? fmt::format("rank {} needs", process.first_rank)
+                                             : fmt::format("the {} ranks of rank {}'s process need",
+                                                           process.ranks, process.first_rank);
+  return {
+      Code::system,
+      fmt::format("{} {} more descriptors for connections to the others, and {} are left under the "
+                  "hard limit of {} (ulimit -Hn); expected a limit of at least {}",
+                  who, needed, process.left, process.limit, process.limit + needed - process.left),
+      process.first_rank};
+}
+
+}  // namespace
+
+DescriptorShare DescriptorShare::of_this_process(std::size_t most, std::size_t to_come) {
+  // So many are enough, or more than anybody counts.
+  constexpr std::uint64_t enough = std::numeric_limits<std::uint64_t>::max() / 2;
+  const std::uint64_t counted = descriptors_left(most);
+  return {PerProcess<ProcessName>::get().value, counted < most ? counted : enough, to_come,
+          hard_descriptor_limit()};
+}
+
+std::string DescriptorShare::pack() const {
+  return Packer().value(process).value(left).value(to_come).value(limit).take();
+}
+
+DescriptorShare DescriptorShare::unpack(std::string_view text) {
+  Unpacker in(text);
+  DescriptorShare share;
+  share.process = in.value<std::uint64_t>();
+  share.left = in.value<std::uint64_t>();
+  share.to_come = in.value<std::uint64_t>();
+  share.limit = in.value<std::uint64_t>();
+  return share;
+}
+
+Expected<int> streams_with_room(std::span<const DescriptorNeed> ranks, int most) {
+  auto streams = static_cast<std::uint64_t>(most);
+  const auto all = processes_of(ranks);
+  const Process* without = nullptr;
+  for (const auto& [name, process] : all) {
+    if (process.left < process.fixed + process.peers) {
+      if (!without || process.first_rank < without->first_rank) without = &process;
+    } else if (process.peers != 0) {
+      streams = std::min(streams, (process.left - process.fixed) / process.peers);
+    }
+  }
+  if (without) return no_room(*without);
+  return static_cast<int>(streams);
+}
+
+}  // namespace pith

@@ -1,0 +1,18 @@
+// The secret of a job that was started by variables: from PITH_SECRET or the file PITH_SECRET_FILE.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "settings/settings.hpp"
+#include "transport/handshake.hpp"
+
+namespace pith {
+
+// What the user gave; empty: nothing. Never to be written anywhere.
+Expected<std::string> secret_text(const Settings& settings);
+
+// Differs between jobs that share a text: what one job says is worth nothing in another.
+Secret derive_secret(std::string_view text, std::string_view job);
+
+}  // namespace pith

@@ -1,0 +1,19 @@
+// Start-up from the environment: which rank this is, and the id that leads it to the others.
+#pragma once
+
+#include "startup/launch.hpp"
+#include "startup/unique_id.hpp"
+
+namespace pith {
+
+struct Start {
+  int rank = -1;
+  int size = 0;
+  UniqueId id;
+};
+
+// Collective over the ranks that one launcher has started, as often as it is called. Rank 0 opens
+// the bootstrap root.
+Expected<Start> start_from_environment(const Settings& settings);
+
+}  // namespace pith
