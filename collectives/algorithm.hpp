@@ -92,10 +92,10 @@ struct Shape {
   int ranks = 1;
   std::size_t bytes = 0;  // count elements: the vector, or one block where buffers hold several
   Tuning tuning;
-  bool views = false;    // every two ranks reach each other's memory, or at least may
-  bool crowded = false;  // a host has more ranks than cores
-  bool apart = false;    // ranks run on several hosts
-  bool devices = false;  // every rank's process uses a CUDA device
+  bool views = false;           // every two ranks reach each other's memory, or at least may
+  bool oversubscribed = false;  // a host has more ranks than cores
+  bool multi_host = false;      // ranks run on several hosts
+  bool devices = false;         // every rank's process uses a CUDA device
 };
 
 // An ideal link and core: seconds per message, per byte sent, per byte reduced.

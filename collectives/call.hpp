@@ -134,14 +134,14 @@ class Call {
   void give_back(Borrowed& borrowed, Fence fence = {});
 
   // Load/store reach to `peer`'s memory and back; see Transport.
-  Ticket expose(int peer, Bytes memory) const {
+  MemoryHandle expose(int peer, Bytes memory) const {
     if (memory.kind != MemoryKind::host) return {};
-    const Ticket ticket = route(peer).transport->expose(route(peer).peer, memory);
-    comm().exposed |= ticket.reach != Ticket::Reach::none;
-    return ticket;
+    const MemoryHandle handle = route(peer).transport->expose(route(peer).peer, memory);
+    comm().exposed |= handle.reach != MemoryHandle::Reach::none;
+    return handle;
   }
-  std::byte* map(int peer, Ticket ticket) const {
-    return route(peer).transport->map(route(peer).peer, ticket);
+  std::byte* map(int peer, MemoryHandle handle) const {
+    return route(peer).transport->map(route(peer).peer, handle);
   }
   // Whether the network reads and writes the compute's memory for messages of this size.
   bool is_direct(int peer, std::size_t bytes) const {

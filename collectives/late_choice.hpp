@@ -8,7 +8,7 @@
 
 namespace pith {
 
-// Whoever offers the choice keeps it until take() has been called, or no call runs any more.
+// Whoever handles the choice keeps it until take() has been called, or no call runs any more.
 class LateChoice {
  public:
   // What a compressor would be given; null: none ever makes this sum. The caller's thread.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 

@@ -56,26 +56,26 @@ class CloseAtEnd {
 };
 
 // Wakes one strand, whoever rings it. Rings while that is busy count as one.
-class Bell {
+class Event {
  public:
-  explicit Bell(Scheduler& scheduler) : scheduler_(scheduler) {}
-  Bell(const Bell&) = delete;
-  Bell& operator=(const Bell&) = delete;
+  explicit Event(Scheduler& scheduler) : scheduler_(scheduler) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
 
   class Wait {
    public:
-    explicit Wait(Bell& bell) : bell_(bell) {}
-    bool await_ready() const { return bell_.rung_ || bell_.closed_; }
-    void await_suspend(std::coroutine_handle<> waiter) { bell_.waiter_ = waiter; }
-    bool await_resume() { return std::exchange(bell_.rung_, false); }
+    explicit Wait(Event& event) : event_(event) {}
+    bool await_ready() const { return event_.set_ || event_.closed_; }
+    void await_suspend(std::coroutine_handle<> waiter) { event_.waiter_ = waiter; }
+    bool await_resume() { return std::exchange(event_.set_, false); }
 
    private:
-    Bell& bell_;
+    Event& event_;
   };
   // Awaits to false where nobody will ring again.
   Wait wait() { return Wait(*this); }
-  void ring() {
-    rung_ = true;
+  void set() {
+    set_ = true;
     wake();
   }
   void close() {
@@ -89,7 +89,7 @@ class Bell {
   }
 
   Scheduler& scheduler_;
-  bool rung_ = false;
+  bool set_ = false;
   bool closed_ = false;
   std::coroutine_handle<> waiter_;
 };

@@ -109,18 +109,18 @@ class SendStage {
 
 // Where messages for a device lie until it reads them: in pinned memory, unless the network put
 // them into the device's.
-class Landing {
+class ReceiveStaging {
  public:
-  Landing() = default;
-  Landing(const Call& call, Receive& receive, int from, std::size_t size)
+  ReceiveStaging() = default;
+  ReceiveStaging(const Call& call, Receive& receive, int from, std::size_t size)
       : staging_(call.host_compute(), size) {
     receive.into = staging_.bytes().data;
     if (!call.is_direct(from, size)) return;
     direct_ = Scratch(call.compute(), size);
     receive.direct = &direct_;
   }
-  Landing(const Landing&) = delete;
-  Landing& operator=(const Landing&) = delete;
+  ReceiveStaging(const ReceiveStaging&) = delete;
+  ReceiveStaging& operator=(const ReceiveStaging&) = delete;
   // The message, for kernels from now on.
   Scratch take(const Call& call, const Receive& receive) {
     if (!receive.landed) return std::move(staging_);
@@ -142,7 +142,7 @@ class RecvStage {
     call.prepare(receive_, from, lane, step);
     receive_.into = into.data;
     receive_.room = into.size;
-    if (into.kind != MemoryKind::host) landing_.emplace(call, receive_, from, into.size);
+    if (into.kind != MemoryKind::host) staging_.emplace(call, receive_, from, into.size);
   }
   RecvStage(const RecvStage&) = delete;
   RecvStage& operator=(const RecvStage&) = delete;
@@ -152,7 +152,7 @@ class RecvStage {
   Error result() {
     if (receive_.error) return call_.fail(receive_.error);
     if (into_.kind == MemoryKind::host) return {};
-    Scratch message = landing_->take(call_, receive_);
+    Scratch message = staging_->take(call_, receive_);
     const Fence copied =
         call_.compute().run<CopyKernel>({into_.data, message.bytes().data, receive_.length});
     call_.compute().retire(Lease(), std::move(message), copied);
@@ -170,7 +170,7 @@ class RecvStage {
   const Call& call_;
   Bytes into_;
   Receive receive_;
-  std::optional<Landing> landing_;
+  std::optional<ReceiveStaging> staging_;
 };
 
 class SendAwaiter {
@@ -233,7 +233,7 @@ class BorrowStage {
     receive_.borrow = call.compute().kind() == MemoryKind::host;
     if (receive_.borrow) [[likely]]
       return;
-    landing_.emplace(call, receive_, from, size);
+    staging_.emplace(call, receive_, from, size);
   }
   BorrowStage(const BorrowStage&) = delete;
   BorrowStage& operator=(const BorrowStage&) = delete;
@@ -245,7 +245,7 @@ class BorrowStage {
     if (borrowed) [[likely]] {
       borrowed->size = size_;
       if (!receive_.borrow) {
-        borrowed->staged = landing_->take(call_, receive_);
+        borrowed->staged = staging_->take(call_, receive_);
         borrowed->data = borrowed->staged.bytes().data;
         return borrowed;
       }
@@ -266,7 +266,7 @@ class BorrowStage {
   const Call& call_;
   std::size_t size_;
   Receive receive_;
-  std::optional<Landing> landing_;
+  std::optional<ReceiveStaging> staging_;
 };
 
 class BorrowAwaiter {

@@ -148,14 +148,14 @@ void CudaCompute::wait_for_workers() {
   if (waits != kSuccess) fail("a stream memory operation", waits);
 }
 
-void CudaCompute::enter(Passage& passage) {
-  if (workers_) workers_->enter(passage, written_);
+void CudaCompute::enter(StreamEntry& entry) {
+  if (workers_) workers_->enter(entry, written_);
 }
 
-Fence CudaCompute::open_after_all(Passage& passage) {
-  if (passage.stay == Stay::entered) {
+Fence CudaCompute::open_after_all(StreamEntry& entry) {
+  if (entry.stay == Stay::entered) {
     const std::uint64_t ticket = ++last_ticket_;
-    if (!workers_->push_leave(passage) || !workers_->publish(ticket)) {
+    if (!workers_->push_leave(entry) || !workers_->publish(ticket)) {
       fail("the CUDA device has failed", kErrorLaunchFailed);
       lost_ = true;
       return {ticket};
@@ -166,13 +166,13 @@ Fence CudaCompute::open_after_all(Passage& passage) {
   }
   if (error_) return {last_ticket_};
   const Current current(device_);
-  return add_ticket(driver_.write_value64(stream_, address_of(&StreamGate::end_of(passage)),
-                                          passage.value, kWriteValueDefault));
+  return add_ticket(driver_.write_value64(stream_, address_of(&StreamGate::end_of(entry)),
+                                          entry.value, kWriteValueDefault));
 }
 
-Fence CudaCompute::open(Passage& passage) {
-  if (passage.stay == Stay::entered) return open_after_all(passage);
-  if (passage.stay == Stay::waits) StreamGate::open(passage);
+Fence CudaCompute::open(StreamEntry& entry) {
+  if (entry.stay == Stay::entered) return open_after_all(entry);
+  if (entry.stay == Stay::waits) StreamGate::open(entry);
   return {};
 }
 

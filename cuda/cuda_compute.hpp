@@ -55,12 +55,12 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   int priority() const { return priority_; }
   // For gates; null: none.
   WorkerQueue* workers() { return workers_.get(); }
-  // A stream has got to the passage of a call that is going to submit.
-  void enter(Passage& passage);
+  // A stream has got to the entry of a call that is going to submit.
+  void enter(StreamEntry& entry);
   // Its stream goes on, without the host, once all that was submitted has run.
-  Fence open_after_all(Passage& passage);
+  Fence open_after_all(StreamEntry& entry);
   // Its stream goes on: at once, or when its worker has run what it was given; then the fence.
-  Fence open(Passage& passage);
+  Fence open(StreamEntry& entry);
   // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
   const Error& error() const { return error_; }
   // Tells an owner so, at once: before anybody counts on what kernels should have written.

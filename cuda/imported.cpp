@@ -57,12 +57,12 @@ struct Imported::ByHandle final : Mapping {
 };
 
 struct Imported::ByDescriptors final : Mapping {
-  ByDescriptors(Device& on, std::shared_ptr<DescriptorDoor> at, const DescriptorDoor::Key& of,
+  ByDescriptors(Device& on, std::shared_ptr<DescriptorSocket> at, const DescriptorSocket::Key& of,
                 std::size_t size)
-      : Mapping(on, size), door(std::move(at)), key(of), range(on.driver()) {}
+      : Mapping(on, size), socket(std::move(at)), key(of), range(on.driver()) {}
 
   Reach attempt() override {
-    const std::vector<MemoryPart> parts = door->take(key);
+    const std::vector<MemoryPart> parts = socket->take(key);
     if (parts.empty()) return Reach::pending;
     std::size_t found = 0;
     for (const MemoryPart& part : parts) found += part.bytes;
@@ -73,12 +73,12 @@ struct Imported::ByDescriptors final : Mapping {
     return result == kSuccess ? Reach::open : refuse(result);
   }
   void close() override {
-    door->expect_no_more(key);
+    socket->expect_no_more(key);
     const MappedRange ended = std::move(range);
   }
 
-  const std::shared_ptr<DescriptorDoor> door;
-  const DescriptorDoor::Key key;
+  const std::shared_ptr<DescriptorSocket> socket;
+  const DescriptorSocket::Key key;
   std::uint64_t asked_ns = 0;
   MappedRange range;
 };
@@ -88,10 +88,10 @@ Imported::Imported(Device& device, const CUipcMemHandle& handle, std::size_t byt
   try_again();
 }
 
-Imported::Imported(Device& device, std::shared_ptr<DescriptorDoor> door,
-                   const DescriptorDoor::Key& key, std::size_t parts, std::size_t bytes) {
-  door->expect(key, parts);
-  mapping_ = std::make_shared<ByDescriptors>(device, std::move(door), key, bytes);
+Imported::Imported(Device& device, std::shared_ptr<DescriptorSocket> socket,
+                   const DescriptorSocket::Key& key, std::size_t parts, std::size_t bytes) {
+  socket->expect(key, parts);
+  mapping_ = std::make_shared<ByDescriptors>(device, std::move(socket), key, bytes);
 }
 
 Imported::~Imported() {
@@ -105,7 +105,7 @@ Imported::~Imported() {
 
 Reach Imported::reach() const { return mapping_->reach.load(std::memory_order_acquire); }
 
-// What comes twice lies in the door's queue, and holds the memory, until somebody looks.
+// What comes twice lies in the socket's queue, and holds the memory, until somebody looks.
 bool Imported::asks_for_descriptors() {
   constexpr std::uint64_t pause_ns = 100'000'000;
   auto* const waits = dynamic_cast<ByDescriptors*>(mapping_.get());

@@ -18,9 +18,9 @@ enum class Reach { pending, open, refused };
 class Imported {
  public:
   Imported(Device& device, const CUipcMemHandle& handle, std::size_t bytes);
-  // Of so many parts, whose descriptors come to the door.
-  Imported(Device& device, std::shared_ptr<DescriptorDoor> door, const DescriptorDoor::Key& key,
-           std::size_t parts, std::size_t bytes);
+  // Of so many parts, whose descriptors come to the socket.
+  Imported(Device& device, std::shared_ptr<DescriptorSocket> socket,
+           const DescriptorSocket::Key& key, std::size_t parts, std::size_t bytes);
   ~Imported();
   Imported(Imported&&) noexcept = default;
   Imported& operator=(Imported&&) = delete;

@@ -96,19 +96,19 @@ bool has_descriptor(const Driver& driver, CUdeviceptr address) {
          (types & kHandleDescriptor) != 0;
 }
 
-DescriptorDoor::Sent send_descriptors(const Driver& driver, const DescriptorDoor::Address& to,
-                                      std::uint32_t slot, std::span<const MappedPart> parts) {
-  for (std::size_t first = 0; first < parts.size(); first += DescriptorDoor::most_in_message) {
-    const std::size_t count = std::min(DescriptorDoor::most_in_message, parts.size() - first);
+DescriptorSocket::Sent send_descriptors(const Driver& driver, const DescriptorSocket::Address& to,
+                                        std::uint32_t slot, std::span<const MappedPart> parts) {
+  for (std::size_t first = 0; first < parts.size(); first += DescriptorSocket::most_in_message) {
+    const std::size_t count = std::min(DescriptorSocket::most_in_message, parts.size() - first);
     std::vector<MemoryPart> message;
     for (const MappedPart& part : parts.subspan(first, count)) {
       message.push_back({descriptor_of(driver, part), part.bytes});
-      if (!message.back().descriptor) return DescriptorDoor::Sent::not_now;
+      if (!message.back().descriptor) return DescriptorSocket::Sent::not_now;
     }
-    const DescriptorDoor::Sent sent = DescriptorDoor::send(to, slot, first, message);
-    if (sent != DescriptorDoor::Sent::all) return sent;
+    const DescriptorSocket::Sent sent = DescriptorSocket::send(to, slot, first, message);
+    if (sent != DescriptorSocket::Sent::all) return sent;
   }
-  return DescriptorDoor::Sent::all;
+  return DescriptorSocket::Sent::all;
 }
 
 MappedRange::MappedRange(MappedRange&& other) noexcept

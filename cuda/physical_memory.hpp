@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "cuda/descriptor_door.hpp"
+#include "cuda/descriptor_socket.hpp"
 #include "cuda/device.hpp"
 
 namespace pith::cuda {
@@ -38,8 +38,8 @@ bool is_mapped_for(const Driver& driver, CUdeviceptr address, CUdevice device);
 bool has_descriptor(const Driver& driver, CUdeviceptr address);
 
 // Descriptors of what is there now, and sends them; the driver may wait.
-DescriptorDoor::Sent send_descriptors(const Driver& driver, const DescriptorDoor::Address& to,
-                                      std::uint32_t slot, std::span<const MappedPart> parts);
+DescriptorSocket::Sent send_descriptors(const Driver& driver, const DescriptorSocket::Address& to,
+                                        std::uint32_t slot, std::span<const MappedPart> parts);
 
 // A reserved range and what is mapped there, from its beginning on; both end with this.
 class MappedRange {

@@ -46,65 +46,65 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
 // Slots of lines that are not gone are never used again: graphs of the application still write to
 // them.
 StreamGate::~StreamGate() {
-  for (Passage* passage : waiting_) device_.give_slot({passage->slot, passage->value});
+  for (StreamEntry* entry : waiting_) device_.give_slot({entry->slot, entry->value});
   for (const Line& line : lines_) {
     if (is_gone(line)) device_.give_fresh_slot(line.slot);
   }
 }
 
-Error StreamGate::operations(CUstream stream, Passage& passage) const {
+Error StreamGate::operations(CUstream stream, StreamEntry& entry) const {
   const Driver& driver = device_.driver();
-  const CUdeviceptr start = address_of(&passage.slot->start);
-  const CUdeviceptr end = address_of(&passage.slot->end);
+  const CUdeviceptr start = address_of(&entry.slot->start);
+  const CUdeviceptr end = address_of(&entry.slot->end);
   const Current current(device_);
   if (workers_) {
-    const CUresult launched = workers_->launch(stream, passage);
+    const CUresult launched = workers_->launch(stream, entry);
     return launched == kSuccess ? Error() : device_.error("a CUDA worker", launched);
   }
-  CUresult result = driver.write_value64(stream, start, passage.value, kWriteValueDefault);
-  if (result == kSuccess) result = driver.wait_value64(stream, end, passage.value, kWaitValueGeq);
-  if (result == kSuccess && passage.captured) {
+  CUresult result = driver.write_value64(stream, start, entry.value, kWriteValueDefault);
+  if (result == kSuccess) result = driver.wait_value64(stream, end, entry.value, kWaitValueGeq);
+  if (result == kSuccess && entry.captured) {
     result = driver.write_value64(stream, end, 0, kWriteValueDefault);
   }
   if (result == kSuccess) return {};
   const char* const what =
-      passage.captured
-          ? "a stream memory operation in a graph (the body of a conditional node takes "
-            "none: there workers have to run the steps of calls, PITH_CUDA_STEPS)"
-          : "a stream memory operation";
+      entry.captured ? "a stream memory operation in a graph (the body of a conditional node takes "
+                       "none: there workers have to run the steps of calls, PITH_CUDA_STEPS)"
+                     : "a stream memory operation";
   return device_.error(what, result);
 }
 
-Error StreamGate::enqueue(CUstream stream, Passage& passage) {
+Error StreamGate::enqueue(CUstream stream, StreamEntry& entry) {
   const Expected<CaptureInfo> info = capture_of(device_.driver(), stream);
   if (!info) return info.error();
-  passage.captured = info->active;
-  return info->active ? enqueue_captured(stream, *info, passage) : enqueue_eager(stream, passage);
+  entry.captured = info->active;
+  return info->active ? enqueue_captured(stream, *info, entry) : enqueue_eager(stream, entry);
 }
 
-Error StreamGate::enqueue_eager(CUstream stream, Passage& passage) {
+Error StreamGate::enqueue_eager(CUstream stream, StreamEntry& entry) {
   const Expected<Device::Turn> turn = device_.take_slot();
   if (!turn) return turn.error();
-  passage.slot = turn->slot;
-  passage.value = turn->value;
-  passage.line = -1;
-  Error error = operations(stream, passage);
+  entry.slot = turn->slot;
+  entry.value = turn->value;
+  entry.line = -1;
+  Error error = operations(stream, entry);
   if (error) {
-    open(passage);  // the stream may hold the wait already
+    open(entry);  // the stream may hold the wait already
     device_.give_slot(*turn);
   }
   return error;
 }
 
-Error StreamGate::enqueue_captured(CUstream stream, const CaptureInfo& capture, Passage& passage) {
+Error StreamGate::enqueue_captured(CUstream stream, const CaptureInfo& capture,
+                                   StreamEntry& entry) {
   const Expected<std::size_t> index = line_of(stream, capture);
   if (!index) return index.error();
   Capturing& line = capturing_[*index];
-  passage.slot = line.slot;
-  passage.value = ++line.last;
-  passage.gone_graphs = line.ended;
-  passage.line = static_cast<int>(*index);
-  return operations(stream, passage);
+  entry.slot = line.slot;
+  entry.value = ++line.last;
+  entry.gone_graphs = line.ended;
+  entry.line = static_cast<int>(*index);
+  return operations(stream, entry);
 }
 
 Expected<std::size_t> StreamGate::line_of(CUstream stream, const CaptureInfo& capture) {
@@ -154,9 +154,9 @@ StreamGate::Ended StreamGate::watch(CUgraph graph) const {
   return nullptr;
 }
 
-void StreamGate::publish(Passage& passage) {
+void StreamGate::publish(StreamEntry& entry) {
   const std::lock_guard lock(mutex_);
-  fresh_passages_.push_back(&passage);
+  fresh_entries_.push_back(&entry);
   fresh_.store(true, std::memory_order_release);
 }
 
@@ -170,16 +170,16 @@ void StreamGate::take_fresh() {
     ++live_lines_;
   }
   fresh_lines_.clear();
-  for (Passage* passage : fresh_passages_) {
-    if (!passage->captured) {
-      waiting_.push_back(passage);
+  for (StreamEntry* entry : fresh_entries_) {
+    if (!entry->captured) {
+      waiting_.push_back(entry);
       continue;
     }
-    Line& line = lines_[static_cast<std::size_t>(passage->line)];
-    if (line.passages.size() < passage->value) line.passages.resize(passage->value);
-    line.passages[passage->value - 1] = passage;
+    Line& line = lines_[static_cast<std::size_t>(entry->line)];
+    if (line.entries.size() < entry->value) line.entries.resize(entry->value);
+    line.entries[entry->value - 1] = entry;
   }
-  fresh_passages_.clear();
+  fresh_entries_.clear();
 }
 
 // A call may not have ended here though its stream has gone on; where a device has failed, flags
@@ -192,29 +192,29 @@ bool StreamGate::is_gone(const Line& line) {
 void StreamGate::forget(std::size_t index) {
   const Line gone = std::exchange(lines_[index], Line());
   --live_lines_;
-  for (Passage* passage : gone.passages) {
-    if (passage) passage->gone(*passage);
+  for (StreamEntry* entry : gone.entries) {
+    if (entry) entry->gone(*entry);
   }
   device_.give_fresh_slot(gone.slot);
   const std::lock_guard lock(mutex_);
   spare_lines_.push_back(index);
 }
 
-void StreamGate::open(Passage& passage) { store_word(passage.slot->end, passage.value); }
+void StreamGate::open(StreamEntry& entry) { store_word(entry.slot->end, entry.value); }
 
-void StreamGate::close(Passage& passage) {
-  if (passage.captured) {
-    lines_[static_cast<std::size_t>(passage.line)].running = false;
+void StreamGate::close(StreamEntry& entry) {
+  if (entry.captured) {
+    lines_[static_cast<std::size_t>(entry.line)].running = false;
   } else {
-    device_.give_slot({passage.slot, passage.value});
+    device_.give_slot({entry.slot, entry.value});
   }
 }
 
-void StreamGate::abandon(void (*end)(Passage& passage)) {
+void StreamGate::abandon(void (*end)(StreamEntry& entry)) {
   progress();
-  std::vector<Passage*> left;
+  std::vector<StreamEntry*> left;
   left.swap(waiting_);
-  for (Passage* passage : left) end(*passage);
+  for (StreamEntry* entry : left) end(*entry);
 }
 
 bool StreamGate::busy() const {
@@ -224,13 +224,13 @@ bool StreamGate::busy() const {
 bool StreamGate::start_waiting() {
   bool any = false;
   for (std::size_t i = 0; i < waiting_.size();) {
-    Passage& passage = *waiting_[i];
-    if (passage.slot->started() < passage.value) {
+    StreamEntry& entry = *waiting_[i];
+    if (entry.slot->started() < entry.value) {
       ++i;
       continue;
     }
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-    passage.started(passage);
+    entry.started(entry);
     any = true;
   }
   return any;
@@ -246,11 +246,11 @@ bool StreamGate::start_replayed() {
     }
     Line& line = lines_[i];
     const std::uint64_t started = line.running || !line.slot ? 0 : line.slot->started();
-    if (started == 0 || started > line.passages.size() || !line.passages[started - 1]) continue;
+    if (started == 0 || started > line.entries.size() || !line.entries[started - 1]) continue;
     line.running = true;
     std::atomic_ref(line.slot->start).store(0, std::memory_order_relaxed);
-    Passage& passage = *line.passages[started - 1];
-    passage.started(passage);
+    StreamEntry& entry = *line.entries[started - 1];
+    entry.started(entry);
     any = true;
   }
   return any;

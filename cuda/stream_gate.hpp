@@ -24,9 +24,9 @@ namespace pith::cuda {
 
 // One call on one stream. The owner keeps it: an eager one until it is closed, a captured one until
 // it is gone, or as long as the gate.
-struct Passage {
-  void (*started)(Passage& self) = nullptr;  // from progress(), when a stream has got there
-  void (*gone)(Passage& self) = nullptr;     // from progress(): no replay of it can come any more
+struct StreamEntry {
+  void (*started)(StreamEntry& self) = nullptr;  // from progress(), when a stream has got there
+  void (*gone)(StreamEntry& self) = nullptr;  // from progress(): no replay of it can come any more
   Slot* slot = nullptr;
   std::uint64_t value = 0;
   bool captured = false;
@@ -52,19 +52,19 @@ class StreamGate final : public Pollable {
   ~StreamGate() override;
 
   // Calling thread. Enqueues the operations on the stream, or captures them; sets
-  // passage.captured. Nothing is started before publish().
-  Error enqueue(CUstream stream, Passage& passage);
-  void publish(Passage& passage);
+  // entry.captured. Nothing is started before publish().
+  Error enqueue(CUstream stream, StreamEntry& entry);
+  void publish(StreamEntry& entry);
 
   // Driver of the engine. Lets the stream go on from the host; else CudaCompute::open_after_all
   // does so.
-  static void open(Passage& passage);
-  static std::uint64_t& end_of(Passage& passage) { return passage.slot->end; }
+  static void open(StreamEntry& entry);
+  static std::uint64_t& end_of(StreamEntry& entry) { return entry.slot->end; }
   // The call has ended; a replay may start it again.
-  void close(Passage& passage);
-  // Forgets every eager passage that no stream has reached; those that have been start first. `end`
+  void close(StreamEntry& entry);
+  // Forgets every eager entry that no stream has reached; those that have been start first. `end`
   // is to open and close each.
-  void abandon(void (*end)(Passage& passage));
+  void abandon(void (*end)(StreamEntry& entry));
 
   bool progress() override;
   bool busy() const override;
@@ -78,7 +78,7 @@ class StreamGate final : public Pollable {
   struct Line {
     Slot* slot = nullptr;  // null: gone
     Ended ended;
-    std::vector<Passage*> passages;
+    std::vector<StreamEntry*> entries;
     bool running = false;
   };
   struct Capturing {
@@ -93,11 +93,11 @@ class StreamGate final : public Pollable {
     Slot* slot;
     Ended ended;
   };
-  Error enqueue_eager(CUstream stream, Passage& passage);
-  Error enqueue_captured(CUstream stream, const CaptureInfo& capture, Passage& passage);
+  Error enqueue_eager(CUstream stream, StreamEntry& entry);
+  Error enqueue_captured(CUstream stream, const CaptureInfo& capture, StreamEntry& entry);
   Expected<std::size_t> line_of(CUstream stream, const CaptureInfo& capture);
   Ended watch(CUgraph graph) const;
-  Error operations(CUstream stream, Passage& passage) const;
+  Error operations(CUstream stream, StreamEntry& entry) const;
   void take_fresh();
   static bool is_gone(const Line& line);
   void forget(std::size_t index);
@@ -107,14 +107,14 @@ class StreamGate final : public Pollable {
   Device& device_;
   WorkerQueue* const workers_;
   std::mutex mutex_;  // guards the next three
-  std::vector<Passage*> fresh_passages_;
+  std::vector<StreamEntry*> fresh_entries_;
   std::vector<FreshLine> fresh_lines_;
   std::vector<std::size_t> spare_lines_;  // indices
   std::atomic<bool> fresh_{false};
-  std::vector<Capturing> capturing_;  // calling thread's view of lines: index `Passage::line`
+  std::vector<Capturing> capturing_;  // calling thread's view of lines: index `StreamEntry::line`
   std::vector<Line> lines_;           // engine's view: the same index
   std::size_t live_lines_ = 0;
-  std::vector<Passage*> waiting_;
+  std::vector<StreamEntry*> waiting_;
   std::uint64_t last_start_ns_ = 0;
 };
 

@@ -108,7 +108,7 @@ Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
 }
 
 // Calls captured on one stream run one after another.
-Expected<WorkerBoard*> WorkerQueue::board_of(const Passage& captured) {
+Expected<WorkerBoard*> WorkerQueue::board_of(const StreamEntry& captured) {
   const auto index = static_cast<std::size_t>(captured.line);
   if (lines_.size() <= index) lines_.resize(index + 1);
   Line& line = lines_[index];
@@ -121,18 +121,18 @@ Expected<WorkerBoard*> WorkerQueue::board_of(const Passage& captured) {
   return line.memory;
 }
 
-CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
+CUresult WorkerQueue::launch(CUstream stream, StreamEntry& entry) {
   WorkerArgs args{};
   args.id = ++last_id_;
   args.ring = ring_;
   args.tickets = &tickets_.start;
-  args.start = &passage.slot->start;
-  args.end = &passage.slot->end;
-  args.value = passage.value;
-  args.captured = passage.captured;
+  args.start = &entry.slot->start;
+  args.end = &entry.slot->end;
+  args.value = entry.value;
+  args.captured = entry.captured;
   Board* taken = nullptr;
-  if (passage.captured) {
-    const Expected<WorkerBoard*> board = board_of(passage);
+  if (entry.captured) {
+    const Expected<WorkerBoard*> board = board_of(entry);
     if (!board) return kErrorOutOfMemory;
     args.board = *board;
   } else {
@@ -143,10 +143,10 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
     args.board_free = &taken->free.slot->start;
     args.free_value = taken->free.value;
   }
-  passage.worker = args.id;
-  passage.stay = Stay::waits;
+  entry.worker = args.id;
+  entry.stay = Stay::waits;
   // One that never serves only waits. How many replays will run at once nobody knows.
-  unsigned blocks = passage.enters ? blocks_ : 1;
+  unsigned blocks = entry.enters ? blocks_ : 1;
   if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, stream, blocks);
   void* params[] = {&args};
   const CUresult result =
@@ -159,12 +159,12 @@ CUresult WorkerQueue::launch(CUstream stream, Passage& passage) {
   return result;
 }
 
-void WorkerQueue::enter(Passage& passage, std::uint64_t submitted) {
-  assert(passage.stay != Stay::entered);
-  passage.stay = Stay::entered;
-  entered_.push_back(&passage);
+void WorkerQueue::enter(StreamEntry& entry, std::uint64_t submitted) {
+  assert(entry.stay != Stay::entered);
+  entry.stay = Stay::entered;
+  entered_.push_back(&entry);
   if (entered_.size() > 1) return;
-  namings_.push_back({last_ticket_, passage.worker});
+  namings_.push_back({last_ticket_, entry.worker});
   const WaitArgs wait{&tickets_.start, submitted};
   if (tickets_.started() < submitted) push(step_wait, 1, &wait, sizeof wait);
   progress();
@@ -201,15 +201,15 @@ bool WorkerQueue::push(std::uint32_t kernel, std::size_t blocks, const void* arg
   return true;
 }
 
-bool WorkerQueue::push_leave(Passage& passage) {
-  assert(passage.stay == Stay::entered);
+bool WorkerQueue::push_leave(StreamEntry& entry) {
+  assert(entry.stay == Stay::entered);
   const auto next = std::find_if(entered_.begin(), entered_.end(),
-                                 [&](const Passage* other) { return other != &passage; });
+                                 [&](const StreamEntry* other) { return other != &entry; });
   const std::uint64_t server = next == entered_.end() ? 0 : (*next)->worker;
-  const LeaveArgs leave{server, &passage.slot->end, passage.value};
+  const LeaveArgs leave{server, &entry.slot->end, entry.value};
   const bool told = push(step_leave, 1, &leave, sizeof leave);
-  std::erase(entered_, &passage);
-  passage.stay = told ? Stay::left : Stay::waits;
+  std::erase(entered_, &entry);
+  entry.stay = told ? Stay::left : Stay::waits;
   return told;
 }
 

@@ -16,13 +16,13 @@
 
 namespace pith::cuda {
 
-struct Passage;
+struct StreamEntry;
 
 // Set when all graphs that hold the calls of a captured stream are gone; null: nobody can tell. Any
 // thread.
 using GraphsGone = std::shared_ptr<std::atomic<bool>>;
 
-// What the worker on a passage's stream does: it looks at nothing but the passage's flag; it is one
+// What the worker on a entry's stream does: it looks at nothing but the entry's flag; it is one
 // of those that run steps; it has been told to go, and the host has nothing to open.
 enum class Stay : std::uint8_t { waits, entered, left };
 
@@ -42,16 +42,16 @@ class WorkerQueue {
   WorkerQueue& operator=(const WorkerQueue&) = delete;
 
   // Instead of the stream memory operations of a gate. The device's context is current.
-  CUresult launch(CUstream stream, Passage& passage);
+  CUresult launch(CUstream stream, StreamEntry& entry);
 
   // Its worker runs. `submitted`: the last ticket of what the compute queue was given otherwise.
-  void enter(Passage& passage, std::uint64_t submitted);
+  void enter(StreamEntry& entry, std::uint64_t submitted);
   bool serves() const { return !entered_.empty(); }
 
   // Precondition of these: serves(). False: the device has failed.
   bool push(std::uint32_t kernel, std::size_t blocks, const void* args, std::size_t bytes);
-  // The passage has entered. False also: its worker is not told, and the passage waits again.
-  bool push_leave(Passage& passage);
+  // The entry has entered. False also: its worker is not told, and the entry waits again.
+  bool push_leave(StreamEntry& entry);
   // What was pushed runs from now on, and then the ticket is written.
   bool publish(std::uint64_t ticket);
 
@@ -70,7 +70,7 @@ class WorkerQueue {
   Error open();
   Error add_boards();
   Expected<Board*> take_board();
-  Expected<WorkerBoard*> board_of(const Passage& captured);
+  Expected<WorkerBoard*> board_of(const StreamEntry& captured);
   Expected<WorkerBoard*> take_memory();
   bool make_room();
 
@@ -88,7 +88,7 @@ class WorkerQueue {
     WorkerBoard* memory = nullptr;
     GraphsGone gone;
   };
-  std::vector<Line> lines_;  // of captured streams, by Passage::line
+  std::vector<Line> lines_;  // of captured streams, by StreamEntry::line
   std::uint64_t last_id_ = 0;
 
   // To be the server once the ring has run what went before.
@@ -96,7 +96,7 @@ class WorkerQueue {
     std::uint64_t after;  // ticket
     std::uint64_t id;
   };
-  std::vector<Passage*> entered_;  // the first one's worker is to run what is pushed now
+  std::vector<StreamEntry*> entered_;  // the first one's worker is to run what is pushed now
   std::vector<Naming> namings_;
   std::uint64_t pushed_ = 0;
   std::uint64_t published_ = 0;

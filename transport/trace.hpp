@@ -59,8 +59,8 @@ class TracedTransport final : public Transport {
   }
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
   std::size_t direct_bytes(MemoryKind kind) const override { return inner_.direct_bytes(kind); }
-  Ticket expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
-  std::byte* map(int peer, Ticket ticket) override { return inner_.map(peer, ticket); }
+  MemoryHandle expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
+  std::byte* map(int peer, MemoryHandle handle) override { return inner_.map(peer, handle); }
   Error copy_from(int peer, std::uint64_t where, Bytes into) override {
     return inner_.copy_from(peer, where, into);
   }
@@ -115,7 +115,7 @@ class TracedCompute final : public Compute {
     std::uint64_t id = 0;
   };
   struct Known {
-    std::uint64_t ticket = 0;
+    std::uint64_t handle = 0;
     std::uint64_t id = 0;
   };
 

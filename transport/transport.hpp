@@ -21,7 +21,7 @@
 namespace pith {
 
 // How a peer can reach memory of ours; travels in a message, so it is plain data.
-struct Ticket {
+struct MemoryHandle {
   enum class Reach : std::uint8_t {
     none,  // the peer cannot reach it: contents go by messages
     load_store,
@@ -51,10 +51,10 @@ class Transport : public Pollable {
   virtual std::size_t direct_bytes(MemoryKind) const { return no_bytes; }
 
   // Load/store access. `expose` describes memory of ours to `peer`; it stays reachable until the
-  // algorithm's own messages say that the peer has finished. Both ends know from the ticket alone
+  // algorithm's own messages say that the peer has finished. Both ends know from the handle alone
   // whether it can be reached. `map` gives the address here of what a peer exposed.
-  virtual Ticket expose(int peer, Bytes memory) = 0;
-  virtual std::byte* map(int peer, Ticket ticket) = 0;
+  virtual MemoryHandle expose(int peer, Bytes memory) = 0;
+  virtual std::byte* map(int peer, MemoryHandle handle) = 0;
 
   // Copies from and to what a peer exposed with Reach::copy, at `where` and behind it. Host memory.
   virtual Error copy_from(int peer, std::uint64_t where, Bytes into);

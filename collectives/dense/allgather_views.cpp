@@ -11,9 +11,9 @@
 namespace pith {
 
 Task<Error> allgather_views(Call& call, CollectiveArgs args) {
-  Offers offers(call, args.send, {}, true);
-  Task<Error> moves = move_blocks(call, args, offers);
-  Task<Error> whole = offers.around(std::move(moves));
+  HandleExchange handles(call, args.send, {}, true);
+  Task<Error> moves = move_blocks(call, args, handles);
+  Task<Error> whole = handles.around(std::move(moves));
   co_return co_await std::move(whole);
 }
 

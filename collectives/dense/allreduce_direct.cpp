@@ -4,7 +4,7 @@
 // Wins for a few bytes among few ranks, most where ranks take turns on a core: each of the log P
 // rounds of recursive doubling may cost a switch of tasks. Operands are taken in rank order: all
 // ranks get the same bits. Needs: P <= 32.
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 
@@ -20,7 +20,7 @@ Task<Error> send_to_all(Call& call, const CollectiveArgs& args) {
 
 Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Bytes out) {
   const auto p = static_cast<std::size_t>(call.size());
-  Loans loans;
+  Leases leases;
   std::array<const std::byte*, most_view_ranks> inputs;
   for (std::size_t i = 0; i < p; ++i) {
     const int r = static_cast<int>(i);
@@ -28,10 +28,10 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Bytes out) {
     if (r == call.rank()) continue;
     Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, args.send.size);
     if (!theirs) co_return theirs.error();
-    inputs[i] = loans.add(std::move(*theirs));
+    inputs[i] = leases.add(std::move(*theirs));
   }
   const Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(p));
-  loans.give_back(call, reduced);
+  leases.give_back(call, reduced);
   co_await call.until(reduced);
   co_return Error();
 }

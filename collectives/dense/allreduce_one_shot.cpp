@@ -4,38 +4,39 @@
 // Cost by messages, where no ranks share memory: alpha + (P-1)(beta n + gamma n). Wins for short
 // vectors among few ranks. Operands are taken in rank order: all ranks get the same bits. Needs: P
 // <= 32.
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 
 namespace {
 
-Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args, const Offers& offers) {
+Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args,
+                              const HandleExchange& handles) {
   const int p = call.size();
   for (int d = 1; d < p; ++d) {
     const int to = wrap(call.rank() + d, p);
-    if (offers[to].sees_send) continue;
+    if (handles[to].sees_send) continue;
     Error error = co_await call.send(to, 0, 0, args.send);
     if (error) co_return error;
   }
   co_return Error();
 }
 
-Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+Task<Error> reduce_all(Call& call, const CollectiveArgs& args, HandleExchange& handles, Bytes out) {
   const int p = call.size();
-  Task<Error> answers = offers.hear();
+  Task<Error> answers = handles.hear();
   Error error = co_await std::move(answers);
   if (error) co_return error;
-  Loans loans;
+  Leases leases;
   const std::size_t bytes = args.send.size;
-  const Scratch fetched = offers.any_apart()
+  const Scratch fetched = handles.any_copies_only()
                               ? Scratch(call.host_compute(), bytes * static_cast<std::size_t>(p))
                               : Scratch();
   std::array<const std::byte*, most_view_ranks> inputs;
   for (int r = 0; r < p; ++r) {
     const auto i = static_cast<std::size_t>(r);
-    inputs[i] = r == call.rank() ? args.send.data : offers[r].send;
-    if (inputs[i] && offers[r].apart) {
+    inputs[i] = r == call.rank() ? args.send.data : handles[r].send;
+    if (inputs[i] && handles[r].copies_only) {
       const Bytes here = fetched.bytes().part(i * bytes, bytes);
       call.host_compute().run<CopyKernel>({here.data, inputs[i], bytes});
       inputs[i] = here.data;
@@ -43,20 +44,21 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Offers& offers, B
     if (inputs[i]) continue;
     Expected<Borrowed> theirs = co_await call.borrow(r, 0, 0, bytes);
     if (!theirs) co_return theirs.error();
-    inputs[i] = loans.add(std::move(*theirs));
+    inputs[i] = leases.add(std::move(*theirs));
   }
   const auto all = static_cast<std::size_t>(p);
   const Fence reduced = reduce_all_ranks(call, args, out, std::span(inputs).first(all));
-  loans.give_back(call, reduced);
+  leases.give_back(call, reduced);
   co_await call.until(reduced);
   co_return Error();
 }
 
-Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, Offers& offers, Bytes out) {
+Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, HandleExchange& handles,
+                            Bytes out) {
   std::array<Task<Error>, 2> strands;
   std::size_t used = 0;
-  if (offers.hides_send()) strands[used++] = send_to_unreached(call, args, offers);
-  strands[used++] = reduce_all(call, args, offers, out);
+  if (handles.hides_send()) strands[used++] = send_to_unreached(call, args, handles);
+  strands[used++] = reduce_all(call, args, handles, out);
   co_return co_await when_all(std::span(strands).first(used));
 }
 
@@ -77,9 +79,9 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     beside = Scratch(call.compute(), args.recv.size);
     out = beside.bytes();
   }
-  Offers offers(call, args.send, {});
-  Task<Error> work = give_and_reduce(call, args, offers, out);
-  Task<Error> whole = offers.around(std::move(work));
+  HandleExchange handles(call, args.send, {});
+  Task<Error> work = give_and_reduce(call, args, handles, out);
+  Task<Error> whole = handles.around(std::move(work));
   Error error = co_await std::move(whole);
   if (error) co_return error;
   co_await call.until(copy(call, args.recv, out));

@@ -1,9 +1,8 @@
 // Ring allreduce: reduce-scatter, then allgather, around one ring.
 //
-//   step 0        step 1             ...  the vector is cut into P blocks; block b starts at rank
-//   b, r --b=r--> r+1 --b=r--> r+2 -->        is reduced by every rank it passes, arrives complete
-//   at
-//                                          rank b-1, and goes round once more as it is.
+//   step 0     step 1                  The vector is cut into P blocks. Block b starts at rank b,
+//   b --b--> b+1 --b--> b+2 --> ...    is reduced by every rank that it passes, arrives complete
+//                                      at rank b-1, and goes round once more as it is.
 //
 // Each block is cut into chunks; `lanes` strands each walk the ring with every lanes-th chunk, so
 // that one chunk is reduced while others are on the wire. Bandwidth-optimal [Patarasu, Yuan 2009].

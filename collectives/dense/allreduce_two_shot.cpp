@@ -26,7 +26,7 @@ Task<Error> take_results(Call& call, const Shot& shot) {
   for (std::uint32_t k = 0; k < most; ++k) {
     for (int d = 1; d < shot.ranks; ++d) {
       const int from = wrap(call.rank() - d, shot.ranks);
-      if (shot.offers[from].sees_recv || k >= shot.chunks(from)) continue;
+      if (shot.handles[from].sees_recv || k >= shot.chunks(from)) continue;
       const Bytes into = part(shot.args.recv, shot.args.type, shot.piece(from, k));
       Error error = co_await call.recv(from, result_lane, k, into);
       if (error) co_return error;
@@ -42,8 +42,8 @@ std::span<std::byte* const> find_outputs(const Call& call, const Shot& shot, Ran
   std::size_t used = 0;
   outputs[used++] = shot.at(shot.args.recv.data, range);
   for (int d = 1; d < shot.ranks; ++d) {
-    const Offer& offer = shot.offers[wrap(call.rank() + d, shot.ranks)];
-    if (offer.recv && !offer.apart) outputs[used++] = shot.at(offer.recv, range);
+    const PeerHandles& theirs = shot.handles[wrap(call.rank() + d, shot.ranks)];
+    if (theirs.recv && !theirs.copies_only) outputs[used++] = shot.at(theirs.recv, range);
   }
   return outputs.first(used);
 }
@@ -71,34 +71,34 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
 
 // By the host, into memory that kernels do not reach.
 Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes result) {
-  const Offer& offer = shot.offers[to];
-  if (!offer.recv) return call.copy_to(to, shot.far(offer.far_recv, range), result);
-  call.host_compute().run<CopyKernel>({shot.at(offer.recv, range), result.data, result.size});
+  const PeerHandles& theirs = shot.handles[to];
+  if (!theirs.recv) return call.copy_to(to, shot.far(theirs.far_recv, range), result);
+  call.host_compute().run<CopyKernel>({shot.at(theirs.recv, range), result.data, result.size});
   return {};
 }
 
 // Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
-  Task<Error> answers = shot.offers.hear();
+  Task<Error> answers = shot.handles.hear();
   Error heard = co_await std::move(answers);
   if (heard) co_return heard;
-  if (shot.offers.all_on_device()) {
+  if (shot.handles.all_on_device()) {
     Task<Error> at_once = reduce_on_device(call, shot);
     co_return co_await std::move(at_once);
   }
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
   const Scratch fetched = shot.room_for_fetched(call);
-  Loans loans;
+  Leases leases;
   std::array<const std::byte*, most_view_ranks> inputs;
   for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
     const Range range = shot.piece(call.rank(), k);
     const Bytes out = part(args.recv, args.type, range);
-    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), loans, inputs);
+    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
     Error taken = co_await std::move(taking);
     if (taken) co_return taken;
     Fence reduced = reduce_range(call, shot, range, inputs);
-    loans.give_back(call, reduced);
+    leases.give_back(call, reduced);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
     constexpr std::uint32_t pieces_a_turn = 16;
     if (k % pieces_a_turn == pieces_a_turn - 1) {
@@ -107,15 +107,15 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     }
     for (int d = 1; d < p; ++d) {
       const int to = wrap(call.rank() + d, p);
-      const Offer& offer = shot.offers[to];
-      if (offer.recv && !offer.apart) continue;  // has it
-      if (!offer.recv && offer.far_recv == 0) {
+      const PeerHandles& theirs = shot.handles[to];
+      if (theirs.recv && !theirs.copies_only) continue;  // has it
+      if (!theirs.recv && theirs.far_recv == 0) {
         Error error = co_await call.send(to, result_lane, k, out, reduced);
         if (error) co_return error;
         continue;
       }
       Bytes result = out;
-      if (offer.apart) {
+      if (theirs.copies_only) {
         result = fetched.bytes().part(static_cast<std::size_t>(to) * shot.chunk_bytes(), out.size);
         reduced = copy(call, result, out);
       }
@@ -131,21 +131,21 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
 Task<Error> run_strands(Call& call, const Shot& shot) {
   std::array<Task<Error>, 3> strands;
   std::size_t used = 0;
-  if (shot.offers.hides_send()) strands[used++] = give_inputs(call, shot);
+  if (shot.handles.hides_send()) strands[used++] = give_inputs(call, shot);
   strands[used++] = reduce_own_block(call, shot);
-  if (shot.offers.hides_recv()) strands[used++] = take_results(call, shot);
+  if (shot.handles.hides_recv()) strands[used++] = take_results(call, shot);
   co_return co_await when_all(std::span(strands).first(used));
 }
 
 }  // namespace
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
-  Offers offers(call, args.send, args.recv, true);
-  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
+  HandleExchange handles(call, args.send, args.recv, true);
+  Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   const Blocks blocks(args.count, call.size());
   for (int r = 0; r < call.size(); ++r) shot.blocks[static_cast<std::size_t>(r)] = blocks[r];
   Task<Error> shots = run_strands(call, shot);
-  Task<Error> whole = offers.around(std::move(shots));
+  Task<Error> whole = handles.around(std::move(shots));
   co_return co_await std::move(whole);
 }
 

@@ -14,13 +14,13 @@ double broadcast_chain_cost(const Shape& shape, const LinkCost& link);
 
 namespace {
 
-constexpr std::uint16_t verdict_lane = Offers::open_lane - 1;
+constexpr std::uint16_t verdict_lane = HandleExchange::open_lane - 1;
 
 // Whether every rank reaches the root's vector, as the root says.
-Task<Error> agree(Call& call, const Offers& offers, int root, std::byte& all_reach) {
+Task<Error> agree(Call& call, const HandleExchange& handles, int root, std::byte& all_reach) {
   const Bytes verdict{&all_reach, 1};
   if (call.rank() != root) co_return co_await call.recv(root, verdict_lane, 0, verdict);
-  all_reach = std::byte(offers.hides_send() ? 0 : 1);
+  all_reach = std::byte(handles.hides_send() ? 0 : 1);
   for (int d = 1; d < call.size(); ++d) {
     const int to = wrap(root + d, call.size());
     Error error = co_await call.send(to, verdict_lane, 0, verdict);
@@ -29,12 +29,12 @@ Task<Error> agree(Call& call, const Offers& offers, int root, std::byte& all_rea
   co_return Error();
 }
 
-Task<Error> copy_or_pass(Call& call, const CollectiveArgs& args, Offers& offers) {
-  Task<Error> answers = offers.hear();
+Task<Error> copy_or_pass(Call& call, const CollectiveArgs& args, HandleExchange& handles) {
+  Task<Error> answers = handles.hear();
   Error error = co_await std::move(answers);
   if (error) co_return error;
   std::byte all_reach{0};
-  Task<Error> agreeing = agree(call, offers, args.root, all_reach);
+  Task<Error> agreeing = agree(call, handles, args.root, all_reach);
   error = co_await std::move(agreeing);
   if (error) co_return error;
   if (all_reach == std::byte{0}) {
@@ -45,7 +45,7 @@ Task<Error> copy_or_pass(Call& call, const CollectiveArgs& args, Offers& offers)
     co_await call.until(copy(call, args.recv, args.send));
     co_return Error();
   }
-  Task<Error> copying = copy_sent(call, offers, args.root, 0, args.recv, args.tuning);
+  Task<Error> copying = copy_sent(call, handles, args.root, 0, args.recv, args.tuning);
   co_return co_await std::move(copying);
 }
 
@@ -56,11 +56,11 @@ Task<Error> broadcast_views(Call& call, CollectiveArgs args) {
     Task<Error> chain = broadcast_chain(call, args);
     co_return co_await std::move(chain);
   }
-  // The others offer nothing, but on the kind of memory that they have.
+  // The others theirs nothing, but on the kind of memory that they have.
   const Bytes sent = call.rank() == args.root ? args.send : Bytes{nullptr, 0, args.recv.kind};
-  Offers offers(call, sent, {}, true);
-  Task<Error> work = copy_or_pass(call, args, offers);
-  Task<Error> whole = offers.around(std::move(work));
+  HandleExchange handles(call, sent, {}, true);
+  Task<Error> work = copy_or_pass(call, args, handles);
+  Task<Error> whole = handles.around(std::move(work));
   co_return co_await std::move(whole);
 }
 

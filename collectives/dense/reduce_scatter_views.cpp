@@ -35,17 +35,17 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
 Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std::size_t strands) {
   constexpr std::size_t pieces_a_turn = 16;
   const Scratch fetched = shot.room_for_fetched(call);
-  Loans loans;
+  Leases leases;
   std::array<const std::byte*, most_view_ranks> inputs;
   for (std::size_t i = strand; i < shot.chunks(call.rank()); i += strands) {
     const auto k = static_cast<std::uint32_t>(i);
     const Bytes out = result_of(shot, shot.piece(call.rank(), k), call.rank());
-    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), loans, inputs);
+    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
     Error taken = co_await std::move(taking);
     if (taken) co_return taken;
     const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
     const Fence reduced = reduce_all_ranks(call, shot.args, out, all);
-    loans.give_back(call, reduced);
+    leases.give_back(call, reduced);
     co_await call.until(reduced);
     // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
     if (i % pieces_a_turn != pieces_a_turn - 1) continue;
@@ -62,10 +62,10 @@ std::size_t strands_of(const Shot& shot, std::size_t messages) {
 }
 
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
-  Task<Error> answers = shot.offers.hear();
+  Task<Error> answers = shot.handles.hear();
   Error heard = co_await std::move(answers);
   if (heard) co_return heard;
-  if (shot.offers.all_sends_on_device()) {
+  if (shot.handles.all_sends_on_device()) {
     Task<Error> at_once = reduce_on_device(call, shot);
     co_return co_await std::move(at_once);
   }
@@ -78,7 +78,7 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
 Task<Error> run_strands(Call& call, const Shot& shot) {
   std::array<Task<Error>, most_lanes + 1> strands;
   std::size_t used = 0;
-  if (shot.offers.hides_send()) {
+  if (shot.handles.hides_send()) {
     const auto peers = static_cast<std::size_t>(call.size() - 1);
     const std::size_t giving = strands_of(shot, shot.chunks(0) * peers);
     for (; used < giving; ++used) strands[used] = give_inputs(call, shot, used, giving);
@@ -90,14 +90,14 @@ Task<Error> run_strands(Call& call, const Shot& shot) {
 }  // namespace
 
 Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
-  Offers offers(call, args.send, {}, true);
-  Shot shot{args, offers, {}, chunk_elements(args.tuning, args.type), call.size()};
+  HandleExchange handles(call, args.send, {}, true);
+  Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   for (int r = 0; r < call.size(); ++r) {
     const auto at = static_cast<std::size_t>(call.rank_at(r));
     shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
   }
   Task<Error> work = run_strands(call, shot);
-  Task<Error> whole = offers.around(std::move(work));
+  Task<Error> whole = handles.around(std::move(work));
   co_return co_await std::move(whole);
 }
 

@@ -7,20 +7,21 @@ namespace {
 constexpr std::uint16_t block_lane = 0;
 
 // A piece of it into `here`, which is host memory where `rank` has it on the host.
-Expected<Fence> copy_piece(Call& call, const Offer& offer, int rank, std::size_t offset,
+Expected<Fence> copy_piece(Call& call, const PeerHandles& theirs, int rank, std::size_t offset,
                            Bytes here) {
-  if (!offer.send) {
-    if (Error error = call.copy_from(rank, offer.far_send + offset, here)) return error;
+  if (!theirs.send) {
+    if (Error error = call.copy_from(rank, theirs.far_send + offset, here)) return error;
     return Fence();
   }
-  const CopyKernel::Args args{here.data, offer.send + offset, here.size};
-  return offer.apart ? call.host_compute().run<CopyKernel>(args) : call.run<CopyKernel>(args);
+  const CopyKernel::Args args{here.data, theirs.send + offset, here.size};
+  return theirs.copies_only ? call.host_compute().run<CopyKernel>(args)
+                            : call.run<CopyKernel>(args);
 }
 
 // By the host, for a device by way of pinned memory. It takes turns, for the rank's other work, and
 // an abort, wait meanwhile.
-Task<Error> copy_by_host(Call& call, const Offer& offer, int rank, std::size_t offset, Bytes into,
-                         std::size_t chunk) {
+Task<Error> copy_by_host(Call& call, const PeerHandles& theirs, int rank, std::size_t offset,
+                         Bytes into, std::size_t chunk) {
   constexpr std::size_t pieces_a_turn = 16;
   const bool on_device = into.kind != MemoryKind::host;
   const Scratch room = on_device ? Scratch(call.host_compute(), chunk) : Scratch();
@@ -29,7 +30,7 @@ Task<Error> copy_by_host(Call& call, const Offer& offer, int rank, std::size_t o
     const Range range = chunk_of({0, into.size}, chunk, k);
     const Bytes target = into.part(range.begin, range.size);
     const Bytes here = on_device ? room.bytes().part(0, range.size) : target;
-    const Expected<Fence> read = copy_piece(call, offer, rank, offset + range.begin, here);
+    const Expected<Fence> read = copy_piece(call, theirs, rank, offset + range.begin, here);
     if (!read) co_return read.error();
     copied = on_device ? copy(call, target, here) : *read;
     if (on_device) co_await call.until(copied);
@@ -40,13 +41,13 @@ Task<Error> copy_by_host(Call& call, const Offer& offer, int rank, std::size_t o
   co_return Error();
 }
 
-bool reads_in_place(const Offer& offer, Bytes into) {
-  return into.kind != MemoryKind::host && offer.send && !offer.apart;
+bool reads_in_place(const PeerHandles& theirs, Bytes into) {
+  return into.kind != MemoryKind::host && theirs.send && !theirs.copies_only;
 }
 
 struct Moves {
   CollectiveArgs args;
-  Offers& offers;
+  HandleExchange& handles;
   std::size_t block;  // in bytes
   std::size_t chunk;  // in elements
   std::size_t peers;
@@ -55,7 +56,7 @@ struct Moves {
   std::size_t lanes() const { return lanes_for(args.tuning, messages()); }
   bool reaches_all(const Call& call) const {
     bool all = true;
-    for (int r = 0; r < call.size(); ++r) all &= r == call.rank() || reaches_sent(offers[r]);
+    for (int r = 0; r < call.size(); ++r) all &= r == call.rank() || reaches_sent(handles[r]);
     return all;
   }
   // Where in what any rank sends the block for `rank` begins.
@@ -79,7 +80,7 @@ Task<Error> give_blocks(Call& call, const Moves& moves, std::size_t lane) {
   for (std::size_t i = lane; i < messages; i += moves.lanes()) {
     const int distance = static_cast<int>(i % moves.peers) + 1;
     const int to = wrap(call.rank() + distance, call.size());
-    if (moves.offers[to].sees_send) continue;
+    if (moves.handles[to].sees_send) continue;
     const std::size_t k = i / moves.peers;
     const Bytes data = moves.piece(moves.sent_to(call, to), k);
     Error error = co_await call.send(to, block_lane, static_cast<std::uint32_t>(k), data);
@@ -93,7 +94,7 @@ Task<Error> take_blocks(Call& call, const Moves& moves, std::size_t lane) {
   for (std::size_t i = lane; i < messages; i += moves.lanes()) {
     const int distance = static_cast<int>(i % moves.peers) + 1;
     const int from = wrap(call.rank() - distance, call.size());
-    if (reaches_sent(moves.offers[from])) continue;
+    if (reaches_sent(moves.handles[from])) continue;
     const std::size_t k = i / moves.peers;
     const Bytes into = moves.piece(moves.block_of(call, from), k);
     Error error = co_await call.recv(from, block_lane, static_cast<std::uint32_t>(k), into);
@@ -106,15 +107,15 @@ Task<Error> copy_reached(Call& call, const Moves& moves) {
   const std::size_t offset = moves.offset_for(call, call.rank());
   for (int d = 1; d < call.size(); ++d) {
     const int rank = wrap(call.rank() + d, call.size());
-    const Offer& offer = moves.offers[rank];
-    if (!reaches_sent(offer)) continue;
+    const PeerHandles& theirs = moves.handles[rank];
+    if (!reaches_sent(theirs)) continue;
     const Bytes block = moves.block_of(call, rank);
-    if (reads_in_place(offer, block)) {
-      call.run<CopyKernel>({block.data, offer.send + offset, block.size});
+    if (reads_in_place(theirs, block)) {
+      call.run<CopyKernel>({block.data, theirs.send + offset, block.size});
       continue;
     }
     Task<Error> copying =
-        copy_by_host(call, offer, rank, offset, block, moves.chunk * size_of(moves.args.type));
+        copy_by_host(call, theirs, rank, offset, block, moves.chunk * size_of(moves.args.type));
     Error error = co_await std::move(copying);
     if (error) co_return error;
   }
@@ -122,7 +123,7 @@ Task<Error> copy_reached(Call& call, const Moves& moves) {
 }
 
 Task<Error> take_all(Call& call, const Moves& moves) {
-  Task<Error> answers = moves.offers.hear();
+  Task<Error> answers = moves.handles.hear();
   Error error = co_await std::move(answers);
   if (error) co_return error;
   std::array<Task<Error>, most_lanes + 1> strands;
@@ -136,27 +137,27 @@ Task<Error> take_all(Call& call, const Moves& moves) {
 
 }  // namespace
 
-Task<Error> copy_sent(Call& call, const Offers& offers, int rank, std::size_t offset, Bytes into,
-                      Tuning tuning) {
-  const Offer& offer = offers[rank];
-  if (reads_in_place(offer, into)) {
-    call.run<CopyKernel>({into.data, offer.send + offset, into.size});
+Task<Error> copy_sent(Call& call, const HandleExchange& handles, int rank, std::size_t offset,
+                      Bytes into, Tuning tuning) {
+  const PeerHandles& theirs = handles[rank];
+  if (reads_in_place(theirs, into)) {
+    call.run<CopyKernel>({into.data, theirs.send + offset, into.size});
     co_return Error();
   }
   const std::size_t chunk = std::max<std::size_t>(1, tuning.chunk_bytes);
-  Task<Error> copying = copy_by_host(call, offer, rank, offset, into, chunk);
+  Task<Error> copying = copy_by_host(call, theirs, rank, offset, into, chunk);
   co_return co_await std::move(copying);
 }
 
-Task<Error> move_blocks(Call& call, const CollectiveArgs& args, Offers& offers) {
-  const Moves moves{args, offers, args.count * size_of(args.type),
+Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles) {
+  const Moves moves{args, handles, args.count * size_of(args.type),
                     chunk_elements(args.tuning, args.type),
                     static_cast<std::size_t>(call.size() - 1)};
   const Fence copied =
       copy(call, moves.block_of(call, call.rank()), moves.sent_to(call, call.rank()));
   std::array<Task<Error>, most_lanes + 1> strands;
   std::size_t used = 0;
-  if (offers.hides_send()) {
+  if (handles.hides_send()) {
     for (; used < moves.lanes(); ++used) strands[used] = give_blocks(call, moves, used);
   }
   strands[used++] = take_all(call, moves);

@@ -8,15 +8,15 @@ namespace {
 // comes by a message.
 Expected<const std::byte*> reached_input(const Call& call, const Shot& shot, int rank, Range range,
                                          Bytes room, std::size_t offset) {
-  const Offer& offer = shot.offers[rank];
-  const std::byte* vector = rank == call.rank() ? shot.args.send.data : offer.send;
-  if (vector && !offer.apart) return vector + range.begin * size_of(shot.args.type);
-  if (!vector && offer.far_send == 0) return static_cast<const std::byte*>(nullptr);
+  const PeerHandles& theirs = shot.handles[rank];
+  const std::byte* vector = rank == call.rank() ? shot.args.send.data : theirs.send;
+  if (vector && !theirs.copies_only) return vector + range.begin * size_of(shot.args.type);
+  if (!vector && theirs.far_send == 0) return static_cast<const std::byte*>(nullptr);
   const Bytes here = room.part(offset, range.size * size_of(shot.args.type));
   if (vector) {
     const std::byte* from = vector + range.begin * size_of(shot.args.type);
     call.host_compute().run<CopyKernel>({here.data, from, here.size});
-  } else if (Error error = call.copy_from(rank, shot.far(offer.far_send, range), here)) {
+  } else if (Error error = call.copy_from(rank, shot.far(theirs.far_send, range), here)) {
     return error;
   }
   return static_cast<const std::byte*>(here.data);
@@ -25,8 +25,8 @@ Expected<const std::byte*> reached_input(const Call& call, const Shot& shot, int
 }  // namespace
 
 Scratch Shot::room_for_fetched(const Call& call) const {
-  bool any = offers.any_apart();
-  for (int r = 0; r < ranks; ++r) any |= r != call.rank() && offers[r].far_send != 0;
+  bool any = handles.any_copies_only();
+  for (int r = 0; r < ranks; ++r) any |= r != call.rank() && handles[r].far_send != 0;
   return any ? Scratch(call.host_compute(), chunk_bytes() * static_cast<std::size_t>(ranks))
              : Scratch();
 }
@@ -37,7 +37,7 @@ Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand, std::s
   for (std::size_t i = strand; i < messages; i += strands) {
     const int to = wrap(call.rank() + 1 + static_cast<int>(i % peers), shot.ranks);
     const auto k = static_cast<std::uint32_t>(i / peers);
-    if (shot.offers[to].sees_send || k >= shot.chunks(to)) continue;
+    if (shot.handles[to].sees_send || k >= shot.chunks(to)) continue;
     const Bytes data = part(shot.args.send, shot.args.type, shot.piece(to, k));
     Error error = co_await call.send(to, Shot::input_lane, k, data);
     if (error) co_return error;
@@ -45,8 +45,8 @@ Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand, std::s
   co_return Error();
 }
 
-Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fetched, Loans& loans,
-                        std::span<const std::byte*> inputs) {
+Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fetched,
+                        Leases& leases, std::span<const std::byte*> inputs) {
   const Range range = shot.piece(call.rank(), k);
   const std::size_t bytes = range.size * size_of(shot.args.type);
   for (int r = 0; r < shot.ranks; ++r) {
@@ -58,7 +58,7 @@ Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fet
     if (inputs[i]) continue;
     Expected<Borrowed> theirs = co_await call.borrow(r, Shot::input_lane, k, bytes);
     if (!theirs) co_return theirs.error();
-    inputs[i] = loans.add(std::move(*theirs));
+    inputs[i] = leases.add(std::move(*theirs));
   }
   co_return Error();
 }
@@ -66,7 +66,7 @@ Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fet
 void find_inputs(const Call& call, const Shot& shot, Range range,
                  std::span<const std::byte*> inputs) {
   for (int r = 0; r < shot.ranks; ++r) {
-    std::byte* vector = r == call.rank() ? shot.args.send.data : shot.offers[r].send;
+    std::byte* vector = r == call.rank() ? shot.args.send.data : shot.handles[r].send;
     inputs[static_cast<std::size_t>(r)] = shot.at(vector, range);
   }
 }

@@ -4,7 +4,7 @@
 // rest comes by messages of a chunk. Each pair of ranks does as the giver's buffer allows.
 #pragma once
 
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 
@@ -14,7 +14,7 @@ struct Shot {
   static constexpr std::uint16_t input_lane = 0;
 
   CollectiveArgs args;
-  Offers& offers;
+  HandleExchange& handles;
   std::array<Range, most_view_ranks> blocks;  // of send, by the rank that reduces them
   std::size_t chunk;                          // in elements
   int ranks;
@@ -42,8 +42,8 @@ Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand = 0,
 
 // Taking: chunk k of our own block of every rank's vector, as kernels can read it, in the order of
 // ranks. `fetched` is room_for_fetched().
-Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fetched, Loans& loans,
-                        std::span<const std::byte*> inputs);
+Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fetched,
+                        Leases& leases, std::span<const std::byte*> inputs);
 
 // Where kernels of a device reach all vectors: those of `range`.
 void find_inputs(const Call& call, const Shot& shot, Range range,

@@ -291,7 +291,7 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
     if (error) co_return error;
     if (next->round.tail) continue;
     sharing.waiting.bytes().data[next->round.step] = std::byte{1};
-    sharing.writing.ring();
+    sharing.writing.set();
     co_await call.turn();
   }
 }

@@ -65,7 +65,7 @@ struct Sharing {
   }
   void has_looked() {
     looked = true;
-    writing.ring();
+    writing.set();
   }
   // Nobody waits for whoever hands on what is selected or taken.
   void close() {
@@ -91,7 +91,7 @@ struct Sharing {
   Steps added;  // rounds of which a follower has added the gradients
   // Sums wait to be written, a byte a round, until this rank has looked at all gradients, which is
   // more urgent. Rung when either comes about, and closed by the last strand that sums.
-  Bell writing;
+  Event writing;
   Scratch waiting;
   bool looked = false;
   std::size_t summing = summing_strands;

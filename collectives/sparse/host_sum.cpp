@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 
@@ -15,7 +15,7 @@ constexpr std::uint16_t flag_lane = 1;
 struct Summing {
   HostSum& sum;
   Traffic& traffic;
-  std::optional<Offers> offers;  // none: by messages only
+  std::optional<HandleExchange> handles;  // none: by messages only
 
   int owners() const { return static_cast<int>(sum.slices.size()); }
   Range slice(int owner) const { return sum.slices[static_cast<std::size_t>(owner)]; }
@@ -23,7 +23,7 @@ struct Summing {
     return chunk_of(slice(owner), sum.chunk_elements, k);
   }
   std::size_t chunks(int owner) const { return chunks_in(slice(owner).size, sum.chunk_elements); }
-  bool sees(int owner) const { return offers && (*offers)[owner].sees_send; }
+  bool sees(int owner) const { return handles && (*handles)[owner].sees_send; }
 };
 
 Bytes floats(std::byte* vector, Range range) {
@@ -64,12 +64,12 @@ Task<Error> add_piece(Call& call, Summing& summing, int from, std::size_t k, std
   const Range range = summing.piece(call.rank(), k);
   const std::size_t offset = range.begin - summing.slice(call.rank()).begin;
   const Bytes out = floats(summing.sum.sum, {offset, range.size});
-  std::byte* seen = summing.offers ? (*summing.offers)[from].send : nullptr;
+  std::byte* seen = summing.handles ? (*summing.handles)[from].send : nullptr;
   if (seen) {
     co_await call.until(add(call, out.data, floats(seen, range).data, range.size));
     co_return Error();
   }
-  const std::uint64_t far = summing.offers ? (*summing.offers)[from].far_send : 0;
+  const std::uint64_t far = summing.handles ? (*summing.handles)[from].far_send : 0;
   if (far != 0) {
     Error error = call.copy_from(from, far + range.begin * sizeof(float), {fetched, out.size});
     if (error) co_return error;
@@ -88,8 +88,8 @@ Task<Error> add_piece(Call& call, Summing& summing, int from, std::size_t k, std
 }
 
 Task<Error> sum_own(Call& call, Summing& summing) {
-  if (summing.offers) {
-    Task<Error> answers = summing.offers->hear();
+  if (summing.handles) {
+    Task<Error> answers = summing.handles->hear();
     Error error = co_await std::move(answers);
     if (error) co_return error;
   }
@@ -122,8 +122,8 @@ Task<Error> sum_in_host(Call& host, HostSum& sum, Traffic& traffic) {
     const Range last = sum.slices.back();
     const MemoryKind kind = sum.hidden ? MemoryKind::cuda : MemoryKind::host;
     const Bytes all{sum.vector, (last.begin + last.size) * sizeof(float), kind};
-    summing.offers.emplace(host, all, all, true);
-    Task<Error> opening = summing.offers->tell();
+    summing.handles.emplace(host, all, all, true);
+    Task<Error> opening = summing.handles->tell();
     Error error = co_await std::move(opening);
     if (error) co_return error;
   }

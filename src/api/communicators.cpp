@@ -228,7 +228,7 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
   return {};
 }
 
-// A descendant of `comm`, for streams of the same context: this thread's may be another, or none.
+// A child of `comm`, for streams of the same context: this thread's may be another, or none.
 // With blocking = 0 its handle appears when comm is ready again.
 Error descend(pithComm_t comm, pithComm_t* newcomm, const Options& options,
               std::function<Made()> make) {
@@ -267,7 +267,7 @@ Error destroy(pithComm_t comm) {
   return {};
 }
 
-// What still makes the communicator, or a descendant of it, ends first.
+// What still makes the communicator, or a child of it, ends first.
 Error abort(pithComm_t comm) {
   if (!comm || comm->process != fork_generation()) return {};
   if (comm->destroyed) return destroyed_before("pithCommAbort");

@@ -72,7 +72,7 @@ ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& set
   split.hear(ask(split.question()));
   parent_.calls().end_split(number, !split.error());
   if (split.error()) return leave(split.key(), split.error());
-  if (split.step() == DescentStep::end) return std::unique_ptr<Communicator>();
+  if (split.step() == ChildStep::end) return std::unique_ptr<Communicator>();
 
   Made made = make(settings, split.key(), split.members());
   if (!made) return end(split.key(), made.error());
@@ -139,10 +139,10 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
   const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().next_call();
   Shrink shrink(who.key, who.members, who.own_member(), excluded, rounds_, next_call);
   std::vector<int> unreached;
-  if (shrink.step() != DescentStep::end) unreached = cut_off(excluded);
+  if (shrink.step() != ChildStep::end) unreached = cut_off(excluded);
   std::unique_ptr<Communicator> child;
-  while (shrink.step() != DescentStep::end) {
-    if (shrink.step() == DescentStep::make) {
+  while (shrink.step() != ChildStep::end) {
+    if (shrink.step() == ChildStep::make) {
       Made made = make(settings, shrink.key(), shrink.members());
       shrink.made(made.error());
       if (made) child = std::move(*made);
@@ -150,7 +150,7 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
     }
     const GatherResult result = ask(shrink.question(parent_.last_completed(), unreached));
     shrink.hear(result);
-    if (result.error && shrink.step() == DescentStep::ask) continue;
+    if (result.error && shrink.step() == ChildStep::ask) continue;
     if (result.error) {
       return shrink.was_made() ? end(shrink.key(), result.error)
                                : leave(shrink.key(), result.error);

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 #include "control/cancellation.hpp"
 #include "settings/settings.hpp"
 
@@ -45,7 +45,7 @@ class ChildCommunicators {
   Communicator& parent_;
   const double patience_s_;  // for links to be found dead
   std::shared_ptr<Cancellation> cancellation_;
-  DescentRounds rounds_;
+  ChildRounds rounds_;
   std::uint64_t completed_by_all_ = 0;
 };
 

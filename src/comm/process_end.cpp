@@ -27,7 +27,7 @@ void ProcessEnd::remove(Communicator& communicator) {
   std::erase(held_, &communicator);
 }
 
-// A seat's communicators go before it does, all of them.
+// A node's communicators go before it does, all of them.
 void ProcessEnd::leave_all() {
   const std::lock_guard lock(mutex_);
   std::vector<ControlNode*> leaving;
@@ -40,8 +40,8 @@ void ProcessEnd::leave_all() {
   held_.clear();
   std::ranges::sort(leaving);
   leaving.erase(std::unique(leaving.begin(), leaving.end()), leaving.end());
-  std::erase_if(leaving, [&](ControlNode* seat) {
-    return std::ranges::find(staying, seat) != staying.end();
+  std::erase_if(leaving, [&](ControlNode* node) {
+    return std::ranges::find(staying, node) != staying.end();
   });
   if (!leaving.empty()) ControlNode::leave_with_process(leaving);
 }

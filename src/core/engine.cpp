@@ -33,8 +33,8 @@ constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
 // sleeper sooner than its turn behind strangers. After a yield this long a wait in a crowd is one
 // yield, to see whether they have left, and naps, until so many naps or a few short yields have
 // passed; elsewhere it is naps alone.
-constexpr std::uint64_t stranger_ns = 1'000'000;
-constexpr unsigned naps_after_stranger = 64;
+constexpr std::uint64_t time_slice_ns = 1'000'000;
+constexpr unsigned naps_after_time_slice = 64;
 constexpr int nap_ms = 1;
 // Enough to say that there is no memory; its pages are not touched.
 constexpr std::size_t reserve_bytes = std::size_t{64} << 10;
@@ -42,10 +42,10 @@ constexpr std::size_t reserve_bytes = std::size_t{64} << 10;
 constexpr std::uint32_t slow_poll_mask = 255;
 
 // Did somebody keep the core who does not hand it on?
-bool yield_to_stranger() {
+bool yield_to_another_process() {
   const std::uint64_t start = monotonic_ns();
   sched_yield();
-  return monotonic_ns() - start > stranger_ns;
+  return monotonic_ns() - start > time_slice_ns;
 }
 
 void relax() {
@@ -163,7 +163,7 @@ void Engine::rest_alone(unsigned idle_turns) {
   spun_ = now >= spin_end_;
   if (!spun_) return relax();
   if (now >= spin_end_ + yield_ns) return nap();
-  if (yield_to_stranger()) naps_left_ = naps_after_stranger;
+  if (yield_to_another_process()) naps_left_ = naps_after_time_slice;
 }
 
 void Engine::rest_in_crowd(unsigned idle_turns) {
@@ -173,7 +173,7 @@ void Engine::rest_in_crowd(unsigned idle_turns) {
     --naps_left_;
     return nap();
   }
-  naps_left_ = yield_to_stranger() ? naps_after_stranger : naps_left_ / 2;
+  naps_left_ = yield_to_another_process() ? naps_after_time_slice : naps_left_ / 2;
 }
 
 void Engine::wake() {

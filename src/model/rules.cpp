@@ -23,7 +23,7 @@ std::size_t short_bytes_of(bool views) { return views ? 2 * kib : 32 * kib; }
 bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
 
 // Ranks take turns on the cores, so that rounds count more than messages.
-const Algorithm& crowded_allreduce(const Shape& shape) {
+const Algorithm& oversubscribed_allreduce(const Shape& shape) {
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= 2 * kib && shape.ranks <= 8) return entry(Collective::allreduce, "direct");
   if (shape.bytes <= 32 * kib) return entry(Collective::allreduce, "recursive_doubling");
@@ -41,7 +41,7 @@ const Algorithm& device_allreduce(const Shape& shape) {
 
 const Algorithm& default_allreduce(const Shape& shape) {
   if (shape.devices && shape.views && shape.ranks <= 8) return device_allreduce(shape);
-  if (shape.crowded && shape.views) return crowded_allreduce(shape);
+  if (shape.oversubscribed && shape.views) return oversubscribed_allreduce(shape);
   const std::size_t short_bytes = short_bytes_of(shape.views);
   const int few_ranks = shape.views ? 8 : 4;
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
@@ -50,7 +50,7 @@ const Algorithm& default_allreduce(const Shape& shape) {
     return entry(Collective::allreduce, "recursive_doubling");
   }
   if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
-  const bool meets_at_ports = shape.apart && shape.ranks > 2;
+  const bool meets_at_ports = shape.multi_host && shape.ranks > 2;
   const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
   const bool runs_long = !shape.views && bytes_a_rank >= long_bytes_a_rank;
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
@@ -80,7 +80,7 @@ const Algorithm& default_broadcast(const Shape& shape) {
 const Algorithm& default_allgather(const Shape& shape) {
   if (pays_by_views(shape)) return entry(Collective::allgather, "views");
   const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
-  const std::size_t short_bytes = short_bytes_of(shape.views && !shape.crowded);
+  const std::size_t short_bytes = short_bytes_of(shape.views && !shape.oversubscribed);
   return shape.ranks > 3 && all <= short_bytes ? entry(Collective::allgather, "bruck")
                                                : entry(Collective::allgather, "ring");
 }

@@ -141,7 +141,7 @@ Error init_all(ncclComm_t* comms, int count, const int* devices) {
   return error;
 }
 
-// What a call that makes a descendant is configured with: its own, as far as the environment does
+// What a call that makes a child is configured with: its own, as far as the environment does
 // not know better, or its parent's.
 Expected<std::optional<pithConfig_t>> config_of_descendant(const char* function,
                                                            const ncclConfig_t* asked) {
@@ -160,7 +160,7 @@ Error prepare_descendant(const char* function, pithComm_t comm, pithComm_t* newc
   return error;
 }
 
-// Makes errors from here on those of a descendant, not of what the revocation has ended.
+// Makes errors from here on those of a child, not of what the revocation has ended.
 void note_descendant(pithComm_t comm, Extension& extension) {
   pithResult_t state = pithSuccess;
   pithCommGetAsyncError(comm, &state);  // takes up what has ended

@@ -77,7 +77,7 @@ double seconds_here(const Shape& shape, Collective collective, const LinkCost& l
 }
 
 double seconds_there(Shape shape, Collective collective, const LinkCost& link) {
-  shape.views = shape.crowded = shape.devices = false;
+  shape.views = shape.oversubscribed = shape.devices = false;
   return seconds_here(shape, collective, link);
 }
 

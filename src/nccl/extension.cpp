@@ -7,7 +7,7 @@ namespace pith::nccl {
 
 namespace {
 
-// To be revoked is no error; what a descendant came to is one.
+// To be revoked is no error; what a child came to is one.
 Error state_of_revoked(const pithComm& comm, const Extension& extension, const Error& state) {
   if (state.code() == Code::in_progress) return state;
   const std::lock_guard lock(comm.guard);

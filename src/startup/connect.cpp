@@ -41,11 +41,11 @@ std::vector<int> all_ranks(int ranks) {
 }
 
 // Until every rank is in the tree.
-void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& seats) {
-  const std::vector<int> ranks = all_ranks(static_cast<int>(seats.size()));
-  std::latch joined(static_cast<std::ptrdiff_t>(seats.size()));
-  for (const auto& seat : seats) {
-    seat->gather({job_key, connected_round}, ControlPlane::Need::all, ranks, "",
+void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& nodes) {
+  const std::vector<int> ranks = all_ranks(static_cast<int>(nodes.size()));
+  std::latch joined(static_cast<std::ptrdiff_t>(nodes.size()));
+  for (const auto& node : nodes) {
+    node->gather({job_key, connected_round}, ControlPlane::Need::all, ranks, "",
                  [&joined](const GatherResult&) { joined.count_down(); });
   }
   joined.wait();
@@ -61,7 +61,7 @@ std::string info_of_thread(const Settings& settings, std::size_t ranks) {
 }
 
 struct Threads {
-  bool crowded;
+  bool oversubscribed;
   bool devices;
 };
 Threads threads_of(const std::vector<std::string>& all) {
@@ -73,7 +73,7 @@ Threads threads_of(const std::vector<std::string>& all) {
     cores.push_back(UsableCores::unpack(unpacker.text()));
     devices = unpacker.value<bool>() && devices;
   }
-  return {are_crowded(cores), devices};
+  return {are_oversubscribed(cores), devices};
 }
 
 void tell_addresses(const StartLog& log, const UniqueId& id, const std::string& own,
@@ -150,20 +150,20 @@ All make_threads(int ranks, const Settings& settings) {
   if (!hub) return hub.error();
   StartLog log("communicator", 0, ranks);
   log.begins(settings);
-  const auto seats = ControlNode::among_threads(ranks, settings);
+  const auto nodes = ControlNode::among_threads(ranks, settings);
   // Where their threads will run is not known yet; this one's CPUs will be theirs.
-  const bool crowded = are_crowded(
+  const bool oversubscribed = are_oversubscribed(
       std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
   std::vector<std::unique_ptr<Communicator>> made;
   for (int r = 0; r < ranks; ++r) {
     made.push_back(std::make_unique<Communicator>(
-        settings, CommIdentity{seats[static_cast<std::size_t>(r)], job_key, all_ranks(ranks), r}));
+        settings, CommIdentity{nodes[static_cast<std::size_t>(r)], job_key, all_ranks(ranks), r}));
     if (Error error = made.back()->links().model().force(settings.algo)) return error;
-    made.back()->links().set_oversubscribed(crowded, crowded);
+    made.back()->links().set_oversubscribed(oversubscribed, oversubscribed);
     made.back()->links().model().set_devices(!devices_in_use().empty());
     join(*made.back(), *hub, {});
   }
-  wait_for_tree(seats);
+  wait_for_tree(nodes);
   log.ends("threads of one process");
   return made;
 }
@@ -219,21 +219,21 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   auto made = std::make_unique<Communicator>(
       settings, CommIdentity{*control, job_key, all_ranks(ranks), rank}, table);
-  ControlNode& seat = **control;
+  ControlNode& node = **control;
   if (!settings.trace.empty()) {
     made->set_trace_prefix(PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address));
   }
-  bootstrap->listen_to([&seat] { return seat.plane().revocation_of(job_key); });
+  bootstrap->listen_to([&node] { return node.plane().revocation_of(job_key); });
   const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
   if (!failed) return made;
   const Error cancelled = cancellation ? cancellation->error() : Error();
   if (!cancelled) {
     const Error error = as_of_rank(rank, failed);
     bootstrap->give_up(error);
-    if (error.code() != Code::remote) seat.revoke(job_key, as_seen_elsewhere(error));
+    if (error.code() != Code::remote) node.revoke(job_key, as_seen_elsewhere(error));
     return error;
   }
-  seat.revoke(job_key, cancelled);  // the other ranks may have made it already
+  node.revoke(job_key, cancelled);  // the other ranks may have made it already
   return cancelled;
 }
 
@@ -296,7 +296,7 @@ Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& se
       of_first.value<std::uintptr_t>());
   Error error = first->error();
   const Threads threads = threads_of(*all);
-  made.links().set_oversubscribed(threads.crowded, threads.crowded);
+  made.links().set_oversubscribed(threads.oversubscribed, threads.oversubscribed);
   made.links().model().set_devices(threads.devices);
   if (!error) join(made, **first, order_of_threads(*all, settings));
   // Until then the first rank's variable is in use.

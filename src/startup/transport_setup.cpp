@@ -26,12 +26,12 @@ bool contains(std::uint8_t transports, std::size_t one) { return (transports >> 
 
 }  // namespace
 
-TransportSetup::TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& seat,
+TransportSetup::TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& node,
                                Gatherer& gatherer, const Settings& settings, TransportTable table)
     : engine_(engine),
       rank_(rank),
       ranks_(static_cast<std::size_t>(ranks)),
-      seat_(seat),
+      node_(node),
       gatherer_(gatherer),
       settings_(settings),
       table_(table),
@@ -65,7 +65,7 @@ Error TransportSetup::listen(std::size_t transport, std::string& address) {
   const TransportFactory& factory = *table_[transport];
   const TransportSite site{
       engine_.scheduler(), engine_.mailbox(), rank_,     static_cast<int>(ranks_),
-      seat_.secret(),      seat_.host(),      settings_, rule_.names(factory.name)};
+      node_.secret(),      node_.host(),      settings_, rule_.names(factory.name)};
   Expected<std::unique_ptr<PeerTransport>> made = factory.make(site);
   if (!made) return made.error();
   if (!*made) return {};
@@ -89,7 +89,7 @@ Error TransportSetup::exchange() {
   // All ranks may be threads of one process.
   const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.streams + 2);
   mine.descriptors = DescriptorShare::of_this_process(std::min(most, descriptors_of_interest),
-                                                      seat_.descriptors_to_come());
+                                                      node_.descriptors_to_come());
   mine.host_id = settings_.host_id;
   if (orders_by_locality(settings_, ranks_)) {
     Locality at = own_locality();
@@ -204,9 +204,10 @@ bool TransportSetup::share_host(std::size_t a, std::size_t b, std::uint8_t by) c
 void TransportSetup::find_oversubscribed(const RankGroups& groups) {
   std::vector<std::vector<UsableCores>> hosts(ranks_);  // each at its lowest rank
   for (std::size_t r = 0; r < ranks_; ++r) hosts[groups.group_of(r)].push_back(all_[r].cores);
-  facts_.oversubscribed_here = are_crowded(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
-  facts_.oversubscribed =
-      std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return are_crowded(host); });
+  facts_.oversubscribed_here =
+      are_oversubscribed(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
+  facts_.oversubscribed = std::any_of(hosts.begin(), hosts.end(),
+                                      [](const auto& host) { return are_oversubscribed(host); });
 }
 
 void TransportSetup::put_in_order(const RankGroups& groups) {

@@ -34,7 +34,7 @@ struct RankFacts {
 
 class TransportSetup {
  public:
-  TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& seat, Gatherer& gatherer,
+  TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& node, Gatherer& gatherer,
                  const Settings& settings, TransportTable table);
 
   // Collective; the deadline is the gatherer's. After an error the transports are of no use.
@@ -79,7 +79,7 @@ class TransportSetup {
   Engine& engine_;
   const int rank_;
   const std::size_t ranks_;
-  const ControlNode& seat_;
+  const ControlNode& node_;
   Gatherer& gatherer_;
   const Settings& settings_;
   const TransportTable table_;

@@ -156,7 +156,7 @@ std::size_t count_cores(std::span<const UsableCores> ranks) {
   return std::min(size_of(all), granted);
 }
 
-bool are_crowded(std::span<const UsableCores> ranks) {
+bool are_oversubscribed(std::span<const UsableCores> ranks) {
   const std::size_t cores = count_cores(ranks);
   return cores != 0 && ranks.size() > cores;
 }

@@ -31,6 +31,6 @@ struct UsableCores {
 std::size_t count_cores(std::span<const UsableCores> ranks);
 
 // More ranks than cores: waiting must not keep the others from running.
-bool are_crowded(std::span<const UsableCores> ranks);
+bool are_oversubscribed(std::span<const UsableCores> ranks);
 
 }  // namespace pith

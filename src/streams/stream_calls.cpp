@@ -61,7 +61,7 @@ StreamOptions::StreamOptions(const Settings& settings)
       blocks(settings.cuda_blocks),
       warn_s(warn_s_of(settings)) {}
 
-struct StreamCalls::StreamCall : cuda::Passage, Work, StreamOrder::Entry {
+struct StreamCalls::StreamCall : cuda::StreamEntry, Work, StreamOrder::Entry {
   explicit StreamCall(StreamCalls& o) : owner(o) { Entry::args = &args; }
   FrameArena& frame_arena() const { return owner.host_.links.engine().arena(); }
   // What the arguments point to is the call's own from now on.
@@ -240,11 +240,11 @@ Error StreamCalls::enqueue(CallArgs args, void* raw_stream, HeldCompressors held
   call.on_device = uses_device(args);
   call.enters = call.on_device;
   if (views_ && dense) call.looks = {views_->look_at(dense->send), views_->look_at(dense->recv)};
-  call.started = [](cuda::Passage& self) {
+  call.started = [](cuda::StreamEntry& self) {
     auto& reached = static_cast<StreamCall&>(self);
     reached.owner.reach(reached);
   };
-  call.gone = [](cuda::Passage& self) {
+  call.gone = [](cuda::StreamEntry& self) {
     auto& gone = static_cast<StreamCall&>(self);
     gone.owner.forget_captured(gone);
   };
@@ -436,7 +436,7 @@ bool StreamCalls::Unsettled::arm() {
 
 void StreamCalls::abandon() {
   order_.begin_held();
-  gate_.abandon([](cuda::Passage& self) {
+  gate_.abandon([](cuda::StreamEntry& self) {
     auto& call = static_cast<StreamCall&>(self);
     StreamCalls& owner = call.owner;
     owner.let_go(call);  // before the stream goes on

@@ -28,7 +28,7 @@
 #include "comm/call_runner.hpp"
 #include "compress/held_compressors.hpp"
 #include "cuda/cuda_compute.hpp"
-#include "cuda/peer_views.hpp"
+#include "cuda/peer_access.hpp"
 #include "cuda/stream_gate.hpp"
 #include "cuda/stream_join.hpp"
 #include "settings/settings.hpp"
@@ -176,7 +176,7 @@ class StreamCalls {
   const StreamHost host_;
   cuda::Device& device_;
   cuda::PinnedCompute pinned_;                  // what the other one retires goes back here
-  std::optional<cuda::PeerViews> views_;        // none: not wanted, or no two ranks share memory
+  std::optional<cuda::PeerAccess> views_;       // none: not wanted, or no two ranks share memory
   std::unique_ptr<cuda::CudaCompute> compute_;  // ends first: its kernels use what views_ unmaps
   CallContext context_;
   cuda::StreamGate gate_;

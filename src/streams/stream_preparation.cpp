@@ -8,7 +8,7 @@
 
 #include "collectives/chooser.hpp"
 #include "collectives/compressed_check.hpp"
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 #include "collectives/premultiply.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"

@@ -45,10 +45,11 @@ DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
 // How the ranks reach each other's memory: all by load and store, all by copies, or each pair, each
 // way, in a way of its own or by messages.
 constexpr int reaches = 3;
-Ticket::Reach reach(int which, int owner, int peer) {
-  if (which == 0) return Ticket::Reach::load_store;
-  if (which == 1) return Ticket::Reach::copy;
-  constexpr std::array mixed{Ticket::Reach::load_store, Ticket::Reach::none, Ticket::Reach::copy};
+MemoryHandle::Reach reach(int which, int owner, int peer) {
+  if (which == 0) return MemoryHandle::Reach::load_store;
+  if (which == 1) return MemoryHandle::Reach::copy;
+  constexpr std::array mixed{MemoryHandle::Reach::load_store, MemoryHandle::Reach::none,
+                             MemoryHandle::Reach::copy};
   return mixed[static_cast<std::size_t>(2 * owner + peer) % mixed.size()];
 }
 

@@ -77,8 +77,9 @@ std::vector<Combination> combinations() {
 }
 
 // By load and store, by copies, or as its owner or the pair wants it, also by messages.
-Ticket::Reach reach(int how, int owner, int peer) {
-  constexpr std::array reaches{Ticket::Reach::load_store, Ticket::Reach::copy, Ticket::Reach::none};
+MemoryHandle::Reach reach(int how, int owner, int peer) {
+  constexpr std::array reaches{MemoryHandle::Reach::load_store, MemoryHandle::Reach::copy,
+                               MemoryHandle::Reach::none};
   const int way = how < 2 ? how : how == 2 ? owner : 2 * owner + peer;
   return reaches[static_cast<std::size_t>(way) % reaches.size()];
 }
@@ -263,7 +264,7 @@ struct Rule {
   int ranks;
   std::size_t bytes;
   bool views;
-  bool crowded;
+  bool oversubscribed;
   std::string_view name;
   bool apart = false;
   bool devices = false;
@@ -345,11 +346,11 @@ constexpr Rule rules[] = {
 
 TEST_CASE("the fixed rule is the documented one", "[collectives]") {
   for (const Rule& rule : rules) {
-    const Shape shape{rule.ranks,   rule.bytes, {},          rule.views,
-                      rule.crowded, rule.apart, rule.devices};
+    const Shape shape{rule.ranks,          rule.bytes, {},          rule.views,
+                      rule.oversubscribed, rule.apart, rule.devices};
     INFO(name_of(rule.collective) << ", " << rule.ranks << " ranks, " << rule.bytes << " bytes, "
                                   << (rule.views ? "views" : "no views")
-                                  << (rule.crowded ? ", crowded" : "")
+                                  << (rule.oversubscribed ? ", oversubscribed" : "")
                                   << (rule.apart ? ", apart" : "")
                                   << (rule.devices ? ", devices" : ""));
     CHECK(default_algorithm(shape, rule.collective).name == rule.name);
@@ -362,8 +363,8 @@ TEST_CASE("the default is an algorithm of the collective", "[collectives]") {
     if (collective == Collective::split) continue;
     for (const int ranks : {2, 3, 8, 9, 32, 33, 4096}) {
       for (std::size_t bytes = 0; bytes <= std::size_t{1} << 30; bytes = bytes * 2 + 1) {
-        for (const bool crowded : {false, true}) {
-          const Shape shape{ranks, bytes, {}, crowded, crowded};
+        for (const bool oversubscribed : {false, true}) {
+          const Shape shape{ranks, bytes, {}, oversubscribed, oversubscribed};
           const Algorithm& chosen = default_algorithm(shape, collective);
           REQUIRE(chosen.collective == collective);
           REQUIRE(ranks <= chosen.ranks_max);

@@ -176,7 +176,7 @@ SimConfig random_config(Dice& dice, std::uint64_t seed) {
   if (!config.late_kernels && dice.below(2) == 0) {
     config.reach = [seed](int owner, int peer) {
       const auto pair = static_cast<std::uint64_t>(10 * owner + peer);
-      return static_cast<Ticket::Reach>(random_bits(seed, 78, pair) % 3);
+      return static_cast<MemoryHandle::Reach>(random_bits(seed, 78, pair) % 3);
     };
   }
   return config;

@@ -264,7 +264,7 @@ Task<Error> SimJob::split(Call& frames, SimJob& job, SimComm& comm, int color, i
   const GatherResult result = co_await all;
   split.hear(result);
   comm.end_call(number);
-  if (split.step() == DescentStep::end) co_return split.error();
+  if (split.step() == ChildStep::end) co_return split.error();
   Task<Error> making = make(frames, job, comm, split.key(), split.members(), child);
   Error error = co_await std::move(making);
   co_return error;
@@ -275,9 +275,9 @@ Task<Error> SimJob::shrink(Call& frames, SimJob& job, SimComm& comm, std::vector
   static_cast<void>(comm.refuses_calls());
   const std::uint32_t next_call = comm.state.revoked ? 0 : comm.calls() + 1;
   Shrink shrink(comm.key, comm.members, comm.own, excluded, comm.rounds, next_call);
-  while (shrink.step() != DescentStep::end) {
+  while (shrink.step() != ChildStep::end) {
     if (!job.alive(comm.own)) co_return Error(Code::remote, "this rank is dead");
-    if (shrink.step() == DescentStep::make) {
+    if (shrink.step() == ChildStep::make) {
       Task<Error> making = make(frames, job, comm, shrink.key(), shrink.members(), smaller.comm);
       const Error error = co_await std::move(making);
       shrink.made(error);

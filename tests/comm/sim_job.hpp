@@ -1,5 +1,5 @@
 // A job in virtual time: data paths and control planes of all ranks, communicators on them, and
-// ranks that die. Splits and shrinks go by comm/descent.hpp, as those of Communicator do.
+// ranks that die. Splits and shrinks go by comm/child_agreement.hpp, as those of Communicator do.
 //
 //   SimJob job(config, fanout);
 //   std::string wrong = job.run([&](Call& frames, int rank) { return life(frames, rank); });
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 #include "control/members.hpp"
 #include "tests/control/control_world.hpp"
 #include "world/world.hpp"
@@ -62,7 +62,7 @@ class SimComm final : public CommWatcher {
   CommState state;
   Error death;  // the first of a member, as the control plane knows
   CallContext context;
-  DescentRounds rounds;
+  ChildRounds rounds;
 
  private:
   World& world_;
@@ -96,7 +96,7 @@ class SimJob {
   std::string run(const Life& life);
 
   static Task<Error> pause(Call& frames, SimJob& job, double seconds);
-  // One descent of a rank at a time. The descendant is null where there is none.
+  // One split or shrink of a rank at a time. The child is null where there is none.
   static Task<Error> split(Call& frames, SimJob& job, SimComm& comm, int color, int key,
                            SimComm*& child);
   struct Smaller {

@@ -1,4 +1,4 @@
-// Strangers at every port of a job, while its ranks join and while they work.
+// UnauthenticatedClients at every port of a job, while its ranks join and while they work.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
 #include "tests/transport/port_noise.hpp"
-#include "tests/transport/strangers.hpp"
+#include "tests/transport/unauthenticated_clients.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -19,7 +19,7 @@ using namespace ranks;
 
 namespace {
 
-Greeting guest(int rank, int ranks) { return {"bootstrap", rank, 0, ranks, 0}; }
+Greeting greeting_of(int rank, int ranks) { return {"bootstrap", rank, 0, ranks, 0}; }
 
 // Two rounds of `ranks` ranks; what went wrong.
 std::string meet_at(const UniqueId& id, int ranks) {
@@ -52,7 +52,7 @@ std::string meet_at(const UniqueId& id, int ranks) {
 // A guest that knows the secret.
 Descriptor enter(const UniqueId& id, int rank, int ranks) {
   Descriptor socket = call_port(id.address);
-  Handshake handshake = Handshake::connector(id.secret, guest(rank, ranks));
+  Handshake handshake = Handshake::connector(id.secret, greeting_of(rank, ranks));
   const Error error = shake_hands(handshake, socket.get(), monotonic_ns() + 5'000'000'000);
   ensure(!error, error.message());
   std::string hello;
@@ -182,7 +182,7 @@ void join_and_work(Rank& self, const std::function<bool()>& enough) {
 TEST_CASE("strangers at the bootstrap root are refused", "[hostile]") {
   CHECK(run(1, alone(), [](Rank&) {
           const UniqueId id = open_root(20);
-          Strangers strangers(id.address, id.secret, guest(1, 3));
+          UnauthenticatedClients strangers(id.address, id.secret, greeting_of(1, 3));
           wait_until([&] { return strangers.tried() >= 4; });
           const double begin = now_s();
           const std::string wrong = meet_at(id, 3);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 #include "control/members.hpp"
 #include "many_seeds.hpp"
 #include "tests/control/control_world.hpp"
@@ -61,7 +61,7 @@ class Scene {
  private:
   struct Member {
     RecordingWatcher watcher;
-    DescentRounds rounds;
+    ChildRounds rounds;
     std::unique_ptr<Shrink> shrink;
     CallNote call;
     bool calls = false;         // first of all, else it shrinks
@@ -166,8 +166,8 @@ class Scene {
   void go_on_with_shrink(int rank) {
     Member& member = of_[rank];
     Shrink& shrink = *member.shrink;
-    if (shrink.step() == DescentStep::make) shrink.made(Error());
-    if (shrink.step() == DescentStep::end) return end_shrink(rank);
+    if (shrink.step() == ChildStep::make) shrink.made(Error());
+    if (shrink.step() == ChildStep::end) return end_shrink(rank);
     const Question question = shrink.question(0);
     world_.plane(rank).gather(
         question.key, question.need, question.participants, question.blob,

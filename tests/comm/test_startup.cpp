@@ -40,10 +40,11 @@ Descriptor call_root(const UniqueId& id) {
   return std::move(*connection);
 }
 
-// Strangers at the port: silent ones, noisy ones, slow ones, and one with another secret.
-class Strangers {
+// UnauthenticatedClients at the port: silent ones, noisy ones, slow ones, and one with another
+// secret.
+class UnauthenticatedClients {
  public:
-  explicit Strangers(const UniqueId& id) {
+  explicit UnauthenticatedClients(const UniqueId& id) {
     for (int i = 0; i < 40; ++i) calls_.push_back(call_root(id));
     for (std::size_t i = 0; i < 40; i += 4) shutdown(calls_[i].get(), SHUT_WR);
     const std::string noise(5000, '\xff');
@@ -65,7 +66,7 @@ class Strangers {
       if (joined) std::abort();
     });
   }
-  ~Strangers() {
+  ~UnauthenticatedClients() {
     stop_ = true;
     slow_.join();
     imposter_.join();
@@ -101,8 +102,8 @@ TEST_CASE("strangers do not disturb the start", "[startup]") {
             const pithUniqueId id = self.id();
             const Expected<UniqueId> loaded = UniqueId::load(id.internal);
             ensure(static_cast<bool>(loaded), "an id that does not load");
-            std::unique_ptr<Strangers> strangers;
-            if (self.rank != 1) strangers = std::make_unique<Strangers>(*loaded);
+            std::unique_ptr<UnauthenticatedClients> strangers;
+            if (self.rank != 1) strangers = std::make_unique<UnauthenticatedClients>(*loaded);
             sleep_s(0.1 * self.rank);
             const double start = now_s();
             start_and_sum(self);

@@ -77,7 +77,7 @@ class Story {
   };
   struct RankState {
     std::optional<Trouble> trouble;
-    std::vector<SimComm*> children;  // descendants by splits that are still in use
+    std::vector<SimComm*> children;  // children by splits that are still in use
   };
   // Calls of one communicator that are under way at once. Phase 1: while it is being split.
   using Batch = std::vector<std::unique_ptr<Scheduled>>;

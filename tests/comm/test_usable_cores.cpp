@@ -53,16 +53,16 @@ class Groups {
 TEST_CASE("ranks of a host have the CPUs of all of them", "[cores]") {
   CHECK(count_cores({}) == 0);
   CHECK(count_cores(std::vector<UsableCores>(8)) == 0);
-  CHECK(!are_crowded(std::vector<UsableCores>(8)));
+  CHECK(!are_oversubscribed(std::vector<UsableCores>(8)));
   const std::vector<UsableCores> container(8, bound_to(0b11));
   CHECK(count_cores(container) == 2);
-  CHECK(are_crowded(container));
+  CHECK(are_oversubscribed(container));
   std::vector<UsableCores> bound;
   for (int rank = 0; rank < 8; ++rank) bound.push_back(bound_to(std::uint64_t{1} << rank));
   CHECK(count_cores(bound) == 8);
-  CHECK(!are_crowded(bound));
+  CHECK(!are_oversubscribed(bound));
   bound.push_back(bound_to(1));
-  CHECK(are_crowded(bound));
+  CHECK(are_oversubscribed(bound));
 }
 
 TEST_CASE("ranks of one control group share its limit", "[cores]") {

@@ -16,7 +16,7 @@
 
 #include "catch.hpp"
 #include "control/control_tcp.hpp"
-#include "tests/transport/strangers.hpp"
+#include "tests/transport/unauthenticated_clients.hpp"
 
 using namespace pith;
 using namespace pith::test;
@@ -128,7 +128,7 @@ std::string frame(std::uint32_t size, std::string_view bytes) {
 
 TEST_CASE("strangers at the control port are refused, and messages go on", "[control][hostile]") {
   Job job;
-  const Strangers strangers(job.zero.address, job_secret(), greeting_of(2));
+  const UnauthenticatedClients strangers(job.zero.address, job_secret(), greeting_of(2));
   CHECK(job.drive_until([&] { return strangers.tried() >= 4; }));
   CHECK(job.talk());
   CHECK(job.drive_until([&] { return strangers.tried() >= 20; }));

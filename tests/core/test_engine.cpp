@@ -159,9 +159,9 @@ TEST_CASE("work waits for a driver", "[engine]") {
 }
 
 TEST_CASE("whoever drives lets go for others", "[engine]") {
-  for (const bool crowded : {false, true}) {
+  for (const bool oversubscribed : {false, true}) {
     Engine engine(1);
-    engine.set_oversubscribed(crowded);
+    engine.set_oversubscribed(oversubscribed);
     Source source;
     engine.add(source);
     int visits = 0;

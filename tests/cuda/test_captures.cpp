@@ -276,9 +276,9 @@ TEST_CASE("a call captured on one rank and eager on another is an error on both"
 
 namespace {
 
-struct Counted : Passage {
+struct Counted : StreamEntry {
   Counted() {
-    gone = [](Passage& self) { static_cast<Counted&>(self).is_gone = true; };
+    gone = [](StreamEntry& self) { static_cast<Counted&>(self).is_gone = true; };
   }
   bool is_gone = false;
 };
@@ -292,7 +292,7 @@ TEST_CASE("a call that is captured while its graphs go is gone with them") {
   StreamGate gate(**pith::cuda::Device::of_stream(captured), nullptr);
   Counted first;
   Counted second;
-  struct Starting : Passage {
+  struct Starting : StreamEntry {
     std::function<void()> meanwhile;
   } other;
   OK(cu().capture_begin(captured, kCaptureRelaxed));
@@ -307,7 +307,7 @@ TEST_CASE("a call that is captured while its graphs go is gone with them") {
     OK(cu().capture_end(captured, &graph));
     OK(cu().graph_destroy(graph));
   };
-  other.started = [](Passage& self) {
+  other.started = [](StreamEntry& self) {
     static_cast<Starting&>(self).meanwhile();
     StreamGate::open(self);
   };

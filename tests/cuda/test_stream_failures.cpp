@@ -111,7 +111,7 @@ TEST_CASE("what a stream has reached is no call to forget, and others open last"
   const auto found = pith::cuda::Device::of_stream(stream);
   REQUIRE(found);
   StreamGate gate(**found, nullptr);
-  struct Counted : Passage {
+  struct Counted : StreamEntry {
     int starts = 0;
     int ends = 0;
     StreamGate* gate = nullptr;
@@ -119,9 +119,9 @@ TEST_CASE("what a stream has reached is no call to forget, and others open last"
   };
   Counted reached;
   Counted unreached;
-  for (Counted* passage : {&reached, &unreached}) {
-    passage->gate = &gate;
-    passage->started = [](Passage& self) { ++static_cast<Counted&>(self).starts; };
+  for (Counted* entry : {&reached, &unreached}) {
+    entry->gate = &gate;
+    entry->started = [](StreamEntry& self) { ++static_cast<Counted&>(self).starts; };
   }
   OK(cu().wait_value64(held, hold.at(0), 1, kWaitValueGeq));
   REQUIRE_FALSE(gate.enqueue(stream, reached));
@@ -129,12 +129,12 @@ TEST_CASE("what a stream has reached is no call to forget, and others open last"
   gate.publish(reached);
   gate.publish(unreached);
   while (reached.slot->started() < reached.value) std::this_thread::yield();
-  gate.abandon([](Passage& self) {
-    auto& passage = static_cast<Counted&>(self);
-    ++passage.ends;
-    passage.was_open = std::atomic_ref(passage.slot->end).load() >= passage.value;
-    StreamGate::open(passage);
-    passage.gate->close(passage);
+  gate.abandon([](StreamEntry& self) {
+    auto& entry = static_cast<Counted&>(self);
+    ++entry.ends;
+    entry.was_open = std::atomic_ref(entry.slot->end).load() >= entry.value;
+    StreamGate::open(entry);
+    entry.gate->close(entry);
   });
   CHECK((reached.starts == 1 && reached.ends == 0));
   CHECK((unreached.starts == 0 && unreached.ends == 1));

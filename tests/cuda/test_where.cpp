@@ -1,6 +1,6 @@
 // Which memory an address is in: only what the driver does not know is the host's.
 #include "core/log.hpp"
-#include "cuda/peer_views.hpp"
+#include "cuda/peer_access.hpp"
 #include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
@@ -97,7 +97,7 @@ TEST_CASE("peers are offered memory by a thread without a context, too") {
   const test::Device device;
   const Stream stream;
   const DeviceMemory memory(64);
-  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
   const Bytes whole{memory.as<std::byte>(), 64, MemoryKind::cuda};
   pithStubNeedContext(true);
   std::uint64_t word_elsewhere = 0;
@@ -122,7 +122,7 @@ Bytes allocate_page() {
 TEST_CASE("memory is what it was when a call that has not ended looked at it") {
   const test::Device device;
   const Stream stream;
-  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
   const Bytes whole = allocate_page();
   const std::uint32_t one = views.look_at(whole.part(1024, 1024));
   const std::uint32_t other = views.look_at(whole);
@@ -139,7 +139,7 @@ TEST_CASE("memory is what it was when a call that has not ended looked at it") {
 TEST_CASE("memory that no call has looked at is asked for, whatever was there before") {
   const test::Device device;
   const Stream stream;
-  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
   const Bytes page = allocate_page();
   views.let_go(views.look_at(page));
   const std::uint64_t word = views.identify(page);
@@ -154,7 +154,7 @@ TEST_CASE("memory that no call has looked at is asked for, whatever was there be
 TEST_CASE("that memory is staged is said once, at level info") {
   const test::Device device;
   const Stream stream;
-  PeerViews views(**pith::cuda::Device::of_stream(stream), {false, true});
+  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
   const bool of_pool = GENERATE(false, true);
   CUdeviceptr address = 0;
   constexpr std::size_t bytes = std::size_t{2} << 20;

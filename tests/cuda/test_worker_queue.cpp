@@ -53,9 +53,9 @@ class Drained {
 };
 
 // A call that is abandoned.
-struct Abandoned : Passage {
+struct Abandoned : StreamEntry {
   explicit Abandoned(StreamGate& g) : gate(g) {}
-  static void end(Passage& self) {
+  static void end(StreamEntry& self) {
     StreamGate::open(self);
     static_cast<Abandoned&>(self).gate.close(self);
   }
@@ -132,7 +132,7 @@ TEST_CASE("a worker that is not launched after all has no blocks, and its board 
   pith::cuda::Device& device = device_of(stream);
   const unsigned all = share_of(device);
   Queue queue(all);
-  Passage refused;
+  StreamEntry refused;
   pithStubRefuseAfter(0);
   REQUIRE(queue.gate->enqueue(stream, refused));
   const auto turn = device.take_slot();

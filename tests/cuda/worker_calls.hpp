@@ -18,7 +18,7 @@ inline void renew_device() {
   pithStubRenewContext();
 }
 
-// A queue with workers, and streams that get to passages.
+// A queue with workers, and streams that get to entries.
 struct Queue {
   explicit Queue(unsigned blocks) {
     const auto found = pith::cuda::Device::of_stream(streams[0]);
@@ -46,9 +46,9 @@ struct Queue {
 };
 
 // One that has begun, and whose stream waits for it.
-struct GatedCall : Passage {
+struct GatedCall : StreamEntry {
   explicit GatedCall(Queue& q, std::size_t stream) : queue(q) {
-    started = [](Passage& self) { static_cast<GatedCall&>(self).has_started = true; };
+    started = [](StreamEntry& self) { static_cast<GatedCall&>(self).has_started = true; };
     REQUIRE_FALSE(queue.gate->enqueue(queue.streams[stream], *this));
     queue.gate->publish(*this);
     while (!has_started) {

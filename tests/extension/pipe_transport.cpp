@@ -41,8 +41,8 @@ class PipeTransport final : public PeerTransport {
   std::string_view name() const override { return "pipe"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return std::size_t{64} << 10; }
-  Ticket expose(int, Bytes) override { return {}; }
-  std::byte* map(int, Ticket) override { return nullptr; }
+  MemoryHandle expose(int, Bytes) override { return {}; }
+  std::byte* map(int, MemoryHandle) override { return nullptr; }
   bool progress() override;
   bool busy() const override;
   int descriptor() const override { return -1; }

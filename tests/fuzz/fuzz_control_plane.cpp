@@ -46,8 +46,8 @@ class Watcher final : public CommWatcher {
 };
 
 // One rank with a communicator, in the middle of an agreement.
-struct Seat {
-  explicit Seat(int own) : rank(own), watcher(own), plane({own, ranks, 2, 5, 0.25, 10}, wire) {
+struct Node {
+  explicit Node(int own) : rank(own), watcher(own), plane({own, ranks, 2, 5, 0.25, 10}, wire) {
     plane.start(now_ns);
     plane.add(comm, {0, 1, 2, 3, 4}, watcher);
     plane.gather({comm, 0}, ControlPlane::Need::all, {0, 1, 2, 3, 4}, "blob",
@@ -71,20 +71,20 @@ constexpr unsigned turn_bit = 8;
 // text. Both ranks hear them all.
 void run(std::span<const std::uint8_t> input) {
   for (const int rank : {0, 1}) {
-    Seat seat(rank);
+    Node node(rank);
     Bites bites(input);
     while (!bites.empty()) {
       const unsigned flags = bites.byte();
       const std::size_t low = bites.byte();
       const std::string_view message = bites.bytes(low + (std::size_t{bites.byte()} << 8));
-      seat.wire.sent.clear();
-      seat.plane.on_message(static_cast<int>(flags & from_bits), message);
-      if (flags & turn_bit) seat.turn();
-      expect(seat.wire.sent.size() < answers_max);
+      node.wire.sent.clear();
+      node.plane.on_message(static_cast<int>(flags & from_bits), message);
+      if (flags & turn_bit) node.turn();
+      expect(node.wire.sent.size() < answers_max);
     }
-    seat.turn();
-    for (const int dead : seat.plane.dead()) expect(dead >= 0 && dead < ranks);
-    seat.plane.try_to_leave();
+    node.turn();
+    for (const int dead : node.plane.dead()) expect(dead >= 0 && dead < ranks);
+    node.plane.try_to_leave();
   }
 }
 
@@ -95,7 +95,7 @@ class Conversation {
  public:
   Conversation() {
     for (int rank = 0; rank < ranks; ++rank) {
-      seats_[at(rank)] = std::make_unique<Seat>(rank);
+      nodes_[at(rank)] = std::make_unique<Node>(rank);
     }
     settle();
     for (int rank = 0; rank < ranks; ++rank) plane(rank).suspect(comm, {1, 99, "a call"});
@@ -120,18 +120,18 @@ class Conversation {
 
  private:
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
-  ControlPlane& plane(int rank) { return seats_[at(rank)]->plane; }
+  ControlPlane& plane(int rank) { return nodes_[at(rank)]->plane; }
 
   void settle() {
     for (int turns = 0; turns < 12; ++turns) {
       for (int from = 0; from < ranks; ++from) pass_on(from);
-      for (auto& seat : seats_) {
-        if (seat->rank != dead_) seat->turn();
+      for (auto& node : nodes_) {
+        if (node->rank != dead_) node->turn();
       }
     }
   }
   void pass_on(int from) {
-    auto& sent = seats_[at(from)]->wire.sent;
+    auto& sent = nodes_[at(from)]->wire.sent;
     while (!sent.empty()) {
       const Wire::Sent one = std::move(sent.front());
       sent.pop_front();
@@ -144,7 +144,7 @@ class Conversation {
     }
   }
 
-  std::array<std::unique_ptr<Seat>, ranks> seats_;
+  std::array<std::unique_ptr<Node>, ranks> nodes_;
   int dead_ = -1;
 };
 

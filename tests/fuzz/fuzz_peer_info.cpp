@@ -30,7 +30,7 @@ void run(std::span<const std::uint8_t> input) {
   }
   std::sort(ranks.begin(), ranks.end());
   for (std::size_t r = 0; r < ranks.size(); ++r) expect(ranks[r] == static_cast<int>(r));
-  static_cast<void>(are_crowded(cores));
+  static_cast<void>(are_oversubscribed(cores));
 }
 
 std::vector<std::string> seeds() {

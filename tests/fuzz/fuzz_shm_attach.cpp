@@ -58,10 +58,10 @@ int open_descriptors() {
 
 // Each packet has two bytes in front: how long it is, and how many descriptors come with it.
 void attack(Bites& bites) {
-  ShmMeeting other(1, 2, Secret{});
+  ShmRendezvous other(1, 2, Secret{});
   Secret secret{};
   secret[0] = std::byte{9};
-  ShmMeeting meeting(0, 2, secret);
+  ShmRendezvous meeting(0, 2, secret);
   const Expected<std::string> others_name = other.listen(nullptr);
   const Expected<std::string> name = meeting.listen(nullptr);
   expect(others_name && name);

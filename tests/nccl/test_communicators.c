@@ -199,7 +199,7 @@ static void blocking_by_environment(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-static void descendants(struct client* me) {
+static void children(struct client* me) {
   ncclComm_t comm = client_join(me), half = NULL, none = NULL, fewer = NULL;
   int rank, count;
   OK(ncclCommSplit(comm, me->rank % 2, -me->rank, &half, NULL)); /* in reverse order */
@@ -428,7 +428,7 @@ int main(void) {
   const char* no_blocking[] = {"NCCL_COMM_BLOCKING=0", NULL};
   client_run("NCCL_COMM_BLOCKING", 3, no_blocking, blocking_by_environment);
   client_run("watchdog", 2, NULL, watchdog);
-  client_run("split and shrink", 5, NULL, descendants);
+  client_run("split and shrink", 5, NULL, children);
   client_run("revoke", 3, NULL, revoked);
   client_run("revoke, blocking = 0", 3, NULL, revoked_in_the_background);
   client_run("abort", 2, NULL, aborts);

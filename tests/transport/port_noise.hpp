@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "strangers.hpp"
+#include "unauthenticated_clients.hpp"
 
 namespace pith::test {
 

@@ -34,13 +34,13 @@ using pith::Error;
 using pith::Heap;
 using pith::Lease;
 using pith::Mailbox;
+using pith::MemoryHandle;
 using pith::MemoryKind;
 using pith::monotonic_ns;
 using pith::Receive;
 using pith::RingShape;
 using pith::Scheduler;
 using pith::Send;
-using pith::Ticket;
 using pith::Transport;
 
 inline void must(bool condition, const std::string& what) {

@@ -57,21 +57,22 @@ TEST_CASE("local: any host memory is reachable") {
   const auto body = [](Rank& self) {
     const int peer = 1 - self.rank();
     std::vector<std::byte> mine = pattern(5000, static_cast<unsigned>(self.rank()));
-    const Ticket ticket = self.transport->expose(peer, {mine.data(), mine.size()});
-    must(ticket.reach == Ticket::Reach::load_store, "not exposed");
-    std::vector<std::byte> text(sizeof ticket.where);
-    std::memcpy(text.data(), &ticket.where, text.size());
+    const MemoryHandle handle = self.transport->expose(peer, {mine.data(), mine.size()});
+    must(handle.reach == MemoryHandle::Reach::load_store, "not exposed");
+    std::vector<std::byte> text(sizeof handle.where);
+    std::memcpy(text.data(), &handle.where, text.size());
     self.send(peer, 1, text);
     ReceiveOp& got = self.receive(peer, 1, text.size());
     self.wait(got);
-    Ticket theirs;
-    theirs.reach = Ticket::Reach::load_store;
+    MemoryHandle theirs;
+    theirs.reach = MemoryHandle::Reach::load_store;
     std::memcpy(&theirs.where, got.data.data(), sizeof theirs.where);
     const auto expected = pattern(5000, static_cast<unsigned>(peer));
     must(std::memcmp(self.transport->map(peer, theirs), expected.data(), 5000) == 0, "differs");
     self.meet(peer, 2);
     Bytes device = {mine.data(), mine.size(), MemoryKind::cuda};
-    must(self.transport->expose(peer, device).reach == Ticket::Reach::none, "exposed a device");
+    must(self.transport->expose(peer, device).reach == MemoryHandle::Reach::none,
+         "exposed a device");
   };
   CHECK(run_ranks(2, RingShape(), body) == "");
 }

@@ -68,7 +68,7 @@ ShmOptions tiny_options() {
   return options;
 }
 
-// The same field of the peer's ticket.
+// The same field of the peer's handle.
 std::uint64_t swap_where(ShmRank& self, std::uint32_t call, std::uint64_t where) {
   std::vector<std::byte> text(sizeof where);
   std::memcpy(text.data(), &where, text.size());
@@ -86,10 +86,10 @@ void share(ShmRank& self, Heap& heap, std::size_t bytes) {
   auto* mine = static_cast<std::byte*>(heap.allocate(bytes));
   must(mine, "no heap");
   mine[bytes - 1] = static_cast<std::byte>(self.rank() + 1);
-  Ticket ticket = self.shm.expose(peer, {mine, bytes});
-  must(ticket.reach == Ticket::Reach::load_store, "not exposed");
-  ticket.where = swap_where(self, 20, ticket.where);
-  const std::byte* view = self.shm.map(peer, ticket);
+  MemoryHandle handle = self.shm.expose(peer, {mine, bytes});
+  must(handle.reach == MemoryHandle::Reach::load_store, "not exposed");
+  handle.where = swap_where(self, 20, handle.where);
+  const std::byte* view = self.shm.map(peer, handle);
   must(view && view[bytes - 1] == static_cast<std::byte>(peer + 1), "wrong contents");
 }
 
@@ -170,9 +170,9 @@ TEST_CASE("shm: registered memory of a peer is read and written in place") {
     auto* mine = static_cast<std::byte*>(heap.allocate(100000));
     must(mine, "no heap");
     std::memset(mine, rank + 1, 100000);
-    const Ticket ticket = self.shm.expose(peer, {mine, 100000});
-    must(ticket.reach == Ticket::Reach::load_store, "not exposed");
-    const Ticket theirs{swap_where(self, 1, ticket.where), Ticket::Reach::load_store};
+    const MemoryHandle handle = self.shm.expose(peer, {mine, 100000});
+    must(handle.reach == MemoryHandle::Reach::load_store, "not exposed");
+    const MemoryHandle theirs{swap_where(self, 1, handle.where), MemoryHandle::Reach::load_store};
     std::byte* view = self.shm.map(peer, theirs);
     must(view && view[99999] == static_cast<std::byte>(peer + 1), "wrong contents");
     self.meet(peer, 2);
@@ -180,7 +180,7 @@ TEST_CASE("shm: registered memory of a peer is read and written in place") {
     self.meet(peer, 3);
     must(mine[5] == std::byte{77}, "the peer's store has not come");
     std::byte local{};
-    must(self.shm.expose(peer, {&local, 1}).reach == Ticket::Reach::none, "private memory");
+    must(self.shm.expose(peer, {&local, 1}).reach == MemoryHandle::Reach::none, "private memory");
     leave(self);
   };
   CHECK(run_forked(body) == "");
@@ -194,10 +194,11 @@ TEST_CASE("shm: private memory of a peer is copied from and to") {
     const int peer = 1 - rank;
     std::vector<std::byte> mine(5000, static_cast<std::byte>(rank + 1));
     self.meet(peer, 10);  // the peer has found out whom it reaches
-    const Ticket ticket = self.shm.expose(peer, {mine.data(), mine.size()});
-    must(ticket.reach == Ticket::Reach::copy, "not exposed");
-    must(self.shm.expose(peer, {mine.data(), 999}).reach == Ticket::Reach::none, "below the limit");
-    const std::uint64_t theirs = swap_where(self, 1, ticket.where);
+    const MemoryHandle handle = self.shm.expose(peer, {mine.data(), mine.size()});
+    must(handle.reach == MemoryHandle::Reach::copy, "not exposed");
+    must(self.shm.expose(peer, {mine.data(), 999}).reach == MemoryHandle::Reach::none,
+         "below the limit");
+    const std::uint64_t theirs = swap_where(self, 1, handle.where);
     std::vector<std::byte> copy(4000);
     must(!self.shm.copy_from(peer, theirs + 1000, {copy.data(), copy.size()}), "no copy");
     must(copy == std::vector<std::byte>(4000, static_cast<std::byte>(peer + 1)), "wrong contents");
@@ -222,7 +223,7 @@ TEST_CASE("shm: no copies where they are switched off") {
     self.meet(1 - rank, 10);
     // Rank 0 neither copies nor exposes.
     const bool reached =
-        self.shm.expose(1 - rank, {mine.data(), mine.size()}).reach != Ticket::Reach::none;
+        self.shm.expose(1 - rank, {mine.data(), mine.size()}).reach != MemoryHandle::Reach::none;
     must(!reached, "exposed");
     leave(self);
   };
@@ -244,8 +245,8 @@ TEST_CASE("shm: where copies are refused, private memory goes through rings") {
       std::vector<std::byte> mine(std::size_t{1} << 20);
       self.meet(1 - rank, 10);
       // Rank 0 may reach into a rank 1 that may not do so itself.
-      const Ticket ticket = self.shm.expose(1 - rank, {mine.data(), mine.size()});
-      const bool reached = ticket.reach != Ticket::Reach::none;
+      const MemoryHandle handle = self.shm.expose(1 - rank, {mine.data(), mine.size()});
+      const bool reached = handle.reach != MemoryHandle::Reach::none;
       must(!reached || (rank == 1 && !to_both), "exposed to one who cannot copy");
       check_all(self, std::size_t{8} << 20);
       leave(self);

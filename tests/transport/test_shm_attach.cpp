@@ -1,4 +1,4 @@
-// Strangers at the socket by which ranks of one host attach.
+// UnauthenticatedClients at the socket by which ranks of one host attach.
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ namespace {
 using namespace pith_test;
 using pith::Descriptor;
 using pith::ShmGreeting;
-using pith::ShmMeeting;
+using pith::ShmRendezvous;
 
 constexpr std::uint64_t second_ns = 1000000000;
 
@@ -129,20 +129,20 @@ double cpu_seconds() {
 }
 
 // Meets the other of two ranks; those that were found.
-int meet(ShmMeeting& meeting, const std::vector<std::string>& names, std::uint64_t patience_ns) {
+int meet(ShmRendezvous& meeting, const std::vector<std::string>& names, std::uint64_t patience_ns) {
   const Descriptor segment(memfd_create("pith-test", MFD_CLOEXEC));
   const Descriptor doorbell(eventfd(0, EFD_CLOEXEC));
   const int mine[3] = {segment.get(), doorbell.get(), -1};
   int found = 0;
   const pith::Error error = meeting.meet(names, tiny_shape(), mine, 0, monotonic_ns() + patience_ns,
-                                         [&found](const ShmMeeting::Met&) { ++found; });
+                                         [&found](const ShmRendezvous::Met&) { ++found; });
   must(!error, error.message());
   return found;
 }
 
 // Rank 1 brings so many strangers to rank 0, which has room for so many descriptors.
 void attend(int rank, const Names& names, int strangers, rlim_t room) {
-  ShmMeeting meeting(rank, 2, pith::Secret{});
+  ShmRendezvous meeting(rank, 2, pith::Secret{});
   const auto mine = meeting.listen(nullptr);
   must(static_cast<bool>(mine), mine.error().message());
   std::vector<std::string> all(2);
@@ -192,7 +192,7 @@ void attend_noise(int rank, const Names& names) {
   const std::size_t before = open_descriptors();
   std::string other;
   {
-    ShmMeeting meeting(rank, 2, pith::Secret{});
+    ShmRendezvous meeting(rank, 2, pith::Secret{});
     const auto mine = meeting.listen(nullptr);
     must(static_cast<bool>(mine), mine.error().message());
     other = names.swap(rank, *mine);

@@ -3,8 +3,8 @@
 #include <span>
 
 #include "catch.hpp"
-#include "tests/transport/strangers.hpp"
 #include "tests/transport/tcp_ranks.hpp"
+#include "tests/transport/unauthenticated_clients.hpp"
 
 namespace pith::test {
 namespace {
@@ -134,7 +134,8 @@ TEST_CASE("tcp: strangers and a crowd at the port keep no rank out", "[hostile]"
   Job job;
   const std::vector<Descriptor> crowd = silent_crowd(job.address());
   {
-    const Strangers strangers(job.address(), job_secret(), {"pith-data", 2, 0, ranks, 0}, 3);
+    const UnauthenticatedClients strangers(job.address(), job_secret(),
+                                           {"pith-data", 2, 0, ranks, 0}, 3);
     const std::uint64_t begin = monotonic_ns();
     CHECK(std::string(job.connect({0, 0, 1}).message()) == "");
     CHECK(monotonic_ns() - begin < 10 * second);
@@ -147,7 +148,7 @@ TEST_CASE("tcp: strangers and a crowd at the port keep no rank out", "[hostile]"
 
 TEST_CASE("tcp: handshakes that are guessed or replayed are refused", "[hostile]") {
   Job job;
-  std::optional<Strangers> strangers;
+  std::optional<UnauthenticatedClients> strangers;
   strangers.emplace(job.address(), job_secret(), Greeting{"pith-data", 2, 0, ranks, 0}, 2);
   Error error;
   std::thread connecting([&] { error = job.connect({0, 1, 1}); });

@@ -53,13 +53,13 @@ LocalTransport::LocalTransport(Scheduler& scheduler, Mailbox& mailbox, int rank,
   }
 }
 
-Ticket LocalTransport::expose(int, Bytes memory) {
+MemoryHandle LocalTransport::expose(int, Bytes memory) {
   if (memory.kind != MemoryKind::host) return {};
-  return {reinterpret_cast<std::uint64_t>(memory.data), Ticket::Reach::load_store};
+  return {reinterpret_cast<std::uint64_t>(memory.data), MemoryHandle::Reach::load_store};
 }
 
-std::byte* LocalTransport::map(int, Ticket ticket) {
-  return reinterpret_cast<std::byte*>(ticket.where);
+std::byte* LocalTransport::map(int, MemoryHandle handle) {
+  return reinterpret_cast<std::byte*>(handle.where);
 }
 
 }  // namespace pith

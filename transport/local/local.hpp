@@ -56,8 +56,8 @@ class LocalTransport final : public RingTransport {
   void close(std::uint64_t) override {}
 
   std::string_view name() const override { return "local"; }
-  Ticket expose(int peer, Bytes memory) override;
-  std::byte* map(int peer, Ticket ticket) override;
+  MemoryHandle expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, MemoryHandle handle) override;
   int descriptor() const override { return hub_->doorbell(rank_); }
 
  private:

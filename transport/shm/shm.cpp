@@ -52,7 +52,7 @@ ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
       ranks_(ranks),
       copy_bytes_(options.copy_bytes),
       heap_(options.heap ? *options.heap : Heap::process()),
-      meeting_(rank, ranks, secret),
+      rendezvous_(rank, ranks, secret),
       remotes_(static_cast<std::size_t>(ranks)) {}
 
 ShmTransport::~ShmTransport() {
@@ -86,20 +86,20 @@ Expected<std::string> ShmTransport::listen() {
   set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
   CopyBoard& board = board_at(memory_);
   if (getrandom(&board.token, sizeof board.token, 0) != sizeof board.token) board.token = 0;
-  return meeting_.listen(&board);
+  return rendezvous_.listen(&board);
 }
 
 Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>& attached,
                            const Patience& patience) {
   attached.assign(static_cast<std::size_t>(ranks_), false);
   const int mine[3] = {segment_.get(), doorbell_.get(), heap_.fd()};
-  return meeting_.meet(names, shape_, mine, heap_.size(), patience, [&](ShmMeeting::Met met) {
+  return rendezvous_.meet(names, shape_, mine, heap_.size(), patience, [&](ShmRendezvous::Met met) {
     const auto rank = static_cast<std::size_t>(met.rank);
     attached[rank] = add_peer(std::move(met));
   });
 }
 
-bool ShmTransport::map_peer(Remote& remote, const ShmMeeting::Met& met) {
+bool ShmTransport::map_peer(Remote& remote, const ShmRendezvous::Met& met) {
   if (!is_firm(met.descriptors.segment.get(), ring_offset(ranks_))) return false;
   const int segment = met.descriptors.segment.get();
   remote.sleep = map_shared(segment, 0, sleep_bytes);
@@ -115,7 +115,7 @@ bool ShmTransport::map_peer(Remote& remote, const ShmMeeting::Met& met) {
 }
 
 // The token tells our peer from whoever else has that number of a process.
-bool ShmTransport::can_copy(const Remote& peer, const ShmMeeting::Met& met) const {
+bool ShmTransport::can_copy(const Remote& peer, const ShmRendezvous::Met& met) const {
   const std::uint64_t expected = board_at(peer.sleep).token;
   std::uint64_t token = 0;
   const iovec here{&token, sizeof token};
@@ -132,7 +132,7 @@ void ShmTransport::unmap_peer(Remote& remote) {
   remote.sleep = remote.ring = remote.heap = nullptr;
 }
 
-bool ShmTransport::add_peer(ShmMeeting::Met met) {
+bool ShmTransport::add_peer(ShmRendezvous::Met met) {
   Remote& peer = remote(met.rank);
   if (joined(met.rank) || !map_peer(peer, met) || !watch(met.socket.get(), met.rank)) {
     if (!joined(met.rank)) unmap_peer(peer);
@@ -221,10 +221,10 @@ void ShmTransport::hear_from(int rank) {
   departed_.push_back({rank, error});
 }
 
-Ticket ShmTransport::expose(int peer, Bytes memory) {
+MemoryHandle ShmTransport::expose(int peer, Bytes memory) {
   if (memory.kind != MemoryKind::host || !joined(peer)) return {};
   if (heap_.contains(memory.data, memory.size)) {
-    return {heap_.offset_of(memory.data), Ticket::Reach::load_store};
+    return {heap_.offset_of(memory.data), MemoryHandle::Reach::load_store};
   }
   const Remote& reader = remote(peer);
   const bool pays = copy_bytes_ != 0 && memory.size >= copy_bytes_;
@@ -232,7 +232,7 @@ Ticket ShmTransport::expose(int peer, Bytes memory) {
       board_at(reader.sleep).reaches[rank_] == 0) {
     return {};
   }
-  return {reinterpret_cast<std::uint64_t>(memory.data), Ticket::Reach::copy};
+  return {reinterpret_cast<std::uint64_t>(memory.data), MemoryHandle::Reach::copy};
 }
 
 Error ShmTransport::copied(ssize_t moved, std::size_t wanted, int peer) const {
@@ -254,9 +254,9 @@ Error ShmTransport::copy_to(int peer, std::uint64_t where, Bytes from) {
   return copied(process_vm_writev(remote(peer).pid, &here, 1, &there, 1, 0), from.size, peer);
 }
 
-std::byte* ShmTransport::map(int peer, Ticket ticket) {
+std::byte* ShmTransport::map(int peer, MemoryHandle handle) {
   Remote& owner = remote(peer);
-  return ticket.where < owner.heap_bytes ? owner.heap + ticket.where : nullptr;
+  return handle.where < owner.heap_bytes ? owner.heap + handle.where : nullptr;
 }
 
 }  // namespace pith

@@ -43,8 +43,8 @@ class ShmTransport final : public RingTransport {
   void close(std::uint64_t deadline_ns) override;
 
   std::string_view name() const override { return "shm"; }
-  Ticket expose(int peer, Bytes memory) override;
-  std::byte* map(int peer, Ticket ticket) override;
+  MemoryHandle expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, MemoryHandle handle) override;
   Error copy_from(int peer, std::uint64_t where, Bytes into) override;
   Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   int descriptor() const override { return events_.get(); }
@@ -72,13 +72,13 @@ class ShmTransport final : public RingTransport {
   CopyBoard& board_at(std::byte* memory) const {
     return *reinterpret_cast<CopyBoard*>(memory + sizeof(RingSleep));
   }
-  bool can_copy(const Remote& peer, const ShmMeeting::Met& met) const;
+  bool can_copy(const Remote& peer, const ShmRendezvous::Met& met) const;
   Error copied(ssize_t moved, std::size_t wanted, int peer) const;
 
   bool check_peers() override;
   bool report_departed();
-  bool add_peer(ShmMeeting::Met met);
-  bool map_peer(Remote& remote, const ShmMeeting::Met& met);
+  bool add_peer(ShmRendezvous::Met met);
+  bool map_peer(Remote& remote, const ShmRendezvous::Met& met);
   void unmap_peer(Remote& remote);
   bool watch(int fd, int rank);
   void say_goodbye();
@@ -92,7 +92,7 @@ class ShmTransport final : public RingTransport {
   const int ranks_;
   const std::size_t copy_bytes_;
   Heap& heap_;
-  ShmMeeting meeting_;
+  ShmRendezvous rendezvous_;
   Descriptor segment_;
   Descriptor doorbell_;
   Descriptor events_;  // epoll: the doorbell, and the sockets of all peers that live

@@ -117,7 +117,7 @@ pid_t peer_process(int socket) {
 
 }  // namespace
 
-Expected<std::string> ShmMeeting::listen(const void* board) {
+Expected<std::string> ShmRendezvous::listen(const void* board) {
   greeting_.board = reinterpret_cast<std::uint64_t>(board);
   std::array<std::byte, 16> random;
   if (Error error = fill_random(random)) return error;
@@ -135,7 +135,7 @@ Expected<std::string> ShmMeeting::listen(const void* board) {
   return name;
 }
 
-Digest ShmMeeting::proof(const Talk& talk, bool of_dialler) const {
+Digest ShmRendezvous::proof(const Talk& talk, bool of_dialler) const {
   struct {
     std::int32_t dialler;
     std::int32_t other;
@@ -148,7 +148,7 @@ Digest ShmMeeting::proof(const Talk& talk, bool of_dialler) const {
   return hmac_sha256(secret_, std::as_bytes(std::span(&text, 1)));
 }
 
-bool ShmMeeting::say(Talk& talk, bool prove, bool descriptors) {
+bool ShmRendezvous::say(Talk& talk, bool prove, bool descriptors) {
   ShmGreeting greeting = greeting_;
   greeting.nonce = talk.nonce;
   if (prove) greeting.proof = proof(talk, talk.dialled);
@@ -158,7 +158,7 @@ bool ShmMeeting::say(Talk& talk, bool prove, bool descriptors) {
 }
 
 // The first message of a talk's peer. A dialler already gets the proof with it.
-bool ShmMeeting::hear_hello(Talk& talk, const ShmGreeting& theirs) {
+bool ShmRendezvous::hear_hello(Talk& talk, const ShmGreeting& theirs) {
   const bool fits = theirs.shape == greeting_.shape && theirs.ranks == greeting_.ranks;
   if (!fits || (talk.dialled && theirs.rank != talk.peer)) return false;
   if (!talk.dialled) {
@@ -171,12 +171,12 @@ bool ShmMeeting::hear_hello(Talk& talk, const ShmGreeting& theirs) {
   return hear_proof(talk, theirs) && say(talk, true, true);
 }
 
-bool ShmMeeting::hear_proof(Talk& talk, const ShmGreeting& theirs) {
+bool ShmRendezvous::hear_proof(Talk& talk, const ShmGreeting& theirs) {
   return same_digest(proof(talk, !talk.dialled), theirs.proof);
 }
 
 // A message of a rank may have come without its descriptors.
-void ShmMeeting::note_lack(Talk& talk, const ShmGreeting& theirs) {
+void ShmRendezvous::note_lack(Talk& talk, const ShmGreeting& theirs) {
   const bool is_rank = talk.greeted && (talk.dialled || hear_proof(talk, theirs));
   if (!is_rank || make_descriptor_room(fds_max)) return;
   if (lacking_since_ns_ == 0) lacking_since_ns_ = monotonic_ns();
@@ -184,12 +184,12 @@ void ShmMeeting::note_lack(Talk& talk, const ShmGreeting& theirs) {
 
 // Unauthenticated connections that have the last descriptors go after a while; without them nothing
 // helps.
-bool ShmMeeting::is_starved() const {
+bool ShmRendezvous::is_starved() const {
   if (lacking_since_ns_ != 0) return monotonic_ns() - lacking_since_ns_ > lacking_ns;
   return unauthenticated() == 0 && descriptors_are_used_up();
 }
 
-bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
+bool ShmRendezvous::hear(Talk& talk, const std::function<void(Met)>& found) {
   ShmGreeting theirs;
   if (!receive_greeting(talk.socket.get(), theirs, talk.met.descriptors)) {
     talk.cut = true;
@@ -216,7 +216,7 @@ bool ShmMeeting::hear(Talk& talk, const std::function<void(Met)>& found) {
   return false;
 }
 
-void ShmMeeting::plan(std::span<const std::string> names) {
+void ShmRendezvous::plan(std::span<const std::string> names) {
   expected_.assign(names.size(), false);
   for (std::size_t peer = 0; peer < names.size(); ++peer) {
     if (static_cast<int>(peer) == rank_ || names[peer].empty()) continue;
@@ -224,7 +224,7 @@ void ShmMeeting::plan(std::span<const std::string> names) {
   }
 }
 
-void ShmMeeting::dial_all(std::span<const std::string> names) {
+void ShmRendezvous::dial_all(std::span<const std::string> names) {
   const std::uint64_t now = monotonic_ns();
   std::erase_if(dials_, [&](Dial& one) {
     if (now < one.not_before_ns) return false;
@@ -233,7 +233,7 @@ void ShmMeeting::dial_all(std::span<const std::string> names) {
   });
 }
 
-bool ShmMeeting::dial(int peer, const std::string& name) {
+bool ShmRendezvous::dial(int peer, const std::string& name) {
   Descriptor socket = connect_to_name(name);
   if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
   if (peer > rank_) {
@@ -249,7 +249,7 @@ bool ShmMeeting::dial(int peer, const std::string& name) {
   return true;
 }
 
-void ShmMeeting::accept_all() {
+void ShmRendezvous::accept_all() {
   while (!limiter_.is_full(unauthenticated(), monotonic_ns())) {
     Descriptor socket(open_with_room(
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
@@ -266,13 +266,13 @@ void ShmMeeting::accept_all() {
   }
 }
 
-std::size_t ShmMeeting::unauthenticated() const {
+std::size_t ShmRendezvous::unauthenticated() const {
   const auto called = [](const Talk& talk) { return !talk.dialled; };
   return static_cast<std::size_t>(std::count_if(talks_.begin(), talks_.end(), called));
 }
 
 // One at a time, as a full door opens again when the oldest has gone.
-void ShmMeeting::dismiss_overdue() {
+void ShmRendezvous::dismiss_overdue() {
   const auto oldest =
       std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
   const std::uint64_t now = monotonic_ns();
@@ -281,7 +281,7 @@ void ShmMeeting::dismiss_overdue() {
   talks_.erase(oldest);
 }
 
-bool ShmMeeting::finished() const {
+bool ShmRendezvous::finished() const {
   const bool dialling =
       std::any_of(talks_.begin(), talks_.end(), [](const Talk& talk) { return talk.dialled; });
   return !dialling && dials_.empty() &&
@@ -289,7 +289,7 @@ bool ShmMeeting::finished() const {
 }
 
 // polled: the listener, then talks.
-int ShmMeeting::poll_once(std::vector<pollfd>& polled, const Patience& patience) {
+int ShmRendezvous::poll_once(std::vector<pollfd>& polled, const Patience& patience) {
   const std::uint64_t now = monotonic_ns();
   const std::size_t pending = unauthenticated();
   const bool full = limiter_.is_full(pending, now);
@@ -305,15 +305,15 @@ int ShmMeeting::poll_once(std::vector<pollfd>& polled, const Patience& patience)
 }
 
 // A rank whose handshake was cut off, for many were under way, calls again.
-void ShmMeeting::end(std::size_t talk) {
+void ShmRendezvous::end(std::size_t talk) {
   const Talk& ended = talks_[talk];
   if (ended.dialled && ended.cut) dials_.push_back({ended.peer, monotonic_ns() + retry_ns});
   talks_.erase(talks_.begin() + static_cast<std::ptrdiff_t>(talk));
 }
 
-Error ShmMeeting::meet(std::span<const std::string> names, const RingShape& shape,
-                       const int (&mine)[3], std::uint64_t heap_bytes, const Patience& patience,
-                       const std::function<void(Met)>& found) {
+Error ShmRendezvous::meet(std::span<const std::string> names, const RingShape& shape,
+                          const int (&mine)[3], std::uint64_t heap_bytes, const Patience& patience,
+                          const std::function<void(Met)>& found) {
   greeting_.shape = shape;
   greeting_.heap_bytes = heap_bytes;
   std::copy(std::begin(mine), std::end(mine), mine_.begin());

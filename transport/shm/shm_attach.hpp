@@ -48,10 +48,10 @@ struct ShmDescriptors {
   Descriptor heap;
 };
 
-class ShmMeeting {
+class ShmRendezvous {
  public:
   // `mine` stays owned by the caller and is used until meet() returns.
-  ShmMeeting(int rank, int ranks, const Secret& secret) : rank_(rank), secret_(secret) {
+  ShmRendezvous(int rank, int ranks, const Secret& secret) : rank_(rank), secret_(secret) {
     greeting_.rank = rank;
     greeting_.ranks = ranks;
   }

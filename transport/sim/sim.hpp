@@ -55,7 +55,7 @@ struct SimConfig {
   bool late_kernels = false;
   // How `peer` reaches memory of `owner`; not at all if empty. Reaching takes no time. Kernels that
   // work late are not for it: whoever works on a peer's memory does so at once, or is a device.
-  std::function<Ticket::Reach(int owner, int peer)> reach;
+  std::function<MemoryHandle::Reach(int owner, int peer)> reach;
 };
 
 class SimTransport;
@@ -167,8 +167,8 @@ class SimTransport final : public Transport {
   std::string_view name() const override { return "sim"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return world_.config().slot_bytes; }
-  Ticket expose(int peer, Bytes memory) override;
-  std::byte* map(int peer, Ticket ticket) override;
+  MemoryHandle expose(int peer, Bytes memory) override;
+  std::byte* map(int peer, MemoryHandle handle) override;
   Error copy_from(int peer, std::uint64_t where, Bytes into) override;
   Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   std::uint64_t heard_from(int) const override { return 0; }

@@ -74,14 +74,14 @@ void SimTransport::end_sends(int peer) {
 }
 
 // All ranks share one address space: where memory lies says how to get there.
-Ticket SimTransport::expose(int peer, Bytes memory) {
+MemoryHandle SimTransport::expose(int peer, Bytes memory) {
   const SimConfig& config = world_.config();
   if (!config.reach || !memory.data) return {};
   return {reinterpret_cast<std::uint64_t>(memory.data), config.reach(rank_, peer)};
 }
 
-std::byte* SimTransport::map(int, Ticket ticket) {
-  return reinterpret_cast<std::byte*>(ticket.where);
+std::byte* SimTransport::map(int, MemoryHandle handle) {
+  return reinterpret_cast<std::byte*>(handle.where);
 }
 
 Error SimTransport::copy_from(int, std::uint64_t where, Bytes into) {

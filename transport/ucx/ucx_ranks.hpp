@@ -27,8 +27,8 @@ class UcxRanks final : public UcxTransport, private UcxData {
   bool start(Send& send) override;
   std::size_t direct_bytes(MemoryKind kind) const override;
   std::size_t slot_bytes() const override { return ucx_piece_max; }
-  Ticket expose(int, Bytes) override { return {}; }
-  std::byte* map(int, Ticket) override { return nullptr; }
+  MemoryHandle expose(int, Bytes) override { return {}; }
+  std::byte* map(int, MemoryHandle) override { return nullptr; }
   bool progress() override;
   bool busy() const override;
   int descriptor() const override { return worker_->descriptor(); }

@@ -46,7 +46,7 @@ struct MemoryPart {
   std::uint64_t bytes = 0;
 };
 
-class DescriptorDoor {
+class DescriptorSocket {
  public:
   static constexpr std::size_t most_in_message = 64;
 
@@ -62,7 +62,7 @@ class DescriptorDoor {
     auto operator<=>(const Key&) const = default;
   };
 
-  static Expected<std::unique_ptr<DescriptorDoor>> open();
+  static Expected<std::unique_ptr<DescriptorSocket>> open();
   std::uint64_t name() const { return name_; }
 
   void expect(const Key& key, std::size_t parts);
@@ -78,7 +78,7 @@ class DescriptorDoor {
                    std::span<const MemoryPart> parts);
 
  private:
-  DescriptorDoor(OwnedDescriptor socket, std::uint64_t name)
+  DescriptorSocket(OwnedDescriptor socket, std::uint64_t name)
       : socket_(std::move(socket)), name_(name) {}
   void receive_all();
   bool receive();

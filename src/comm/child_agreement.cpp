@@ -1,4 +1,4 @@
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 
 #include <fmt/format.h>
 
@@ -90,7 +90,7 @@ std::vector<int> at_their_places(std::vector<int> members, const std::vector<int
 
 // --- split ------------------------------------------------------------------------------------
 
-Split::Split(CommKey parent, const std::vector<int>& members, int own, DescentRounds& rounds,
+Split::Split(CommKey parent, const std::vector<int>& members, int own, ChildRounds& rounds,
              int color, int key)
     : parent_(parent),
       members_(members),
@@ -111,7 +111,7 @@ CommKey Split::key() const {
 }
 
 void Split::hear(const GatherResult& result) {
-  step_ = DescentStep::end;
+  step_ = ChildStep::end;
   error_ = result.error;
   if (error_ || color_ == no_color) return;
   std::vector<std::pair<int, int>> ordered;  // key, rank of the parent
@@ -124,7 +124,7 @@ void Split::hear(const GatherResult& result) {
   std::sort(ordered.begin(), ordered.end());
   for (const auto& [key, r] : ordered) chosen_.push_back(members_[static_cast<std::size_t>(r)]);
   if (contains(chosen_, own_)) {
-    step_ = DescentStep::make;
+    step_ = ChildStep::make;
   } else {
     error_ = Error(Code::internal, "a split without its caller");
   }
@@ -133,7 +133,7 @@ void Split::hear(const GatherResult& result) {
 // --- shrink -----------------------------------------------------------------------------------
 
 Shrink::Shrink(CommKey parent, const std::vector<int>& members, int own,
-               std::span<const int> excluded, DescentRounds& rounds, std::uint32_t next_call)
+               std::span<const int> excluded, ChildRounds& rounds, std::uint32_t next_call)
     : parent_(parent), members_(members), own_(own), rounds_(rounds) {
   if (rounds_.why) {
     end(rounds_.why);
@@ -235,7 +235,7 @@ void Shrink::hear_survivors(const GatherResult& result) {
   completed_ = left_out_ ? std::numeric_limits<std::uint64_t>::max() : own_completed_;
   for (const int member : survivors_) completed_ = std::min(completed_, completed[member]);
   if (left_out_) return end(rounds_.why);
-  step_ = DescentStep::make;
+  step_ = ChildStep::make;
 }
 
 // Who may be left out by some and not by others: the dead, and those that somebody cannot reach,
@@ -296,7 +296,7 @@ void Shrink::leave_out(const std::vector<Link>& dead) {
 void Shrink::made(const Error& error) {
   not_made_ = error;
   stage_ = Stage::outcome;
-  step_ = DescentStep::ask;
+  step_ = ChildStep::ask;
 }
 
 // The same answer everywhere, whatever each of them knows by now.
@@ -321,11 +321,11 @@ void Shrink::hear_outcome(const GatherResult& result) {
         Error(Code::remote, "no communicator of survivors could be made: ranks went on dying"));
   }
   stage_ = Stage::survivors;
-  step_ = DescentStep::ask;
+  step_ = ChildStep::ask;
 }
 
 void Shrink::end(const Error& error) {
-  step_ = DescentStep::end;
+  step_ = ChildStep::end;
   error_ = error;
 }
 

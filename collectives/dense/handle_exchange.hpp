@@ -27,39 +27,39 @@ inline double one_round_cost(const Shape& shape, const LinkCost& link) {
 }
 
 // What one peer and this rank can reach of each other.
-struct Offer {
+struct PeerHandles {
   std::byte* send;  // the peer's buffers as addresses here; null: by messages only
   std::byte* recv;
   std::uint64_t far_send;  // where the peer's buffers can be copied from and to; 0: not so
   std::uint64_t far_recv;
   bool sees_send;  // whether the peer reaches ours
   bool sees_recv;
-  bool apart;  // its buffers are host memory and ours a device's: only copies lead there
+  bool copies_only;  // its buffers are host memory and ours a device's: only copies lead there
 
   bool any() const {
     return send || recv || far_send != 0 || far_recv != 0 || sees_send || sees_recv;
   }
 };
 
-class Offers {
+class HandleExchange {
  public:
   // Lanes of the opening and closing messages; algorithms use those below.
   static constexpr std::uint16_t open_lane = 100;
   static constexpr std::uint16_t close_lane = 101;
 
   // `copies`: the algorithm also knows what to do with memory that can only be copied.
-  Offers(Call& call, Bytes send, Bytes recv, bool copies = false)
+  HandleExchange(Call& call, Bytes send, Bytes recv, bool copies = false)
       : call_(call),
         send_(send),
         recv_(recv),
         copies_(copies),
         on_device_(send.kind != MemoryKind::host || recv.kind != MemoryKind::host),
         peer_memory_(on_device_ ? find_peer_memory(call.compute()) : nullptr) {
-    std::fill_n(offers_.begin(), call.size(), Offer{});
+    std::fill_n(handles_.begin(), call.size(), PeerHandles{});
   }
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
-  const Offer& operator[](int rank) const { return offers_[static_cast<std::size_t>(rank)]; }
+  const PeerHandles& operator[](int rank) const { return handles_[static_cast<std::size_t>(rank)]; }
 
   // The work, which calls hear(), between an opening and a closing: when this returns, every peer
   // that reached our memory has finished with it. After an error nothing is closed.
@@ -72,24 +72,25 @@ class Offers {
   // Also before hear(), while the answers come: whether a peer must be sent what it cannot read, or
   // sends what it cannot store.
   bool hides_send() const {
-    return any_peer([](const Offer& offer) { return !offer.sees_send; });
+    return any_peer([](const PeerHandles& theirs) { return !theirs.sees_send; });
   }
   bool hides_recv() const {
-    return any_peer([](const Offer& offer) { return !offer.sees_recv; });
+    return any_peer([](const PeerHandles& theirs) { return !theirs.sees_recv; });
   }
   // After hear(): whether kernels of a device reach all buffers of all ranks, both ways.
   bool all_on_device() const {
-    return on_device_ && !any_peer([](const Offer& offer) {
-             return offer.apart || !offer.send || !offer.recv || !offer.sees_send ||
-                    !offer.sees_recv;
+    return on_device_ && !any_peer([](const PeerHandles& theirs) {
+             return theirs.copies_only || !theirs.send || !theirs.recv || !theirs.sees_send ||
+                    !theirs.sees_recv;
            });
   }
   // The same of what they send, one way.
   bool all_sends_on_device() const {
-    return on_device_ && !any_peer([](const Offer& offer) { return offer.apart || !offer.send; });
+    return on_device_ &&
+           !any_peer([](const PeerHandles& theirs) { return theirs.copies_only || !theirs.send; });
   }
-  bool any_apart() const {
-    return on_device_ && any_peer([](const Offer& offer) { return offer.apart; });
+  bool any_copies_only() const {
+    return on_device_ && any_peer([](const PeerHandles& theirs) { return theirs.copies_only; });
   }
 
  private:
@@ -107,7 +108,7 @@ class Offers {
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
   // After hear(): whether there is anything to close.
   bool any() const {
-    return any_peer([](const Offer& offer) { return offer.any(); });
+    return any_peer([](const PeerHandles& theirs) { return theirs.any(); });
   }
   Task<Error> close();
   // As its communicator counts it.
@@ -130,18 +131,18 @@ class Offers {
   PeerMemory* peer_memory_;
   // One entry a rank; the others are left alone, for clearing all of them would cost a short call
   // as much as its messages.
-  std::array<Offer, most_view_ranks> offers_;
+  std::array<PeerHandles, most_view_ranks> handles_;
   std::array<Message, most_view_ranks> mine_;
   std::array<Message, most_view_ranks> theirs_;
 };
 
 // What one strand has borrowed at a time, at most a message of each rank.
-class Loans {
+class Leases {
  public:
-  Loans() = default;
-  Loans(const Loans&) = delete;
-  Loans& operator=(const Loans&) = delete;
-  ~Loans() { clear(); }
+  Leases() = default;
+  Leases(const Leases&) = delete;
+  Leases& operator=(const Leases&) = delete;
+  ~Leases() { clear(); }
 
   const std::byte* add(Borrowed&& lent) {
     return std::construct_at(at(count_++), std::move(lent))->data;

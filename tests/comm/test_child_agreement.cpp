@@ -1,5 +1,5 @@
 // What follows from the answers of a split and of a shrink.
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 
 #include <map>
 #include <numeric>
@@ -56,15 +56,15 @@ GatherResult outcome(const std::vector<int>& built, const std::vector<int>& not_
 
 }  // namespace
 
-TEST_CASE("a split orders the ranks of a color by key, then by rank", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a split orders the ranks of a color by key, then by rank", "[child]") {
+  ChildRounds rounds;
   Split split(parent_key, parent, 2, rounds, 1, 3);
-  REQUIRE(split.step() == DescentStep::ask);
+  REQUIRE(split.step() == ChildStep::ask);
   CHECK(split.question().participants == parent);
   CHECK(split.question().need == ControlPlane::Need::all);
   CHECK(split.question().blob == color_and_key(1, 3));
   split.hear(colors());
-  CHECK(split.step() == DescentStep::make);
+  CHECK(split.step() == ChildStep::make);
   CHECK(split.members() == std::vector<int>{7, 4, 2});
 
   Split other(parent_key, parent, 0, rounds, 0, 0);
@@ -74,19 +74,19 @@ TEST_CASE("a split orders the ranks of a color by key, then by rank", "[descent]
   CHECK(other.key() != split.key());
 }
 
-TEST_CASE("a split without a color ends without a descendant", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a split without a color ends without a child", "[child]") {
+  ChildRounds rounds;
   Split split(parent_key, parent, 0, rounds, Split::no_color, 0);
   split.hear(colors());
-  CHECK(split.step() == DescentStep::end);
+  CHECK(split.step() == ChildStep::end);
   CHECK_FALSE(split.error());
 }
 
-TEST_CASE("a split that fails, or without its caller, is an error", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a split that fails, or without its caller, is an error", "[child]") {
+  ChildRounds rounds;
   Split split(parent_key, parent, 7, rounds, 1, 0);
   split.hear(failed("rank 1 is dead"));
-  CHECK(split.step() == DescentStep::end);
+  CHECK(split.step() == ChildStep::end);
   CHECK(std::string(split.error().message()) == "rank 1 is dead");
   Split lost(parent_key, parent, 0, rounds, 1, 0);
   lost.hear(colors());
@@ -94,15 +94,15 @@ TEST_CASE("a split that fails, or without its caller, is an error", "[descent]")
 }
 
 TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least that was completed",
-          "[descent]") {
-  DescentRounds rounds;
+          "[child]") {
+  ChildRounds rounds;
   const int excluded[] = {3};
   Shrink shrink(parent_key, parent, 4, excluded, rounds, revoked);
   const Question question = shrink.question(9);
   CHECK(question.participants == std::vector<int>{4, 0, 7, -1});
   CHECK(question.need == ControlPlane::Need::live);
   shrink.hear(living({0}, {4, 0, 7}));
-  REQUIRE(shrink.step() == DescentStep::make);
+  REQUIRE(shrink.step() == ChildStep::make);
   CHECK(shrink.members() == std::vector<int>{4, 7});
   CHECK(shrink.completed() == 7);
   CHECK_FALSE(shrink.was_made());
@@ -110,13 +110,13 @@ TEST_CASE("a shrink leaves out the dead and the excluded, and takes the least th
   CHECK(shrink.was_made());
   CHECK(shrink.question(9).participants == std::vector<int>{4, -1, 7, -1});
   shrink.hear(outcome({4, 7}));
-  CHECK(shrink.step() == DescentStep::end);
+  CHECK(shrink.step() == ChildStep::end);
   CHECK(shrink.built());
   CHECK_FALSE(shrink.error());
 }
 
-TEST_CASE("a shrink of what is not revoked says what it is, and before which call", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a shrink of what is not revoked says what it is, and before which call", "[child]") {
+  ChildRounds rounds;
   const int excluded[] = {3, 1, 3};
   Shrink shrink(parent_key, parent, 4, excluded, rounds, 8);
   const Question question = shrink.question(7);
@@ -126,7 +126,7 @@ TEST_CASE("a shrink of what is not revoked says what it is, and before which cal
   CHECK(question.call.without == std::vector<int>{0, 2});
   // The same to all who leave out the same, and another one to the others.
   const auto digest = [](std::span<const int> without) {
-    DescentRounds other;
+    ChildRounds other;
     return Shrink(parent_key, parent, 4, without, other, 8).question(0).call.digest;
   };
   const int same[] = {1, 3};
@@ -136,17 +136,17 @@ TEST_CASE("a shrink of what is not revoked says what it is, and before which cal
   shrink.made(Error());
   CHECK(shrink.question(7).call.number == 0);  // all have called it by now
 
-  DescentRounds later;
+  ChildRounds later;
   Shrink lost(parent_key, parent, 4, {}, later, revoked);
   const CallNote unnumbered = lost.question(7).call;
   CHECK(unnumbered.number == 0);
   CHECK(unnumbered.text == "shrink");
 }
 
-TEST_CASE("a shrink names some of many that it leaves out", "[descent]") {
+TEST_CASE("a shrink names some of many that it leaves out", "[child]") {
   std::vector<int> many(12);
   std::iota(many.begin(), many.end(), 0);
-  DescentRounds rounds;
+  ChildRounds rounds;
   Shrink shrink(parent_key, many, 0, std::span(many).subspan(1), rounds, 1);
   const CallNote call = shrink.question(0).call;
   CHECK(call.text ==
@@ -154,28 +154,27 @@ TEST_CASE("a shrink names some of many that it leaves out", "[descent]") {
   CHECK(call.without.size() == 11);
 }
 
-TEST_CASE("a shrink of what is revoked passes over a round in which others disagreed",
-          "[descent]") {
+TEST_CASE("a shrink of what is revoked passes over a round in which others disagreed", "[child]") {
   GatherResult disagreed;
   disagreed.error = Error(Code::invalid_usage, "ranks disagree");
   for (const std::uint32_t next_call : {revoked, 8u}) {
-    DescentRounds rounds;
+    ChildRounds rounds;
     Shrink shrink(parent_key, parent, 4, {}, rounds, next_call);
     const std::uint32_t round = shrink.question(1).key.round;
     shrink.hear(disagreed);
     CHECK(shrink.error().code() == (next_call == revoked ? Code::success : Code::invalid_usage));
-    REQUIRE(shrink.step() == (next_call == revoked ? DescentStep::ask : DescentStep::end));
+    REQUIRE(shrink.step() == (next_call == revoked ? ChildStep::ask : ChildStep::end));
     // In either case the next one comes behind it.
     Shrink again(parent_key, parent, 4, {}, rounds, revoked);
     Shrink& next = next_call == revoked ? shrink : again;
     CHECK(next.question(1).key.round == round + 1);
     next.hear(living());
-    CHECK(next.step() == DescentStep::make);
+    CHECK(next.step() == ChildStep::make);
   }
 }
 
-TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a shrink in which ranks die tries again without them", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   std::vector<CommKey> keys;
   std::vector<std::uint32_t> asked;
@@ -190,7 +189,7 @@ TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
     GatherResult result = outcome({}, shrink.members());
     result.dead = dead;
     shrink.hear(result);
-    REQUIRE(shrink.step() == DescentStep::ask);
+    REQUIRE(shrink.step() == ChildStep::ask);
     CHECK_FALSE(shrink.built());
   }
   asked.push_back(shrink.question(9).key.round);
@@ -207,26 +206,26 @@ TEST_CASE("a shrink in which ranks die tries again without them", "[descent]") {
   CHECK((keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]));
 }
 
-TEST_CASE("a shrink that some could not make is an error on all of them", "[descent]") {
+TEST_CASE("a shrink that some could not make is an error on all of them", "[child]") {
   for (const bool here : {true, false}) {
-    DescentRounds rounds;
+    ChildRounds rounds;
     Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
     static_cast<void>(shrink.question(1));
     shrink.hear(living());
     shrink.made(here ? Error() : Error(Code::system, "no descriptors"));
     CHECK(shrink.question(1).blob.empty() == !here);
     shrink.hear(outcome({4, 0, 7}, {2}));
-    CHECK(shrink.step() == DescentStep::end);
+    CHECK(shrink.step() == ChildStep::end);
     CHECK_FALSE(shrink.built());
     CHECK(shrink.error().code() == (here ? Code::remote : Code::system));
   }
 }
 
-TEST_CASE("a shrink in which ranks die for ever ends", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a shrink in which ranks die for ever ends", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   int attempts = 0;
-  while (shrink.step() != DescentStep::end) {
+  while (shrink.step() != ChildStep::end) {
     static_cast<void>(shrink.question(1));
     shrink.hear(living());
     shrink.made(Error());
@@ -256,11 +255,11 @@ std::vector<int> survivors_of(const GatherResult& answers) {
   std::vector<int> survivors;
   std::vector<int> in;
   for (const int own : parent) {
-    DescentRounds rounds;
+    ChildRounds rounds;
     Shrink shrink(parent_key, parent, own, {}, rounds, revoked);
     static_cast<void>(shrink.question(10));
     shrink.hear(answers);
-    if (shrink.step() == DescentStep::end) {
+    if (shrink.step() == ChildStep::end) {
       CHECK(shrink.error().code() == Code::remote);
       CHECK_FALSE(shrink.built());
       continue;
@@ -275,8 +274,8 @@ std::vector<int> survivors_of(const GatherResult& answers) {
 
 }  // namespace
 
-TEST_CASE("a shrink takes the links that a rank has told for its own", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a shrink takes the links that a rank has told for its own", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   CHECK(shrink.question(9, {7}).blob == completed(9, {7}, parent));
 }
@@ -284,73 +283,73 @@ TEST_CASE("a shrink takes the links that a rank has told for its own", "[descent
 namespace {
 
 // What a member says in a shrink that leaves out these places of the parent.
-void add_word(GatherResult& answers, int member, std::vector<int> excluded, DescentRounds& rounds) {
+void add_word(GatherResult& answers, int member, std::vector<int> excluded, ChildRounds& rounds) {
   Shrink shrink(parent_key, parent, member, excluded, rounds, revoked);
   answers.blobs[member] = shrink.question(10).blob;
 }
 
 }  // namespace
 
-TEST_CASE("ranks that leave out different ranks are told of each other", "[descent]") {
+TEST_CASE("ranks that leave out different ranks are told of each other", "[child]") {
   GatherResult answers;
-  std::array<DescentRounds, 3> others;
+  std::array<ChildRounds, 3> others;
   add_word(answers, 4, {3}, others[0]);
   add_word(answers, 0, {2}, others[1]);
   add_word(answers, 7, {3}, others[2]);
-  DescentRounds rounds;
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, std::array{3}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(answers);
-  REQUIRE(shrink.step() == DescentStep::end);
+  REQUIRE(shrink.step() == ChildStep::end);
   CHECK_FALSE(shrink.built());
   CHECK(shrink.error().code() == Code::invalid_usage);
   CHECK(std::string(shrink.error().message()) ==
         "rank 1 leaves out other ranks than rank 0 in this shrink");
 }
 
-TEST_CASE("who shrinks a communicator that others shrink without it is told so", "[descent]") {
+TEST_CASE("who shrinks a communicator that others shrink without it is told so", "[child]") {
   GatherResult answers;
-  std::array<DescentRounds, 3> others;
+  std::array<ChildRounds, 3> others;
   add_word(answers, 4, {2}, others[0]);
   add_word(answers, 0, {2}, others[1]);
   add_word(answers, 7, {}, others[2]);
   for (const bool in_time : {true, false}) {
     if (!in_time) answers.blobs.erase(7);
-    DescentRounds rounds;
+    ChildRounds rounds;
     Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
     static_cast<void>(shrink.question(10));
     shrink.hear(answers);
-    REQUIRE(shrink.step() == DescentStep::end);
+    REQUIRE(shrink.step() == ChildStep::end);
     CHECK(shrink.error().code() == Code::remote);
     CHECK(std::string(shrink.error().message()) ==
           "rank 0 shrinks this communicator without rank 2, which is this one");
   }
 }
 
-TEST_CASE("what a rank says wrongly in a shrink is no consent", "[descent]") {
+TEST_CASE("what a rank says wrongly in a shrink is no consent", "[child]") {
   GatherResult answers = living();
   answers.blobs[0] = "built";
-  DescentRounds rounds;
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(answers);
-  REQUIRE(shrink.step() == DescentStep::end);
+  REQUIRE(shrink.step() == ChildStep::end);
   CHECK_FALSE(shrink.built());
 }
 
-TEST_CASE("a shrink that finds nobody is an error", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("a shrink that finds nobody is an error", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(GatherResult());
-  REQUIRE(shrink.step() == DescentStep::end);
+  REQUIRE(shrink.step() == ChildStep::end);
   CHECK(shrink.error().code() == Code::remote);
 }
 
-TEST_CASE("who names the dead in a shrink and who does not mean the same", "[descent]") {
+TEST_CASE("who names the dead in a shrink and who does not mean the same", "[child]") {
   const bool is_dead = GENERATE(true, false);  // or only out of the reach of one of them
   const std::map<int, std::vector<int>> excluded = {{4, {2}}, {0, {}}, {2, {2}}};
-  std::map<int, DescentRounds> rounds;
+  std::map<int, ChildRounds> rounds;
   std::map<int, Shrink> shrinks;
   for (const auto& [member, places] : excluded) {
     shrinks.try_emplace(member, parent_key, parent, member, places, rounds[member], revoked);
@@ -365,7 +364,7 @@ TEST_CASE("who names the dead in a shrink and who does not mean the same", "[des
     }
     for (auto& [member, shrink] : shrinks) {
       shrink.hear(answers);
-      CHECK(shrink.step() == (asked == 0 ? DescentStep::ask : DescentStep::make));
+      CHECK(shrink.step() == (asked == 0 ? ChildStep::ask : ChildStep::make));
     }
   }
   for (const auto& [member, shrink] : shrinks) {
@@ -374,40 +373,40 @@ TEST_CASE("who names the dead in a shrink and who does not mean the same", "[des
   }
 }
 
-TEST_CASE("who is left out of a shrink because another rank cannot reach it is told", "[descent]") {
+TEST_CASE("who is left out of a shrink because another rank cannot reach it is told", "[child]") {
   GatherResult answers;
-  std::array<DescentRounds, 2> others;
+  std::array<ChildRounds, 2> others;
   const std::array excluded{2};
   Shrink apart(parent_key, parent, 4, excluded, others[0], revoked);
   answers.blobs[4] = apart.question(10, {7}).blob;
   add_word(answers, 0, {}, others[1]);
-  DescentRounds rounds;
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
   answers.blobs[7] = shrink.question(10).blob;
   shrink.hear(answers);
-  REQUIRE(shrink.step() == DescentStep::end);
+  REQUIRE(shrink.step() == ChildStep::end);
   CHECK(std::string(shrink.error().message()) ==
         "rank 0 shrinks this communicator without rank 2, which is this one");
 }
 
-TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[descent]") {
+TEST_CASE("of two ranks without a link a shrink leaves out the last, whoever tells", "[child]") {
   const std::vector<int> left = {4, 0, 2};
   CHECK(survivors_of(living_with({{7, {0}}})) == left);
   CHECK(survivors_of(living_with({{0, {7}}})) == left);
   CHECK(survivors_of(living_with({{0, {7}}, {7, {0}}})) == left);
 }
 
-TEST_CASE("a shrink leaves out those with most dead links first", "[descent]") {
+TEST_CASE("a shrink leaves out those with most dead links first", "[child]") {
   CHECK(survivors_of(living_with({{0, {4, 7, 2}}})) == std::vector<int>{4, 7, 2});
   // A host of two and a host of two.
   CHECK(survivors_of(living_with({{4, {7, 2}}, {0, {7, 2}}})) == std::vector<int>{4, 0});
   CHECK(survivors_of(living_with({{4, {0}}, {7, {2}}})) == std::vector<int>{4, 7});
 }
 
-TEST_CASE("a shrink leaves nobody out for links to the dead and to strangers", "[descent]") {
+TEST_CASE("a shrink leaves nobody out for links to the dead and to strangers", "[child]") {
   GatherResult answers = living_with({{4, {7, 99, 4}}});
   answers.dead = {7};
-  DescentRounds rounds;
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(answers);
@@ -415,21 +414,21 @@ TEST_CASE("a shrink leaves nobody out for links to the dead and to strangers", "
   CHECK(rounds.left_out.empty());
 }
 
-TEST_CASE("who is left out is told why, at every later shrink as well", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("who is left out is told why, at every later shrink as well", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 7, {}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(living_with({{7, {0}}}));
-  REQUIRE(shrink.step() == DescentStep::end);
+  REQUIRE(shrink.step() == ChildStep::end);
   CHECK(std::string(shrink.error().message()) ==
         "rank 2 is left out of the new communicator: the link between rank 2 and rank 1 is dead");
   const Shrink again(parent_key, parent, 7, {}, rounds, revoked);
-  CHECK(again.step() == DescentStep::end);
+  CHECK(again.step() == ChildStep::end);
   CHECK(std::string(again.error().message()) == shrink.error().message());
 }
 
-TEST_CASE("who stays neither asks those who are left out again nor waits for them", "[descent]") {
-  DescentRounds rounds;
+TEST_CASE("who stays neither asks those who are left out again nor waits for them", "[child]") {
+  ChildRounds rounds;
   Shrink shrink(parent_key, parent, 4, {}, rounds, revoked);
   static_cast<void>(shrink.question(10));
   shrink.hear(living_with({{7, {2}}}));
@@ -440,7 +439,7 @@ TEST_CASE("who stays neither asks those who are left out again nor waits for the
   GatherResult died = outcome({4, 7});
   died.dead = {0};
   shrink.hear(died);
-  REQUIRE(shrink.step() == DescentStep::ask);
+  REQUIRE(shrink.step() == ChildStep::ask);
   CHECK(shrink.question(10).participants == std::vector<int>{4, 0, 7, -1});
   Shrink later(parent_key, parent, 4, {}, rounds, revoked);
   CHECK(later.question(10).participants == std::vector<int>{4, 0, 7, -1});

@@ -1,5 +1,5 @@
 // The answers of a split and of a shrink: blobs of other ranks, whatever is in them.
-#include "comm/descent.hpp"
+#include "comm/child_agreement.hpp"
 #include "control/members.hpp"
 #include "fuzz_target.hpp"
 
@@ -28,14 +28,14 @@ GatherResult answer(Bites& bites) {
 }
 
 void split(Bites& bites) {
-  DescentRounds rounds;
+  ChildRounds rounds;
   const int color = bites.byte() % 3 - 1;
   Split split(1, members, own, rounds, color, bites.byte());
   GatherResult result = answer(bites);
   if (bites.byte() % 4 != 0) result.blobs[own] = split.question().blob;
   split.hear(result);
-  expect(split.step() != DescentStep::ask);
-  if (split.step() == DescentStep::end) return;
+  expect(split.step() != ChildStep::ask);
+  if (split.step() == ChildStep::end) return;
   expect(color != Split::no_color && contains(split.members(), own));
   expect(are_apart(split.members()));
   for (const int member : split.members()) {
@@ -44,13 +44,13 @@ void split(Bites& bites) {
 }
 
 void shrink(Bites& bites) {
-  DescentRounds rounds;
+  ChildRounds rounds;
   const int excluded[] = {bites.byte() % 7 - 1};
   Shrink shrink(1, members, own, excluded, rounds, bites.byte() % 2);
   std::size_t made = 0;
   std::uint64_t completed = 0;
-  while (shrink.step() != DescentStep::end) {
-    if (shrink.step() == DescentStep::make) {
+  while (shrink.step() != ChildStep::end) {
+    if (shrink.step() == ChildStep::make) {
       expect(++made <= members.size() && are_apart(shrink.members()));
       expect(shrink.completed() <= completed && !contains(rounds.left_out, own));
       for (const int member : shrink.members()) {

@@ -1,4 +1,4 @@
-// Strangers at a port: what somebody may do there who does not know the job's secret.
+// UnauthenticatedClients at a port: what somebody may do there who does not know the job's secret.
 #pragma once
 
 #include <poll.h>
@@ -90,11 +90,12 @@ inline bool replay_gets_in(const std::string& address, const RecordedHandshake& 
 
 // Silent, half-closed, noisy and slow connections, guessed and replayed proofs, for as long as it
 // lives.
-class Strangers {
+class UnauthenticatedClients {
  public:
   // `greeting` is one that the port expects, `secret` the right one, so that there is a handshake
   // to be recorded.
-  Strangers(std::string address, const Secret& secret, const Greeting& greeting, int each = 10)
+  UnauthenticatedClients(std::string address, const Secret& secret, const Greeting& greeting,
+                         int each = 10)
       : address_(std::move(address)) {
     const std::string noise(5000, '\xff');
     for (int i = 0; i < each; ++i) {
@@ -106,12 +107,12 @@ class Strangers {
     }
     thread_ = std::thread([this, secret, greeting] { trouble(secret, greeting); });
   }
-  ~Strangers() {
+  ~UnauthenticatedClients() {
     stop_ = true;
     thread_.join();
   }
-  Strangers(const Strangers&) = delete;
-  Strangers& operator=(const Strangers&) = delete;
+  UnauthenticatedClients(const UnauthenticatedClients&) = delete;
+  UnauthenticatedClients& operator=(const UnauthenticatedClients&) = delete;
 
   // How many handshakes were tried to their end, and how many were welcome.
   int tried() const { return tried_; }

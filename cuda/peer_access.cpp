@@ -1,4 +1,4 @@
-#include "cuda/peer_views.hpp"
+#include "cuda/peer_access.hpp"
 
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::uint64_t process_token() {
 
 }  // namespace
 
-struct PeerViews::Content {
+struct PeerAccess::Content {
   std::uint64_t process;
   std::uint64_t context;
   std::uint8_t heard;    // the sender knows the receiver's process
@@ -60,24 +60,24 @@ struct PeerViews::Content {
   } memory[2];
   std::uint32_t answers[6];  // slots of the receiver's, mapped, refused or wanted
   std::uint32_t freed_slots[6];
-  DescriptorDoor::Address door;  // the sender's
-  std::int32_t device;           // the sender's
+  DescriptorSocket::Address socket;  // the sender's
+  std::int32_t device;               // the sender's
 };
 
-PeerViews::PeerViews(Device& device, std::vector<bool> near)
+PeerAccess::PeerAccess(Device& device, std::vector<bool> near)
     : device_(device), peers_(near.size()), device_number_(device.ordinal()) {
   static_assert(sizeof(Content) <= sizeof(Note));
   for (std::size_t r = 0; r < near.size(); ++r) peers_[r].near = near[r];
 }
 
-PeerViews::~PeerViews() = default;
+PeerAccess::~PeerAccess() = default;
 
-bool PeerViews::same_process(const Peer& peer) const {
+bool PeerAccess::same_process(const Peer& peer) const {
   return peer.heard && peer.process == process_token();
 }
 
 // Ours, and those of peers who use addresses.
-DeviceSet PeerViews::devices_here() {
+DeviceSet PeerAccess::devices_here() {
   DeviceSet devices = set_of(device_number_);
   const std::lock_guard lock(mutex_);
   for (const Peer& peer : peers_) {
@@ -87,14 +87,14 @@ DeviceSet PeerViews::devices_here() {
 }
 
 // A word has room for its offsets, and our own kernels may touch it.
-bool PeerViews::is_of_use(const Allocation& allocation) const {
+bool PeerAccess::is_of_use(const Allocation& allocation) const {
   const bool touched = allocation.kind == Allocation::Kind::of_context ||
                        (allocation.open_for & set_of(device_number_)).any();
   return touched && allocation.end() - allocation.base() <= offset_mask;
 }
 
 // No lock is held while the driver answers: it may wait for a call that wants the lock.
-std::uint32_t PeerViews::look_at(Bytes memory) {
+std::uint32_t PeerAccess::look_at(Bytes memory) {
   if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
   std::optional<Allocation> found = allocation_of(device_, memory, devices_here());
   {
@@ -121,13 +121,13 @@ std::uint32_t PeerViews::look_at(Bytes memory) {
   return slot;
 }
 
-void PeerViews::let_go(std::uint32_t slot) {
+void PeerAccess::let_go(std::uint32_t slot) {
   const std::lock_guard lock(mutex_);
   const auto known = allocations_.find(slot);
   if (known != allocations_.end()) --known->second.looks;
 }
 
-std::uint64_t PeerViews::identify(Bytes memory) {
+std::uint64_t PeerAccess::identify(Bytes memory) {
   if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
   {
     const std::lock_guard lock(mutex_);
@@ -139,7 +139,7 @@ std::uint64_t PeerViews::identify(Bytes memory) {
   return word_of(address_of(memory.data), memory.size);
 }
 
-std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {
+std::uint64_t PeerAccess::word_of(CUdeviceptr address, std::size_t bytes) const {
   auto next = by_range_.upper_bound({address, ~CUdeviceptr{0}});
   if (next == by_range_.begin()) return 0;
   const CUdeviceptr base = std::prev(next)->first.first;
@@ -151,7 +151,7 @@ std::uint64_t PeerViews::word_of(CUdeviceptr address, std::size_t bytes) const {
   return 0;
 }
 
-PeerViews::Known* PeerViews::find(const Allocation& like, std::uint32_t& slot) {
+PeerAccess::Known* PeerAccess::find(const Allocation& like, std::uint32_t& slot) {
   const auto known = by_range_.find({like.base(), like.end()});
   if (known == by_range_.end()) return nullptr;
   Known& there = allocations_.at(slot = known->second);
@@ -159,7 +159,7 @@ PeerViews::Known* PeerViews::find(const Allocation& like, std::uint32_t& slot) {
 }
 
 // Its slot; 0: there are no more. Who else looked at it may have been faster.
-std::uint32_t PeerViews::add(Known allocation) {
+std::uint32_t PeerAccess::add(Known allocation) {
   std::uint32_t slot = 0;
   if (find(allocation, slot)) return slot;
   for (const std::uint32_t old : slots_within(allocation.base(), allocation.end())) {
@@ -179,7 +179,7 @@ std::uint32_t PeerViews::add(Known allocation) {
 }
 
 // Of what has been known to be there.
-std::vector<std::uint32_t> PeerViews::slots_within(CUdeviceptr address, CUdeviceptr end) const {
+std::vector<std::uint32_t> PeerAccess::slots_within(CUdeviceptr address, CUdeviceptr end) const {
   std::vector<std::uint32_t> slots;
   for (const auto& [slot, known] : allocations_) {
     if (known.base() < end && known.end() > address) slots.push_back(slot);
@@ -188,7 +188,7 @@ std::vector<std::uint32_t> PeerViews::slots_within(CUdeviceptr address, CUdevice
 }
 
 // A slot that a peer has heard of, or a call still holds, is no other memory's for ever.
-void PeerViews::forget(std::uint32_t slot) {
+void PeerAccess::forget(std::uint32_t slot) {
   bool is_spare = allocations_.at(slot).looks == 0;
   for (Peer& peer : peers_) {
     if (peer.described.erase(slot) > 0) {
@@ -204,7 +204,7 @@ void PeerViews::forget(std::uint32_t slot) {
   if (is_spare) spare_slots_.push_back(slot);
 }
 
-void PeerViews::look_for_freed() {
+void PeerAccess::look_for_freed() {
   std::uint32_t slot = 0;
   Allocation::Kind kind = Allocation::Kind::of_context;
   std::array<MappedPart, 16> parts;
@@ -231,7 +231,7 @@ void PeerViews::look_for_freed() {
   if (allocations_.contains(slot)) forget(slot);
 }
 
-std::uint64_t PeerViews::expose(int rank, std::uint64_t mine) {
+std::uint64_t PeerAccess::expose(int rank, std::uint64_t mine) {
   const std::lock_guard lock(mutex_);
   const Peer& peer = at(rank);
   const auto found = allocations_.find(slot_in(mine));
@@ -245,7 +245,7 @@ std::uint64_t PeerViews::expose(int rank, std::uint64_t mine) {
   return reached && address < address_mark ? address_mark | address : 0;
 }
 
-std::byte* PeerViews::map(int rank, std::uint64_t word) {
+std::byte* PeerAccess::map(int rank, std::uint64_t word) {
   const std::lock_guard lock(mutex_);
   Peer& peer = at(rank);
   if (same_process(peer)) {
@@ -259,13 +259,13 @@ std::byte* PeerViews::map(int rank, std::uint64_t word) {
 }
 
 // Once they are all known, it does not change any more.
-bool PeerViews::has_other_processes() {
+bool PeerAccess::has_other_processes() {
   const std::lock_guard lock(mutex_);
   return std::any_of(peers_.begin(), peers_.end(),
                      [this](const Peer& peer) { return peer.near && !same_process(peer); });
 }
 
-void PeerViews::say_that_it_is_staged(const char* why) {
+void PeerAccess::say_that_it_is_staged(const char* why) {
   if (said_.exchange(true)) return;
   log(LogLevel::info,
       std::string("device memory that other processes cannot map is copied by way "
@@ -274,7 +274,7 @@ void PeerViews::say_that_it_is_staged(const char* why) {
       LogTopic::p2p);
 }
 
-void PeerViews::make_handle(Known& allocation) {
+void PeerAccess::make_handle(Known& allocation) {
   const Driver& driver = device_.driver();
   const Current current(device_);
   const RelaxedCapture relaxed(driver);
@@ -296,7 +296,7 @@ void PeerViews::make_handle(Known& allocation) {
 }
 
 // What of this call's memory the peer has not mapped yet.
-bool PeerViews::describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content) {
+bool PeerAccess::describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content) {
   for (const std::uint64_t word : mine) {
     const std::uint32_t slot = slot_in(word);
     const bool again = content.described == 1 && content.memory[0].slot == slot;
@@ -314,7 +314,7 @@ bool PeerViews::describe(Peer& peer, std::span<const std::uint64_t> mine, Conten
   return content.described > 0;
 }
 
-bool PeerViews::answer(Peer& peer, Content& content) {
+bool PeerAccess::answer(Peer& peer, Content& content) {
   for (auto slot = peer.unanswered.begin(); slot != peer.unanswered.end();) {
     const auto found = peer.theirs.find(*slot);
     const Reach reach = found == peer.theirs.end() ? Reach::refused : found->second.reach();
@@ -331,7 +331,7 @@ bool PeerViews::answer(Peer& peer, Content& content) {
   return content.answered > 0;
 }
 
-bool PeerViews::tell_freed(Peer& peer, Content& content) {
+bool PeerAccess::tell_freed(Peer& peer, Content& content) {
   while (!peer.freed.empty() && content.freed < std::size(content.freed_slots)) {
     content.freed_slots[content.freed++] = peer.freed.back();
     peer.freed.pop_back();
@@ -339,7 +339,7 @@ bool PeerViews::tell_freed(Peer& peer, Content& content) {
   return content.freed > 0;
 }
 
-bool PeerViews::write_note(int rank, std::span<const std::uint64_t> mine, Note& note) {
+bool PeerAccess::write_note(int rank, std::span<const std::uint64_t> mine, Note& note) {
   const std::lock_guard lock(mutex_);
   Peer& peer = at(rank);
   if (!peer.near) return false;
@@ -347,7 +347,7 @@ bool PeerViews::write_note(int rank, std::span<const std::uint64_t> mine, Note& 
   content.process = process_token();
   content.context = reinterpret_cast<std::uintptr_t>(device_.context());
   content.device = device_number_;
-  if (door_) content.door = {door_->name(), peer.secret};
+  if (socket_) content.socket = {socket_->name(), peer.secret};
   content.heard = peer.heard;
   bool wanted = !peer.heard || peer.reply;
   if (same_process(peer)) {
@@ -366,7 +366,7 @@ bool PeerViews::write_note(int rank, std::span<const std::uint64_t> mine, Note& 
   return true;
 }
 
-void PeerViews::read_note(int rank, const Note& note) {
+void PeerAccess::read_note(int rank, const Note& note) {
   Content content;
   std::memcpy(&content, note.data(), sizeof content);
   const std::lock_guard lock(mutex_);
@@ -389,8 +389,8 @@ void PeerViews::read_note(int rank, const Note& note) {
 }
 
 // What has been freed goes first: it may be in the way of what has come.
-void PeerViews::hear_of(Peer& peer, const Content& content) {
-  if (content.door.name != 0) peer.door = content.door;
+void PeerAccess::hear_of(Peer& peer, const Content& content) {
+  if (content.socket.name != 0) peer.socket = content.socket;
   for (std::size_t i = 0; i < content.freed && i < std::size(content.freed_slots); ++i) {
     peer.theirs.erase(content.freed_slots[i]);
     peer.unanswered.erase(content.freed_slots[i]);
@@ -408,7 +408,7 @@ void PeerViews::hear_of(Peer& peer, const Content& content) {
 }
 
 // No slot of the peer's: it is answered that the memory is refused.
-void PeerViews::hear_of_memory(Peer& peer, const Content& content) {
+void PeerAccess::hear_of_memory(Peer& peer, const Content& content) {
   const Driver& driver = device_.driver();
   for (std::size_t i = 0; i < content.described && i < std::size(content.memory); ++i) {
     const auto& [bytes, slot, parts, handle] = content.memory[i];
@@ -419,33 +419,33 @@ void PeerViews::hear_of_memory(Peer& peer, const Content& content) {
     } else if (parts == 0 && driver.ipc_open_handle && driver.ipc_close_handle) {
       peer.theirs.try_emplace(slot, device_, handle, static_cast<std::size_t>(bytes));
     } else if (parts > 0 && parts <= Allocation::most_parts && maps_memory(driver) &&
-               open_door(peer)) {
-      peer.theirs.try_emplace(slot, device_, door_, DescriptorDoor::Key{peer.secret, slot}, parts,
-                              static_cast<std::size_t>(bytes));
+               open_socket(peer)) {
+      peer.theirs.try_emplace(slot, device_, socket_, DescriptorSocket::Key{peer.secret, slot},
+                              parts, static_cast<std::size_t>(bytes));
     }
   }
 }
 
-bool PeerViews::open_door(Peer& peer) {
+bool PeerAccess::open_socket(Peer& peer) {
   if (peer.secret == 0 && fill_random(std::as_writable_bytes(std::span(&peer.secret, 1)))) {
     peer.secret = 0;
   }
-  if (!door_) {
-    if (auto opened = DescriptorDoor::open()) door_ = std::move(*opened);
+  if (!socket_) {
+    if (auto opened = DescriptorSocket::open()) socket_ = std::move(*opened);
   }
-  return door_ && peer.secret != 0;
+  return socket_ && peer.secret != 0;
 }
 
-void PeerViews::give_descriptors(Peer& peer, std::uint32_t slot) {
+void PeerAccess::give_descriptors(Peer& peer, std::uint32_t slot) {
   const Allocation& allocation = allocations_.at(slot);
-  if (peer.door.name == 0 || allocation.kind != Allocation::Kind::mapped) return;
+  if (peer.socket.name == 0 || allocation.kind != Allocation::Kind::mapped) return;
   if (!peer.unreachable) peer.unreachable = std::make_shared<std::atomic<bool>>(false);
-  run_on_helper_thread([&device = device_, to = peer.door, slot, parts = allocation.parts,
+  run_on_helper_thread([&device = device_, to = peer.socket, slot, parts = allocation.parts,
                         unreachable = peer.unreachable] {
     const Current current(device);
     const RelaxedCapture relaxed(device.driver());
-    const DescriptorDoor::Sent sent = send_descriptors(device.driver(), to, slot, parts);
-    if (sent == DescriptorDoor::Sent::nobody_there) *unreachable = true;
+    const DescriptorSocket::Sent sent = send_descriptors(device.driver(), to, slot, parts);
+    if (sent == DescriptorSocket::Sent::nobody_there) *unreachable = true;
   });
 }
 

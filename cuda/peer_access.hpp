@@ -12,9 +12,9 @@
 // Memory that is mapped by hand has a slot for each stretch of mappings that a call's vector lies
 // in, first to last and no more, so that stretches may overlap: what a vector does not need may be
 // unmapped while a call on it goes on, and then peers unmap the stretches that it was in.
-// Descriptors go to a door of the peer's, which asks for them by a note. Memory of pools is reached
-// within the process only: the default pools cannot be exported, and of others every tensor would
-// be an allocation to map, which all processes have to let go of before its owner frees it.
+// Descriptors go to a socket of the peer's, which asks for them by a note. Memory of pools is
+// reached within the process only: the default pools cannot be exported, and of others every tensor
+// would be an allocation to map, which all processes have to let go of before its owner frees it.
 // Threads: any.
 #pragma once
 
@@ -31,13 +31,13 @@
 
 namespace pith::cuda {
 
-class PeerViews final : public PeerMemory {
+class PeerAccess final : public PeerMemory {
  public:
   // `near`: by rank, who runs on this host.
-  PeerViews(Device& device, std::vector<bool> near);
-  ~PeerViews();
-  PeerViews(const PeerViews&) = delete;
-  PeerViews& operator=(const PeerViews&) = delete;
+  PeerAccess(Device& device, std::vector<bool> near);
+  ~PeerAccess();
+  PeerAccess(const PeerAccess&) = delete;
+  PeerAccess& operator=(const PeerAccess&) = delete;
 
   // Asks the driver whose memory this is, before a call on it begins: identify() need not until
   // what this returns is let go, for nobody frees memory of a call that has not ended.
@@ -68,9 +68,9 @@ class PeerViews final : public PeerMemory {
     std::uint64_t process = 0;
     std::uint64_t context = 0;
     CUdevice device = 0;
-    DescriptorDoor::Address door;                     // its, where descriptors go
-    std::uint64_t secret = 0;                         // that it knows of our door
-    std::shared_ptr<std::atomic<bool>> unreachable;   // its door is
+    DescriptorSocket::Address socket;                 // its, where descriptors go
+    std::uint64_t secret = 0;                         // that it knows of our socket
+    std::shared_ptr<std::atomic<bool>> unreachable;   // its socket is
     std::shared_ptr<std::atomic<Reach>> its_context;  // of our process: whether we reach it
     Reach our_context = Reach::pending;               // whether it reaches ours
     std::set<std::uint32_t> described;                // slots of ours that it was told of
@@ -99,7 +99,7 @@ class PeerViews final : public PeerMemory {
   void hear_of(Peer& peer, const Content& content);
   void hear_of_memory(Peer& peer, const Content& content);
   void give_descriptors(Peer& peer, std::uint32_t slot);
-  bool open_door(Peer& peer);
+  bool open_socket(Peer& peer);
 
   Device& device_;
   std::mutex mutex_;
@@ -107,8 +107,8 @@ class PeerViews final : public PeerMemory {
   std::map<std::uint32_t, Known> allocations_;  // by slot
   std::map<Range, std::uint32_t> by_range_;
   const CUdevice device_number_;
-  std::shared_ptr<DescriptorDoor> door_;  // opened when it is needed
-  std::atomic<bool> said_{false};         // why memory is staged
+  std::shared_ptr<DescriptorSocket> socket_;  // opened when it is needed
+  std::atomic<bool> said_{false};             // why memory is staged
   std::uint32_t last_slot_ = 0;
   std::vector<std::uint32_t> spare_slots_;
   std::uint32_t looked_at_ = 0;  // is next

@@ -1,4 +1,4 @@
-#include "cuda/descriptor_door.hpp"
+#include "cuda/descriptor_socket.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -23,10 +23,10 @@ struct Message {
   std::uint32_t slot = 0;
   std::uint32_t first = 0;
   std::uint64_t count = 0;
-  std::uint64_t bytes[DescriptorDoor::most_in_message] = {};
+  std::uint64_t bytes[DescriptorSocket::most_in_message] = {};
 };
 
-constexpr std::size_t most_control = DescriptorDoor::most_in_message * sizeof(int);
+constexpr std::size_t most_control = DescriptorSocket::most_in_message * sizeof(int);
 using Control = std::array<std::byte, CMSG_SPACE(most_control)>;
 
 OwnedDescriptor make_socket() {
@@ -34,7 +34,7 @@ OwnedDescriptor make_socket() {
       open_with_room([] { return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
 }
 
-socklen_t address_of_door(std::uint64_t name, sockaddr_un& address) {
+socklen_t address_of_socket(std::uint64_t name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   // A zero byte in front makes the name abstract.
@@ -63,30 +63,30 @@ OwnedDescriptor::~OwnedDescriptor() {
   if (fd_ >= 0) close(fd_);
 }
 
-Expected<std::unique_ptr<DescriptorDoor>> DescriptorDoor::open() {
+Expected<std::unique_ptr<DescriptorSocket>> DescriptorSocket::open() {
   std::uint64_t name = 0;
   if (Error error = fill_random(std::as_writable_bytes(std::span(&name, 1)))) return error;
   OwnedDescriptor fd = make_socket();
   sockaddr_un address;
-  const socklen_t length = address_of_door(name, address);
+  const socklen_t length = address_of_socket(name, address);
   if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
     return system_error("a socket for device memory of other processes", errno);
   }
-  return std::unique_ptr<DescriptorDoor>(new DescriptorDoor(std::move(fd), name));
+  return std::unique_ptr<DescriptorSocket>(new DescriptorSocket(std::move(fd), name));
 }
 
-void DescriptorDoor::expect(const Key& key, std::size_t parts) {
+void DescriptorSocket::expect(const Key& key, std::size_t parts) {
   const std::lock_guard lock(mutex_);
   expected_.try_emplace(key, parts);
 }
 
-void DescriptorDoor::expect_no_more(const Key& key) {
+void DescriptorSocket::expect_no_more(const Key& key) {
   const std::lock_guard lock(mutex_);
   expected_.erase(key);
   receive_all();
 }
 
-std::vector<MemoryPart> DescriptorDoor::take(const Key& key) {
+std::vector<MemoryPart> DescriptorSocket::take(const Key& key) {
   const std::lock_guard lock(mutex_);
   receive_all();
   const auto found = expected_.find(key);
@@ -99,14 +99,14 @@ std::vector<MemoryPart> DescriptorDoor::take(const Key& key) {
 }
 
 // Of a stranger who sends without an end, no more than a queue holds.
-void DescriptorDoor::receive_all() {
+void DescriptorSocket::receive_all() {
   constexpr int most = 128;
   for (int messages = 0; messages < most && receive(); ++messages) {
   }
 }
 
 // False: there was none. What comes twice takes the place of what is there.
-bool DescriptorDoor::receive() {
+bool DescriptorSocket::receive() {
   Message message;
   iovec part = {&message, sizeof message};
   alignas(cmsghdr) Control control{};
@@ -133,8 +133,9 @@ bool DescriptorDoor::receive() {
   return true;
 }
 
-DescriptorDoor::Sent DescriptorDoor::send(const Address& to, std::uint32_t slot, std::size_t first,
-                                          std::span<const MemoryPart> parts) {
+DescriptorSocket::Sent DescriptorSocket::send(const Address& to, std::uint32_t slot,
+                                              std::size_t first,
+                                              std::span<const MemoryPart> parts) {
   const OwnedDescriptor fd = make_socket();
   if (!fd) return Sent::not_now;
   Message message;
@@ -147,7 +148,7 @@ DescriptorDoor::Sent DescriptorDoor::send(const Address& to, std::uint32_t slot,
   iovec part = {&message, sizeof message};
   msghdr header = {};
   header.msg_name = &address;
-  header.msg_namelen = address_of_door(to.name, address);
+  header.msg_namelen = address_of_socket(to.name, address);
   header.msg_iov = &part;
   header.msg_iovlen = 1;
   header.msg_control = control.data();

@@ -1,20 +1,20 @@
-#include "collectives/dense/offers.hpp"
+#include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
 
 namespace {
 
-// A ticket as one word, so that the whole offer fits beside the header in a cache line.
+// A handle as one word, so that the whole theirs fits beside the header in a cache line.
 constexpr unsigned reach_bits = 2;
-std::uint64_t pack(Ticket ticket) {
-  const auto reach = static_cast<std::uint64_t>(ticket.reach);
-  return ticket.reach == Ticket::Reach::none ? 0 : (ticket.where << reach_bits) | reach;
+std::uint64_t pack(MemoryHandle handle) {
+  const auto reach = static_cast<std::uint64_t>(handle.reach);
+  return handle.reach == MemoryHandle::Reach::none ? 0 : (handle.where << reach_bits) | reach;
 }
-Ticket unpack(std::uint64_t word) {
-  return {word >> reach_bits, static_cast<Ticket::Reach>(word & ((1u << reach_bits) - 1))};
+MemoryHandle unpack(std::uint64_t word) {
+  return {word >> reach_bits, static_cast<MemoryHandle::Reach>(word & ((1u << reach_bits) - 1))};
 }
 
-// Marks of a rank whose call is on device memory; tickets leave these bits free.
+// Marks of a rank whose call is on device memory; handles leave these bits free.
 constexpr std::uint64_t mark = std::uint64_t{1} << 63;
 constexpr std::uint16_t note_lane = 102;
 static_assert(PeerMemory::words_end <= mark >> reach_bits);
@@ -23,35 +23,35 @@ Bytes bytes_of(void* message, std::size_t size) { return {static_cast<std::byte*
 
 }  // namespace
 
-PeerMemory* Offers::find_peer_memory(Compute& compute) {
+PeerMemory* HandleExchange::find_peer_memory(Compute& compute) {
   const auto* reached = dynamic_cast<const ReachedByPeers*>(&compute);
   return reached ? reached->peer_memory() : nullptr;
 }
 
 // A buffer that a rank does not have is no place at null: a peer would find nothing there, and not
 // close what we had opened.
-std::uint64_t Offers::describe(int rank, Bytes memory) {
+std::uint64_t HandleExchange::describe(int rank, Bytes memory) {
   if (!memory.data) return 0;
-  const Ticket ticket = call_.expose(rank, memory);
-  return ticket.reach == Ticket::Reach::copy && !copies_ ? 0 : pack(ticket);
+  const MemoryHandle handle = call_.expose(rank, memory);
+  return handle.reach == MemoryHandle::Reach::copy && !copies_ ? 0 : pack(handle);
 }
 
-Offers::Message Offers::describe(int rank) {
+HandleExchange::Message HandleExchange::describe(int rank) {
   const Message message{describe(rank, send_), describe(rank, recv_)};
-  Offer& offer = offers_[static_cast<std::size_t>(rank)];
-  offer.sees_send = message.send != 0;
-  offer.sees_recv = message.recv != 0;
+  PeerHandles& theirs = handles_[static_cast<std::size_t>(rank)];
+  theirs.sees_send = message.send != 0;
+  theirs.sees_recv = message.recv != 0;
   return message;
 }
 
-std::uint64_t Offers::expose(int rank, std::uint64_t mine) {
+std::uint64_t HandleExchange::expose(int rank, std::uint64_t mine) {
   const std::uint64_t word = peer_memory_ ? peer_memory_->expose(number_of(rank), mine) : 0;
   if (word == 0) return 0;
   call_.comm().exposed = true;
-  return pack({word, Ticket::Reach::load_store});
+  return pack({word, MemoryHandle::Reach::load_store});
 }
 
-Task<Error> Offers::around(Task<Error> work) {
+Task<Error> HandleExchange::around(Task<Error> work) {
   Task<Error> opening = tell();
   Error error = co_await std::move(opening);
   if (error) co_return error;
@@ -61,7 +61,7 @@ Task<Error> Offers::around(Task<Error> work) {
   co_return co_await std::move(closing);
 }
 
-Task<Error> Offers::tell() {
+Task<Error> HandleExchange::tell() {
   const int p = call_.size();
   if (!call_.views()) co_return Error();
   if (on_device_) {
@@ -80,7 +80,7 @@ Task<Error> Offers::tell() {
   co_return Error();
 }
 
-Task<Error> Offers::tell_on_device() {
+Task<Error> HandleExchange::tell_on_device() {
   const int p = call_.size();
   std::array<std::uint64_t, 2> memory{};
   if (peer_memory_) memory = {peer_memory_->identify(send_), peer_memory_->identify(recv_)};
@@ -89,9 +89,9 @@ Task<Error> Offers::tell_on_device() {
     const int to = peer(d);
     Message& message = mine_[static_cast<std::size_t>(to)];
     message = {expose(to, memory[0]), expose(to, memory[1])};
-    Offer& offer = offers_[static_cast<std::size_t>(to)];
-    offer.sees_send = message.send != 0;
-    offer.sees_recv = message.recv != 0;
+    PeerHandles& theirs = handles_[static_cast<std::size_t>(to)];
+    theirs.sees_send = message.send != 0;
+    theirs.sees_recv = message.recv != 0;
     const bool noted = peer_memory_ && peer_memory_->write_note(number_of(to), memory, note);
     message.send |= mark;
     if (noted) message.recv |= mark;
@@ -104,7 +104,7 @@ Task<Error> Offers::tell_on_device() {
   co_return Error();
 }
 
-Task<Error> Offers::hear() {
+Task<Error> HandleExchange::hear() {
   const int p = call_.size();
   if (!call_.views() || heard_) co_return Error();
   heard_ = true;
@@ -125,7 +125,7 @@ Task<Error> Offers::hear() {
   co_return Error();
 }
 
-Error Offers::take(int from, Message message) {
+Error HandleExchange::take(int from, Message message) {
   const bool peer_on_device = (message.send & mark) != 0;
   message.send &= ~mark;
   message.recv &= ~mark;
@@ -136,33 +136,33 @@ Error Offers::take(int from, Message message) {
   return on_device_ ? take_device(from, message) : Error();  // the peer knows that we are not
 }
 
-void Offers::take_host(int from, Message message) {
-  Offer& offer = offers_[static_cast<std::size_t>(from)];
+void HandleExchange::take_host(int from, Message message) {
+  PeerHandles& theirs = handles_[static_cast<std::size_t>(from)];
   const auto look = [&](std::uint64_t packed, std::byte*& address, std::uint64_t& far) {
-    const Ticket ticket = unpack(packed);
-    if (ticket.reach == Ticket::Reach::load_store) address = call_.map(from, ticket);
-    if (ticket.reach == Ticket::Reach::copy) far = ticket.where;
+    const MemoryHandle handle = unpack(packed);
+    if (handle.reach == MemoryHandle::Reach::load_store) address = call_.map(from, handle);
+    if (handle.reach == MemoryHandle::Reach::copy) far = handle.where;
   };
-  look(message.send, offer.send, offer.far_send);
-  look(message.recv, offer.recv, offer.far_recv);
+  look(message.send, theirs.send, theirs.far_send);
+  look(message.recv, theirs.recv, theirs.far_recv);
   if (!on_device_) [[likely]]
     return;
-  offer.apart = true;
-  offer.sees_send = offer.sees_recv = false;  // ours are out of its reach
+  theirs.copies_only = true;
+  theirs.sees_send = theirs.sees_recv = false;  // ours are out of its reach
 }
 
-Error Offers::take_device(int from, Message message) {
-  Offer& offer = offers_[static_cast<std::size_t>(from)];
+Error HandleExchange::take_device(int from, Message message) {
+  PeerHandles& theirs = handles_[static_cast<std::size_t>(from)];
   const auto look = [&](std::uint64_t packed, std::byte*& address) {
     if (packed == 0) return true;
     address = peer_memory_ ? peer_memory_->map(number_of(from), unpack(packed).where) : nullptr;
     return address != nullptr;
   };
-  if (look(message.send, offer.send) && look(message.recv, offer.recv)) return {};
+  if (look(message.send, theirs.send) && look(message.recv, theirs.recv)) return {};
   return call_.fail(Error(Code::internal, "a rank offered device memory that is not known here"));
 }
 
-Task<Error> Offers::close() {
+Task<Error> HandleExchange::close() {
   const int p = call_.size();
   if (on_device_) {
     const Fence all = call_.run<CopyKernel>({nullptr, nullptr, 0});

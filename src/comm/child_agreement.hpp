@@ -1,5 +1,5 @@
 // How communicators come from another one, by split or by shrink: what its ranks ask each other,
-// and what follows from the answers. Nothing here waits or sends. Whoever makes the descendant does
+// and what follows from the answers. Nothing here waits or sends. Whoever makes the child does
 // what step() says until it says `end`: Communicator on the control plane of the job, the tests on
 // one in virtual time.
 #pragma once
@@ -25,7 +25,7 @@ struct Question {
 
 // Of one communicator, so far. Shrinks count apart from splits, for the ranks that survive have not
 // all begun the same splits.
-struct DescentRounds {
+struct ChildRounds {
   std::uint32_t splits = 0;
   std::uint32_t shrinks = 0;
   // By a shrink, of this one and of all later ones: ranks of the job; why, where this is one.
@@ -33,29 +33,29 @@ struct DescentRounds {
   Error why;
 };
 
-enum class DescentStep {
+enum class ChildStep {
   ask,   // question(), and hear() the result
   make,  // the communicator of this key() and these members(): then a split is over, and a shrink
          // wants to know whether it was made()
-  end,   // error() is why there is no descendant
+  end,   // error() is why there is no child
 };
 
 // The ranks of one color, ordered by key and then by rank.
 class Split {
  public:
-  static constexpr int no_color = -1;  // of ranks that are in no descendant
+  static constexpr int no_color = -1;  // of ranks that are in no child
 
   // `members`: ranks of the job, by rank of the parent; `own` is this one. Both `members` and
   // `rounds` are the parent's and outlive the split.
-  Split(CommKey parent, const std::vector<int>& members, int own, DescentRounds& rounds, int color,
+  Split(CommKey parent, const std::vector<int>& members, int own, ChildRounds& rounds, int color,
         int key);
 
-  DescentStep step() const { return step_; }
+  ChildStep step() const { return step_; }
   Question question() const;
   void hear(const GatherResult& result);
 
   CommKey key() const;
-  const std::vector<int>& members() const { return chosen_; }  // by rank of the descendant
+  const std::vector<int>& members() const { return chosen_; }  // by rank of the child
   const Error& error() const { return error_; }
 
  private:
@@ -65,7 +65,7 @@ class Split {
   const std::uint32_t round_;
   const int color_;
   const int order_;
-  DescentStep step_ = DescentStep::ask;
+  ChildStep step_ = ChildStep::ask;
   std::vector<int> chosen_;
   Error error_;
 };
@@ -81,9 +81,9 @@ class Shrink {
   // parent's ranks come to next, if it is not this one; 0: the parent is revoked, and others may
   // be in anything still.
   Shrink(CommKey parent, const std::vector<int>& members, int own, std::span<const int> excluded,
-         DescentRounds& rounds, std::uint32_t next_call);
+         ChildRounds& rounds, std::uint32_t next_call);
 
-  DescentStep step() const { return step_; }
+  ChildStep step() const { return step_; }
   // Once before each hear(). `completed`: the last call that this rank has completed by now;
   // `cut_off`: ranks of the job that it cannot reach.
   Question question(std::uint64_t completed, const std::vector<int>& cut_off = {});
@@ -94,7 +94,7 @@ class Shrink {
   const std::vector<int>& members() const { return survivors_; }
   // Of this attempt: others may have made it, or be about to.
   bool was_made() const { return stage_ == Stage::outcome; }
-  // The descendant of the last made() is the one.
+  // The child of the last made() is the one.
   bool built() const { return built_; }
   // The last call that all survivors have completed, as far as they have agreed on it.
   std::uint64_t completed() const { return completed_; }
@@ -121,9 +121,9 @@ class Shrink {
   const std::vector<int>& members_;
   const int own_;
   std::vector<int> candidates_;  // ranks of the job
-  DescentRounds& rounds_;
+  ChildRounds& rounds_;
   CallNote call_;  // number 0: of a parent that is revoked
-  DescentStep step_ = DescentStep::ask;
+  ChildStep step_ = ChildStep::ask;
   Stage stage_ = Stage::survivors;
   std::size_t attempts_ = 0;
   CommKey key_ = 0;
