@@ -115,7 +115,7 @@ class TracedCompute final : public Compute {
     std::uint64_t id = 0;
   };
   struct Known {
-    std::uint64_t handle = 0;
+    std::uint64_t ticket = 0;
     std::uint64_t id = 0;
   };
 

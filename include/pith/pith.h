@@ -281,70 +281,18 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
 
 /* --- compression -------------------------------------------------------------------------------
  *
- * A compressor holds the state of one vector on one rank: what was not sent yet (the residual), the
- * threshold, the step. It serves calls of one count and type on one communicator, all fixed by the
- * first call; float32, float16 and bfloat16. Ranks use the same spec, step by step.
+ * The manual, with every scheme and key: compression.md beside this folder.
  *
  *   acc = send + residual. The elected elements of acc are sent and leave the residual; recv is
- *   their sum or mean over the ranks, zero elsewhere, with the same bits on every rank. No gradient
- *   is lost: residuals plus what was sent is acc, up to the rounding of one addition where values
- *   travel in 16 bits.
+ *   their sum or mean over the ranks, zero elsewhere, with the same bits on every rank.
  *
- * Specs are `name` or `name:key=value,key=value`; a first value is the default:
- *   none, bf16              dense, without and with values rounded to bfloat16
- *   topk                    every rank sends its own k largest magnitudes; density=0.01,
- *                           exchange=auto|direct|ring|recursive-doubling|split
- *   ar-topk                 one rank's k largest, the values of all ranks there; density=0.01,
- *                           election=staleness|variance|variance-lagged, score=compressed|raw,
- *                           reduction=direct|ring|tree
- *   exdyna, micro, deft     every rank elects in a part of its own; density=0.001,
- *                           rule=quantile|intended|released (not deft),
- *                           partition=prefix|neighbour (exdyna), reduction
- *   all of the sparse ones  values=f32|bf16|f16, feedback=1|0, hierarchy=flat|host,
- *                           bypass=auto|never, nonfinite=propagate|drop, seed=0
- * election: the leader is the next rank in turn, or the one whose k (score=compressed) or whose
- * whole gradient (raw) has the largest norm; variance-lagged takes the norms of the call before,
- * without a message, and lets every rank lead within 5 N calls. exchange: pairs go to all, round
- * a ring, with sums of common indices in log2 N rounds, or to the owners of N slices and back.
- * rule, partition: quantile keeps the density near the target and prefix cuts partitions of equal
- * work; released, intended and neighbour are what the authors' program and paper do, for
- * comparison: on gradients without heavy tails their thresholds elect many times the target. exdyna
- * and micro elect by a threshold of earlier calls, so that k is met on average, and one call may
- * elect nothing. micro is exdyna with fixed equal partitions, deft shares out the tensors of a
- * group by their norms. seed: for schemes that draw numbers, which none of these does. feedback=0:
- * what is not elected is dropped.
- * k = max(1, floor(density * count)), computed in double; of equal magnitudes the lowest index goes
- * first. With bypass=auto the library may make a call dense, the residual included, where that is
- * faster; pairs are then all elements whose sum is not zero. none and bf16 keep no residual.
- * deft elects its k from all tensors of a group together, at least one from each, and in ar-topk
- * one rank leads all of them. With 16-bit values any reduction is direct,
- * exchange=recursive-doubling goes round a ring, and exchange=split returns sums as float32:
- * statistics name what was done.
- *
- * With hierarchy=host the ranks of a host are summed first, and elect as one: rank i of each host
- * owns slice i of every tensor, of as many slices as the smallest host has ranks, elects k of that
- * slice and keeps its host's residual of it; residuals are zero elsewhere, but after errors.
- * Leaders lead their slice, score=raw counts residuals, and an accumulator holds zeros after a
- * call, while pithCompressorGetResidual knows the residual. Calls on one host are dense whatever
- * bypass says; where every host has one rank they are flat.
- *
- * A compressor is bound to the communicator of its first call: another one is pithInvalidUsage
- * until pithCompressorReset, or until that one is shrunk, revoked or destroyed. pithCommShrink
- * undoes, of every compressor that is bound, what pithCommGetLastCompleted does not count: sent
- * values return to the residual, and the step is that before. A rank for which such a call had
- * ended has had its recv: `calls` of the statistics is then less after the shrink than before, and
- * the rank must take back what it made of that result, or ranks go on with different parameters.
- *
- * One compressor has one call at a time, also in a group; while a call is in flight all functions
- * below refuse it with pithInvalidUsage. Calls of one group with the same spec and step become one
- * exchange.
- *
- * On device memory the call is one of its stream, and the residual lies on the device: it follows
- * the buffers from call to call, unless pithCompressorGetAccumulator gave its memory away. All
- * buffers of a group's compressed calls are of one kind, but for n, which may be anywhere. Streams
- * that are captured refuse, for each call is another step. A call is over for its compressor when
- * the stream has passed it, and n is told then. A gradient that no stream has reached when the
- * communicator is destroyed or shrunk is not added.
+ * A compressor is the state of one vector on one rank. Its first call fixes count, type (float32,
+ * float16 or bfloat16) and communicator; another communicator is pithInvalidUsage until
+ * pithCompressorReset, or until that one is shrunk, revoked or destroyed. Ranks use the same spec
+ * (`name:key=value,...`), step by step. One compressor has one call at a time, also in a group;
+ * meanwhile all functions below refuse it with pithInvalidUsage. Calls of one group with the same
+ * spec and step become one exchange. On device memory a call is one of its stream, and over for its
+ * compressor when the stream has passed it; streams that are captured refuse.
  */
 
 /* Local. The spec is copied. */
@@ -355,15 +303,11 @@ PITH_API pithResult_t pithCompressorDestroy(pithCompressor_t compressor);
 PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
 /* op: pithSum or pithAvg. send NULL: a gradient of zeros, so that what the residual holds is
  * elected. recv is dense and may equal send. If any rank's acc has an element that is not finite,
- * with nonfinite=propagate every element of every recv is NaN and nothing is delivered; with drop
- * such elements count as zero; either way they leave the residual as it was. Where the caller has
- * added to the accumulator itself, exdyna and micro see them in the part this rank elects from, and
- * elsewhere when others elect them. A call refused for its arguments changes nothing, nor do the
- * others of its group, none of which begins: repeat them with their gradients. One on a
- * stream that returns pithUnhandledCudaError or pithSystemError has not begun. After any other
- * error the residual holds old residual plus gradient, on a stream once that has passed the call:
- * retry with send = NULL. What lies on a device that fails, or refuses a kernel of the call, may be
- * lost. */
+ * with nonfinite=propagate every recv is NaN and nothing is delivered; with drop such elements
+ * count as zero; the residual keeps what it was. A call that is refused for its arguments changes
+ * nothing, and none of its group begins; on a stream pithUnhandledCudaError and pithSystemError are
+ * such refusals. After any other error the residual holds old residual plus gradient: retry with
+ * send = NULL. */
 PITH_API pithResult_t pithAllReduceCompressed(const void* send, void* recv, size_t count,
                                               pithDataType_t type, pithRedOp_t op,
                                               pithCompressor_t compressor, pithComm_t comm,
