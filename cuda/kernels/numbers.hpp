@@ -123,8 +123,7 @@ PITH_DEVICE Format encode(Real value) {
   if (magnitude == infinity) return {static_cast<Bits>(sign | Format::infinity)};
   if constexpr (native) return encode_natively<Format>(value);
 
-  constexpr int lowest =
-      1 - Format::bias;  // exponent of subnormals and of the smallest normal number
+  constexpr int lowest = 1 - Format::bias;  // exponent of subnormals and of the smallest normal
   const int field = static_cast<int>(magnitude >> fraction);
   const Word hidden = field != 0 ? Word{1} << fraction : 0;
   const Word significand = (magnitude & ((Word{1} << fraction) - 1)) | hidden;
