@@ -113,7 +113,7 @@ void CudaCompute::see_network_writes() {
 
 CudaCompute::~CudaCompute() {
   if (tickets_) {
-    // Terminates: kernels never wait for other ranks. Retired memory is collected while we can.
+    // Terminates, since kernels wait for nothing. Retired memory is collected while we can.
     wait({last_ticket_});
     progress();
     device_.give_slot({tickets_, written_});

@@ -45,7 +45,7 @@ struct Unelected {
 struct SchemeState;
 class StateWriter;
 class StateReader;
-// The compressor whose state is read.
+// Spec and vector length of the compressor whose state is read.
 struct StateShape {
   const Spec& spec;
   std::size_t count;

@@ -31,8 +31,8 @@ class LogLines {
 // Replaces %h (host), %p (process) and %% in NCCL_DEBUG_FILE; other sequences stay.
 std::string expand(const std::string& pattern);
 
-// Switches the log to NCCL's format if NCCL_DEBUG is set, once per process, and prints the version
-// for all of its levels. Levels above VERSION write to the file.
+// Switches the log to NCCL's format if NCCL_DEBUG is set, and prints the version if it is a known
+// level. Levels above VERSION write to the file. Only the first call in a process has an effect.
 void open_log(const Variables& variables);
 bool log_is_open();
 

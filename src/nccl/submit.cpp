@@ -98,7 +98,8 @@ Error check_empty(const NcclCall& call) {
   return error;
 }
 
-// Whether Pith's own call refuses it. Checked before the vote, in which other ranks would wait.
+// Whether Pith's own call refuses it. Checked before the vote, in which no other rank would take
+// part.
 bool is_refused(const NcclCall& call) {
   if (!call.send || !call.recv) return true;
   return static_cast<bool>(
