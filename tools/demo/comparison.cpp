@@ -28,7 +28,7 @@ constexpr double target_accuracy = 0.97;
 constexpr double spare_min_s = 10.0;
 // Reserved for each later scheme: the above, and the time to stop.
 constexpr double reserve_s = 12.0;
-// A scheme that has made no step for this long at the end of the time is stuck, on any machine.
+// A scheme without a step for this long at the end of the time is stuck, however busy the machine.
 constexpr double silence_max_s = 20.0;
 
 struct Scheme {
