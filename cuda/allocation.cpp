@@ -24,7 +24,7 @@ bool is_open_for(const Driver& driver, CUmemoryPool pool, CUdevice device) {
          flags == kAccessReadWrite;
 }
 
-// `whole` has its id.
+// Precondition: `whole.id` is set.
 std::optional<Allocation> of_pool(const Driver& driver, CUmemoryPool pool, CUdeviceptr address,
                                   MappedPart whole, const DeviceSet& devices) {
   if (driver.mem_address_range(&whole.base, &whole.bytes, address) != kSuccess) return {};
@@ -80,11 +80,12 @@ std::optional<Allocation> allocation_of(const Device& device, Bytes memory,
                                  kPointerRangeStart, kPointerRangeSize};
   void* values[] = {&type, &context, &whole.id, &whole.base, &whole.bytes};
   const CUdeviceptr address = address_of(memory.data);
-  // Who drives the engine may have no context, and then the driver need not answer.
+  // The thread that drives the engine may have no current context; the driver may then refuse to
+  // answer.
   const Current current(device);
   if (driver.pointer_attributes(5, names, values, address) != kSuccess) return {};
   if (type != kMemoryTypeDevice || (context && context != device.context())) return {};
-  // Of older drivers' attributes this is none, and all that their memory has is a context.
+  // Older drivers do not know this attribute; there, only memory that has a context can be used.
   CUmemoryPool pool = nullptr;
   if (!context && driver.pointer_attribute(&pool, kPointerPool, address) != kSuccess)
     pool = nullptr;

@@ -88,7 +88,7 @@ Error CudaCompute::ask_about_device() {
   return {};
 }
 
-// By GPUDirect RDMA.
+// Whether the network reaches device memory by GPUDirect RDMA.
 void CudaCompute::ask_about_network(CUdevice device) {
   int reached = 0;
   int order = 0;
@@ -113,7 +113,7 @@ void CudaCompute::see_network_writes() {
 
 CudaCompute::~CudaCompute() {
   if (tickets_) {
-    // Kernels wait for nobody, so this ends. Retired memory goes back while we still can take it.
+    // Terminates, since kernels wait for nothing. Retired memory is collected while we can.
     wait({last_ticket_});
     progress();
     device_.give_slot({tickets_, written_});
@@ -130,16 +130,16 @@ bool CudaCompute::reached(Fence fence) const {
 
 Fence CudaCompute::submit(Implementation implementation, const void* args, std::size_t, std::size_t,
                           Fence) {
-  // A worker is given its steps without a call of the driver.
+  // A step for a worker goes through the ring, without a driver call.
   std::optional<Current> current;
   if (!by_worker()) current.emplace(device_);
-  // `after` is a fence of this queue, and the queue is in order.
+  // `after` can be ignored: it is a fence of this queue, which runs in order.
   wait_for_workers();
   if (!implementation) return add_ticket(kErrorNotSupported);
   return add_ticket(error_ ? kSuccess : queue_->run(implementation, args));
 }
 
-// What is launched comes after what the last worker was given.
+// Launched kernels must run after the steps that were given to the last worker.
 void CudaCompute::wait_for_workers() {
   if (error_ || !workers_ || by_worker()) return;
   if (last_of_workers_ <= tickets_->started()) return;
@@ -160,7 +160,7 @@ Fence CudaCompute::open_after_all(StreamEntry& entry) {
       lost_ = true;
       return {ticket};
     }
-    // Also after an error: a worker that runs has to be told to leave.
+    // Also after an error: a running worker must be told to leave.
     written_ = last_of_workers_ = ticket;
     return {ticket};
   }
@@ -188,12 +188,12 @@ CUresult CudaCompute::write_ticket(std::uint64_t ticket) {
 Fence CudaCompute::add_ticket(CUresult launched) {
   const std::uint64_t ticket = ++last_ticket_;
   if (error_) return {ticket};
-  // A kernel of several launches may have been refused half-way: what went before still runs.
+  // A kernel of several launches may be refused half-way; the launches before still run.
   const CUresult written = write_ticket(ticket);
   if (written == kSuccess) {
     written_ = ticket;
   } else {
-    // Nobody could tell when what runs without a ticket lets go of its memory.
+    // Without a ticket nothing would tell when the kernels that run stop using their memory.
     const RelaxedCapture relaxed(driver_);
     driver_.stream_synchronize(stream_);
   }
@@ -210,14 +210,14 @@ void CudaCompute::fail(const char* what, CUresult result) {
   if (told_) told_(owner_, error_);
 }
 
-// A device that has failed runs nothing that it was given before, so that nobody may wait for it.
+// A failed device runs none of its pending work, so nothing may wait for that work.
 void CudaCompute::note_state(CUresult state) {
   if (state == kSuccess) return;
   fail("the CUDA device has failed", state);
   lost_ = true;
 }
 
-// A device that fails writes no ticket, and nothing else is told.
+// A failed device writes no ticket and reports nothing by itself.
 void CudaCompute::look_if_late() {
   constexpr unsigned rounds_a_look = 64;
   constexpr std::uint64_t late_ns = 100'000'000;
@@ -244,7 +244,7 @@ void CudaCompute::notify(FenceWait& wait) {
   last_ = &wait;
 }
 
-// No descriptor tells that a kernel has ended, and kernels are shorter than naps.
+// No descriptor signals the end of a kernel, and kernels are shorter than a sleep.
 bool CudaCompute::arm() {
   if (!first_) return true;
   sched_yield();
@@ -253,7 +253,7 @@ bool CudaCompute::arm() {
 
 bool CudaCompute::progress() {
   if (workers_) workers_->progress();
-  // Taken out before any is fired: who is fired may wait anew.
+  // All due waits are unlinked before any is notified: a notified one may register again.
   FenceWait* due = nullptr;
   FenceWait** due_end = &due;
   FenceWait** link = &first_;

@@ -1,8 +1,8 @@
-// The compute seam on CUDA memory: one internal stream; a fence is a ticket that the stream writes
-// into pinned memory behind each kernel. With workers, the calls that have entered run their steps
-// on one of these instead.
+// The compute seam on CUDA memory: one internal stream, which writes a ticket (the fence) into
+// pinned memory behind each kernel. With workers, steps of calls whose streams have arrived run on
+// a worker instead.
 //
-// Threads: whoever drives the engine; reserve() from any.
+// Threads: the one that drives the engine; reserve() from any.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ namespace pith::cuda {
 
 class CudaCompute final : public Compute, public Pollable, public ReachedByPeers {
  public:
-  // Loads the device's kernels where nobody has done so; fails where this build has none.
-  // `worker_blocks`: of each worker; 0: steps are launched, and there are no workers.
-  // `most_shared`: blocks of a launched kernel that touches other ranks' memory.
+  // Loads the device's kernels if necessary; fails if this build has none.
+  // `worker_blocks`: blocks of each worker; 0: no workers, every step is launched.
+  // `most_shared`: maximum blocks of a launched kernel that touches other ranks' memory.
   static constexpr unsigned usual_blocks = 32;
   static Expected<std::unique_ptr<CudaCompute>> create(Device& device, unsigned worker_blocks = 0,
                                                        unsigned most_shared = usual_blocks);
@@ -28,7 +28,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
 
   MemoryKind kind() const override { return MemoryKind::cuda; }
   bool reached(Fence fence) const override;
-  // Reached by now is fine: the stream moves on between the caller's look and this.
+  // The fence may already be reached: the stream goes on between the caller's check and this.
   void notify(FenceWait& wait) override;
   bool progress() override;
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
@@ -40,7 +40,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
     return scratch_.withhold();
   }
 
-  // Where somebody waits for more than fences: for a stream of the caller's, so many calls.
+  // Counts calls that wait for a user's stream rather than for a fence; busy() while it is not 0.
   void watch_while(const std::atomic<int>* calls) { calls_ = calls; }
   bool busy() const override {
     return first_ || (calls_ && calls_->load(std::memory_order_relaxed) > 0);
@@ -49,26 +49,26 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   bool arm() override;
   void disarm() override {}
 
-  // Blocks until the fence is reached. Not while others drive progress().
+  // Blocks until the fence is reached. No other thread may drive progress() meanwhile.
   void wait(Fence fence);
-  // Of its stream.
+  // Of the internal stream.
   int priority() const { return priority_; }
-  // For gates; null: none.
+  // For stream gates; null: no workers.
   WorkerQueue* workers() { return workers_.get(); }
-  // A stream has got to the entry of a call that is going to submit.
+  // The user's stream has reached a call that is going to submit steps.
   void enter(StreamEntry& entry);
-  // Its stream goes on, without the host, once all that was submitted has run.
+  // Releases the user's stream, without the host, when everything submitted so far has run.
   Fence open_after_all(StreamEntry& entry);
-  // Its stream goes on: at once, or when its worker has run what it was given; then the fence.
+  // Releases the user's stream: at once, or when its worker has run its steps. Returns that fence.
   Fence open(StreamEntry& entry);
-  // What the driver refused, if anything: no later submission runs, and no fence stays unreached.
+  // The driver's refusal, if any. After it no submission runs, and every fence counts as reached.
   const Error& error() const { return error_; }
-  // Tells an owner so, at once: before anybody counts on what kernels should have written.
+  // Calls `told` as soon as an error occurs, before anyone uses what kernels should have written.
   void on_error(void (*told)(void* owner, const Error& error), void* owner) {
     told_ = told;
     owner_ = owner;
   }
-  // For who has been told: the next submission is tried again. Nothing may wait for a fence.
+  // For the owner that was told: clears the error. Precondition: nothing waits for a fence.
   void begin_anew() {
     error_ = Error();
     lost_ = false;
@@ -99,31 +99,31 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   const Driver& driver_;
   int priority_ = 0;
   std::uint64_t network_memory_ = 0;
-  bool must_flush_ = false;  // the device does not see in order what the network writes
+  bool must_flush_ = false;  // the device may see the network's writes out of order
   PeerMemory* peers_ = nullptr;
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed
   std::uint64_t last_ticket_ = 0;
-  std::uint64_t written_ = 0;  // the last ticket that the stream passes or has passed
+  std::uint64_t written_ = 0;  // the last ticket whose write has been enqueued
   Error error_;
   void (*told_)(void* owner, const Error& error) = nullptr;
   void* owner_ = nullptr;
   const std::atomic<int>* calls_ = nullptr;
-  bool lost_ = false;          // nothing that the stream has been given will run any more
-  unsigned rounds_ = 0;        // of waiting
-  std::uint64_t seen_ = 0;     // the last ticket that the stream was seen to have passed
-  std::uint64_t seen_ns_ = 0;  // 0: not looked at since somebody waits
+  bool lost_ = false;          // nothing that was enqueued on the stream will run any more
+  unsigned rounds_ = 0;        // of polling
+  std::uint64_t seen_ = 0;     // the last ticket that progress() has seen passed
+  std::uint64_t seen_ns_ = 0;  // time of the last look; 0: none in this wait
   FenceWait* first_ = nullptr;
   FenceWait* last_ = nullptr;
   ScratchPool scratch_;
-  std::uint64_t last_of_workers_ = 0;  // the last ticket that a worker writes
+  std::uint64_t last_of_workers_ = 0;  // the last ticket that a worker is to write
   std::unique_ptr<FailureProbe> probe_;
   std::unique_ptr<WorkerQueue> workers_;
   std::unique_ptr<LaunchQueue> queue_;
 };
 
-// Host memory for the same calls: its scratch is pinned, so that copies to and from the device are
-// asynchronous; its kernels run inline.
+// Host memory for the same calls: scratch is pinned, so that copies to and from the device are
+// asynchronous; kernels run inline.
 class PinnedCompute final : public Compute {
  public:
   PinnedCompute(Device& device, const Compute& host_kernels) : scratch_(device, MemoryKind::host) {

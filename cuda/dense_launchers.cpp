@@ -9,7 +9,7 @@ namespace pith::cuda {
 
 namespace {
 
-// Kernels of one type follow each other, and so do the types.
+// KernelName is ordered by type, then by kernel within a type.
 constexpr auto first_kernel = static_cast<std::size_t>(KernelName::reduce_i8_sum);
 constexpr auto kernels_of_type = static_cast<std::size_t>(KernelName::reduce_u8_sum) - first_kernel;
 constexpr auto scale_place = static_cast<std::size_t>(KernelName::scale_i8) - first_kernel;
@@ -27,8 +27,7 @@ constexpr std::size_t place_of(Op op) {
   return static_cast<std::size_t>(op == Op::avg ? Op::sum : op);
 }
 
-// One pack a thread and step where the outputs have their packs at the same places, else one
-// element.
+// A thread handles one pack per step if all outputs are equally aligned, else one element.
 std::size_t blocks_for(std::size_t bytes, std::size_t element, std::span<std::byte* const> out) {
   const std::size_t into = misalignment(out[0], words_bytes);
   const bool congruent =
@@ -79,7 +78,7 @@ void launch_scale(const ScaleKernel::Args& args) {
   launch(kernel_of(args.type, scale_place), scale, size_of(args.type));
 }
 
-// The driver's copies also serve pinned memory by its copy engines.
+// The driver's copies also move pinned memory, by the device's copy engines.
 void launch_copy(const CopyKernel::Args& args) {
   LaunchQueue::current().copy(args.out, args.in, args.bytes);
 }

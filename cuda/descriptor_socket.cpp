@@ -37,13 +37,13 @@ OwnedDescriptor make_socket() {
 socklen_t address_of_socket(std::uint64_t name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
-  // A zero byte in front makes the name abstract.
+  // A leading zero byte makes the name abstract.
   const std::string text = fmt::format("pith-memory-{:016x}", name);
   std::memcpy(address.sun_path + 1, text.data(), text.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
 }
 
-// They are ours as soon as the message has been read, whatever else is in it.
+// Takes ownership before the message is checked: once read, the descriptors are ours to close.
 std::vector<OwnedDescriptor> descriptors_in(msghdr& header) {
   std::vector<OwnedDescriptor> all;
   const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
@@ -98,14 +98,14 @@ std::vector<MemoryPart> DescriptorSocket::take(const Key& key) {
   return parts;
 }
 
-// Of a stranger who sends without an end, no more than a queue holds.
+// Bounded, so that a process which sends without end cannot keep this thread busy.
 void DescriptorSocket::receive_all() {
   constexpr int most = 128;
   for (int messages = 0; messages < most && receive(); ++messages) {
   }
 }
 
-// False: there was none. What comes twice takes the place of what is there.
+// Returns false if no message was waiting. A part that comes twice replaces the first.
 bool DescriptorSocket::receive() {
   Message message;
   iovec part = {&message, sizeof message};
@@ -115,7 +115,7 @@ bool DescriptorSocket::receive() {
   header.msg_iovlen = 1;
   header.msg_control = control.data();
   header.msg_controllen = CMSG_LEN(most_control);
-  // What a message brings and finds no room is lost.
+  // Descriptors for which the process has no room would be lost.
   make_descriptor_room(most_in_message);
   const ssize_t length = recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (length < 0) return errno == EINTR;
@@ -163,7 +163,7 @@ DescriptorSocket::Sent DescriptorSocket::send(const Address& to, std::uint32_t s
     message.bytes[i] = parts[i].bytes;
   }
   if (sendmsg(fd.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::all;
-  // Its queue is full, or too many descriptors are on their way.
+  // Retryable: its queue is full, or too many descriptors are in flight.
   const bool busy = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ||
                     errno == ETOOMANYREFS || errno == EINTR || errno == ENOMEM;
   return busy ? Sent::not_now : Sent::nobody_there;

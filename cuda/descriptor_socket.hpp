@@ -1,11 +1,12 @@
-// Where another process's descriptors of device memory arrive: a datagram socket with an abstract
-// name, which nothing can leave behind in a file system.
+// Receives file descriptors of another process's device memory: a datagram socket with an abstract
+// name, which leaves nothing behind in a file system.
 //
-// Why not by pidfd_getfd: that needs the right to trace the other process, which Yama takes away on
-// most systems, even between processes of one user. And not by the sockets of the shm transport,
-// which only some communicators have, and which the progress thread reads.
-// Whoever sends knows a secret that notes between the ranks brought: anybody on the host may read
-// the names of sockets. Who asks for descriptors expects them first; what nobody expects is closed.
+// Why not pidfd_getfd: it needs the right to trace the other process, which Yama denies on most
+// systems even between processes of one user. Why not the shm transport's sockets: only some
+// communicators have them, and the progress thread reads them.
+// A sender proves itself by a secret that it got in a note between the ranks, for anyone on the
+// host can read the names of sockets. The receiver registers the key first; descriptors with
+// another key are closed.
 // Threads: any.
 #pragma once
 
@@ -22,7 +23,7 @@
 
 namespace pith::cuda {
 
-// An open descriptor; -1: none.
+// Owns a file descriptor; -1: none.
 class OwnedDescriptor {
  public:
   explicit OwnedDescriptor(int fd = -1) : fd_(fd) {}
@@ -40,7 +41,7 @@ class OwnedDescriptor {
   int fd_;
 };
 
-// How much of the memory behind a descriptor is meant.
+// A descriptor, and the size of the memory behind it.
 struct MemoryPart {
   OwnedDescriptor descriptor;
   std::uint64_t bytes = 0;
@@ -50,12 +51,12 @@ class DescriptorSocket {
  public:
   static constexpr std::size_t most_in_message = 64;
 
-  // What is to be known to send there; 0, 0: nothing.
+  // Where to send and the secret to show; 0, 0: no socket.
   struct Address {
     std::uint64_t name = 0;
     std::uint64_t secret = 0;
   };
-  // Parts of one allocation, all of which are named by the slot.
+  // Names all parts of one allocation.
   struct Key {
     std::uint64_t secret = 0;
     std::uint32_t slot = 0;
@@ -66,14 +67,14 @@ class DescriptorSocket {
   std::uint64_t name() const { return name_; }
 
   void expect(const Key& key, std::size_t parts);
-  // Closes what has come all the same.
+  // Also closes descriptors that have arrived.
   void expect_no_more(const Key& key);
-  // All parts in order, or none while some have not come. Does not wait.
+  // All parts in order, or an empty vector until all have arrived. Does not block.
   std::vector<MemoryPart> take(const Key& key);
 
   enum class Sent { all, not_now, nobody_there };
-  // One message with the parts from `first` on, which are `most_in_message` or fewer. Does not
-  // wait.
+  // Sends `parts`, at most `most_in_message`, as number `first` and following, in one message. Does
+  // not block.
   static Sent send(const Address& to, std::uint32_t slot, std::size_t first,
                    std::span<const MemoryPart> parts);
 

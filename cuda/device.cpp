@@ -15,9 +15,8 @@ constexpr std::size_t slots_at_once = 256;
 
 std::atomic<const Driver*> known{nullptr};
 
-// Loads it unless it is known. A failure is not remembered: the application may bring a driver
-// later, from a path that only it knows. Never destroyed: streams of the application may outlive
-// our statics.
+// Loads the driver unless it is loaded. Failure is not cached: the application may load a driver
+// later from a path of its own. Never destroyed: the application's streams may outlive our statics.
 void load(std::string& why) {
   static auto& driver = *new Driver;
   static std::mutex mutex;
@@ -26,12 +25,12 @@ void load(std::string& why) {
   known.store(&driver, std::memory_order_release);
 }
 
-// While it stands still nobody has brought a driver; costs some 10 ns.
+// Unchanged if no library, hence no driver, was loaded since; costs some 10 ns.
 unsigned long long libraries_loaded() {
   unsigned long long loaded = 0;
   const auto read = [](dl_phdr_info* any, std::size_t, void* out) {
     *static_cast<unsigned long long*>(out) = any->dlpi_adds;
-    return 1;  // one tells it
+    return 1;  // the counter is global: one entry suffices
   };
   dl_iterate_phdr(read, &loaded);
   return loaded;
@@ -39,20 +38,20 @@ unsigned long long libraries_loaded() {
 
 std::mutex devices_mutex;
 
-// Never destroyed, for the same reason.
+// Never destroyed, as the driver above.
 std::map<CUcontext, std::unique_ptr<Device>>& devices() {
   static auto& known_devices = *new std::map<CUcontext, std::unique_ptr<Device>>;
   return known_devices;
 }
 
-// Of contexts that are no more, kept as above.
+// Devices whose context no longer exists; never destroyed either.
 std::vector<std::unique_ptr<Device>>& dead_devices() {
   static auto& dead = *new std::vector<std::unique_ptr<Device>>;
   return dead;
 }
 
-// Memory of pools, and what is mapped by hand, belongs to a device but to no context: then it is
-// the current one where that is the device's, else the one that its runtime uses.
+// Memory of pools and memory mapped by hand belongs to a device but to no context. It is assigned
+// the current context if that is the device's, else the device's primary context.
 Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
   CUcontext context = nullptr;
   CUresult result = driver.pointer_attribute(&context, kPointerContext, memory);
@@ -70,8 +69,8 @@ Expected<CUcontext> context_of(const Driver& driver, CUdeviceptr memory) {
                                        driver.describe(result)));
 }
 
-// Host memory that the application has registered, or allocated as write-combined, may have another
-// address on devices, or none. Asked of the current context: without one it counts as the same.
+// Registered or write-combined host memory may have another address on devices, or none. The driver
+// answers for the current context; without one the addresses count as equal.
 bool is_mapped_elsewhere(const Driver& driver, const void* memory) {
   CUcontext context = nullptr;
   if (driver.ctx_get_current(&context) != kSuccess || !context) return false;
@@ -120,7 +119,7 @@ std::string uuid_of(const Driver& driver, CUdevice device) {
   return told ? fmt::format("{:02x}", fmt::join(uuid.bytes, "")) : "";
 }
 
-// Held once, however often it is asked for; again, where somebody has reset the device.
+// Retained once per device, and again after somebody has reset the device.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device) {
   static std::mutex mutex;
   struct Held {
@@ -162,7 +161,7 @@ Expected<Where> where_is(const Driver& driver, const void* memory) {
   if (result == kSuccess) {
     return is_mapped_elsewhere(driver, memory) ? Where::pageable : Where::pinned;
   }
-  // A driver that nobody has started here, or that has ended, has no memory.
+  // A driver that is not initialised in this process, or has shut down, owns no memory.
   const bool has_none = result == kErrorNotInitialized || result == kErrorDeinitialized;
   if (result == kErrorInvalidValue || has_none) return Where::pageable;
   return Error(Code::cuda,
@@ -339,7 +338,7 @@ void Device::give_later(std::vector<Block> blocks, std::function<bool()> over) {
   late_.push_back({std::move(blocks), std::move(over)});
 }
 
-// Pinned memory has one address on host and device wherever addressing is unified.
+// With unified addressing pinned memory has the same address on host and device.
 Expected<Slot*> Device::add_slots(std::size_t count) {
   void* memory = nullptr;
   const Current current(*this);
@@ -360,8 +359,8 @@ Slot* Device::find_fresh_slot() {
   return slot;
 }
 
-// The driver is asked without the lock: it may wait for streams that wait for whoever gives a slot
-// back meanwhile.
+// The driver is called without the lock: it may wait for streams that wait for a thread which is
+// returning a slot.
 Expected<Slot*> Device::take_fresh_slot() {
   while (true) {
     if (Slot* const slot = find_fresh_slot()) return slot;
@@ -391,7 +390,7 @@ std::optional<Device::Turn> Device::find_slot() {
   return turn;
 }
 
-// As take_fresh_slot().
+// Locking as in take_fresh_slot().
 Expected<Device::Turn> Device::take_slot() {
   while (true) {
     if (const std::optional<Turn> turn = find_slot()) return *turn;

@@ -1,10 +1,10 @@
-// The CUDA driver and one of its contexts, as the process shares them.
+// The CUDA driver and its contexts, shared by the whole process.
 //
-// Devices live as long as the process, and so does what they allocate: freeing device or pinned
-// memory waits for everything the context was given, also for a stream of the user's that waits for
-// the very thread that frees. Memory given back is used again by later communicators.
-// A context that was reset takes its own down with it: its Device is left alone, never freed, for a
-// stream or a communicator may still look at it. The next context may have the same address.
+// A Device lives as long as the process, and so does what it allocates: freeing device or pinned
+// memory waits for all work of the context, including user streams that wait for the freeing
+// thread. Memory given back is reused by later communicators.
+// A context reset destroys its memory. Its Device is kept, unused, because a stream or communicator
+// may still refer to it. The next context may have the same address.
 // Threads: any.
 #pragma once
 
@@ -22,41 +22,41 @@
 
 namespace pith::cuda {
 
-// Loads and initialises the driver unless that is done.
+// Loads and initialises the driver if that has not been done.
 Expected<const Driver*> driver();
-// The driver where the process has it anyway, else null: for checks that must cost nothing
-// elsewhere. `look_for_driver` makes it known without loading anything; it is cheap while the
-// process loads no further libraries.
+// The driver if the process has loaded it, else null: for checks that must cost nothing without
+// CUDA. `look_for_driver` detects a loaded driver and loads nothing; it is cheap unless the process
+// has loaded further libraries.
 const Driver* known_driver();
 void look_for_driver();
 
-// Tells a context from the one that was at its address before; 0: the driver does not say.
+// Tells a context from an earlier one at the same address; 0: the driver does not know.
 unsigned long long id_of(const Driver& driver, CUcontext context);
 
-// Tells a device, or a part of one that is a device to CUDA, from all others on all hosts; empty:
-// the driver does not say.
+// Globally unique id of a device or MIG instance; empty: the driver does not know.
 std::string uuid_of(const Driver& driver, CUdevice device);
 
-// A device's primary context, held from then on: the process uses the device.
+// A device's primary context, retained from then on: the device counts as used by this process.
 Expected<CUcontext> primary_context(const Driver& driver, CUdevice device);
 
 // Pageable: a kernel cannot use the host's address, for whatever reason.
 enum class Where { pageable, pinned, device };
-// Error: the driver does not say, so it may be any.
+// Error: the driver does not know, so it may be any of them.
 Expected<Where> where_is(const Driver& driver, const void* memory);
 
-// The legacy default stream, or the thread's own: which of them depends on the current context.
+// Whether the handle is the legacy default stream or the thread's own; the context decides which
+// stream that is.
 inline bool is_default(CUstream stream) {
   return reinterpret_cast<std::uintptr_t>(stream) <= kStreamPerThread;
 }
-// Tells streams of one context apart: the thread's own has the same handle on all threads.
+// Identifies a stream within its context: the per-thread stream has the same handle on all threads.
 inline const void* identity_of(CUstream stream) {
   static thread_local char own;
   return reinterpret_cast<std::uintptr_t>(stream) == kStreamPerThread ? &own
                                                                       : static_cast<void*>(stream);
 }
 
-// Words of pinned memory that a device, too, reads and writes.
+// Access words of pinned memory that host and device both read and write.
 inline std::uint64_t load_word(const std::uint64_t& word) {
   return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
 }
@@ -64,8 +64,8 @@ inline void store_word(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
 }
 
-// A pair of flags in pinned memory, each on a cache line of its own. The stream writes `start` and
-// waits for `end`. Values only grow, so a slot needs no clean-up between its users.
+// Two flags in pinned memory, each on its own cache line. The stream writes `start` and waits for
+// `end`. Values only grow, so a slot can be reused without a reset.
 struct Slot {
   alignas(64) std::uint64_t start = 0;
   alignas(64) std::uint64_t end = 0;
@@ -77,7 +77,7 @@ inline CUdeviceptr address_of(const void* memory) {
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-// For allocations of ours while somebody captures: they have nothing to do with the capture.
+// Lets us allocate while the application captures a stream: our calls are no part of its capture.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
@@ -94,10 +94,10 @@ class RelaxedCapture {
 class Device {
  public:
   static Expected<Device*> of_stream(CUstream stream);
-  // A default stream's handle stands for one in each context; here for that of the memory.
+  // For default streams, whose handle names one stream per context: the memory's context counts.
   static Expected<Device*> of_memory(const void* memory);
   static Expected<Device*> of_context(CUcontext context);
-  // One that is known already, for threads without a context; null: none is.
+  // Any known device, for threads without a context; null: there is none.
   static Device* any();
 
   const Driver& driver() const { return driver_; }
@@ -110,13 +110,13 @@ class Device {
   Expected<const KernelSet*> kernels();
   Expected<CUfunction> worker();
 
-  // What has become of the device, by one of our streams; success where it is well.
+  // The device's error state, asked through one of our streams; kSuccess: none.
   CUresult failure(CUstream stream) const;
 
-  // The stream belongs to this device's context.
+  // Whether the stream belongs to this device's context.
   bool owns(CUstream stream) const;
 
-  // Null where there is no memory left. `bytes` is a power of two.
+  // Null if memory is exhausted. `bytes` is a power of two.
   std::byte* take_block(MemoryKind kind, std::size_t bytes);
   void give_block(MemoryKind kind, std::byte* block, std::size_t bytes);
   struct Block {
@@ -124,8 +124,8 @@ class Device {
     std::byte* data;
     std::size_t bytes;
   };
-  // Somebody on the device may still use them: until `over` says otherwise, which is asked whenever
-  // spare memory runs out, and calls nothing of this class.
+  // Gives back blocks that the device may still use until `over` returns true. `over` is polled
+  // whenever spare memory runs out and must call nothing of this class.
   void give_later(std::vector<Block> blocks, std::function<bool()> over);
 
   struct Turn {
@@ -133,19 +133,19 @@ class Device {
     std::uint64_t value = 0;  // greater than any value the slot has held
   };
   static bool has_passed(const Turn& turn) { return turn.slot->started() >= turn.value; }
-  // How many blocks a worker on `stream` gets of those it wants, so that workers leave other
-  // kernels most of the device: at most an even share of what streams with workers may have, and
-  // what the other streams leave of it, but one at least, which is enough to get on. Workers of one
-  // stream run one after another. `until`: its slot passes the value when the worker has ended.
+  // Limits the blocks of a worker on `stream` so that most of the device stays free for other
+  // kernels. Grants at most `wanted`, at most an even share of the budget among streams with
+  // workers, and at most what other streams leave; at least 1, which suffices for progress. Workers
+  // of one stream run one after another and share a grant. `until` passes when the worker ends.
   unsigned grant_blocks(const Turn& until, CUstream stream, unsigned wanted);
-  // Of a worker that was not launched after all.
+  // Undoes grant_blocks() for a worker that was not launched.
   void return_blocks(const Turn& until);
   Expected<Turn> take_slot();
-  // One whose flags are zero, and may be set back; so it is when it is given back. Not to be mixed
-  // with the others: a stream may still be looking at a value that only grew.
+  // A slot whose flags are zero and which may be reset; it must be zero when given back. Never
+  // mixed with ordinary slots, whose growing values a stream may still read.
   Expected<Slot*> take_fresh_slot();
   void give_fresh_slot(Slot* slot);
-  // A stream that has not got there yet may still write the flag: the slot rests until it has.
+  // Reusable once the stream has passed: until then it may still write the flag.
   void give_slot(Turn turn);
 
  private:
@@ -161,9 +161,9 @@ class Device {
   const Driver& driver_;
   const CUcontext context_;
   const unsigned long long id_;
-  std::mutex loading_;  // held while the driver loads
+  std::mutex loading_;  // held while the driver loads modules
   CUfunction worker_ = nullptr;
-  std::mutex mutex_;  // guards what follows; taken by calls that run
+  std::mutex mutex_;  // guards what follows; held briefly, for running calls take it
   std::unique_ptr<KernelSet> kernels_;
   std::map<std::size_t, std::vector<std::byte*>> spare_[2];  // by kind, then size
   struct Late {
@@ -182,7 +182,7 @@ class Device {
   std::vector<Slot*> fresh_slots_;
 };
 
-// Makes a context current on this thread for the length of a scope.
+// Makes a context current on this thread while in scope.
 class Current {
  public:
   explicit Current(const Device& device)

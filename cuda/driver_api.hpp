@@ -1,11 +1,10 @@
-// The CUDA driver API as Pith uses it: the few types, the constants, and one table of function
-// pointers filled by dlopen, so that the library builds without a toolkit and loads without a
-// driver.
+// The part of the CUDA driver API that Pith uses: types, constants, and a table of function
+// pointers filled by dlopen. The library thus builds without a toolkit and loads without a driver.
 //
-// Types and argument lists repeat the ABI of CUDA 12 and 13; tests/cuda_stub/abi_check.cpp compares
-// them with cuda.h wherever that header is installed. Enumerations are plain integers here.
-// A symbol carries the suffix (_v2, _v3) that the driver exports, never cuda.h's macro name.
-// Threads: a filled Driver is read-only; load it once, then share it. Nothing unloads libcuda.
+// Types and argument lists follow the ABI of CUDA 12 and 13; tests/cuda_stub/abi_check.cpp compares
+// them with cuda.h where that header is installed. Enumerations are plain integers here.
+// Symbols carry the suffix (_v2, _v3) that the driver exports, not cuda.h's macro name.
+// Threads: a filled Driver is read-only and may be shared. libcuda is never unloaded.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,9 +15,7 @@
 
 namespace pith::cuda {
 
-// Names are cuda.h's or made like them, and its macros come in lists.
-// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
-// NOLINTBEGIN(bugprone-forward-declaration-namespace)
+// Names follow cuda.h; its functions are listed in X macros.
 
 using CUresult = int;
 using CUdevice = int;
@@ -30,7 +27,7 @@ using CUgraph = struct CUgraph_st*;
 using CUgraphNode = struct CUgraphNode_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUuserObject = struct CUuserObject_st*;
-using CUgraphEdgeData = struct CUgraphEdgeData_st;  // never looked into
+using CUgraphEdgeData = struct CUgraphEdgeData_st;  // opaque, never read
 using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUmemGenericAllocationHandle = unsigned long long;
 using CUmemAllocationHandleType = int;
@@ -47,14 +44,14 @@ using CUstreamCaptureMode = int;
 using CUstreamCaptureStatus = int;
 using CUjit_option = int;
 using CUlibraryOption = int;
-// Names device memory to another process; the driver takes it by value.
+// The handles below name device memory to another process; the driver takes them by value.
 struct CUuuid {
   unsigned char bytes[16];
 };
 struct CUipcMemHandle {
   char reserved[64];
 };
-// Of physical memory, and of who may touch what is mapped of it.
+// Location of and access to physical memory (cuMemCreate, cuMemMap).
 struct CUmemLocation {
   int type;
   int id;
@@ -181,7 +178,7 @@ inline constexpr CUdevice_attribute kDeviceFlushRemoteWrites = 98;
 inline constexpr CUdevice_attribute kDeviceMapsMemory = 102;
 inline constexpr CUdevice_attribute kDeviceExportsDescriptors = 103;
 inline constexpr CUdevice_attribute kDeviceNetworkReachesMapped = 110;
-// GPUDirect RDMA: that it is there, how writes can be flushed, and who sees them in order without.
+// GPUDirect RDMA: availability, ways to flush writes, and who sees writes in order without a flush.
 inline constexpr CUdevice_attribute kDeviceReachedByNetwork = 116;
 inline constexpr CUdevice_attribute kDeviceNetworkFlushes = 117;
 inline constexpr CUdevice_attribute kDeviceNetworkOrder = 118;
@@ -191,7 +188,7 @@ inline constexpr int kNetworkFlushByHost = 1;
 inline constexpr int kNetworkWritesOfContext = 0;
 inline constexpr int kNetworkWritesToOwner = 100;
 
-// X(field, symbol, arguments): every function returns CUresult. Missing any of these is an error.
+// X(field, symbol, arguments): every function returns CUresult. All of these are required.
 #define PITH_CUDA_REQUIRED(X)                                                                     \
   X(init, cuInit, (unsigned flags))                                                               \
   X(driver_version, cuDriverGetVersion, (int* version))                                           \
@@ -286,10 +283,10 @@ inline constexpr int kNetworkWritesToOwner = 100;
      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** params,   \
      void** extra))
 
-// May be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2), user objects
-// and flushes with 11.3, ids that tell MIG instances apart with 11.4, cuCtxGetId with 12.0,
-// cuFuncLoad with 12.4, not every platform shares device memory between processes, or maps it by
-// hand, or has pools, and stub_launch, which runs a host function, exists only in the stub.
+// Optional, may be null: capture info changed its arguments in CUDA 12.3 (use _v3, else _v2); user
+// objects and flushes came with 11.3, MIG-aware uuids with 11.4, cuCtxGetId with 12.0, cuFuncLoad
+// with 12.4. Not every platform has IPC, cuMemMap or pools. stub_launch, which runs a host
+// function, exists only in the stub driver.
 #define PITH_CUDA_OPTIONAL(X)                                                                      \
   X(capture_info_v2, cuStreamGetCaptureInfo_v2,                                                    \
     (CUstream stream, CUstreamCaptureStatus * status, std::uint64_t * id, CUgraph * graph,         \
@@ -366,8 +363,8 @@ struct Driver {
   }
 };
 
-// Fills `driver` from the named library. On failure returns false, `why` says what was missing and
-// `driver` is all null. Calls nothing in the driver, cuInit included.
+// Fills `driver` from the named library. On failure returns false, sets `why` and leaves all
+// pointers null. Calls no function of the driver, not even cuInit.
 inline bool load_driver(Driver& driver, std::string& why, const char* file = "libcuda.so.1") {
   driver = Driver{};
   void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);

@@ -1,7 +1,7 @@
-// Whether a device has failed, asked without waiting for the driver: a thread that frees memory may
-// hold the driver's locks until streams go on that wait for whoever asks.
+// Asks whether a device has failed without blocking in the driver: a thread that frees memory may
+// hold the driver's locks until streams proceed that wait for the asking thread.
 //
-// Threads: whoever drives the engine.
+// Threads: the one that drives the engine.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ class FailureProbe {
       : device_(device), stream_(stream), state_(std::make_shared<State>()) {}
   FailureProbe(const FailureProbe&) = delete;
   FailureProbe& operator=(const FailureProbe&) = delete;
-  // Waits for a question that is under way, for the stream may be destroyed then. Precondition: no
-  // stream waits for this thread any more.
+  // Waits for a pending query, for the stream may be destroyed afterwards. Precondition: no stream
+  // waits for this thread any more.
   ~FailureProbe();
 
-  // What was last heard; kSuccess: nothing bad. Has the helper thread ask again.
+  // The last known state; kSuccess: no failure known. Starts another query on the helper thread.
   CUresult look();
-  // What was heard holds no more.
+  // Discards the known state.
   void forget() { state_->heard.store(kSuccess, std::memory_order_relaxed); }
 
  private:

@@ -1,5 +1,5 @@
-// A thread for what may wait inside the driver (mapping and unmapping memory): no call and no
-// caller does so. One a process, started when first needed; it never ends.
+// A thread for driver calls that may block (mapping and unmapping memory), so that no collective
+// and no caller blocks in them. One per process, started at first use, never ends.
 // Threads: any.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace pith::cuda {
 
-// In the order of the calls. `work` must not throw.
+// Work runs in the order of the calls and must not throw.
 void run_on_helper_thread(std::function<void()> work);
 
 }  // namespace pith::cuda

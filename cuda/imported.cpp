@@ -13,14 +13,14 @@ struct Imported::Mapping {
   virtual ~Mapping() = default;
   Mapping(const Mapping&) = delete;
 
-  // By the helper thread. Attempt: pending where another one may go well.
+  // Both run on the helper thread. attempt() returns `pending` where a later attempt may succeed.
   virtual Reach attempt() = 0;
   virtual void close() = 0;
   Reach refuse(CUresult result) const;
 
   Device& device;
   const std::size_t bytes;
-  CUdeviceptr address = 0;  // once open
+  CUdeviceptr address = 0;  // valid once open
   std::uint64_t tried_ns = 0;
   std::atomic<bool> trying{false};
   std::atomic<Reach> reach{Reach::pending};
@@ -39,9 +39,9 @@ struct Imported::ByHandle final : Mapping {
   ByHandle(Device& on, const CUipcMemHandle& of, std::size_t size)
       : Mapping(on, size), handle(of) {}
 
-  // Already mapped: through another handle, one of memory that has been freed since, or one that
-  // somebody else in this process has opened. It goes when that is closed; where in the block that
-  // it shares with this one the driver has put the memory, nobody says.
+  // "Already mapped" is temporary: the memory was opened through another handle, of freed memory or
+  // by other code in this process, and is closed at some time. Sharing that mapping is impossible,
+  // for the driver does not tell the memory's offset in the common block.
   Reach attempt() override {
     const CUresult result = device.driver().ipc_open_handle(&address, handle, kIpcLazyPeerAccess);
     if (result == kErrorAlreadyMapped) return Reach::pending;
@@ -105,7 +105,8 @@ Imported::~Imported() {
 
 Reach Imported::reach() const { return mapping_->reach.load(std::memory_order_acquire); }
 
-// What comes twice lies in the socket's queue, and holds the memory, until somebody looks.
+// Limited in rate: repeated descriptors stay in the socket's queue, and keep the memory alive,
+// until they are read.
 bool Imported::asks_for_descriptors() {
   constexpr std::uint64_t pause_ns = 100'000'000;
   auto* const waits = dynamic_cast<ByDescriptors*>(mapping_.get());
@@ -116,7 +117,7 @@ bool Imported::asks_for_descriptors() {
   return true;
 }
 
-// Each call asks: not every one of them shall keep the driver busy.
+// Every call asks; the pause limits the load on the driver.
 void Imported::try_again() {
   constexpr std::uint64_t pause_ns = 5'000'000;
   const std::uint64_t now = monotonic_ns();

@@ -1,6 +1,6 @@
-// What this device reaches of others: memory of another process, by the driver's IPC handle or by
-// descriptors of the physical memory, and devices of this process. All are made ready by the helper
-// thread; ask whether they are.
+// Other memory that this device can reach: memory of another process, by an IPC handle or by
+// descriptors of physical memory, and devices of this process. The helper thread maps all of it;
+// callers poll the result.
 // Threads: any, one at a time.
 #pragma once
 
@@ -14,11 +14,11 @@ namespace pith::cuda {
 
 enum class Reach { pending, open, refused };
 
-// One allocation of another process, mapped until this is destroyed.
+// One allocation of another process, mapped until this object is destroyed.
 class Imported {
  public:
   Imported(Device& device, const CUipcMemHandle& handle, std::size_t bytes);
-  // Of so many parts, whose descriptors come to the socket.
+  // Allocation of `parts` parts, whose descriptors arrive at the socket under `key`.
   Imported(Device& device, std::shared_ptr<DescriptorSocket> socket,
            const DescriptorSocket::Key& key, std::size_t parts, std::size_t bytes);
   ~Imported();
@@ -26,11 +26,11 @@ class Imported {
   Imported& operator=(Imported&&) = delete;
 
   Reach reach() const;
-  // Whether the other process is to send descriptors: again, where they do not come for a while.
+  // Whether to ask the other process for descriptors; true again if they have not come for a while.
   bool asks_for_descriptors();
-  // What could not be mapped yet may be mapped now.
+  // Retries a mapping that is pending.
   void try_again();
-  // Null where it is not open, or has less than `offset` bytes.
+  // Null if not open, or if the allocation has fewer than `offset` bytes.
   std::byte* at(std::size_t offset) const;
 
  private:
@@ -41,7 +41,7 @@ class Imported {
   std::shared_ptr<Mapping> mapping_;
 };
 
-// Lets kernels of `device` touch memory of another context of this process.
+// Enables peer access: kernels of `device` may touch memory of another context of this process.
 std::shared_ptr<std::atomic<Reach>> reach_context(Device& device, CUcontext other);
 
 }  // namespace pith::cuda

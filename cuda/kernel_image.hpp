@@ -1,4 +1,4 @@
-// The compiled kernels as they are embedded in this library.
+// The compiled kernels embedded in this library.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@ namespace pith::cuda {
 
 struct KernelImage {
   const void* data;       // a fatbin
-  std::string_view name;  // of its source
+  std::string_view name;  // of the source file
 };
 
-// Empty where the library was built without nvcc.
+// Empty if the library was built without nvcc.
 std::span<const KernelImage> kernel_images();
 
 }  // namespace pith::cuda

@@ -11,7 +11,7 @@ namespace pith::cuda {
 
 namespace {
 
-constexpr unsigned blocks_per_multiprocessor = 8;  // of 256 threads: all that fit
+constexpr unsigned blocks_per_multiprocessor = 8;  // blocks of 256 threads: full occupancy
 
 Error error(const Driver& driver, std::string_view what, CUresult result) {
   return {Code::cuda, fmt::format("{}: {}", what, driver.describe(result))};
@@ -27,18 +27,18 @@ Expected<CUfunction> resolve(const Driver& driver, const std::vector<CUlibrary>&
   }
   CUfunction function = nullptr;
   if (result == kSuccess) result = driver.kernel_function(&function, kernel);
-  // Without this the driver may load it at its first launch, within a call.
+  // Otherwise the driver may load the function at its first launch, within a call.
   if (result == kSuccess && driver.function_load) result = driver.function_load(function);
   if (result != kSuccess) return error(driver, fmt::format("CUDA kernel {}", symbol), result);
   return function;
 }
 
-// Those with the worker's kernel, or those with all others.
+// The images with the worker's kernel, or those with all other kernels.
 Expected<std::vector<CUlibrary>> load_images(const Driver& driver, bool worker) {
   std::vector<KernelImage> images(kernel_images().begin(), kernel_images().end());
   std::erase_if(images,
                 [&](const KernelImage& image) { return (image.name == "worker") != worker; });
-  // The stub has the kernels itself and looks into no image.
+  // The stub contains the kernels and does not read images.
   if (driver.stub_launch) images.assign(1, {"stub", "stub"});
   if (images.empty()) {
     return Error(Code::cuda, "no CUDA kernels in this build: it was made without nvcc");
@@ -61,7 +61,7 @@ Expected<CUfunction> KernelSet::load_worker(const Driver& driver) {
   if (!libraries) return libraries.error();
   const Expected<CUfunction> worker = resolve(driver, *libraries, worker_facts.symbol);
   if (!worker) return worker.error();
-  // More than a kernel gets unasked.
+  // The worker needs more than the default limit of shared memory.
   const CUresult allowed = driver.function_set_attribute(
       *worker, kFunctionMostDynamicShared, static_cast<int>(worker_facts.shared_bytes));
   if (allowed != kSuccess) return error(driver, "shared memory of CUDA workers", allowed);

@@ -1,5 +1,5 @@
-// The kernels of one context: loaded and resolved as a whole before any call needs one, because
-// loading may wait for what the context was given.
+// The kernels of one context. All are loaded and resolved before the first call, because loading
+// may wait for the context's pending work.
 // Threads: a loaded set is read-only.
 #pragma once
 
@@ -14,14 +14,14 @@ namespace pith::cuda {
 
 class KernelSet {
  public:
-  // The context is current. Never unloaded.
+  // Precondition: the context is current. Kernels are never unloaded.
   static Expected<std::unique_ptr<KernelSet>> load(const Driver& driver);
-  // The kernel of workers, which is apart: where a driver has to compile it that takes minutes.
+  // The worker's kernel, loaded separately: where a driver has to compile it that takes minutes.
   static Expected<CUfunction> load_worker(const Driver& driver);
 
   CUfunction function(KernelName name) const { return functions_[static_cast<std::size_t>(name)]; }
   unsigned multiprocessors() const { return multiprocessors_; }
-  // Blocks beyond these would only wait for others to end.
+  // More blocks than this cannot run at once.
   unsigned most_blocks() const { return most_blocks_; }
 
  private:

@@ -1,9 +1,9 @@
-// Where launchers put kernels: one stream, in order, and memory that its kernels share one after
-// another. While a worker serves, its ring takes the stream's place.
+// Where launchers enqueue kernels: one in-order stream, and a workspace that successive kernels
+// share. While a worker serves, steps go to its ring instead of the stream.
 //
-// A launcher is the function that CudaCompute has registered for a kernel of the compute seam. It
-// gets that kernel's arguments and enqueues on the queue of the submit() that called it:
-// LaunchQueue::current().
+// A launcher is the function that CudaCompute registers for a kernel of the compute seam. It gets
+// the kernel's arguments and enqueues on LaunchQueue::current(), the queue of the submit() that
+// called it.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace pith::cuda {
 
 class LaunchQueue {
  public:
-  // `workers`: may be null. `most_shared`: blocks of a kernel that touches other ranks' memory:
-  // more saturate no link, and of the highest priority as they are they would starve the user's
-  // kernels.
+  // `workers` may be null. `most_shared` limits the blocks of kernels that touch other ranks'
+  // memory: more do not make a link faster, and at the highest priority they would starve the
+  // user's kernels.
   LaunchQueue(Device& device, const KernelSet& kernels, CUstream stream, ScratchPool& scratch,
               WorkerQueue* workers, unsigned most_shared)
       : driver_(device.driver()),
@@ -33,18 +33,18 @@ class LaunchQueue {
   LaunchQueue(const LaunchQueue&) = delete;
   LaunchQueue& operator=(const LaunchQueue&) = delete;
 
-  // The queue of the submit() in which this thread is.
+  // The queue of this thread's current submit().
   static LaunchQueue& current();
 
-  // Runs a launcher; returns the first refusal among what it enqueued.
+  // Runs a launcher; returns the first error of what it enqueued.
   CUresult run(void (*launcher)(const void* args), const void* args);
 
-  // `blocks` is brought between 1 and what the device holds, for kernels that walk their grid.
+  // For kernels that walk their grid: `blocks` is clamped to 1 and what the device holds.
   template <class Args>
   void launch_walk(KernelName name, std::size_t blocks, const Args& args) {
     launch(name, std::min(blocks, most_blocks()), args);
   }
-  // Of vectors that may be other ranks'.
+  // For kernels on vectors that may belong to other ranks.
   template <class Args>
   void launch_shared(KernelName name, std::size_t blocks, const Args& args) {
     launch_walk(name, by_worker() ? blocks : std::min<std::size_t>(blocks, most_shared_), args);
@@ -55,10 +55,10 @@ class LaunchQueue {
   }
   void copy(void* to, const void* from, std::size_t bytes);
   void fill(void* to, unsigned char value, std::size_t bytes);
-  // The arguments cannot be served.
+  // Rejects the kernel's arguments as unsupported.
   void refuse() { result_ = result_ == kSuccess ? kErrorInvalidValue : result_; }
 
-  // Device memory until the launcher's last kernel has run: the next one's comes after it.
+  // Device memory until the launcher's last kernel has run; the next launcher reuses it.
   std::byte* workspace(std::size_t bytes);
 
  private:

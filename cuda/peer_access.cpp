@@ -15,23 +15,23 @@ namespace pith::cuda {
 
 namespace {
 
-// A word: an address in our process, marked, or a slot and an offset there.
+// A word names memory: either a marked address (same process) or a slot and an offset.
 constexpr std::uint64_t address_mark = std::uint64_t{1} << 60;
 constexpr unsigned offset_bits = 40;
 constexpr std::uint64_t offset_mask = (std::uint64_t{1} << offset_bits) - 1;
 constexpr std::uint32_t most_slots = (1u << (60 - offset_bits)) - 1;
 static_assert(2 * address_mark <= PeerMemory::words_end);
 
-// In Content::answers.
+// Flags in Content::answers.
 constexpr std::uint32_t refused_mark = 1u << 31;
-constexpr std::uint32_t wanted_mark = 1u << 30;  // its descriptors are
+constexpr std::uint32_t wanted_mark = 1u << 30;  // asks for the slot's descriptors
 static_assert(most_slots < wanted_mark);
 
 std::uint32_t slot_in(std::uint64_t word) {
   return static_cast<std::uint32_t>(word >> offset_bits);
 }
 
-// Tells this process from every other one, also from one of its number elsewhere.
+// Unique across hosts and pid namespaces, where process ids repeat.
 std::uint64_t process_token() {
   static const std::uint64_t token = [] {
     std::random_device source;
@@ -46,19 +46,19 @@ std::uint64_t process_token() {
 struct PeerAccess::Content {
   std::uint64_t process;
   std::uint64_t context;
-  std::uint8_t heard;    // the sender knows the receiver's process
+  std::uint8_t heard;    // the sender has had a note from the receiver
   std::uint8_t reaches;  // a Reach: whether the sender reaches the receiver's context
-  std::uint8_t asks;     // whether the receiver reaches the sender's
+  std::uint8_t asks;     // asks whether the receiver reaches the sender's context
   std::uint8_t described;
   std::uint8_t answered;
   std::uint8_t freed;
   struct Description {
     std::uint64_t bytes;
     std::uint32_t slot;
-    std::uint32_t parts;  // whose descriptors are sent when asked for; 0: by the handle
+    std::uint32_t parts;  // descriptors to send when asked for; 0: mapped by the IPC handle
     CUipcMemHandle handle;
   } memory[2];
-  std::uint32_t answers[6];  // slots of the receiver's, mapped, refused or wanted
+  std::uint32_t answers[6];  // the receiver's slots, marked as refused or wanted, else mapped
   std::uint32_t freed_slots[6];
   DescriptorSocket::Address socket;  // the sender's
   std::int32_t device;               // the sender's
@@ -76,7 +76,7 @@ bool PeerAccess::same_process(const Peer& peer) const {
   return peer.heard && peer.process == process_token();
 }
 
-// Ours, and those of peers who use addresses.
+// This rank's device and those of peers in the same process.
 DeviceSet PeerAccess::devices_here() {
   DeviceSet devices = set_of(device_number_);
   const std::lock_guard lock(mutex_);
@@ -86,14 +86,14 @@ DeviceSet PeerAccess::devices_here() {
   return devices;
 }
 
-// A word has room for its offsets, and our own kernels may touch it.
+// The allocation fits a word's offset, and this device's kernels can access it.
 bool PeerAccess::is_of_use(const Allocation& allocation) const {
   const bool touched = allocation.kind == Allocation::Kind::of_context ||
                        (allocation.open_for & set_of(device_number_)).any();
   return touched && allocation.end() - allocation.base() <= offset_mask;
 }
 
-// No lock is held while the driver answers: it may wait for a call that wants the lock.
+// The lock is not held during driver calls: the driver may wait for a call that needs the lock.
 std::uint32_t PeerAccess::look_at(Bytes memory) {
   if (memory.kind != MemoryKind::cuda || !memory.data || memory.size == 0) return 0;
   std::optional<Allocation> found = allocation_of(device_, memory, devices_here());
@@ -102,7 +102,7 @@ std::uint32_t PeerAccess::look_at(Bytes memory) {
     if (!found || !is_of_use(*found)) {
       const CUdeviceptr address = address_of(memory.data);
       for (const auto slot : slots_within(address, address + memory.size)) {
-        if (allocations_.at(slot).looks == 0) forget(slot);  // else a call runs on it
+        if (allocations_.at(slot).looks == 0) forget(slot);  // else a running call uses it
       }
       return 0;
     }
@@ -158,7 +158,7 @@ PeerAccess::Known* PeerAccess::find(const Allocation& like, std::uint32_t& slot)
   return there.same_as(like) ? &there : nullptr;
 }
 
-// Its slot; 0: there are no more. Who else looked at it may have been faster.
+// Returns the slot; 0: all are in use. Another thread may have added the allocation meanwhile.
 std::uint32_t PeerAccess::add(Known allocation) {
   std::uint32_t slot = 0;
   if (find(allocation, slot)) return slot;
@@ -178,7 +178,7 @@ std::uint32_t PeerAccess::add(Known allocation) {
   return slot;
 }
 
-// Of what has been known to be there.
+// Slots of known allocations that overlap the range.
 std::vector<std::uint32_t> PeerAccess::slots_within(CUdeviceptr address, CUdeviceptr end) const {
   std::vector<std::uint32_t> slots;
   for (const auto& [slot, known] : allocations_) {
@@ -187,7 +187,7 @@ std::vector<std::uint32_t> PeerAccess::slots_within(CUdeviceptr address, CUdevic
   return slots;
 }
 
-// A slot that a peer has heard of, or a call still holds, is no other memory's for ever.
+// A slot that a peer knows or a running call holds is never reused for other memory.
 void PeerAccess::forget(std::uint32_t slot) {
   bool is_spare = allocations_.at(slot).looks == 0;
   for (Peer& peer : peers_) {
@@ -258,7 +258,7 @@ std::byte* PeerAccess::map(int rank, std::uint64_t word) {
   return found == peer.theirs.end() ? nullptr : found->second.at(word & offset_mask);
 }
 
-// Once they are all known, it does not change any more.
+// Constant once all peers are known.
 bool PeerAccess::has_other_processes() {
   const std::lock_guard lock(mutex_);
   return std::any_of(peers_.begin(), peers_.end(),
@@ -295,7 +295,7 @@ void PeerAccess::make_handle(Known& allocation) {
   allocation.handled = given ? Reach::open : Reach::refused;
 }
 
-// What of this call's memory the peer has not mapped yet.
+// Describes this call's memory as far as the peer has not mapped it.
 bool PeerAccess::describe(Peer& peer, std::span<const std::uint64_t> mine, Content& content) {
   for (const std::uint64_t word : mine) {
     const std::uint32_t slot = slot_in(word);
@@ -388,7 +388,7 @@ void PeerAccess::read_note(int rank, const Note& note) {
   if (content.heard != 0 && reaches != Reach::pending) peer.our_context = reaches;
 }
 
-// What has been freed goes first: it may be in the way of what has come.
+// Freed slots first: their old mappings may block new ones.
 void PeerAccess::hear_of(Peer& peer, const Content& content) {
   if (content.socket.name != 0) peer.socket = content.socket;
   for (std::size_t i = 0; i < content.freed && i < std::size(content.freed_slots); ++i) {
@@ -407,7 +407,7 @@ void PeerAccess::hear_of(Peer& peer, const Content& content) {
   }
 }
 
-// No slot of the peer's: it is answered that the memory is refused.
+// Memory without an entry in `theirs` is answered as refused.
 void PeerAccess::hear_of_memory(Peer& peer, const Content& content) {
   const Driver& driver = device_.driver();
   for (std::size_t i = 0; i < content.described && i < std::size(content.memory); ++i) {

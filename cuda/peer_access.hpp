@@ -1,20 +1,20 @@
-// Device memory that ranks read and write in each other: PeerMemory by the driver's means. Ranks of
-// one process use addresses; ranks of processes on one host map each other's allocations, by IPC
-// or, where memory is mapped by hand (cuMemMap), by descriptors of the physical memory.
+// PeerMemory for CUDA: device memory that ranks read and write directly in each other. Ranks of one
+// process use addresses. Ranks of processes on one host map each other's allocations by IPC or, for
+// memory mapped by hand (cuMemMap), by descriptors of the physical memory.
 //
-// A slot is our number for an allocation. Rank A describes slot 5 in notes to B until B says that
-// it has mapped it; from then on A's offers name (slot 5, offset). A note may be lost where B's
-// call is on host memory: then A describes it anew, and B says so anew. An allocation is known by
-// the driver's id, since its address may be another one's tomorrow; peers are told to unmap what is
-// freed. They have nothing of it in use: who frees memory has no call on it. But CUDA would have it
-// unmapped first, and defines nothing for the time between: it may come back to the device late.
+// A slot is the owner's number for an allocation. Rank A describes slot 5 in notes to B until B
+// confirms that it is mapped; from then on A's words name (slot 5, offset). Notes may be lost where
+// B's call is on host memory: both then repeat theirs. An allocation is identified by the driver's
+// id, since its address may be reused. Peers are told to unmap freed memory; no call of theirs uses
+// it, since its owner frees it only between calls. CUDA leaves memory undefined that is freed
+// before peers unmap it: it may return to the device late.
 //
-// Memory that is mapped by hand has a slot for each stretch of mappings that a call's vector lies
-// in, first to last and no more, so that stretches may overlap: what a vector does not need may be
-// unmapped while a call on it goes on, and then peers unmap the stretches that it was in.
-// Descriptors go to a socket of the peer's, which asks for them by a note. Memory of pools is
-// reached within the process only: the default pools cannot be exported, and of others every tensor
-// would be an allocation to map, which all processes have to let go of before its owner frees it.
+// Memory mapped by hand has a slot for each stretch of mappings that exactly holds a call's vector,
+// so stretches may overlap. Mappings outside a vector may be unmapped during a call; peers then
+// unmap the stretches that contained them. Descriptors go to a socket of the peer, which asks for
+// them by a note. Pool memory is reached only within the process: default pools cannot be exported,
+// and in others every tensor would be an allocation that all processes must unmap before its owner
+// frees it.
 // Threads: any.
 #pragma once
 
@@ -33,14 +33,14 @@ namespace pith::cuda {
 
 class PeerAccess final : public PeerMemory {
  public:
-  // `near`: by rank, who runs on this host.
+  // `near[rank]`: the rank runs on this host.
   PeerAccess(Device& device, std::vector<bool> near);
   ~PeerAccess();
   PeerAccess(const PeerAccess&) = delete;
   PeerAccess& operator=(const PeerAccess&) = delete;
 
-  // Asks the driver whose memory this is, before a call on it begins: identify() need not until
-  // what this returns is let go, for nobody frees memory of a call that has not ended.
+  // Asks the driver about this memory before a call on it begins. Until let_go() of the returned
+  // slot, identify() need not ask again: nobody frees memory of a running call.
   std::uint32_t look_at(Bytes memory);
   void let_go(std::uint32_t slot);
   std::uint64_t identify(Bytes memory) override;
@@ -49,8 +49,8 @@ class PeerAccess final : public PeerMemory {
   bool write_note(int peer, std::span<const std::uint64_t> mine, Note& note) override;
   void read_note(int peer, const Note& note) override;
 
-  // Looks whether one of the allocations that peers know, another one each time, has been freed; of
-  // many parts, at some each time.
+  // Checks one known allocation per call, in turn, for having been freed; of one with many parts,
+  // some parts per call.
   void look_for_freed();
 
  private:
@@ -58,27 +58,27 @@ class PeerAccess final : public PeerMemory {
   struct Known : Allocation {
     CUipcMemHandle handle{};
     Reach handled = Reach::pending;  // whether other processes can map it
-    int looks = 0;                   // that have not been let go
+    int looks = 0;                   // calls to look_at() without let_go() yet
   };
   using Range = std::pair<CUdeviceptr, CUdeviceptr>;
   struct Peer {
     bool near = false;
     bool heard = false;  // its process and context are known
-    bool reply = false;  // it waits for a note
+    bool reply = false;  // it waits for a note of ours
     std::uint64_t process = 0;
     std::uint64_t context = 0;
     CUdevice device = 0;
-    DescriptorSocket::Address socket;                 // its, where descriptors go
-    std::uint64_t secret = 0;                         // that it knows of our socket
-    std::shared_ptr<std::atomic<bool>> unreachable;   // its socket is
-    std::shared_ptr<std::atomic<Reach>> its_context;  // of our process: whether we reach it
+    DescriptorSocket::Address socket;                 // where it receives descriptors
+    std::uint64_t secret = 0;                         // what it has to show to our socket
+    std::shared_ptr<std::atomic<bool>> unreachable;   // its socket is gone
+    std::shared_ptr<std::atomic<Reach>> its_context;  // same process: whether we reach its context
     Reach our_context = Reach::pending;               // whether it reaches ours
-    std::set<std::uint32_t> described;                // slots of ours that it was told of
-    std::set<std::uint32_t> mapped;                   // of these, what it has said
+    std::set<std::uint32_t> described;                // our slots that it was told of
+    std::set<std::uint32_t> mapped;                   // of these, those it has mapped
     std::set<std::uint32_t> refused;
-    std::vector<std::uint32_t> freed;  // slots of ours that it does not know to be
+    std::vector<std::uint32_t> freed;  // our freed slots that it has not been told of
     std::map<std::uint32_t, Imported> theirs;
-    std::set<std::uint32_t> unanswered;  // slots of its that it does not know to be mapped
+    std::set<std::uint32_t> unanswered;  // its slots whose mapping we have not confirmed
   };
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
@@ -107,11 +107,11 @@ class PeerAccess final : public PeerMemory {
   std::map<std::uint32_t, Known> allocations_;  // by slot
   std::map<Range, std::uint32_t> by_range_;
   const CUdevice device_number_;
-  std::shared_ptr<DescriptorSocket> socket_;  // opened when it is needed
-  std::atomic<bool> said_{false};             // why memory is staged
+  std::shared_ptr<DescriptorSocket> socket_;  // opened at first use
+  std::atomic<bool> said_{false};             // the reason for staging has been logged
   std::uint32_t last_slot_ = 0;
   std::vector<std::uint32_t> spare_slots_;
-  std::uint32_t looked_at_ = 0;  // is next
+  std::uint32_t looked_at_ = 0;  // the next slot to check
   std::size_t looked_at_part_ = 0;
 };
 

@@ -11,7 +11,7 @@ void* pointer_to(CUdeviceptr address) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
 }
 
-// A handle that is released with this.
+// Releases the handle when destroyed.
 class HeldHandle {
  public:
   explicit HeldHandle(const Driver& driver) : driver_(driver) {}
@@ -27,7 +27,7 @@ class HeldHandle {
   CUmemGenericAllocationHandle handle_ = 0;
 };
 
-// No descriptor: the driver gives none, or something else is there now.
+// Invalid if the driver exports none, or if other memory is mapped there now.
 OwnedDescriptor descriptor_of(const Driver& driver, const MappedPart& part) {
   HeldHandle handle(driver);
   if (driver.mem_retain(handle.out(), pointer_to(part.base)) != kSuccess) return OwnedDescriptor();
@@ -54,7 +54,7 @@ CUmemAllocationProp exportable_on(const Driver& driver, CUdevice device) {
   return prop;
 }
 
-// As memory of cuMemAlloc, which peer access opens: kernels of other devices may work on it.
+// Grants access to all devices with peer access, as memory of cuMemAlloc has it.
 void open_for_others(const Driver& driver, MappedRange& range, CUdevice device) {
   int devices = 0;
   if (!driver.device_can_access_peer || driver.device_count(&devices) != kSuccess) return;
@@ -118,7 +118,8 @@ MappedRange::MappedRange(MappedRange&& other) noexcept
       mapped_bytes_(other.mapped_bytes_),
       parts_(std::move(other.parts_)) {}
 
-// Each mapping by itself: a part of one cannot be unmapped, and of several at once nothing is said.
+// One mapping at a time: a mapping cannot be unmapped in part, and CUDA does not document unmapping
+// several at once.
 MappedRange::~MappedRange() {
   if (base_ == 0) return;
   CUdeviceptr address = base_;
@@ -158,7 +159,7 @@ CUresult import_parts(const Driver& driver, std::span<const MemoryPart> parts, C
   CUresult result = range.reserve(bytes);
   for (std::size_t i = 0; result == kSuccess && i < parts.size(); ++i) {
     HeldHandle handle(driver);
-    // The descriptor itself, in place of an address.
+    // The API takes the descriptor cast to a pointer.
     void* const shareable =
         reinterpret_cast<void*>(static_cast<std::uintptr_t>(parts[i].descriptor.get()));
     result = driver.mem_import(handle.out(), shareable, kHandleDescriptor);
@@ -187,7 +188,7 @@ CUdeviceptr allocate_exportable(const Driver& driver, CUdevice device, std::size
   return range.let_go();
 }
 
-// Nothing else has a handle.
+// Only memory mapped by hand has a handle.
 bool is_mapped_by_hand(const Driver& driver, CUdeviceptr address) {
   HeldHandle handle(driver);
   return maps_memory(driver) && driver.mem_retain(handle.out(), pointer_to(address)) == kSuccess;

@@ -1,8 +1,8 @@
-// Physical device memory by its handles: what cuMemCreate makes and cuMemMap maps. A mapping is
-// known by the driver's number of the memory behind it, whatever has been at its address before.
+// Physical device memory by handle: what cuMemCreate creates and cuMemMap maps. A mapping is
+// identified by the driver's id of the memory behind it, whatever was at its address before.
 //
-// A range that an application has reserved grows and shrinks by mappings, one behind another: what
-// is said of the whole range (CU_POINTER_ATTRIBUTE_RANGE_*) says nothing of what is mapped.
+// An application grows and shrinks a reserved range by adding and removing mappings. The driver's
+// range attributes (CU_POINTER_ATTRIBUTE_RANGE_*) describe the reservation, not what is mapped.
 // None of this has run on a GPU.
 // Threads: any.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace pith::cuda {
 
-// Whether the driver knows all that is needed to map, and to share what is mapped.
+// Whether the driver has all functions needed to map physical memory and to share it.
 bool maps_memory(const Driver& driver);
 
 struct MappedPart {
@@ -28,20 +28,20 @@ struct MappedPart {
   bool operator==(const MappedPart&) const = default;
 };
 
-// The mapping that holds the address; none where nothing is mapped by hand.
+// The mapping that holds the address; empty if nothing is mapped by hand there.
 std::optional<MappedPart> mapped_part_at(const Driver& driver, CUdeviceptr address);
 
-// Whether kernels of a device may read and write there.
+// Whether kernels of `device` may read and write there.
 bool is_mapped_for(const Driver& driver, CUdeviceptr address, CUdevice device);
 
-// Whether it was created to be exported as a descriptor.
+// Whether the memory was created to be exported as a descriptor.
 bool has_descriptor(const Driver& driver, CUdeviceptr address);
 
-// Descriptors of what is there now, and sends them; the driver may wait.
+// Exports what is mapped now and sends the descriptors. May block in the driver.
 DescriptorSocket::Sent send_descriptors(const Driver& driver, const DescriptorSocket::Address& to,
                                         std::uint32_t slot, std::span<const MappedPart> parts);
 
-// A reserved range and what is mapped there, from its beginning on; both end with this.
+// A reserved address range, mapped from its beginning on; unmapped and released when destroyed.
 class MappedRange {
  public:
   explicit MappedRange(const Driver& driver) : driver_(&driver) {}
@@ -50,13 +50,13 @@ class MappedRange {
   ~MappedRange();
 
   CUresult reserve(std::size_t bytes);
-  // Behind what is mapped already. The handle may be released then.
+  // Maps behind what is mapped already. The caller may release the handle afterwards.
   CUresult map(CUmemGenericAllocationHandle handle, std::size_t bytes);
-  // All of it, which is mapped.
+  // Grants the device access to the whole range. Precondition: all of it is mapped.
   CUresult open_for(CUdevice device);
 
   CUdeviceptr base() const { return base_; }
-  // Leaves it as it is.
+  // Gives up ownership; the mappings stay.
   CUdeviceptr let_go();
 
  private:
@@ -71,11 +71,11 @@ class MappedRange {
 CUresult import_parts(const Driver& driver, std::span<const MemoryPart> parts, CUdevice device,
                       MappedRange& range);
 
-// Memory of the device that can be exported, and that the others reach which can; 0 where the
-// driver does not give it. `bytes` are rounded up.
+// Exportable device memory, open to all devices with peer access; 0: the driver refused. `bytes`
+// are rounded up.
 CUdeviceptr allocate_exportable(const Driver& driver, CUdevice device, std::size_t bytes);
 bool is_mapped_by_hand(const Driver& driver, CUdeviceptr address);
-// Of what allocate_exportable() gave; waits for nobody.
+// Frees memory of allocate_exportable(); does not block.
 CUresult free_exportable(const Driver& driver, CUdeviceptr address);
 
 }  // namespace pith::cuda

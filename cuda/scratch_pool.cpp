@@ -13,7 +13,7 @@ namespace pith::cuda {
 
 namespace {
 
-constexpr unsigned leaf_order = 10;  // 1 KiB: fewer bytes are not worth a node
+constexpr unsigned leaf_order = 10;  // 1 KiB; smaller leaves would not be worth their nodes
 constexpr std::size_t smallest_block = std::size_t{4} << 20;
 
 unsigned order_of(std::size_t bytes) {
@@ -35,7 +35,7 @@ std::size_t Buddy::take(unsigned order) {
   std::size_t node = 1;
   for (unsigned at = order_; at > order; --at) {
     node *= 2;
-    // The tighter fit keeps long runs whole.
+    // The tighter fit preserves long free runs.
     const bool left = longest_[node] >= wanted;
     const bool right = longest_[node + 1] >= wanted;
     if (!left || (right && longest_[node + 1] < longest_[node])) ++node;
@@ -73,7 +73,8 @@ ScratchPool::~ScratchPool() {
   device_.give_later(std::move(blocks), [withheld] { return withheld.expired(); });
 }
 
-// Without the lock: the driver may wait for streams that wait for whoever takes or gives meanwhile.
+// Called without the lock: the driver may wait for streams that wait for a thread which takes or
+// gives scratch.
 std::size_t ScratchPool::add_block(std::size_t bytes) {
   bytes = std::bit_ceil(std::max(bytes, smallest_block));
   std::byte* base = device_.take_block(kind_, bytes);

@@ -1,4 +1,5 @@
-// Scratch memory cut from a few large blocks, which come from the driver before calls need them.
+// Scratch memory cut from a few large blocks, which are taken from the driver before calls need
+// them.
 // Threads: any.
 #pragma once
 
@@ -12,20 +13,20 @@
 
 namespace pith::cuda {
 
-// The buddy system: sizes are powers of two, and a freed half joins its other half.
+// Buddy allocator: sizes are powers of two, and freed halves merge.
 class Buddy {
  public:
-  explicit Buddy(unsigned order);  // 2^order leaves
+  explicit Buddy(unsigned order);  // manages 2^order leaves
   static constexpr std::size_t none = ~std::size_t{0};
 
-  std::size_t take(unsigned order);  // the first leaf, or none
+  std::size_t take(unsigned order);  // returns the first leaf, or none
   void give(std::size_t leaf, unsigned order);
 
  private:
   void update_above(std::size_t node, unsigned order);
 
   unsigned order_;
-  std::vector<std::uint8_t> longest_;  // by node: 1 + the order of its longest free run; 0: none
+  std::vector<std::uint8_t> longest_;  // by node: 1 + order of its longest free run; 0: none
 };
 
 class ScratchPool {
@@ -35,13 +36,13 @@ class ScratchPool {
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
 
-  // From now on `bytes` can be out at once, fragmentation aside.
+  // Guarantees that `bytes` can be taken at once, fragmentation aside.
   Error reserve(std::size_t bytes);
-  // Never null. Asks the driver where the reserve was too small, and counts that.
+  // Never null. Counts a late block and calls the driver if the reserve was too small.
   std::byte* take(std::size_t bytes);
   void give(std::byte* scratch, std::size_t bytes);
-  // Of scratch that will not be given back: while it lives nobody is given what lies in the blocks,
-  // not even when the pool is gone.
+  // For scratch that is never given back: while the result lives, the blocks are not reused, even
+  // after the pool is destroyed.
   std::shared_ptr<void> withhold() const { return withheld_; }
 
   std::uint64_t late_blocks() const { return late_blocks_; }
@@ -52,10 +53,10 @@ class ScratchPool {
     std::size_t bytes;
     Buddy buddy;
   };
-  // How many it has; 0: there is no memory left.
+  // Returns the block's bytes; 0: out of memory.
   std::size_t add_block(std::size_t bytes);
   std::size_t missing(std::size_t bytes);
-  std::byte* take_spare(unsigned order);  // null: none is
+  std::byte* take_spare(unsigned order);  // null: no block has room
 
   Device& device_;
   const MemoryKind kind_;

@@ -24,12 +24,12 @@ LaunchQueue& queue() { return LaunchQueue::current(); }
 
 std::size_t pieces(std::size_t count, std::size_t piece) { return (count + piece - 1) / piece; }
 
-// At least one, which then finds nothing but writes the result.
+// At least one tile, so that an empty vector's result is written.
 std::size_t tiles_of(std::size_t count, std::size_t tile_elements) {
   return std::max<std::size_t>(pieces(count, tile_elements), 1);
 }
 
-// Of a workspace, one part behind another, each on a line of its own.
+// Lays out a workspace: parts one behind another, each on its own cache line.
 class Layout {
  public:
   std::size_t add(std::size_t bytes) {
@@ -50,8 +50,7 @@ struct Tiles {
   std::byte* more;
 };
 
-// State, zero, and parts for so many tiles, and more memory, the first `zeros` bytes of which are
-// zero too.
+// A zeroed state and parts for `tiles` tiles, and `more` bytes whose first `zeros` bytes are zero.
 Tiles workspace_for(std::size_t tiles, std::size_t more = 0, std::size_t zeros = 0) {
   Layout layout;
   const std::size_t state = layout.add(tile_state_bytes(tiles));
@@ -63,7 +62,8 @@ Tiles workspace_for(std::size_t tiles, std::size_t more = 0, std::size_t zeros =
           memory + extra};
 }
 
-// Kernels of a pass: `none` comes before the types, each has those of PITH_CUDA_PASSES.
+// A pass has kernels without a gradient (`none`), then per gradient type, in the order of
+// PITH_CUDA_PASSES.
 KernelName pass_kernel(KernelName none, const AccumulateKernel::Args& args) {
   constexpr auto step = static_cast<std::size_t>(KernelName::accumulate_f16) -
                         static_cast<std::size_t>(KernelName::accumulate_none);
@@ -74,7 +74,7 @@ KernelName pass_kernel(KernelName none, const AccumulateKernel::Args& args) {
   return static_cast<KernelName>(static_cast<std::size_t>(none) + type * step);
 }
 
-// Kernels by the type of values: those for f16, f32 and bf16 follow each other.
+// Kernels by type of values, in the order f16, f32, bf16.
 KernelName value_kernel(KernelName f16, DType type) {
   constexpr auto step = static_cast<std::size_t>(KernelName::take_f32) -
                         static_cast<std::size_t>(KernelName::take_f16);
@@ -84,7 +84,7 @@ KernelName value_kernel(KernelName f16, DType type) {
   return static_cast<KernelName>(static_cast<std::size_t>(f16) + place * step);
 }
 
-// Adds to the histogram what a pass is going to find, before the pass changes it.
+// Adds the magnitudes of a pass to the histogram, before the pass changes them.
 void count_magnitudes(const AccumulateKernel::Args& args) {
   if (!args.histogram || args.count == 0) return;
   auto* const sums = reinterpret_cast<MagnitudeSums*>(queue().workspace(sizeof(MagnitudeSums)));
@@ -96,7 +96,7 @@ void count_magnitudes(const AccumulateKernel::Args& args) {
   queue().launch(KernelName::add_histogram, magnitude_bins / AddHistogram::threads, add);
 }
 
-// A magnitude passes from these bits on.
+// The bits from which on a magnitude passes the threshold.
 std::uint32_t cut_of(float threshold) {
   if (threshold != threshold) return float_infinity;
   return threshold <= 0 ? 0 : std::bit_cast<std::uint32_t>(threshold);
@@ -141,7 +141,7 @@ void launch_list(KernelName f16, DType type, ListArgs list, bool sums) {
   queue().launch(value_kernel(f16, type), tiles, list);
 }
 
-// An array of the host goes to device memory, as arguments of launches.
+// Copies a host array to device memory as arguments of launches.
 void store_words(std::byte* out, const void* words, std::size_t count) {
   StoreWordsArgs args;
   for (std::size_t begin = 0; begin < count; begin += StoreWordsArgs::most) {
@@ -183,7 +183,7 @@ void launch_histogram(const HistogramKernel::Args& args) {
 
 void launch_keep_largest(const KeepLargestKernel::Args& args) {
   if (args.k == 0 || args.k > args.count) return queue().refuse();
-  // So many equal ones would reach the bits beside the sum of a tile.
+  // More equal values would overflow into the bits of the other count of a tile's sum.
   if (args.count >= KeepLargest::equal_one) return queue().refuse();
   const std::size_t tiles = tiles_of(args.count, KeepLargest::tile_elements);
   const Tiles work = workspace_for(tiles, sizeof(KthState), sizeof(KthState));

@@ -1,5 +1,5 @@
-// Launchers of the compression kernels. What an argument points to is device or pinned memory, also
-// results; only arrays of pointers and lists are the host's, and are read before the launch.
+// Launchers of the compression kernels. Arguments and results point to device or pinned memory,
+// except arrays of pointers and of lists, which are on the host and read before the launch.
 #pragma once
 
 #include "core/sparse_kernel_args.hpp"

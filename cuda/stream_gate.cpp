@@ -12,7 +12,7 @@ namespace pith::cuda {
 
 namespace {
 
-// How long after a replay the next one is expected soon.
+// For this long after a replay another one is expected.
 constexpr std::uint64_t lively_ns = 50'000'000;
 
 }  // namespace
@@ -43,8 +43,7 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream) {
   return info;
 }
 
-// Slots of lines that are not gone are never used again: graphs of the application still write to
-// them.
+// Slots of live lines are never reused: the application's graphs still write to them.
 StreamGate::~StreamGate() {
   for (StreamEntry* entry : waiting_) device_.give_slot({entry->slot, entry->value});
   for (const Line& line : lines_) {
@@ -89,7 +88,7 @@ Error StreamGate::enqueue_eager(CUstream stream, StreamEntry& entry) {
   entry.line = -1;
   Error error = operations(stream, entry);
   if (error) {
-    open(entry);  // the stream may hold the wait already
+    open(entry);  // the wait may have been enqueued already
     device_.give_slot(*turn);
   }
   return error;
@@ -133,7 +132,7 @@ Expected<std::size_t> StreamGate::line_of(CUstream stream, const CaptureInfo& ca
   return index;
 }
 
-// Null: nobody will tell when the graph is gone.
+// Null: the driver cannot tell when the graph is destroyed.
 StreamGate::Ended StreamGate::watch(CUgraph graph) const {
   const Driver& driver = device_.driver();
   if (!driver.user_object_create || !driver.graph_retain_user_object) return nullptr;
@@ -182,8 +181,8 @@ void StreamGate::take_fresh() {
   fresh_entries_.clear();
 }
 
-// A call may not have ended here though its stream has gone on; where a device has failed, flags
-// are left behind that nobody takes back.
+// A stream may go on before its call has ended here; and a failed device leaves flags set that are
+// never reset.
 bool StreamGate::is_gone(const Line& line) {
   return line.slot && !line.running && line.ended && line.ended->load(std::memory_order_acquire) &&
          line.slot->started() == 0 && load_word(line.slot->end) == 0;
@@ -240,7 +239,7 @@ bool StreamGate::start_replayed() {
   bool any = false;
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     if (is_gone(lines_[i])) {
-      take_fresh();  // what was captured since is gone with it
+      take_fresh();  // entries captured meanwhile are gone, too
       forget(i);
       continue;
     }
@@ -264,7 +263,7 @@ bool StreamGate::progress() {
   return any;
 }
 
-// No descriptor tells that a device has written memory, and a nap would delay the stream.
+// No descriptor signals that a device wrote memory, and sleeping would delay the stream.
 bool StreamGate::arm() {
   const bool lively = live_lines_ > 0 && monotonic_ns() - last_start_ns_ < lively_ns;
   if (waiting_.empty() && !lively && !fresh_.load(std::memory_order_relaxed)) return true;

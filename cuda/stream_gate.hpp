@@ -1,15 +1,15 @@
-// Where user streams and collectives meet: a stream that reaches a call says so and waits; whoever
-// drives the engine starts the call, and its end lets the stream go on.
+// Connects user streams and collectives: a stream that reaches a call sets a flag and waits; the
+// thread that drives the engine starts the call, and its end releases the stream.
 //
-// Eager:    write(start = v)  wait(end >= v)                  a slot for the call, v only grows
-// Captured: write(start = j)  wait(end >= j)  write(end = 0)  a slot for the captured stream, j =
-// 1,
-//           2, ... for its calls; every replay runs the same operations, and the host takes `start`
-//           back to zero when it has seen it.
-// A line of captured calls is forgotten, and its slot used again, when graphs and executable graphs
-// that hold them are gone: a user object of the graph's marks that, and does nothing else. Where
-// the driver has none, lines stay as long as the gate. Where a queue of workers is given, one
-// kernel does all three. No host function, no synchronising call, nothing that blocks the caller.
+// Eager:    write(start = v)  wait(end >= v)                  a slot per call, v only grows
+// Captured: write(start = j)  wait(end >= j)  write(end = 0)  a slot per stream, j = 1, 2, ...
+// Every replay runs the same operations, and the host resets `start` once it has seen it.
+//
+// A line is the sequence of calls captured on one stream. It is removed and its slot reused when
+// all graphs and executable graphs that hold it are destroyed, which a user object of the graph
+// signals by setting a flag. Drivers without user objects keep lines as long as the gate. With a
+// queue of workers one kernel replaces the three operations. No host function and no synchronising
+// call is used, and the caller never blocks.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,22 @@
 
 namespace pith::cuda {
 
-// One call on one stream. The owner keeps it: an eager one until it is closed, a captured one until
-// it is gone, or as long as the gate.
+// One call on one stream. The owner keeps it: an eager one until close(), a captured one until
+// `gone` or as long as the gate.
 struct StreamEntry {
-  void (*started)(StreamEntry& self) = nullptr;  // from progress(), when a stream has got there
-  void (*gone)(StreamEntry& self) = nullptr;  // from progress(): no replay of it can come any more
+  void (*started)(StreamEntry& self) = nullptr;  // from progress(): the stream has arrived
+  void (*gone)(StreamEntry& self) = nullptr;     // from progress(): it cannot be replayed any more
   Slot* slot = nullptr;
   std::uint64_t value = 0;
   bool captured = false;
   int line = -1;
-  GraphsGone gone_graphs;    // where it is captured
-  std::uint64_t worker = 0;  // that runs on the stream instead of a wait; 0: none
+  GraphsGone gone_graphs;    // of a captured entry
+  std::uint64_t worker = 0;  // the worker that replaces the wait on the stream; 0: none
   Stay stay = Stay::waits;   // of that worker
   bool enters = true;        // the call is going to submit steps
 };
 
-// What is enqueued on a stream now: captured, in which capture.
+// Whether the stream is being captured, and in which capture.
 struct CaptureInfo {
   bool active = false;
   std::uint64_t id = 0;
@@ -47,23 +47,23 @@ Expected<CaptureInfo> capture_of(const Driver& driver, CUstream stream);
 
 class StreamGate final : public Pollable {
  public:
-  // `workers`: may be null.
+  // `workers` may be null.
   StreamGate(Device& device, WorkerQueue* workers) : device_(device), workers_(workers) {}
   ~StreamGate() override;
 
-  // Calling thread. Enqueues the operations on the stream, or captures them; sets
-  // entry.captured. Nothing is started before publish().
+  // Calling thread. Enqueues or captures the operations on the stream; sets entry.captured. Nothing
+  // starts before publish().
   Error enqueue(CUstream stream, StreamEntry& entry);
   void publish(StreamEntry& entry);
 
-  // Driver of the engine. Lets the stream go on from the host; else CudaCompute::open_after_all
-  // does so.
+  // Engine's driver. Releases the stream from the host; the alternative is
+  // CudaCompute::open_after_all.
   static void open(StreamEntry& entry);
   static std::uint64_t& end_of(StreamEntry& entry) { return entry.slot->end; }
   // The call has ended; a replay may start it again.
   void close(StreamEntry& entry);
-  // Forgets every eager entry that no stream has reached; those that have been start first. `end`
-  // is to open and close each.
+  // Drops every eager entry that no stream has reached, after starting those that have been
+  // reached. `end` has to open and close each.
   void abandon(void (*end)(StreamEntry& entry));
 
   bool progress() override;
@@ -73,8 +73,8 @@ class StreamGate final : public Pollable {
   void disarm() override {}
 
  private:
-  using Ended = GraphsGone;  // which may be after the gate
-  // The captured calls of one stream in one capture, which run one after another in each replay.
+  using Ended = GraphsGone;  // may outlive the gate
+  // The captured calls of one stream in one capture; each replay runs them in order.
   struct Line {
     Slot* slot = nullptr;  // null: gone
     Ended ended;
@@ -86,7 +86,7 @@ class StreamGate final : public Pollable {
     const void* stream = nullptr;
     Slot* slot = nullptr;
     Ended ended;
-    std::uint64_t last = 0;  // value
+    std::uint64_t last = 0;  // the last value used
   };
   struct FreshLine {
     std::size_t index;
@@ -111,8 +111,8 @@ class StreamGate final : public Pollable {
   std::vector<FreshLine> fresh_lines_;
   std::vector<std::size_t> spare_lines_;  // indices
   std::atomic<bool> fresh_{false};
-  std::vector<Capturing> capturing_;  // calling thread's view of lines: index `StreamEntry::line`
-  std::vector<Line> lines_;           // engine's view: the same index
+  std::vector<Capturing> capturing_;  // the calling thread's lines; index: StreamEntry::line
+  std::vector<Line> lines_;           // the engine's lines; same index
   std::size_t live_lines_ = 0;
   std::vector<StreamEntry*> waiting_;
   std::uint64_t last_start_ns_ = 0;

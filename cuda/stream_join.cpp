@@ -28,7 +28,7 @@ Error StreamJoin::wait(CUstream stream) const {
   return result_of("cuStreamWaitEvent", device_.driver().stream_wait_event(stream, event_, 0));
 }
 
-// The first one gathers the others, then they wait for it.
+// The first stream waits for the others, then they wait for it.
 Error StreamJoin::join(std::span<const CUstream> streams) {
   if (streams.size() < 2) return {};
   if (Error error = prepare()) return error;

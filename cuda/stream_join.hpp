@@ -1,6 +1,6 @@
-// Streams that wait for each other: what is enqueued on any of them from then on begins when all
-// that was enqueued on all of them has ended. Within a capture these are edges of its graph.
-// One event does for all: who waits keeps the recording that it has met.
+// A barrier between streams: what is enqueued on any of them afterwards begins when everything
+// enqueued on all of them before has ended. Within a capture it becomes edges of the graph.
+// One event suffices: a wait refers to the event's most recent recording.
 // Threads: one at a time.
 #pragma once
 
@@ -16,9 +16,9 @@ class StreamJoin {
   ~StreamJoin();
   StreamJoin(const StreamJoin&) = delete;
 
-  // Makes the event, unless that is done.
+  // Creates the event if necessary.
   Error prepare();
-  // The streams belong to the device's context and are all different.
+  // Precondition: the streams are distinct and belong to the device's context.
   Error join(std::span<const CUstream> streams);
 
  private:

@@ -99,7 +99,7 @@ Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
   if (!turn) return turn.error();
   const Expected<WorkerBoard*> memory = take_memory();
   if (!memory) {
-    // Nobody is going to write the flag that this turn waits for.
+    // Nothing will write the flag for this turn, so the slot keeps its previous value.
     device_.give_slot({turn->slot, turn->value - 1});
     return memory.error();
   }
@@ -107,7 +107,7 @@ Expected<WorkerQueue::Board*> WorkerQueue::take_board() {
   return &boards_.back();
 }
 
-// Calls captured on one stream run one after another.
+// Calls captured on one stream run one after another, so they share a board.
 Expected<WorkerBoard*> WorkerQueue::board_of(const StreamEntry& captured) {
   const auto index = static_cast<std::size_t>(captured.line);
   if (lines_.size() <= index) lines_.resize(index + 1);
@@ -145,7 +145,8 @@ CUresult WorkerQueue::launch(CUstream stream, StreamEntry& entry) {
   }
   entry.worker = args.id;
   entry.stay = Stay::waits;
-  // One that never serves only waits. How many replays will run at once nobody knows.
+  // A worker that never serves needs one block. Captured calls get no grant: the number of
+  // concurrent replays is unknown.
   unsigned blocks = entry.enters ? blocks_ : 1;
   if (taken && blocks > 1) blocks = device_.grant_blocks(taken->free, stream, blocks);
   void* params[] = {&args};

@@ -1,9 +1,9 @@
-// The host's side of workers (cuda/kernels/worker.hpp): puts one on a stream for each call, hands
-// the steps of a communicator's calls to one of those that run, and lets streams go on.
+// The host's side of workers (cuda/kernels/worker.hpp): launches one per call on the call's stream,
+// hands the steps of a communicator's calls to one of those that run, and releases streams.
 //
 // Calls overlap: several workers may run, and the steps of all their calls go through one ring, in
-// order, to the one that serves. When its own call ends it hands over to another one.
-// Threads: launch() by calling threads, which take turns; all else by the engine's driver.
+// order, to the worker that serves. When its call ends it hands over to another.
+// Threads: launch() by calling threads, one at a time; everything else by the engine's driver.
 #pragma once
 
 #include <bit>
@@ -18,46 +18,47 @@ namespace pith::cuda {
 
 struct StreamEntry;
 
-// Set when all graphs that hold the calls of a captured stream are gone; null: nobody can tell. Any
+// Set when all graphs that hold the calls of a captured stream are destroyed; null: unknown. Any
 // thread.
 using GraphsGone = std::shared_ptr<std::atomic<bool>>;
 
-// What the worker on a entry's stream does: it looks at nothing but the entry's flag; it is one
-// of those that run steps; it has been told to go, and the host has nothing to open.
+// State of an entry's worker: it polls only the entry's flag; it takes part in running steps; it
+// has been told to leave, so that the host need not release the stream.
 enum class Stay : std::uint8_t { waits, entered, left };
 
 class WorkerQueue {
  public:
-  // What it takes from the device: for boards, as often as they do not suffice; for the ring.
+  // Sizes of device allocations: for boards, repeated as needed; for the ring.
   static constexpr std::size_t boards_bytes = std::size_t{1} << 20;
   static constexpr std::size_t ring_bytes = std::bit_ceil(sizeof(StepRing));
 
-  // `tickets` are those of the compute queue; its `stream` is used here only to clear memory.
+  // `tickets` are the compute queue's. `stream` is used only to clear memory.
   static Expected<std::unique_ptr<WorkerQueue>> create(Device& device, Slot& tickets,
                                                        CUstream stream, FailureProbe& probe,
                                                        unsigned blocks);
-  // Waits for nobody: a stream may not have got to an abandoned call yet, a graph may be replayed.
+  // Does not block: a stream may still reach an abandoned call, and a graph may be replayed.
   ~WorkerQueue();
   WorkerQueue(const WorkerQueue&) = delete;
   WorkerQueue& operator=(const WorkerQueue&) = delete;
 
-  // Instead of the stream memory operations of a gate. The device's context is current.
+  // Replaces a gate's stream memory operations. Precondition: the device's context is current.
   CUresult launch(CUstream stream, StreamEntry& entry);
 
-  // Its worker runs. `submitted`: the last ticket of what the compute queue was given otherwise.
+  // The entry's worker runs. `submitted`: last ticket of what was launched on the compute queue.
   void enter(StreamEntry& entry, std::uint64_t submitted);
   bool serves() const { return !entered_.empty(); }
 
-  // Precondition of these: serves(). False: the device has failed.
+  // Precondition of these: serves(). They return false if the device has failed.
   bool push(std::uint32_t kernel, std::size_t blocks, const void* args, std::size_t bytes);
-  // The entry has entered. False also: its worker is not told, and the entry waits again.
+  // Precondition: the entry has entered. If false, the worker is not told and the entry waits
+  // again.
   bool push_leave(StreamEntry& entry);
-  // What was pushed runs from now on, and then the ticket is written.
+  // Lets everything pushed so far run and then write the ticket.
   bool publish(std::uint64_t ticket);
 
-  // For kernels that walk their grid: two for each block of a worker even out what they find.
+  // For kernels that walk their grid: two shares per block of a worker balance the load.
   unsigned most_blocks() const { return 2 * blocks_; }
-  // A worker that was named while another one still ran takes over as soon as it can.
+  // Names a worker as server whose predecessor still ran at the time of the hand-over.
   void progress();
 
  private:
@@ -83,7 +84,7 @@ class WorkerQueue {
   StepRing* ring_ = nullptr;
   std::vector<std::byte*> blocks_of_boards_;
   std::vector<Board> boards_;         // of eager calls, free or not
-  std::vector<WorkerBoard*> unused_;  // that nobody has had
+  std::vector<WorkerBoard*> unused_;  // never used so far
   struct Line {
     WorkerBoard* memory = nullptr;
     GraphsGone gone;
@@ -91,12 +92,12 @@ class WorkerQueue {
   std::vector<Line> lines_;  // of captured streams, by StreamEntry::line
   std::uint64_t last_id_ = 0;
 
-  // To be the server once the ring has run what went before.
+  // A worker that becomes the server once the ring has run everything before.
   struct Naming {
     std::uint64_t after;  // ticket
     std::uint64_t id;
   };
-  std::vector<StreamEntry*> entered_;  // the first one's worker is to run what is pushed now
+  std::vector<StreamEntry*> entered_;  // the first one's worker runs what is pushed now
   std::vector<Naming> namings_;
   std::uint64_t pushed_ = 0;
   std::uint64_t published_ = 0;

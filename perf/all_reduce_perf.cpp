@@ -7,7 +7,7 @@ using namespace pith_perf;
 
 Counts counts(std::size_t count, std::size_t, std::size_t) { return {count, count, count}; }
 
-// Each of n parts is sent n - 1 times to be reduced and n - 1 times to be spread.
+// Each of n parts is sent n - 1 times to be reduced and n - 1 times to be distributed.
 double bus_factor(double ranks) { return 2 * (ranks - 1) / ranks; }
 
 std::vector<Block> expected(const Place& place) { return {{0, place.count, Block::all_ranks, 0}}; }

@@ -1,5 +1,5 @@
-// One of two ranks that are threads of one process, without a communicator: what a call needs and
-// nothing beside it, so that a benchmark sees what its own part costs.
+// One of two ranks, threads of one process, without a communicator: only what a call needs, so that
+// a benchmark measures the cost of its own part.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace pith {
 
-// The thread that drives it makes it, for it keeps the engine's token.
+// Must be created by the thread that drives it, since it holds the engine's token.
 class BareRank {
  public:
   static constexpr int ranks = 2;

@@ -21,8 +21,8 @@ constexpr std::size_t private_alignment = 4096;
 constexpr std::int64_t iters_min = 3;
 constexpr std::int64_t iters_max = 200'000;
 
-// 0..1023, without a pattern that a swapped or repeated block could share. Sums of up to 2^14
-// ranks are exact in float32.
+// 0..1023, without a pattern, so that swapped or repeated blocks show. Sums of up to 2^14 ranks are
+// exact in float32.
 float element(std::size_t index, int rank, int pass) {
   std::uint64_t hash =
       index + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(rank * 2 + pass + 1);
@@ -50,7 +50,7 @@ void check(World& world, Contender& contender, const Buffers& at, int pass) {
   }
 }
 
-// The slowest rank's seconds for `iters` calls back to back.
+// The slowest rank's seconds for `iters` consecutive calls.
 double time_batch(World& world, Contender& contender, std::int64_t iters) {
   world.barrier();
   const double start = seconds_now();
@@ -58,8 +58,8 @@ double time_batch(World& world, Contender& contender, std::int64_t iters) {
   return world.max(seconds_now() - start);
 }
 
-// Calls that fill a batch. Its own calls are part of the warm-up; the better of two batches counts,
-// because one is easily caught by something else on the machine.
+// Number of calls that fills a batch. Its own calls are part of the warm-up. The better of two
+// batches counts, since one is easily disturbed by other load.
 std::int64_t choose_iters(const Settings& settings, World& world, Contender& contender) {
   if (settings.iters != "auto") return std::stoll(settings.iters);
   const double wanted = settings.batch_ms * 1e-3;
@@ -75,7 +75,7 @@ std::int64_t choose_iters(const Settings& settings, World& world, Contender& con
 }
 
 Row measure_size(const Settings& settings, World& world, Contender& contender, const Buffers& at) {
-  world.barrier();  // Every rank has left the last size.
+  world.barrier();  // no rank uses the last size's buffers
   contender.prepare(at.send, at.recv, at.count);
   check(world, contender, at, 0);
   const std::int64_t iters = choose_iters(settings, world, contender);
@@ -103,7 +103,7 @@ class Memory {
   Memory(bool own, Contender& contender, std::size_t bytes) : own_(own), contender_(contender) {
     pointer_ = own ? contender.allocate(bytes) : contender.Contender::allocate(bytes);
     if (pointer_ == nullptr) throw std::runtime_error(fmt::format("no memory: {} bytes", bytes));
-    std::memset(pointer_, 0, bytes);  // Pages are there before the clock runs.
+    std::memset(pointer_, 0, bytes);  // touches all pages before timing starts
   }
   ~Memory() { own_ ? contender_.release(pointer_) : contender_.Contender::release(pointer_); }
   Memory(const Memory&) = delete;
@@ -184,7 +184,7 @@ std::vector<Row> measure(const Settings& settings, World& world, Contender& cont
     const Buffers at{send.floats(), recv.floats(), bytes / sizeof(float)};
     rows.push_back(measure_size(settings, world, contender, at));
   }
-  world.barrier();  // No rank frees memory that another still reads.
+  world.barrier();  // no rank frees memory that another still reads
   return rows;
 }
 

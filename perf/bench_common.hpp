@@ -1,5 +1,5 @@
-// What the all-reduce benchmarks of Pith and of its peers share, so that every contender is timed
-// by the same loop on the same data: options, ranks as pinned processes or threads, table, JSON.
+// Shared by the all-reduce benchmarks of Pith and of its peers, so that every contender is timed by
+// the same loop on the same data: options, ranks as pinned processes or threads, table, JSON.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,8 +20,8 @@ struct Settings {
   std::size_t min_bytes = 8;
   std::size_t max_bytes = std::size_t{64} << 20;
   std::size_t factor = 4;
-  std::vector<std::size_t> sizes;  // when not empty, replaces min, max and factor
-  std::string iters = "auto";      // calls in a batch; auto: as many as fill batch_ms
+  std::vector<std::size_t> sizes;  // if not empty, replaces min, max and factor
+  std::string iters = "auto";      // calls per batch; auto: as many as fill batch_ms
   int batches = 7;
   double batch_ms = 20;
   std::string json_path;
@@ -30,9 +30,9 @@ struct Settings {
   bool pin = true;
 };
 
-// Adds the options that every program here has.
+// Adds the options that all programs share.
 void add_options(CLI::App& app, Settings& settings);
-// The sizes to run, each a whole number of floats; the largest is always among them.
+// The sizes to run, each a whole number of floats; always includes the largest.
 std::vector<std::size_t> sizes_bytes(const Settings& settings);
 
 // The ranks of one run. All ranks make the same calls in the same order.
@@ -47,7 +47,7 @@ class World {
   virtual void barrier() = 0;
   // The largest of the ranks' values, on every rank.
   virtual double max(double value) = 0;
-  // Copies rank 0's bytes to every rank, at most 256 of them.
+  // Copies rank 0's bytes to every rank; at most 256 bytes.
   virtual void share(void* data, std::size_t bytes) = 0;
 
  private:
@@ -55,7 +55,7 @@ class World {
   int ranks_;
 };
 
-// One library's all-reduce: float32, sum, send and recv apart. Errors are exceptions.
+// One library's all-reduce: float32, sum, separate send and recv. Errors are exceptions.
 class Contender {
  public:
   Contender() = default;
@@ -65,9 +65,9 @@ class Contender {
   // The library's own memory, for --memory registered. The default is private memory.
   virtual void* allocate(std::size_t bytes);
   virtual void release(void* pointer);
-  // Called once a size; whatever a library lets its user prepare is not timed.
+  // Called once per size; what a library lets its user prepare is not timed.
   virtual void prepare(const float* send, float* recv, std::size_t count) = 0;
-  // One call, finished when it returns.
+  // One call, complete on return.
   virtual void all_reduce() = 0;
 };
 
@@ -80,7 +80,7 @@ struct Row {
   double us_max = 0;
 };
 
-// Who is measured, as printed and written to JSON.
+// The contender, as printed and written to JSON.
 struct Identity {
   std::string contender;
   std::string library;
@@ -88,14 +88,14 @@ struct Identity {
   std::string setting;
 };
 
-// Times every size on this rank; throws where a result is wrong.
+// Times every size on this rank; throws if a result is wrong.
 std::vector<Row> measure(const Settings& settings, World& world, Contender& contender);
-// Prints the table and writes the JSON file, if one is asked for. Call it on rank 0.
+// Prints the table and writes the JSON file if requested. Call it on rank 0.
 void report(const Settings& settings, const Identity& identity, const std::vector<Row>& rows);
 
 using RankBody = std::function<void(World&)>;
-// Runs body once a rank, each rank a child process or a thread, and returns the exit status.
-// A rank that throws ends the others.
+// Runs body once per rank, each a child process or a thread, and returns the exit status. A rank
+// that throws ends the others.
 int run_ranks(const Settings& settings, const RankBody& body);
 // Parses the command line and runs body; errors are printed and become the exit status.
 int bench_main(CLI::App& app, int argc, char** argv, const std::function<int()>& body);

@@ -1,4 +1,4 @@
-// Ranks, processes or threads, that meet in one shared anonymous mapping.
+// Ranks, processes or threads, that synchronise in a shared anonymous mapping.
 #include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ constexpr int spins_before_yield = 1000;
 constexpr int yields_between_clocks = 4096;
 constexpr std::chrono::seconds barrier_limit(120);
 
-// Zero when mapped; the atomics are lock-free, so they work across processes.
+// Zero-initialised by mmap; the atomics are lock-free, so they work across processes.
 struct Meeting {
   std::atomic<int> arrived;
   std::atomic<unsigned> generation;

@@ -1,5 +1,5 @@
-// Compression on one core: the kernels alone, whole steps of exact top-k with error feedback
-// against other implementations, and steps of ExDyna. See compress/README.md.
+// Compression on one core: single kernels, whole steps of exact top-k with error feedback against
+// other implementations, and steps of ExDyna. See compress/README.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -36,8 +36,8 @@ bool wants(const Options& options, const std::string& part) {
   return std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
 }
 
-// A dense bf16 ring of 8 ranks sends 2 * 7/8 * 2 = 3.5 bytes an element; a link is as slow as a
-// core if it needs as long for them as that for compressing. The sparse messages are left out.
+// A dense bf16 ring of 8 ranks sends 2 * 7/8 * 2 = 3.5 bytes per element; at the returned rate a
+// link needs as long for them as a core for compressing. Sparse messages are neglected.
 double break_even_gbps(std::size_t count, double seconds) {
   return 3.5 * 8 * double(count) / seconds / 1e9;
 }
@@ -65,7 +65,7 @@ void print_kernels(const Options& options, nlohmann::json& json) {
   }
 }
 
-// What the steps work on; they are timed from the same residual each time.
+// The data of the steps, which all start from the same residual.
 struct Arena {
   Pages<float> gradient, residual, accumulator, magnitudes, other;
   Pages<std::uint32_t> indices;
@@ -85,7 +85,7 @@ struct Arena {
     fill(residual.span(), distribution, options.data, 2);
     for (float& value : residual.span()) value *= 0.3f;
   }
-  // `previous`: the k-th magnitude of the step before, over the one that is right the drift.
+  // `previous`: the k-th magnitude of the step before; `drift`: its ratio to the right one.
   Step step(double density, float previous, float drift = 1) {
     std::memcpy(accumulator.data(), residual.data(), 4 * residual.size());
     const auto k = std::max<std::size_t>(1, std::size_t(double(gradient.size()) * density));
@@ -101,7 +101,7 @@ struct Arena {
   }
 };
 
-// Equal for equal results: the list and all that is left.
+// Equal for equal results: the list and the remaining accumulator.
 std::uint64_t digest(const Arena& arena, const Step& step) {
   std::uint64_t hash = 0;
   const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u; };
@@ -117,9 +117,9 @@ struct Contender {
   const char* name;
   std::function<void(Step&)> run;
   int rounds;
-  std::vector<float> drifts = {1};  // the threshold before, over the one that is right; in turn
-  PithStep* pith = nullptr;         // has an accumulator of its own
-  bool in_place = false;            // which holds the gradient already
+  std::vector<float> drifts = {1};  // ratios of the threshold before to the right one; in turn
+  PithStep* pith = nullptr;         // has its own accumulator
+  bool in_place = false;            // the accumulator already holds the gradient
   std::vector<double> seconds = {};
 };
 
@@ -144,7 +144,7 @@ void must_equal(std::uint64_t a, std::uint64_t b, const char* name) {
   if (a != b) throw std::runtime_error(fmt::format("{} selects otherwise than the STL", name));
 }
 
-// The result as the caller gets it, of the pairs of one rank.
+// The dense result for the caller, from one rank's pairs.
 void write_dense(const Step& step, float* out) {
   pith::kernels::scatter({reinterpret_cast<std::byte*>(out), DType::f32, 0, step.count,
                           step.indices, reinterpret_cast<const std::byte*>(step.values), DType::f32,
@@ -206,7 +206,7 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
                            {"break_even_in_place_gbps", break_even_gbps(options.count, t[5])}});
 }
 
-// N = 8: every rank adds all of its gradient and selects in an eighth of the vector.
+// N = 8: every rank adds its whole gradient and selects in an eighth of the vector.
 void time_exdyna(const Options& options, Arena& arena, double density, nlohmann::json& json) {
   constexpr std::size_t ranks = 8;
   Step reference = arena.step(density, 0);
@@ -261,7 +261,7 @@ void time_torch(const Options& options, nlohmann::json& json) {
                                             std::min(options.rounds, 3));
     std::FILE* pipe = popen(command.c_str(), "r");
     double ms = 0;
-    int threads = 0;  // not told
+    int threads = 0;  // unknown
     const bool read = pipe != nullptr && std::fscanf(pipe, "%lf %d", &ms, &threads) >= 1;
     if (pipe != nullptr) pclose(pipe);
     if (!read) throw std::runtime_error(fmt::format("--torch: '{}' printed no number", command));

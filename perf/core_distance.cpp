@@ -1,6 +1,6 @@
-// How far apart two cores are now: nanoseconds of a cache line's way to the other core and back.
-// The cores of a virtual machine may share a real core's caches at one time and none at another;
-// calls of microseconds then take twice as long, whichever library makes them.
+// The current distance of two cores: nanoseconds for a cache line's round trip between them. A
+// virtual machine's cores share a real core's caches at some times and not at others; calls of
+// microseconds then take twice as long with any library.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -39,12 +39,12 @@ double round_trip_ns(int first, Line& there, Line& back) {
 
 int main() {
   if (pith_bench::core_count() < 2) {
-    fmt::print("0\n");  // nothing to tell apart, and the threads would wait for each other's turns
+    fmt::print("0\n");  // nothing to measure, and threads would wait for time slices
     return 0;
   }
   Line there;
   Line back;
-  // It begins with this thread's cores, so before this one is bound.
+  // Started before this thread is bound, since it inherits this thread's set of cores.
   std::thread other([&] {
     pith_bench::pin_to_core(1);
     answer_all(there, back);

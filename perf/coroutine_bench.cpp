@@ -1,4 +1,4 @@
-// What the coroutine costs: the ring allreduce of collectives/dense/allreduce_ring.cpp against the
+// The cost of coroutines: the ring all-reduce of collectives/dense/allreduce_ring.cpp against the
 // same ring written by hand as a state machine, over the same transport, mailbox and kernels. Two
 // ranks are threads of one process; both kinds run in turns, and the medians are compared.
 #include <fmt/format.h>
@@ -46,7 +46,7 @@ class RingByHand : public HandMadeFrame {
     return part(vector, args_.type, chunk_of(block(args_.count, ranks, owner), chunk_, k_));
   }
 
-  // Starts both operations of this step; goes on at once while they are complete at once.
+  // Starts both operations of this step; continues while they complete immediately.
   void post() {
     while (k_ < chunks_) {
       const Bytes out = first_ ? piece(args_.send, call_.rank()) : piece(args_.recv, peer_);
@@ -130,7 +130,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Both ranks run the same batches in the same order, so no further synchronising is needed.
+// Both ranks run the same batches in the same order, so no further synchronisation is needed.
 Figures measure(std::array<Rank, ranks>& both, std::size_t bytes, int batches, int calls) {
   Figures figures{};
   const auto body = [&](int rank) {
@@ -173,7 +173,7 @@ int main() {
   for (const std::size_t bytes : {8u, 256u, 4096u, 65536u, 1u << 20}) {
     const int calls = bytes <= 4096 ? 5000 : 200;
     const Figures figures = measure(both, bytes, 15, calls);
-    // Two steps a chunk.
+    // Two steps per chunk.
     const double steps = 2 * std::max(1.0, static_cast<double>(bytes) / 2 / 65536);
     fmt::print("{:>10} {:>14.0f} {:>12.0f} {:>8.3f} {:>12.1f}\n", bytes, figures.coroutine_ns,
                figures.by_hand_ns, figures.coroutine_ns / figures.by_hand_ns,

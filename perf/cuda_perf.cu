@@ -1,9 +1,10 @@
-// Kernels on one GPU, against what the GPU can do: its own copies, and CUB's algorithms composed to
-// the same result. One table, and JSON with --json FILE. Built by nvcc alone, see tools/gpu/run.sh.
+// Kernels on one GPU, compared with the GPU's own copies and with CUB's algorithms composed to the
+// same result. Prints a table, and JSON with --json FILE. Built by nvcc alone, see
+// tools/gpu/run.sh.
 //
-// Times are medians over rounds, by events; contenders of a case run interleaved. "of copy" counts
-// the bytes that the work must move and divides by the rate of a device copy of the same run: of n
-// vectors to one, n + 1 each, however many passes move more.
+// Times are medians over rounds, measured by events; contenders of a case run interleaved. "of
+// copy" counts the bytes that the work must move and divides by the rate of a device copy in the
+// same run: for n vectors into one, n + 1 each, even if more passes move more.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -77,7 +78,7 @@ struct Row {
   double us, gigabytes, of_copy;
 };
 std::vector<Row> rows;
-double copy_rate = 0;  // bytes a millisecond
+double copy_rate = 0;  // bytes per millisecond
 int rounds = 20;
 unsigned most_blocks = 0;
 
@@ -179,7 +180,7 @@ void measure_dense(std::size_t bytes) {
   measure("reduce", reduces);
 }
 
-// The vectors of all ranks to one, at once and two by two: (n + 1) / (3n - 3) of the bytes.
+// All ranks' vectors into one, at once and two by two: (n + 1) / (3n - 3) of the bytes.
 void measure_many(std::size_t bytes, unsigned inputs) {
   std::vector<std::unique_ptr<Device<std::byte>>> in;
   Device<std::byte> out(bytes);
@@ -225,8 +226,8 @@ void measure_small() {
   measure("one launch", launches);
 }
 
-// Between a device and pinned memory: at once, in the chunks in which calls go by way of the host,
-// and by the blocks of a worker.
+// Between device and pinned memory: at once, in the chunks of calls staged through the host, and by
+// the blocks of a worker.
 void measure_staging(const char* group, std::size_t bytes, bool to_host) {
   constexpr std::size_t chunk = std::size_t{512} << 10;
   Device<std::byte> device(bytes);
@@ -259,7 +260,7 @@ void measure_staging(const char* group, std::size_t bytes, bool to_host) {
 
 // --- top-k with error feedback -------------------------------------------------------------------
 
-// All that a step of exact top-k reads and writes.
+// Everything that a step of exact top-k reads and writes.
 struct Step {
   Step(std::size_t n, std::size_t most)
       : accumulator(n), pristine(n), gradient(n), indices(most), values(most), work(64 << 20) {
@@ -306,7 +307,7 @@ void run_select(const Step& step, float threshold) {
   pith_select_f32<<<static_cast<unsigned>(args.tiles), Pass::threads>>>(args);
 }
 
-// The list's length is known to the host before: the certificate of the step before, as in use.
+// The host already knows the list's length, as in use from the step before.
 void run_refine(const Step& step, std::size_t listed, std::size_t k) {
   auto* const state = reinterpret_cast<TileState*>(step.work.data);
   auto* const kth = reinterpret_cast<KthState*>(step.work.data + (8 << 20));
@@ -369,7 +370,7 @@ __global__ void take_all_keys(const float* accumulator, std::uint32_t* keys, std
   indices[i] = static_cast<std::uint32_t>(i);
 }
 
-// Adds on its way: CUB asks once for each element.
+// Adds during the selection: CUB evaluates the predicate once per element.
 struct AddsAndPasses {
   float* accumulator;
   const float* gradient;
@@ -383,8 +384,8 @@ struct AddsAndPasses {
 
 unsigned blocks_of(std::size_t threads) { return static_cast<unsigned>((threads + 255) / 256); }
 
-// CUB's algorithms, composed to the same result in the ways that are known to us. The first two are
-// given the certified threshold that ours has; the third needs none, and memory for four vectors.
+// CUB's algorithms, composed to the same result in the ways known to us. The first two get the
+// certified threshold that ours has; the third needs none, but memory for four vectors.
 struct CubStep {
   CubStep(const Step& s, std::size_t most)
       : step(s),
@@ -438,7 +439,7 @@ struct CubStep {
   Device<std::byte> work;
 };
 
-// What both leave behind must be the same: the list and every bit of the residual.
+// Both must produce the same list, and the same residual bit for bit.
 bool same_results(const Step& step, const CubStep& cub, float threshold, std::size_t k,
                   const std::function<void()>& run_cub) {
   step.restore();
@@ -457,7 +458,7 @@ bool same_results(const Step& step, const CubStep& cub, float threshold, std::si
          std::memcmp(left.data(), left_by_cub.data(), left.size() * sizeof(float)) == 0;
 }
 
-// The threshold that lets a little more than k through, found once by the exact k-th.
+// The threshold that a little more than k elements pass, found once by bisection.
 float threshold_for(const Step& step, std::size_t k) {
   float low = 0, high = 64;
   for (int round = 0; round < 40; ++round) {
@@ -552,7 +553,7 @@ int main(int argc, char** argv) {
   std::printf("%s, %d multiprocessors, %d rounds\n", device.name, device.multiProcessorCount,
               rounds);
   bool ok = true;
-  // After each step, for a later one may not end.
+  // After each step, since a later one may not end.
   const auto leave_results = [&] {
     if (json) write_json(json, device.name, ok);
   };

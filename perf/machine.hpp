@@ -5,9 +5,9 @@
 
 namespace pith_bench {
 
-double seconds_now();  // of a clock that never goes back
+double seconds_now();  // of a monotonic clock
 
-int core_count();  // of those that this thread may use
+int core_count();  // cores that this thread may use
 // Binds the calling thread to core number % core_count().
 void pin_to_core(int number);
 

@@ -52,7 +52,7 @@ RankInfo info_of(int rank) {
   return info;
 }
 
-// One thread's part of the run, on communicators that it owns from here on.
+// One thread's part of the run; the team owns its communicators.
 Summary run_team(const Program& program, Team& team, std::int64_t resident_before) {
   std::vector<RankInfo> mine;
   mine.reserve(static_cast<std::size_t>(team.size()));
@@ -89,8 +89,8 @@ int tell(const Program& program, int rank, const std::exception& error) {
   return 1;
 }
 
-// Rank 0 alone tells by its status that data were wrong: the first to fail ends the others. So what
-// a rank failed of is said before the others hear of its abort, of which they fail too.
+// Only rank 0 reports wrong data by its status, since the first process to fail ends the others. A
+// rank's error is printed before its abort reaches the others, which fail because of it.
 int measure(const Program& program, Team& team, std::int64_t resident_before) {
   try {
     const Summary summary = run_team(program, team, resident_before);
@@ -123,7 +123,7 @@ int run_thread(const Program& program, const Start& start, int thread,
   }
 }
 
-// The communicators of each thread, made by the one that calls; empty where each makes its own.
+// The communicators of each thread, created by the calling thread; empty if each creates its own.
 std::vector<std::vector<pithComm_t>> join_for_threads(const Options& options, const Start& start) {
   const auto threads = static_cast<std::size_t>(options.threads);
   std::vector<std::vector<pithComm_t>> each(threads);

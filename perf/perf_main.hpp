@@ -1,12 +1,11 @@
-// A perf program is a description of its collective; all else is here.
+// The main function of a perf program, which itself only describes its collective.
 #pragma once
 
 #include "frame/collective.hpp"
 
 namespace pith_perf {
 
-// The program: command line, ranks, timing, check, table. Its exit status is not 0 where data were
-// wrong.
+// Command line, ranks, timing, check, table. The exit status is not 0 if data was wrong.
 int perf_main(int argc, char** argv, const Collective& collective);
 
 }  // namespace pith_perf

@@ -29,7 +29,7 @@ int wait_for(std::vector<pid_t> children) {
     std::erase(children, child);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     if (WIFSIGNALED(status) && result == 0) {
-      std::fflush(stdout);  // half a row of a table may stand there
+      std::fflush(stdout);  // ends an unfinished table row
       fmt::print(stderr, "\nprocess {}, a rank, died of signal {}\n", child, WTERMSIG(status));
     }
     if (result == 0) kill_all(children);
@@ -48,7 +48,7 @@ int wait_for(std::vector<pid_t> children) {
 int run_processes(int count, const std::function<int(int)>& body) {
   std::vector<pid_t> children;
   std::fflush(nullptr);
-  std::signal(SIGCHLD, SIG_DFL);  // were it inherited as ignored, no exit status could be read
+  std::signal(SIGCHLD, SIG_DFL);  // with SIGCHLD ignored no exit status could be read
   const pid_t parent = getpid();
   for (int number = 0; number < count; ++number) {
     const pid_t child = fork();

@@ -1,16 +1,16 @@
-// Child processes that are the ranks of a local run. The parent only waits for them.
+// Child processes as the ranks of a local run. The parent only waits for them.
 #pragma once
 
 #include <functional>
 
 namespace pith_bench {
 
-// Forks `count` children, of which each calls body(0 .. count - 1) and ends with its result; gives
-// 0 where all did so with 0, else 1. The first failure ends the others, and so does the parent's
+// Forks `count` children, each of which calls body(0 .. count - 1) and exits with its result.
+// Returns 0 if all results are 0, else 1. The first failure ends the others, as does the parent's
 // death.
 int run_processes(int count, const std::function<int(int)>& body);
 
-// Ends this process without destructors of static objects, as other threads may still run.
+// Ends this process without running destructors of static objects, since other threads may run.
 [[noreturn]] void leave(int status);
 
 }  // namespace pith_bench

@@ -1,5 +1,5 @@
-// GiB/s of the reduction kernels beside memcpy. Bytes count what a call must move: two inputs and
-// one output for a reduction, one of each for memcpy and for casts.
+// GiB/s of the reduction kernels compared with memcpy. Counts the bytes that a call must move: two
+// inputs and one output for a reduction, one of each for memcpy and casts.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -21,7 +21,7 @@ using pith::kernels::Stores;
 constexpr std::int64_t cache_bytes = 64 << 10;
 constexpr std::int64_t memory_bytes = 64 << 20;
 
-// Ones of any type: neither sums nor products of them leave the common range of values.
+// Ones of any type: neither their sums nor their products leave the common range of values.
 std::vector<std::byte> buffer(std::int64_t bytes, DType type) {
   std::vector<std::byte> data(static_cast<std::size_t>(bytes) + 64);
   if (!pith::is_float(type)) {

@@ -1,16 +1,16 @@
-// What safety costs an allreduce of 8 bytes between two threads: the digest of the call, the flight
-// recorder, the look for messages that were left over, and the thread that watches for deaths.
-// Three kinds of the same call run in turns, and the medians are compared:
+// The cost of safety for an 8-byte all-reduce between two threads: the call's digest, the flight
+// recorder, the check for left-over messages, and the thread that watches for deaths. Three kinds
+// of the same call run in turns, and the medians are compared:
 //
-//   bare          the algorithm on engine, mailbox and transport alone; digests are constants
-//   guarded       the same, and what a communicator adds to every call for safety's sake
-//   communicator  pith::Communicator, with its checks of states and its choice of the algorithm
+//  bare          the algorithm on engine, mailbox and transport alone; digests are constants
+//  guarded       the same, plus what a communicator adds to every call for safety
+//  communicator  pith::Communicator, with its state checks and choice of algorithm
 //
-// The guards are timed alone as well, on one core: on a busy machine only that figure means much.
-// The header that every message carries, and the comparison of its digest, are in all of them: they
-// share the cache line of an 8-byte payload. Of the watching thread the program tells how much time
-// of a core it takes, for it takes nothing of a call. --bare, --guarded, --communicator and
-// --guards run one kind alone, for a profiler.
+// The guards are also timed alone, on one core: on a busy machine only that figure is reliable. All
+// kinds include the header of every message and the comparison of its digest, which share the cache
+// line of an 8-byte payload. For the watching thread, which costs a call nothing, the program
+// prints its share of a core. --bare, --guarded, --communicator and --guards run one kind alone,
+// for a profiler.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -45,7 +45,7 @@ class Rank : public BareRank {
   void guarded(const CollectiveArgs& args) {
     guard(args, [&](std::uint32_t number, std::uint64_t digest) { run(args, number, digest); });
   }
-  // What guarded() has beyond bare(), alone.
+  // Only what guarded() does in addition to bare().
   void guards(const CollectiveArgs& args) {
     guard(args, [](std::uint32_t, std::uint64_t) {});
   }
@@ -98,7 +98,7 @@ double median(std::vector<double> values) {
 
 using Times = std::array<std::vector<double>, kinds.size()>;
 
-// Both ranks run the same batches in the same order, so no further synchronising is needed.
+// Both ranks run the same batches in the same order, so no further synchronisation is needed.
 Times measure(Both both, std::optional<std::size_t> only, int batches, int calls) {
   Times times;
   const auto body = [&](int rank) {
@@ -143,7 +143,7 @@ double guards_alone(Rank& rank) {
   return median(times);
 }
 
-// Of a core, by all threads of this process while its communicators lie idle.
+// Share of a core used by all threads of this process while its communicators are idle.
 double idle_share() {
   const auto cpu_s = [] {
     timespec time{};
@@ -160,7 +160,7 @@ void report(const Times& times, double guards, double share) {
   const double bare = median(times[0]);
   fmt::print("{:<14} {:>10} {:>14}\n", "", "ns a call", "beyond bare");
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
-    // Of each batch and the one that ran just before it, so that a disturbance shows in one only.
+    // Compared with the batch that ran just before, so that a disturbance affects one pair only.
     std::vector<double> beyond;
     for (std::size_t i = 0; i < times[0].size(); ++i) {
       beyond.push_back(times[kind][i] - times[0][i]);

@@ -1,4 +1,4 @@
-// pithAllReduce through the C API: what a caller waits for, at the seam to his program.
+// Times pithAllReduce through the C API: what a caller waits for.
 #include <fmt/core.h>
 #include <pith/pith.h>
 
@@ -18,7 +18,7 @@ class Pith final : public pith_bench::Contender {
  public:
   explicit Pith(pithComm_t comm) : comm_(comm) {}
   ~Pith() override {
-    // After an error the other ranks may never come to the end of a collective.
+    // After an error the other ranks may never complete a collective.
     std::uncaught_exceptions() > 0 ? pithCommAbort(comm_) : pithCommDestroy(comm_);
   }
 

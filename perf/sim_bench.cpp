@@ -1,6 +1,6 @@
-// How fast the simulator runs: allreduce among many virtual ranks, on this thread.
+// The speed of the simulator: all-reduce among many virtual ranks, on this thread.
 //
-//   sim_bench [RANKS]   a ring of RANKS (1,024) and recursive doubling of 4 * RANKS
+//  sim_bench [RANKS]   a ring of RANKS (1,024) and recursive doubling of 4 * RANKS
 #include <fmt/core.h>
 
 #include <chrono>
@@ -72,7 +72,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// One line; false where a result is wrong.
+// Prints one line; false if a result is wrong.
 bool run(const char* name, int ranks, std::size_t count) {
   const auto start = std::chrono::steady_clock::now();
   SimConfig config;

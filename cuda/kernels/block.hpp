@@ -1,12 +1,12 @@
-// A thread block, as a kernel's body sees it: the same body is a kernel on a device and a loop on
+// A thread block as a kernel's body sees it: the same body is a kernel on a device and a loop on
 // the host.
 //
-//   block.each([&](unsigned thread) {...});   what every thread does between two barriers
-//   typename Block::template PerThread<T> x;  what a thread keeps between them: x[thread]
-//   block.sync();                             the barrier
+//  block.each([&](unsigned thread) {...});   what every thread does between two barriers
+//  typename Block::template PerThread<T> x;  what a thread keeps between them: x[thread]
+//  block.sync();                             the barrier
 //
-// Outside `each` all threads do the same. On the host `each` is a loop over the threads. Blocks run
-// there one after another, in order, or each on a thread of its own.
+// Code outside `each` is uniform: all threads do the same. On the host `each` is a loop over the
+// threads, and blocks run one after another in order, or each on its own host thread.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@
 
 namespace pith::cuda {
 
-// Accesses that have no function in CUDA. Where a host emulates the threads of a device
-// (tests/cuda_stub/simt) they come with the emulation.
+// Memory accesses for which CUDA has no function. An emulation of device threads on the host
+// (tests/cuda_stub/simt) brings its own.
 #if defined(__CUDACC__) && !defined(PITH_SIMT)
 template <class Word>
 __device__ __forceinline__ Word load_volatile(const Word* word) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void store_release_system(std::uint64_t* word, std::u
 }
 #endif
 
-// What blocks of one launch share across the device. Written under nvcc by its atomics.
+// Words that the blocks of a launch share across the device; nvcc uses its atomics.
 PITH_DEVICE std::uint64_t add_global(std::uint64_t* word, std::uint64_t value) {
 #ifdef __CUDA_ARCH__
   return atomicAdd(reinterpret_cast<unsigned long long*>(word), value);
@@ -81,7 +81,7 @@ PITH_DEVICE void or_shared(std::uint32_t* word, std::uint32_t bits) {
   *word |= bits;
 #endif
 }
-// While other threads set bits of the word.
+// For a word in which other threads set bits meanwhile.
 PITH_DEVICE std::uint32_t load_shared(const std::uint32_t* word) {
 #ifdef __CUDA_ARCH__
   return load_volatile(word);
@@ -89,8 +89,8 @@ PITH_DEVICE std::uint32_t load_shared(const std::uint32_t* word) {
   return *word;
 #endif
 }
-// Past the caches that are a multiprocessor's own. Order is that of fence_global() on a device, and
-// comes with the access on the host.
+// Bypasses the multiprocessor's own caches. On a device ordered only by fence_global(); on the host
+// the access itself orders.
 PITH_DEVICE std::uint64_t load_fresh(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__
   return load_volatile(word);
@@ -111,14 +111,14 @@ PITH_DEVICE void fence_global() {
 #endif
 }
 
-// What lanes of a warp have done comes before what any of them does now. All of them call it.
+// Orders the earlier accesses of a warp's lanes before their later ones. All lanes call it.
 PITH_DEVICE void sync_warp() {
 #ifdef __CUDA_ARCH__
   __syncwarp();
 #endif
 }
 
-// Words that the host, too, reads and writes while a kernel runs.
+// Words that the host reads and writes while a kernel runs.
 PITH_DEVICE std::uint64_t load_system(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__
   return load_acquire_system(word);
@@ -134,8 +134,8 @@ PITH_DEVICE void store_system(std::uint64_t* word, std::uint64_t value) {
 #endif
 }
 
-// The same without order, but that of fence_system(): loads of several words are on their way over
-// the bus together. On the host order comes with the access.
+// Unordered variants, ordered only by fence_system(), so that loads of several words cross the bus
+// together. On the host the access itself orders.
 PITH_DEVICE std::uint64_t peek_system(const std::uint64_t* word) {
 #ifdef __CUDA_ARCH__
   return load_relaxed_system(word);
@@ -156,7 +156,7 @@ PITH_DEVICE void fence_system() {
 #endif
 }
 
-// Where a loop waits for another block of the host's.
+// In loops that wait for another block, which on the host may be a thread.
 PITH_DEVICE void yield_to_others() {
 #ifndef __CUDACC__
   std::this_thread::yield();
@@ -178,7 +178,7 @@ PITH_DEVICE unsigned lowest_bit(std::uint32_t word) {
 #endif
 }
 
-// Room in shared memory for the sums across a block's warps.
+// Shared memory for sums across a block's warps.
 struct WarpSums {
   std::uint64_t words[33];
   double reals[33];
@@ -186,8 +186,7 @@ struct WarpSums {
 
 #ifndef __CUDACC__
 
-// Who runs kernels on the host decides whether those that wait go on; it may hold them in that
-// call.
+// Lets the code that runs kernels on the host stop kernels that wait; it may block in the call.
 struct Watch {
   bool (*goes_on)(void* of) = nullptr;  // null: always
   void* of = nullptr;
@@ -204,7 +203,7 @@ class HostBlock {
       : index_(index), count_(count), watch_(watch) {}
   unsigned index() const { return index_; }
   unsigned count() const { return count_; }
-  // Between two looks at a word that somebody else writes. False: nobody will any more.
+  // Between two polls of a word that others write. False: it will not be written any more.
   bool rest(unsigned looks) const {
     if (looks > 64) std::this_thread::sleep_for(std::chrono::microseconds(looks > 512 ? 100 : 20));
     std::this_thread::yield();
@@ -217,7 +216,7 @@ class HostBlock {
   }
   void sync() const {}
 
-  // values[t] becomes the sum of those of lower threads; returns the sum of all.
+  // values[t] becomes the sum of the values of lower threads; returns the sum of all.
   std::uint64_t exclusive_sum(PerThread<std::uint64_t>& values, WarpSums&) const {
     std::uint64_t sum = 0;
     for (std::uint64_t& value : values) {
@@ -227,7 +226,7 @@ class HostBlock {
     }
     return sum;
   }
-  // In the order in which warps add.
+  // In the order of additions of the device's warps.
   double sum(PerThread<double>& values, WarpSums&) const {
     for (unsigned warp = 0; warp < kThreads; warp += 32) {
       for (unsigned step = 16; step > 0; step /= 2) {
@@ -268,7 +267,7 @@ class DeviceBlock {
 
   __device__ __forceinline__ unsigned index() const { return blockIdx.x; }
   __device__ __forceinline__ unsigned count() const { return gridDim.x; }
-  // A kernel that the driver ends is not asked.
+  // On a device always true: the driver ends kernels itself.
   __device__ __forceinline__ bool rest(unsigned looks) const {
     if (looks > 16) __nanosleep(64);
     return true;
@@ -290,7 +289,7 @@ class DeviceBlock {
       const unsigned long long below = __shfl_up_sync(0xffffffffu, sum, step);
       if (lane >= step) sum += below;
     }
-    __syncthreads();  // the room may still be read from the time before
+    __syncthreads();  // the room may still be read from the previous sum
     if (lane == 31) room.words[warp] = sum;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -326,7 +325,7 @@ class DeviceBlock {
   }
 };
 
-// A kernel is a struct: `Args`, `threads`, `Shared` (trivial) and a static `run`.
+// Defines a kernel from a struct with `Args`, `threads`, `Shared` (trivial) and a static `run`.
 #define PITH_CUDA_GLOBAL(name, ...)                                   \
   extern "C" __global__ void __launch_bounds__(__VA_ARGS__::threads)  \
       name(const __grid_constant__ typename __VA_ARGS__::Args args) { \
@@ -342,7 +341,7 @@ class DeviceBlock {
 template <class Kernel>
 void emulate_block(const void* args, const HostBlock<Kernel::threads>& block) {
   typename Kernel::Shared shared;
-  memset(static_cast<void*>(&shared), 0xcd, sizeof shared);  // as good as what a device finds
+  memset(static_cast<void*>(&shared), 0xcd, sizeof shared);  // uninitialised on a device
   Kernel::run(block, *static_cast<const typename Kernel::Args*>(args), shared);
 }
 

@@ -1,8 +1,8 @@
-// Dense kernels: reduce, scale, divide, copy, cast. One launch a call: the grid walks in steps of
-// some packs a thread, all loaded before the first is used; what lies before the first and
-// behind the last whole pack of the output goes one element a thread. An input whose address
-// differs from the output's modulo 16 bytes is read by whole words too, two of which are joined to
-// a pack; outputs that differ so from each other go element by element, and so do casts.
+// Dense kernels: reduce, scale, divide, copy, cast; one launch per call. The grid advances in steps
+// of a few packs per thread, all loaded before the first is used. Elements before the first and
+// behind the last whole pack of the output go one per thread. An input that is aligned differently
+// from the output (modulo 16 bytes) is also read by whole words, two of which are joined to a pack.
+// Outputs with different alignments, and casts, go element by element.
 #pragma once
 
 #include "cuda/kernels/block.hpp"
@@ -18,13 +18,13 @@ inline constexpr unsigned unrolled_for = sizeof(T) == 1 ? unrolled / 2 : unrolle
 
 struct NoShared {};
 
-// What a block takes in one step, at most; a launch needs no more blocks than steps.
+// The most that a block handles in one step; a launch needs no more blocks than steps.
 inline constexpr std::size_t step_bytes = std::size_t{dense_threads} * unrolled * words_bytes;
 
-// The whole packs of an array between its edges.
+// The whole packs of an array and the elements before them.
 struct Packs {
-  std::size_t head;   // elements before
-  std::size_t packs;  // whole ones
+  std::size_t head;   // elements before the first whole pack
+  std::size_t packs;  // number of whole packs
 };
 PITH_DEVICE Packs packs_of(const void* memory, std::size_t count, std::size_t element,
                            std::size_t lanes) {
@@ -35,7 +35,8 @@ PITH_DEVICE Packs packs_of(const void* memory, std::size_t count, std::size_t el
   return {before, (count - before) / lanes};
 }
 
-// `packs(first, stride)` for every thread's packs, step by step; `element(i)` for those outside.
+// Calls `take_packs(first, stride)` for each thread's packs of a step, and `take_element(i)` for
+// each element outside.
 template <unsigned kUnrolled, class Block, class TakePacks, class TakeElement>
 PITH_KERNEL void walk(const Block& block, Packs range, std::size_t lanes, std::size_t count,
                       TakePacks take_packs, TakeElement take_element) {
@@ -54,9 +55,9 @@ PITH_KERNEL void walk(const Block& block, Packs range, std::size_t lanes, std::s
   });
 }
 
-// The packs of the first output, where all others have them at the same places. Words of an input
-// that lies otherwise hold bytes beside its packs: the first and the last are left to elements, so
-// that nothing outside of an array is read.
+// The packs of the first output if all outputs are aligned alike. Joined words of a differently
+// aligned input hold bytes beside its packs; the first and last pack are then left to elements, so
+// that nothing outside the array is read.
 template <class T>
 PITH_DEVICE Packs packs_of(const std::byte* const* in, unsigned inputs, std::byte* const* out,
                            unsigned outputs, std::size_t count) {
@@ -77,7 +78,7 @@ PITH_DEVICE Packs packs_of(const std::byte* const* in, unsigned inputs, std::byt
   return {range.head + lanes, range.packs - 2};
 }
 
-// A thread's packs of one step, of those that begin at `from`, which need not be aligned.
+// Loads a thread's packs of one step from packs that begin at `from`, which need not be aligned.
 template <class T, unsigned kLanes, unsigned kUnrolled>
 PITH_DEVICE void load_packs(Pack<T, kLanes> (&to)[kUnrolled], const std::byte* from, std::size_t at,
                             std::size_t stride, std::size_t packs) {
@@ -103,8 +104,8 @@ struct MapArgs {
   std::byte* out;
   const std::byte* in;
   std::size_t count;
-  std::uint64_t bits;      // scale: the factor, where `where` is null
-  const std::byte* where;  // scale
+  std::uint64_t bits;      // scale: the factor, if `where` is null
+  const std::byte* where;  // scale: address of the factor
   float divisor;           // divide
 };
 
@@ -140,7 +141,7 @@ struct ReduceArgs {
   std::size_t count;
   std::uint32_t inputs;   // at least one
   std::uint32_t outputs;  // at least one
-  float divisor;          // of a finished sum; 0: it is the result
+  float divisor;          // divides the finished sum; 0: no division
   const std::byte* in[most_operands];
   std::byte* out[most_operands];  // each may be an input
 };
@@ -168,7 +169,7 @@ struct Reduce {
   }
 
  private:
-  // The next input is on its way while one is taken in.
+  // The next input is loaded while one is being added.
   PITH_DEVICE static void reduce_packs(const Args& args, Packs range, std::size_t first,
                                        std::size_t stride) {
     const std::size_t head = range.head * sizeof(T);
@@ -207,7 +208,7 @@ struct Reduce {
     }
   }
 
-  // Several inputs are on their way at once: a short vector is nothing but elements.
+  // Loads several inputs at once: a short vector consists of such elements only.
   template <unsigned kAtOnce>
   PITH_DEVICE static void reduce_element(const Args& args, std::size_t i, bool aligned) {
     T result = load_element<T>(args.in[0], i, aligned);

@@ -1,6 +1,6 @@
-// The histogram of magnitudes, deterministic although it is counted by atomics: all numbers of a
-// bin have one exponent, so that their squares are integers of 48 bits times one power of two, and
-// integers add up the same in any order.
+// The histogram of magnitudes, deterministic in spite of atomics: all numbers of a bin have the
+// same exponent, so their squares are 48-bit integers times one power of two, and integer sums do
+// not depend on the order.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -11,16 +11,16 @@ namespace pith::cuda {
 inline constexpr unsigned magnitude_bins = 4096;
 inline constexpr unsigned magnitude_shift = 19;
 
-// Sums over the launch, zero before it.
+// Sums over the launch; zero before it.
 struct MagnitudeSums {
   std::uint64_t counts[magnitude_bins];
-  std::uint64_t low[magnitude_bins];   // the low words of squares
-  std::uint64_t high[magnitude_bins];  // the high ones
+  std::uint64_t low[magnitude_bins];   // sums of the low 32 bits of squares
+  std::uint64_t high[magnitude_bins];  // of the high bits
 };
 
 struct HistogramArgs {
   const float* accumulator;
-  const std::byte* gradient;  // added, where there is one
+  const std::byte* gradient;  // added, if not null
   std::size_t count;
   MagnitudeSums* sums;
   bool fresh;
@@ -81,7 +81,7 @@ struct AddHistogramArgs {
   double* squares;
 };
 
-// One thread a bin.
+// One thread per bin.
 struct AddHistogram {
   using Args = AddHistogramArgs;
   static constexpr unsigned threads = 256;

@@ -1,5 +1,5 @@
-// Indices as bytes, in the format that src/kernels/index_code.hpp states: blocks of 65,536
-// elements, each Elias-Fano or a bitmap.
+// Indices as bytes, in the format that src/kernels/index_code.hpp defines: blocks of 65,536
+// elements, each in Elias-Fano coding or as a bitmap.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -21,7 +21,7 @@ struct IndexForm {
   PITH_DEVICE static std::size_t bytes(std::size_t count, std::size_t span, unsigned form) {
     return count == 0 ? 0 : low_bytes(count, form) + high_bytes(count, span, form);
   }
-  // That of fewest bytes.
+  // The form with the fewest bytes.
   PITH_DEVICE static unsigned best(std::size_t count, std::size_t span) {
     if (count == 0) return 0;
     unsigned low = 0;
@@ -107,10 +107,10 @@ struct EncodeIndices {
   }
 };
 
-// Where a block's code is.
+// Position and kind of a block's code.
 struct IndexHead {
-  std::uint64_t at;      // byte of its payload
-  std::uint64_t before;  // indices of earlier blocks
+  std::uint64_t at;      // byte offset of the payload
+  std::uint64_t before;  // number of indices in earlier blocks
   std::uint64_t word;    // count | form << 24
 };
 struct IndexHeads {
@@ -143,7 +143,7 @@ struct DecodeArgs {
   std::uint32_t first;
 };
 
-// Walks from head to head, through shared memory: each tells only where the next is. One block.
+// Follows the heads through shared memory, since each only tells where the next one is. One block.
 struct FindIndexHeads {
   using Args = DecodeArgs;
   static constexpr unsigned threads = 256;
@@ -153,13 +153,13 @@ struct FindIndexHeads {
     std::uint64_t block, read, found, valid, done;
   };
 
-  // The heads that lie in the window.
+  // Processes the heads within the window.
   PITH_DEVICE static void walk(const Args& args, std::size_t base, std::size_t length,
                                Shared& shared) {
     while (shared.block < args.blocks) {
       const std::size_t at = shared.read - base;
       if (args.bytes - shared.read < IndexForm::head_bytes) break;
-      if (at + IndexForm::head_bytes > length) return;  // in the next window
+      if (at + IndexForm::head_bytes > length) return;  // it continues in the next window
       std::uint32_t word = 0;
       for (unsigned i = 0; i < IndexForm::head_bytes; ++i) {
         word |= static_cast<std::uint32_t>(shared.window[at + i]) << (8 * i);
@@ -213,11 +213,11 @@ struct FindIndexHeads {
   }
 };
 
-// One block's indices each. Never reads behind its code nor writes beyond its count.
+// Decodes one block's indices per thread block. Never reads past the code or writes past the count.
 struct DecodeIndices {
   using Args = DecodeArgs;
   static constexpr unsigned threads = 256;
-  // Of the high part, of which a bad block may have twice as much as a good one.
+  // Words of the high part, which in a corrupt block may be twice as long as in a valid one.
   static constexpr unsigned most_words = 2 * IndexForm::elements / 32 + 2;
   static constexpr unsigned own_words = (most_words + threads - 1) / threads;
   struct Shared {
@@ -256,7 +256,7 @@ struct DecodeIndices {
     block.sync();
   }
 
-  // Returns whether these are the indices of a block.
+  // Returns whether the code is a valid block.
   template <class Block>
   PITH_KERNEL static bool decode(const Block& block, const Args& args, const IndexHead& head,
                                  Shared& shared) {

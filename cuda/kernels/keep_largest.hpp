@@ -1,8 +1,8 @@
-// The k largest of a list: their smallest magnitude by radix selection (three passes over the list,
-// 11, 10 and 10 bits), then one pass that parts the list in place and in order.
+// The k largest of a list: radix selection finds their smallest magnitude (three passes over the
+// list, of 11, 10 and 10 bits), then one pass partitions the list in place and in order.
 //
-// In place is safe: a tile writes only before its own end, and only when all tiles before it have
-// read theirs.
+// In place is safe: a tile writes only before its own end, and only after all earlier tiles have
+// been read.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -17,9 +17,9 @@ constexpr unsigned radix_shift(unsigned pass) { return pass == 0 ? 20 : pass == 
 
 // Zero before the first pass.
 struct KthState {
-  std::uint64_t rank;                    // of the k-th among those that share its prefix; from 1
-  std::uint64_t prefix;                  // of its bits; after the last pass all of them
-  std::uint64_t finished[radix_passes];  // blocks
+  std::uint64_t rank;                    // of the k-th among those that share the prefix; from 1
+  std::uint64_t prefix;                  // of its bits; all of them after the last pass
+  std::uint64_t finished[radix_passes];  // number of blocks
   std::uint64_t bins[radix_passes][radix_bins];
 };
 
@@ -80,7 +80,7 @@ struct FindKth {
     if (shared.told != block.count()) return;
     const std::uint64_t rank = kPass == 0 ? args.k : load_fresh(&args.state->rank);
     const std::uint64_t prefix = kPass == 0 ? 0 : load_fresh(&args.state->prefix);
-    // Threads from the largest bins down.
+    // Threads take the bins in descending order.
     const auto bin_of = [](unsigned thread, unsigned i) {
       return bins - 1 - thread * own_bins - i;
     };
@@ -132,7 +132,7 @@ struct KeepLargest {
     std::uint32_t indices[items];
     float values[items];
   };
-  // A sum of two counts, each below 2^31.
+  // Two counts in one word, each below 2^31.
   static constexpr std::uint64_t larger_one = 1, equal_one = std::uint64_t{1} << 31;
 
   template <class Block>
@@ -209,7 +209,8 @@ struct SplitArgs {
   std::uint64_t tiles;
 };
 
-// Parts a list by a threshold: what is at least that stays, in place; the rest goes to another.
+// Partitions a list by a threshold: pairs of at least that magnitude stay, in place; the others go
+// to a second list.
 struct Split {
   using Args = SplitArgs;
   static constexpr unsigned threads = 256, items = 4;

@@ -1,5 +1,5 @@
-// Every kernel: X(name, type...), where `name` is its symbol without the prefix pith_. The order is
-// that of their numbers; launchers compute with those of reduce, scale, divide and cast.
+// Every kernel: X(name, type...), where `name` is its symbol without the prefix pith_. KernelName
+// numbers them in this order; launchers compute with the numbers of reduce, scale, divide and cast.
 #pragma once
 
 #include "cuda/kernels/dense.hpp"
@@ -60,7 +60,7 @@
   X(histogram_##name, CountMagnitudes<Gradient>) \
   X(sample_##name, Sample<Gradient>)
 
-// `none` before the types.
+// `none` precedes the types.
 #define PITH_CUDA_SELECT_KERNELS(X)     \
   PITH_CUDA_PASSES(X, none, NoGradient) \
   PITH_CUDA_PASSES(X, f16, Half)        \
@@ -112,7 +112,7 @@ inline constexpr std::size_t kernel_count = static_cast<std::size_t>(KernelName:
 
 struct KernelFacts {
   const char* symbol;
-  unsigned threads;  // of a block
+  unsigned threads;  // per block
   unsigned args_bytes;
   unsigned shared_bytes;
 };

@@ -1,5 +1,5 @@
-// What goes by the indices of a list: take, round, return; and the sum of squares. Indices differ,
-// so that threads never meet.
+// Kernels on the elements that a list of indices names: take, round, return; and the sum of
+// squares. Indices are distinct, so threads never write the same element.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -11,7 +11,7 @@ struct ListArgs {
   float* accumulator = nullptr;
   const std::uint32_t* indices = nullptr;
   const float* in = nullptr;    // round
-  std::byte* values = nullptr;  // take and round write them, the others read them
+  std::byte* values = nullptr;  // written by take and round, read by the others
   std::size_t count = 0;
   double* squares = nullptr;
   TileState* state = nullptr;  // take and squares
@@ -32,7 +32,7 @@ struct ListPass {
     std::uint64_t told;
   };
 
-  // Returns the value whose square counts.
+  // Returns the value whose square is summed.
   PITH_DEVICE static double one(const Args& args, std::size_t i, bool aligned) {
     if constexpr (kWork == ListWork::take) {
       float& from = args.accumulator[args.indices[i]];
@@ -85,14 +85,14 @@ struct ListPass {
 struct BlockCountArgs {
   const std::uint32_t* indices;
   std::size_t count;
-  std::uint32_t first;           // element of the first block
-  std::uint32_t block_elements;  // of each but the last
+  std::uint32_t first;           // number of the first block's first element
+  std::uint32_t block_elements;  // in each block but the last
   std::uint32_t blocks;
-  std::uint64_t end;  // behind the last block's last element
+  std::uint64_t end;  // one past the last block's last element
   std::uint32_t* counts;
 };
 
-// How many of a list's elements lie in each block of a vector, a thread a block.
+// Counts a list's elements in each block of a vector; one thread per block.
 struct CountBlocks {
   using Args = BlockCountArgs;
   static constexpr unsigned threads = 256;

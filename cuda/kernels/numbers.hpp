@@ -1,6 +1,6 @@
-// Arithmetic on one element of every type, with the bits of src/kernels/scalar.cpp: one NaN per
-// type, rounded once to nearest even, narrow floats computed in float32. Conversions are the
-// device's own where it has some, else integer operations, whose bits they have.
+// Arithmetic on one element of every type, bit-identical to src/kernels/scalar.cpp: one NaN per
+// type, rounded once to nearest even, narrow floats computed in float32. Conversions use the
+// device's instructions where it has them, else integer operations with the same result.
 #pragma once
 
 #include <type_traits>
@@ -30,7 +30,7 @@ PITH_DEVICE std::uint32_t magnitude_of(float value) {
   return bits_as<std::uint32_t>(value) & 0x7fffffffu;
 }
 
-// A narrow float: `overflow` is what a finite value too large becomes, `infinity` an infinite one.
+// A narrow float. `overflow` replaces finite values that are too large, `infinity` infinite ones.
 template <class Bits_, int kMantissa, int kBias, unsigned kLargest, unsigned kOverflow,
           unsigned kInfinity, unsigned kNan>
 struct Narrow {
@@ -49,7 +49,7 @@ template <class T>
 inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat> ||
                                   std::is_same_v<T, F8e4m3> || std::is_same_v<T, F8e5m2>;
 
-// Whether the device that this is compiled for converts the format to float32 and back.
+// Whether the target device converts the format to float32 and back in hardware.
 template <class Format>
 inline constexpr bool is_native = false;
 #if defined(__CUDA_ARCH__) && !defined(PITH_SIMT)
@@ -74,7 +74,7 @@ PITH_KERNEL float decode_natively(Format code) {
   }
 }
 
-// Of 8 bits neither NaN nor an infinity: they have other codes here.
+// 8-bit formats: not for NaN and infinities, whose codes differ here.
 template <class Format>
 PITH_KERNEL Format encode_natively(float value) {
   if constexpr (std::is_same_v<Format, Half>) {
@@ -88,8 +88,8 @@ PITH_KERNEL Format encode_natively(float value) {
 }
 #endif
 
-// Exact. The code's fields are those of a float32 that is too small by a power of two; a product
-// with that power also normalises what is subnormal.
+// Exact. The code's fields form a float32 that is too small by a power of two; multiplying by that
+// power also normalises subnormals.
 template <class Format>
 PITH_DEVICE float decode(Format code) {
   if constexpr (is_native<Format>) return canonical(decode_natively(code));
@@ -105,7 +105,7 @@ PITH_DEVICE float decode(Format code) {
   return bits_as<float>(bits_as<std::uint32_t>(small * bits_as<float>(power)) | sign);
 }
 
-// From a float32 or, so that float64 is rounded once, a float64.
+// From float32, or directly from float64, so that a float64 is rounded only once.
 template <class Format, class Real>
 PITH_DEVICE Format encode(Real value) {
   constexpr bool native = is_native<Format> && sizeof(Real) == 4;
@@ -141,7 +141,7 @@ PITH_DEVICE Format encode(Real value) {
   return {static_cast<Bits>(sign | (code > Format::largest ? Format::overflow : code))};
 }
 
-// What a type is computed in: itself, or float32.
+// The type that values are computed in: float32 for narrow floats, else the type itself.
 template <class T>
 PITH_DEVICE auto widen(T value) {
   if constexpr (is_narrow<T>) {
@@ -159,7 +159,7 @@ PITH_DEVICE T narrow(Value value) {
   }
 }
 
-// One operation on two values that are computed as they are. Avg adds.
+// One operation on two values of a computing type. Avg adds.
 template <Op kOp, class T>
 PITH_DEVICE T combine_values(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -171,7 +171,7 @@ PITH_DEVICE T combine_values(T a, T b) {
     const bool a_below_b = a < b || (a == b && negative);
     return a_below_b == (kOp == Op::max) ? b : a;
   } else {
-    // 64 bits without a sign: wraps, and is not promoted.
+    // Unsigned 64-bit arithmetic: wraps, and avoids integer promotion.
     using Unsigned = std::make_unsigned_t<T>;
     const std::uint64_t wide_a = static_cast<Unsigned>(a);
     const std::uint64_t wide_b = static_cast<Unsigned>(b);
@@ -211,7 +211,7 @@ PITH_DEVICE To convert(From from) {
   }
 }
 
-// As values travel: clipped to the largest number of the type, for the rest stays with the sender.
+// For values that are sent: clipped to the type's largest number, since the sender keeps the rest.
 template <class T>
 PITH_DEVICE T to_value(float value) {
   if constexpr (is_narrow<T>) {

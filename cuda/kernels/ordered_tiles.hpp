@@ -1,18 +1,18 @@
-// Tiles of one launch that hand a running sum from each to the next, in one pass: decoupled
-// look-back [Merrill and Garland 2016]. A block takes the next tile when it starts, so the tiles it
-// waits for are with blocks that run. Which block gets a tile changes nothing in the results.
+// Passes a running sum from tile to tile within one launch: decoupled look-back [Merrill and
+// Garland 2016]. A block takes the next tile when it starts, so it only waits for tiles of running
+// blocks. Results do not depend on which block gets a tile.
 #pragma once
 
 #include "cuda/kernels/block.hpp"
 
 namespace pith::cuda {
 
-// In device memory, zero before the launch; `states` may hold as many words as there are tiles.
+// In device memory, zero before the launch; `states` has one word per tile.
 struct TileState {
-  std::uint64_t next;       // tile
-  std::uint64_t finished;   // tiles
-  std::uint64_t nonfinite;  // elements
-  std::uint64_t bad;        // blocks whose input was none
+  std::uint64_t next;       // the next tile to take
+  std::uint64_t finished;   // number of tiles
+  std::uint64_t nonfinite;  // number of elements
+  std::uint64_t bad;        // number of blocks with invalid input
   std::uint64_t states[1];
 };
 static_assert(sizeof(TileState) == 40);
@@ -21,12 +21,12 @@ constexpr std::size_t tile_state_bytes(std::size_t tiles) {
   return sizeof(TileState) + tiles * sizeof(std::uint64_t);
 }
 
-// A state is a flag and a sum: of the tile alone, or of all tiles up to it.
+// A tile's state: a flag, and the sum of this tile alone or of all tiles up to it.
 inline constexpr std::uint64_t own_sum = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t whole_sum = std::uint64_t{2} << 62;
 inline constexpr std::uint64_t sum_mask = own_sum - 1;
 
-// A word of shared memory through which one thread tells the others.
+// Takes the next tile. `told`: a word of shared memory that passes it to all threads.
 template <class Block>
 PITH_KERNEL std::uint64_t take_tile(const Block& block, TileState* tiles, std::uint64_t& told) {
   block.each([&](unsigned thread) {
@@ -38,14 +38,14 @@ PITH_KERNEL std::uint64_t take_tile(const Block& block, TileState* tiles, std::u
   return tile;
 }
 
-// The sum of all tiles before this one, by the block's first warp.
+// The sum of all tiles before this one, computed by the block's first warp.
 PITH_DEVICE std::uint64_t look_back(const std::uint64_t* states, std::uint64_t tile,
                                     [[maybe_unused]] unsigned lane) {
   std::uint64_t sum = 0;
 #ifdef __CUDA_ARCH__
   for (auto last = static_cast<long long>(tile) - 1;; last -= 32) {
     const long long at = last - lane;
-    std::uint64_t state = whole_sum;  // before the first tile
+    std::uint64_t state = whole_sum;  // for places before the first tile
     while (at >= 0 && (state = load_fresh(states + at)) == 0) {
     }
     const unsigned whole = __ballot_sync(0xffffffffu, (state & whole_sum) != 0);
@@ -66,8 +66,8 @@ PITH_DEVICE std::uint64_t look_back(const std::uint64_t* states, std::uint64_t t
 #endif
 }
 
-// Adds this tile's sum to the running one and returns what it was before. In place: all that the
-// block has read is read before a later tile gets further than its own call.
+// Adds this tile's sum to the running sum and returns its previous value. kInPlace: all reads of
+// this block complete before any later tile returns from this call.
 template <bool kInPlace = false, class Block>
 PITH_KERNEL std::uint64_t sum_before(const Block& block, TileState* tiles, std::uint64_t tile,
                                      std::uint64_t own, std::uint64_t& told) {
@@ -84,7 +84,8 @@ PITH_KERNEL std::uint64_t sum_before(const Block& block, TileState* tiles, std::
 #endif
     const std::uint64_t before = look_back(tiles->states, tile, thread);
     if constexpr (kInPlace) {
-      // Each lane has looked at tiles of its own, whose reads this tile's state vouches for, too.
+      // Each lane has read states of different tiles; this tile's state must imply their reads,
+      // too.
       fence_global();
       sync_warp();
       if (thread == 0) fence_global();
@@ -100,7 +101,7 @@ PITH_KERNEL std::uint64_t sum_before(const Block& block, TileState* tiles, std::
   return before;
 }
 
-// True for the block that ends last; what the others have written is there then.
+// True for the block that ends last; it sees everything the others have written.
 template <class Block>
 PITH_KERNEL bool ends_last(const Block& block, TileState* tiles, std::uint64_t count,
                            std::uint64_t& told) {
@@ -117,7 +118,7 @@ PITH_KERNEL bool ends_last(const Block& block, TileState* tiles, std::uint64_t c
   return last;
 }
 
-// Where each tile leaves its part of a float64 sum, so that their order is always the same.
+// Stores each tile's part of a float64 sum, so that the parts are added in a fixed order.
 template <class Block>
 PITH_KERNEL void leave_part(const Block& block, double* parts, std::uint64_t tile,
                             typename Block::template PerThread<double>& values, WarpSums& room) {
@@ -142,7 +143,7 @@ PITH_KERNEL double sum_of_parts(const Block& block, const double* parts, std::ui
   return block.sum(sums, room);
 }
 
-// The first place in a rising list whose index is at least `index`.
+// The first position in an ascending list whose index is at least `index`.
 PITH_DEVICE std::size_t place_of_index(const std::uint32_t* indices, std::size_t count,
                                        std::uint64_t index) {
   std::size_t low = 0;

@@ -1,5 +1,5 @@
-// What lets one source be a device function under nvcc and a plain function elsewhere, where tests
-// and the stub driver run the same lines.
+// Compiles one source as a device function under nvcc and as a plain function elsewhere, where
+// tests and the stub driver run the same lines.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +28,13 @@ PITH_DEVICE To bits_as(From from) {
   return to;
 }
 
-inline constexpr std::size_t words_bytes = 16;  // what a thread moves at once
+inline constexpr std::size_t words_bytes = 16;  // a thread's widest access
 
 PITH_DEVICE std::size_t misalignment(const void* memory, std::size_t alignment) {
   return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(memory) % alignment);
 }
 
-// A device stops at an access that is not aligned; the host would let it pass.
+// A device traps on an unaligned access; the host would not.
 PITH_DEVICE void require_aligned([[maybe_unused]] const void* memory,
                                  [[maybe_unused]] std::size_t alignment) {
 #ifndef __CUDA_ARCH__
@@ -42,7 +42,7 @@ PITH_DEVICE void require_aligned([[maybe_unused]] const void* memory,
 #endif
 }
 
-// Elements that are moved at once: together 1, 2, 4, 8 or 16 bytes, and aligned to as many.
+// Elements moved by one access: 1, 2, 4, 8 or 16 bytes in total, aligned to their size.
 template <class T, unsigned kLanes>
 struct alignas(sizeof(T) * kLanes) Pack {
   T lane[kLanes];
@@ -95,10 +95,10 @@ PITH_DEVICE void store_pack(std::byte* to, const Pack<T, kLanes>& pack) {
   memcpy(to, &pack, sizeof pack);
 }
 
-// The 16 bytes that begin `shift` bytes into two words, 1 to 15.
+// The 16 bytes at offset `shift` (1 to 15) of two consecutive words.
 using FourWords = Pack<std::uint32_t, 4>;
 PITH_DEVICE FourWords join(const FourWords& low, const FourWords& high, unsigned shift) {
-  // Chosen by twos and by ones: an array indexed by a variable would lie in memory.
+  // Selected in steps of twos and ones: an array with a variable index would be put in memory.
   const std::uint32_t all[8] = {low.lane[0],  low.lane[1],  low.lane[2],  low.lane[3],
                                 high.lane[0], high.lane[1], high.lane[2], high.lane[3]};
   std::uint32_t six[6];
@@ -117,7 +117,7 @@ PITH_DEVICE FourWords join(const FourWords& low, const FourWords& high, unsigned
   return joined;
 }
 
-// One element; `aligned` says that the array starts at a multiple of its elements' size.
+// One element; `aligned`: the array is aligned to the size of its elements.
 template <class T>
 PITH_DEVICE T load_element(const std::byte* from, std::size_t i, bool aligned) {
 #ifdef __CUDA_ARCH__
@@ -141,7 +141,7 @@ PITH_DEVICE void store_element(std::byte* to, std::size_t i, T value, bool align
   memcpy(to + i * sizeof(T), &value, sizeof(T));
 }
 
-// Without <algorithm>, whose functions are the host's.
+// <algorithm> has no device functions.
 template <class T>
 PITH_DEVICE T smaller(T a, T b) {
   return b < a ? b : a;

@@ -1,4 +1,4 @@
-// A sample of what a pass would leave: a few lines of the vector, an element a thread.
+// A sample of what a pass would leave: a few lines of the vector, one element per thread.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -9,9 +9,9 @@ inline constexpr std::size_t sample_line = 16;
 
 struct SampleArgs {
   const float* accumulator;
-  const std::byte* gradient;  // added, where there is one
+  const std::byte* gradient;  // added, if not null
   std::size_t lines;
-  std::size_t stride;  // elements
+  std::size_t stride;  // in elements
   float* magnitudes;
   bool fresh;
 };

@@ -1,8 +1,9 @@
-// Accumulate and select: gradient plus residual, threshold, list and new residual in one pass that
-// reads 8 bytes an element and writes 4 (with a float32 gradient).
+// Accumulate and select: adds gradient and residual, applies the threshold, and writes the list and
+// the new residual in one pass. It reads 8 bytes per element and writes 4 (float32 gradient).
 //
-// A tile is 4,096 elements in registers. Its list's place is known after the look-back, so the new
-// residual is written before: what then finds no room in the list goes back, which is rare.
+// A tile is 4,096 elements in registers. The new residual is written before the look-back tells the
+// tile's position in the list; elements for which the list has no room, which is rare, are then
+// added back.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -23,18 +24,18 @@ struct SelectArgs {
   std::size_t count;
   PassTotals* result;
   TileState* state;
-  double* parts;        // of the squares, one a tile
-  std::uint64_t tiles;  // blocks
+  double* parts;        // sums of squares, one per tile
+  std::uint64_t tiles;  // also the number of blocks
   std::size_t capacity;
   std::uint32_t* indices;
   float* values;
-  std::uint32_t cut;    // a magnitude passes from these bits on
+  std::uint32_t cut;    // smallest bits of a magnitude that passes
   std::uint32_t first;  // index of the first element
-  std::uint32_t skew;   // elements by which the accumulator misses 16 bytes
+  std::uint32_t skew;   // elements by which the accumulator misses 16-byte alignment
   bool fresh;           // the accumulator counts as zero
 };
 
-// Stands for the type of a gradient that is not there.
+// The gradient's type if there is no gradient.
 struct NoGradient {
   std::uint8_t none;
 };
@@ -52,19 +53,19 @@ struct Select {
   };
   struct Items {
     float sum[packs][lanes];
-    std::uint32_t passes;  // a bit per element
+    std::uint32_t passes;  // one bit per element
   };
   using Floats = Pack<float, lanes>;
   using Gradients = Pack<Gradient, lanes>;
 
-  // What a thread has found.
+  // A thread's findings.
   struct Found {
-    std::uint64_t counts = 0;  // of passing elements: 16 bits a pack
+    std::uint64_t counts = 0;  // of passing elements: 16 bits per pack
     std::uint64_t nonfinite = 0;
     double squares = 0;
   };
 
-  // One element; returns what stays in the accumulator.
+  // Handles one element; returns what stays in the accumulator.
   PITH_DEVICE static float take(const Args& args, float old, Gradient gradient, unsigned u,
                                 unsigned lane, Items& items, Found& found) {
     float sum = args.fresh ? 0.0f : old;
@@ -83,7 +84,7 @@ struct Select {
     return 0;
   }
 
-  // The packs of one thread: all loads before the first use.
+  // Handles the packs of one thread, with all loads before the first use.
   PITH_DEVICE static Found take_all(const Args& args, std::size_t begin, unsigned thread,
                                     Items& items) {
     const std::size_t end = args.skew + args.count;
@@ -140,7 +141,8 @@ struct Select {
     return found;
   }
 
-  // `place`: in the list, of the thread's first element of each pack.
+  // Writes a thread's passing elements to the list. `place`: position of the first one of each
+  // pack.
   PITH_DEVICE static void list(const Args& args, std::size_t begin, unsigned thread,
                                const Items& items, std::uint64_t before,
                                std::uint64_t counts_before, std::uint64_t totals) {

@@ -1,7 +1,7 @@
-// Sums of values and lists, and results: SumValues, SumLists, Scatter, Convert, Fill.
+// Sums of values and of lists, and results: SumValues, SumLists, Scatter, Convert, Fill.
 //
-// Lists are summed by slices of the vector, a block each, in shared memory: list after list, in
-// their order, so that sums have one order and no element is written twice.
+// Lists are summed by slices of the vector, one per block, in shared memory: list by list in order,
+// so that sums have a fixed order and no element is written twice.
 #pragma once
 
 #include "cuda/kernels/numbers.hpp"
@@ -19,7 +19,7 @@ PITH_DEVICE float load_value(const std::byte* values, std::size_t i, DType type)
   return type == DType::bf16 ? decode(Bfloat{code}) : decode(Half{code});
 }
 
-// Arrays that a launch finds on the host travel as arguments of small launches before it.
+// Host arrays travel to the device as arguments of small launches before the kernel.
 struct StoreWordsArgs {
   static constexpr unsigned most = 480;
   std::uint64_t* out;
@@ -108,7 +108,7 @@ struct SumLists {
     std::uint64_t told;
     float values[slice_elements];
     std::uint32_t touched[slice_elements / 32];
-    std::size_t begin[threads];  // of some lists, within the slice
+    std::size_t begin[threads];  // positions in some lists, within the slice
     std::size_t end[threads];
   };
 
@@ -121,7 +121,7 @@ struct SumLists {
         const std::uint32_t at = list.indices[i] - first;
         const std::uint32_t bit = 1u << (at % 32);
         const float value = load_value(list.values, i, args.type);
-        // The first one is stored, not added: the sum of one value keeps the sign of a zero.
+        // The first value is stored, not added: a sum of one value keeps the sign of a zero.
         const bool there = (load_shared(&shared.touched[at / 32]) & bit) != 0;
         shared.values[at] = there ? shared.values[at] + value : value;
         if (!there) or_shared(&shared.touched[at / 32], bit);
@@ -185,7 +185,7 @@ struct ScatterArgs {
   DType value_type;
 };
 
-// values[i] / divisor at the indices, zero elsewhere; a slice a block, written once.
+// values[i] / divisor at the indices, zero elsewhere; one slice per block, written once.
 template <class T>
 struct Scatter {
   using Args = ScatterArgs;
@@ -202,7 +202,7 @@ struct Scatter {
     const std::size_t length = smaller(slice_elements, args.span - offset);
     block.each([&](unsigned thread) {
       for (std::size_t i = thread; i < slice_elements; i += threads) shared.slice[i] = T{};
-      // Each is a chain of loads: two warps wait for them at once.
+      // Two warps search at the same time: each search is a chain of dependent loads.
       const std::uint64_t from = args.first + offset;
       if (thread == 0) shared.begin = place_of_index(args.indices, args.count, from);
       if (thread == 32) shared.end = place_of_index(args.indices, args.count, from + length);
@@ -240,7 +240,7 @@ struct ConvertArgs {
   DType in_type;
 };
 
-// out[i] = in[i] / divisor; without input all elements are NaN.
+// out[i] = in[i] / divisor; without input all elements become NaN.
 template <class T>
 struct Convert {
   using Args = ConvertArgs;

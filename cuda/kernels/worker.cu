@@ -2,7 +2,7 @@
 
 namespace pith::cuda {
 
-// Its shared memory is more than a kernel may declare.
+// Dynamic shared memory: a kernel may not declare that much statically.
 extern "C" __global__ void __launch_bounds__(Worker::threads)
     pith_worker(const __grid_constant__ WorkerArgs args) {
   extern __shared__ __align__(16) std::byte shared[];

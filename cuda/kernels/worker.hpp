@@ -1,22 +1,21 @@
-// A kernel that runs the steps of calls as the host hands them over: the other way to run steps
-// than a launch each. It takes the place of a call's wait on the user's stream, so that nothing of
-// a call is launched, copied or allocated by the driver once the call has begun.
+// A kernel that runs the steps of calls as the host hands them over: the alternative to one launch
+// per step. It replaces a call's wait on the user's stream, so that once the call has begun the
+// driver need not launch, copy or allocate anything for it.
 //
-// Host and workers meet in a ring in pinned memory. Of the workers that run, one serves: its id is
-// in the ring; a step `leave` names the next. The first block fetches steps and publishes them on
-// the worker's board in device memory; all blocks that have started by then take shares of the
-// step's blocks until none are left, so that a device without room for all of them only makes a
-// step slower.
+// Host and workers share a ring in pinned memory. One of the running workers serves the ring, which
+// holds its id; a step `leave` names the next. The first block fetches steps and publishes them on
+// the worker's board in device memory. All blocks that have started by then take shares of the
+// step's blocks until none is left, so a device without room for all blocks only slows a step down.
 #pragma once
 
 #include "cuda/kernels/list.hpp"
 
 namespace pith::cuda {
 
-// What a step is beside the kernels of the list.
-inline constexpr std::uint32_t step_nothing = 1u << 16;  // writes its ticket
+// Steps other than kernels of the list.
+inline constexpr std::uint32_t step_nothing = 1u << 16;  // only writes its ticket
 inline constexpr std::uint32_t step_leave = step_nothing + 1;
-inline constexpr std::uint32_t step_wait = step_nothing + 2;  // until a word has passed a value
+inline constexpr std::uint32_t step_wait = step_nothing + 2;  // waits until a word reaches a value
 
 struct WorkerStep {
   std::uint32_t kernel;  // KernelName, or one of the above
@@ -26,7 +25,7 @@ struct WorkerStep {
   alignas(words_bytes) std::byte args[4032];
 };
 
-// Another worker serves from here on (0: nobody), and the stream of the one that did goes on.
+// Names the next server (0: none) and releases the stream of the worker that has served.
 struct LeaveArgs {
   std::uint64_t next;
   std::uint64_t* end;
@@ -39,7 +38,7 @@ struct WaitArgs {
 
 inline constexpr std::uint64_t ring_steps = 64;
 
-// In pinned memory. Only counts grow; step i lies at i modulo ring_steps.
+// In pinned memory. The counts only grow; step i is at i modulo ring_steps.
 struct StepRing {
   alignas(64) std::uint64_t published = 0;
   std::uint64_t server = 0;
@@ -47,9 +46,9 @@ struct StepRing {
   alignas(64) WorkerStep steps[ring_steps];
 };
 
-// In device memory, zero before the worker begins and again when its last block has left.
+// In device memory; zero before the worker starts and after its last block has left.
 struct WorkerBoard {
-  std::uint64_t shares;  // number of the step, and its blocks that nobody has taken
+  std::uint64_t shares;  // the step's number and how many of its blocks are untaken
   std::uint64_t done;    // blocks of the step that have run
   std::uint64_t left;    // blocks of the worker that have left
   WorkerStep step;
@@ -60,12 +59,12 @@ struct WorkerArgs {
   StepRing* ring;
   WorkerBoard* board;
   std::uint64_t* tickets;
-  std::uint64_t* start;  // written with `value` when the stream is here
-  std::uint64_t* end;    // the stream goes on from `value` on
+  std::uint64_t* start;  // receives `value` when the stream arrives
+  std::uint64_t* end;    // the stream is released at `value`
   std::uint64_t value;
-  std::uint64_t* board_free;  // gets `free_value` when the board may be used again; or null
+  std::uint64_t* board_free;  // receives `free_value` when the board is free again; or null
   std::uint64_t free_value;
-  bool captured;  // `end` goes back to zero for the next replay
+  bool captured;  // `end` is reset to zero for the next replay
 };
 
 constexpr unsigned largest_shared() {
@@ -84,7 +83,7 @@ constexpr unsigned largest_args() {
 }
 static_assert(largest_args() <= sizeof(WorkerStep::args));
 
-// A block that does the work of another one of a grid that is not there.
+// Gives a block the index and grid size of the step whose share it runs.
 template <class Block>
 class ShareOf : public Block {
  public:
@@ -98,7 +97,7 @@ class ShareOf : public Block {
   unsigned count_;
 };
 
-// Each kernel's body is a function here, and not part of one that has the registers of all.
+// Not inlined: one function with all kernels' bodies would need the registers of all.
 template <class Kernel, class Block>
 PITH_KERNEL_CALL void run_share(const Block& block, unsigned index, unsigned count,
                                 const std::byte* args, std::byte* room) {
@@ -115,20 +114,20 @@ struct Worker {
   static constexpr unsigned threads = 256;
   static constexpr std::uint64_t no_share = ~std::uint64_t{0};
   static constexpr std::uint64_t goes_on = no_share - 1;
-  // Of a step, that are fetched before its length is known: all, but for one kernel's arguments.
+  // Packs of a step that are fetched before its length is known: enough for all but one kernel.
   static constexpr std::size_t packs_at_once = 36;
   static constexpr unsigned share_bits = 24;
   static constexpr std::uint64_t share_mask = (std::uint64_t{1} << share_bits) - 1;
-  // Each block of a worker asks once more than there are blocks of a step.
+  // Every block of a worker decrements the count once more after a step's last block is taken.
   static constexpr std::uint64_t asked_in_vain = 2048;
   static constexpr std::uint64_t most_blocks = share_mask - asked_in_vain;  // of a kernel
-  // Only steps that were on the board are counted, and none of them has this number: leave.
+  // Means "leave". No step has it: only steps put on the board are numbered.
   static constexpr std::uint64_t last_number = ~std::uint64_t{0} >> share_bits;
   struct Shared {
     alignas(words_bytes) std::byte room[largest_shared()];
     WorkerStep step;
     std::uint64_t told;
-    std::uint64_t number;  // of the step that lies in `step`
+    std::uint64_t number;  // of the step in `step`
   };
 
   template <class Block>
@@ -151,7 +150,7 @@ struct Worker {
     return left > asked_in_vain ? left - asked_in_vain : 0;
   }
 
-  // One value, found by the first thread, for all of them.
+  // A value found by the first thread, given to all threads.
   template <class Block, class Find>
   PITH_KERNEL static std::uint64_t tell(const Block& block, Shared& shared, Find find) {
     block.sync();
@@ -162,8 +161,8 @@ struct Worker {
     return shared.told;
   }
 
-  // Where the step lies that this worker is to run; no_share: there will be none. Once it has
-  // served it serves until it runs its own leave, and looks at nothing but what is published.
+  // Position in the ring of this worker's next step; no_share: there will be none. A worker that
+  // has begun to serve polls only `published` until it runs its own leave.
   template <class Block>
   PITH_KERNEL static std::uint64_t await_step(const Block& block, const Args& args, Shared& shared,
                                               std::uint64_t serves_from) {
@@ -179,9 +178,9 @@ struct Worker {
     });
   }
 
-  // Of one that has not served: the first step to run, no_share, or goes_on. A look is a way over
-  // the bus and back, when it is named a second one. Who is named stays so until it has run its
-  // leave: what is published from there on is its own.
+  // For a worker that has not served: its first step, no_share, or goes_on. A poll costs one round
+  // trip over the bus, two once the worker is named server. It stays server until it has run its
+  // leave, so all steps published from then on are its own.
   PITH_DEVICE static std::uint64_t look(const Args& args) {
     const std::uint64_t server = peek_system(&args.ring->server);
     const std::uint64_t end = peek_system(args.end);
@@ -242,7 +241,7 @@ struct Worker {
     });
   }
 
-  // False: whoever it waits for will not come any more. `number`: of the last one on the board.
+  // False: what the step waits for will not come. `number`: of the last step on the board.
   template <class Block>
   PITH_KERNEL static bool run_step(const Block& block, const Args& args, Shared& shared,
                                    std::uint64_t& number) {
@@ -287,13 +286,14 @@ struct Worker {
   }
   PITH_DEVICE static void finish_step(const Args& args, const WorkerStep& step,
                                       std::uint64_t taken) {
-    // Its place in the ring has been read; whoever serves next sees this with its name.
+    // The ring's slot has been read. The next server sees this before it sees its name.
     poke_system(&args.ring->taken, taken);
     if (step.kernel != step_leave) return write_ticket(args, step);
     const auto& leave = *reinterpret_cast<const LeaveArgs*>(step.args);
     store_system(leave.end, leave.value);
-    // Who is named writes the next ticket, and may end another call whose flag this was: nothing
-    // comes after that. But the host names a server when it has seen that there is none.
+    // The next server writes later tickets, and may end a call whose flag this was, so nothing may
+    // be written after naming it. If none is named the ticket comes last: the host names a server
+    // when it has seen that there is none.
     if (leave.next != 0) write_ticket(args, step);
     store_system(&args.ring->server, leave.next);
     if (leave.next == 0) write_ticket(args, step);
@@ -320,8 +320,8 @@ struct Worker {
     }
   }
 
-  // Runs blocks of the step on the board until none is left; returns the step's number. Who has
-  // taken a block keeps the step on the board until that has run.
+  // Runs blocks of the step on the board until none is left; returns the step's number. A block
+  // that is taken keeps its step on the board until it has run.
   template <class Block>
   PITH_KERNEL static std::uint64_t help(const Block& block, const Args& args, Shared& shared) {
     for (;;) {
@@ -365,7 +365,7 @@ struct Worker {
     }
   }
 
-  // The last block leaves the board as it was found.
+  // The last block resets the board.
   template <class Block>
   PITH_KERNEL static void depart(const Block& block, const Args& args) {
     block.sync();

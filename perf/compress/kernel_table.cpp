@@ -28,7 +28,7 @@ const std::byte* bytes_of(const float* values) {
   return reinterpret_cast<const std::byte*>(values);
 }
 
-// All that the kernels work on.
+// The kernels' data.
 struct Bench {
   static constexpr std::size_t lists = 8;
   static constexpr std::size_t chunk = std::size_t{1} << 20;  // span of a sum of lists
@@ -60,7 +60,7 @@ struct Bench {
   }
   void clear() { std::memset(accumulator.data(), 0, 4 * count); }
 
-  // List of about count * density elements: what a threshold selects.
+  // Lists about count * density elements, those that a threshold selects.
   void make_list(double density) {
     const std::size_t k = std::max<std::size_t>(1, std::size_t(double(count) * density));
     std::vector<float> sample(std::min(count, chunk));
@@ -173,7 +173,7 @@ void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
                          bench.accumulator.data(), bench.indices.data()});
   });
   add("sum_lists bf16 x8", [&bench] {
-    // Eight neighbouring chunks of the list stand for eight ranks' lists of one range.
+    // Eight adjacent chunks of the list stand for eight ranks' lists of one range.
     const std::size_t chunks = std::max<std::size_t>(1, bench.count / Bench::chunk);
     for (std::size_t c = 0; c < chunks; ++c) {
       const auto first = static_cast<std::uint32_t>(c * Bench::chunk);

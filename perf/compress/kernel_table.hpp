@@ -1,4 +1,4 @@
-// The compression kernels one by one.
+// Times the compression kernels one by one.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace pith_bench {
 
 struct KernelTime {
   std::string name;
-  double density;            // 0: of no list
+  double density;            // of the list; 0: no list
   double seconds;            // median
-  double memcpy_seconds;     // of the same elements as float32, in the same rounds
-  double bits_per_pair = 0;  // index and bf16 value; of codings only
+  double memcpy_seconds;     // for the same elements as float32, in the same rounds
+  double bits_per_pair = 0;  // index and bf16 value; codings only
 };
 
-// Every kernel over values that fill() made, interleaved.
+// Times every kernel on values made by fill(), interleaved.
 std::vector<KernelTime> time_kernels(std::span<const float> values,
                                      const std::vector<double>& densities, int rounds);
 

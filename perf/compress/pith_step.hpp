@@ -1,4 +1,4 @@
-// The step as compressed calls make it: compress/topk_selector.hpp, the vector as one range.
+// The step as compressed calls make it: compress/topk_selector.hpp, with the vector as one range.
 #pragma once
 
 #include "compress/compressor.hpp"
@@ -11,13 +11,13 @@ namespace pith_bench {
 class PithStep {
  public:
   PithStep(std::size_t count, double density);
-  // Takes over the accumulator and what the steps before have taught.
+  // Copies the accumulator and the forecast of earlier steps from `step`.
   void load(const Step& step);
-  // From a residual of zeros where nothing was loaded; without a gradient where the accumulator
-  // holds it.
+  // Starts from a zero residual if nothing was loaded. Without a gradient the accumulator contains
+  // it.
   void run(const Step& step);
   void store(Step& step);
-  // Of the last step, by rising index; the values are float32.
+  // Of the last step, by ascending index; values are float32.
   pith::SparseList pairs();
 
  private:

@@ -1,6 +1,6 @@
-// The rival: good vector code in every pass, but a pass a step. The quickselect is the usual one,
-// pivots from a small sample, values only, on a copy; of each round it keeps the side that holds
-// the k-th. Compiled for AVX2 and chosen at run time; without it the STL stands in.
+// A competitor: good vector code in every pass, but one pass per operation. The quickselect is the
+// usual one on a copy of the values: pivots from a small sample, and each round keeps the side that
+// holds the k-th. Compiled for AVX2 and chosen at run time; without AVX2 the STL version runs.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Sides {
   std::size_t above, rest;
 };
 
-// Those above the pivot to the front of `values`, the rest to `other`.
+// Moves values above the pivot to the front of `values`, the rest to `other`.
 PITH_AVX2 Sides partition(float* values, float* other, std::size_t count, float pivot) {
   const __m256 bound = _mm256_set1_ps(pivot);
   std::size_t above = 0, rest = 0, i = 0;
@@ -76,7 +76,7 @@ float kth_largest(float* values, float* other, std::size_t count, std::size_t k)
     }
     k -= sides.above;
     std::swap(values, other);
-    if (sides.rest == count) {  // nothing is above: put those that equal the pivot aside
+    if (sides.rest == count) {  // nothing is above: separate the values equal to the pivot
       float* end = std::partition(values, values + count, [=](float x) { return x == pivot; });
       const auto equal = static_cast<std::size_t>(end - values);
       if (k <= equal) return pivot;
@@ -113,7 +113,7 @@ PITH_AVX2 std::size_t compact(const Step& step) {
   return found;
 }
 
-// Of equal magnitudes too many may have been taken: the last ones go back.
+// Too many elements of equal magnitude may have been taken: the last ones are put back.
 void drop_ties(const Step& step, std::size_t found) {
   for (std::size_t i = found, surplus = found - step.k; surplus > 0 && i-- > 0;) {
     if (std::fabs(step.values[i]) != step.smallest) continue;

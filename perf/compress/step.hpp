@@ -1,5 +1,5 @@
 // One step of exact top-k with error feedback, by several implementations:
-//   accumulator += gradient; the k largest magnitudes leave it, in order of their index.
+//  accumulator += gradient; the k largest magnitudes are removed, in order of their index.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@ struct Step {
   const float* gradient;
   std::size_t count;
   std::size_t k;
-  std::uint32_t* indices;  // out, room for `capacity` of both
+  std::uint32_t* indices;  // out, with room for `capacity` of both
   float* values;
-  std::size_t capacity;  // 4 k and more
+  std::size_t capacity;  // at least 4 k
   float previous;        // k-th magnitude of the step before, or 0
-  float error;           // mean miss of such a forecast so far, as a logarithm
+  float error;           // mean error of such a forecast so far, as a logarithm
   float smallest = 0;    // out: k-th magnitude
 };
 
 // std::transform, nth_element on a copy of the magnitudes, a scan.
 void step_stl(Step& step, Pages<float>& magnitudes);
 
-// Vectors in every pass: add and copy the magnitudes, quickselect on the copy, compact and zero.
+// SIMD in every pass: add and copy the magnitudes, quickselect on the copy, compact and zero.
 void step_simd(Step& step, Pages<float>& magnitudes, Pages<float>& other);
 
-// accumulator += gradient, as fast as vectors do it in place.
+// accumulator += gradient, in place, by SIMD.
 void add_simd(float* accumulator, const float* gradient, std::size_t count);
 
 }  // namespace pith_bench

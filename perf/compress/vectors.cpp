@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-// Numbers are drawn once for so many elements and then reused in another order.
+// This many elements are drawn once, then reused in another order.
 constexpr std::size_t drawn = std::size_t{1} << 22;
 
 std::vector<float> draw(const std::string& distribution, unsigned seed) {

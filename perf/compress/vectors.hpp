@@ -1,4 +1,4 @@
-// The vectors that the compression benchmark works on.
+// The vectors of the compression benchmark.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pith_bench {
 
-// Zeros on huge pages where the system has them, all present. T is trivial.
+// Zero-initialised memory, on huge pages if available, all pages present. T is trivial.
 template <class T>
 class Pages {
  public:
@@ -31,7 +31,7 @@ class Pages {
   T* data_;
 };
 
-// gauss, laplace, student (2.5 degrees of freedom), layers (of Gaussians whose scale differs by
+// gauss, laplace, student (2.5 degrees of freedom), layers (Gaussians with a different scale per
 // layer), or data: the files of a folder, or one file, of raw float32 (.f32) or float16 (.f16)
 // gradients, repeated to the length, each repetition rescaled and with 1 % of noise.
 void fill(std::span<float> out, const std::string& distribution, const std::string& data_path,

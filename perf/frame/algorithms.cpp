@@ -29,7 +29,7 @@ std::string algorithm_of(const Collective& collective, const Counts& counts, pit
 
 namespace {
 
-// "ring from 8 B, ..."; the sizes are those of the lines.
+// "ring from 8 B, ..."; for the sizes of the table's lines.
 std::string changes_of(const Options& options, const Collective& collective, pithDataType_t type,
                        pithRedOp_t op, pithComm_t comm, int ranks) {
   std::string changes;

@@ -1,4 +1,4 @@
-// By which algorithms the library runs the calls of a run.
+// The algorithms that the library uses for a run's calls.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace pith_perf {
 
-// Of a line of so many bytes.
+// For a line of `bytes` bytes.
 Counts counts_of(const Collective& collective, std::size_t bytes, pithDataType_t type, int ranks);
 
-// Of the larger buffer: the size that a line tells.
+// Bytes of the larger buffer: the size printed in a line.
 std::size_t bytes_of(const Counts& counts, pithDataType_t type);
 
-// "none" of one rank, whose calls are copies but for those with a factor; empty where the program's
-// calls go by none.
+// "none" with one rank, whose calls are copies except those with a factor; empty if the collective
+// has no algorithms.
 std::string algorithm_of(const Collective& collective, const Counts& counts, pithDataType_t type,
                          pithRedOp_t op, pithComm_t comm, int ranks);
 
-// Comments for the table's head, a line for each type: "# Algorithms of float: ring from 8 B, ...".
-// Empty where the program's calls go by none.
+// Comments for the table's head, one line per type: "# Algorithms of float: ring from 8 B, ...".
+// Empty if the collective has no algorithms.
 std::string algorithm_lines(const Options& options, const Collective& collective, pithComm_t comm,
                             int ranks);
 

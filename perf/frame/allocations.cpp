@@ -1,5 +1,5 @@
-// The C library's allocation functions, with a count before them. A program's own definitions come
-// before those of every shared library, so that Pith's allocations are counted too.
+// Wraps the C library's allocation functions to count calls. A program's own definitions precede
+// those of all shared libraries, so Pith's allocations are counted, too.
 #include "frame/allocations.hpp"
 
 #include <atomic>

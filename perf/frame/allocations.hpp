@@ -1,4 +1,4 @@
-// How often this process allocates memory, the libraries in it included.
+// Counts this process's memory allocations, including those of its libraries.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace pith_perf {
 
-// Allocations so far; nothing where they cannot be counted (sanitizers, other C libraries).
+// Allocations so far; empty if they cannot be counted (sanitizers, other C libraries).
 std::optional<std::uint64_t> allocations();
 
 }  // namespace pith_perf

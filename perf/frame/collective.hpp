@@ -1,4 +1,4 @@
-// What one perf program tells the frame about its collective.
+// The description of a collective that each perf program gives to the frame.
 #pragma once
 
 #include <pith/pith.h>
@@ -9,8 +9,8 @@
 
 namespace pith_perf {
 
-// In elements. `call` is the count that the call takes. In place, rank r sends from recv +
-// r * send_offset and receives into recv + r * recv_offset.
+// In elements. `call` is the call's count argument. In place, rank r sends from recv + r *
+// send_offset and receives into recv + r * recv_offset.
 struct Counts {
   std::size_t send = 0;
   std::size_t recv = 0;
@@ -23,10 +23,10 @@ struct Place {
   int rank;
   int ranks;
   int root;
-  std::size_t count;  // as the call takes it
+  std::size_t count;  // the call's argument
 };
 
-// Elements [offset, offset + count) of the result: those that `source` has from `first` on, or
+// Elements [offset, offset + count) of the result: the elements of `source` from `first` on, or
 // their reduction over all ranks.
 struct Block {
   static constexpr int all_ranks = -1;
@@ -48,19 +48,19 @@ struct CallArgs {
 
 struct Collective {
   std::string_view program;
-  std::string_view name;  // as PITH_ALGO names it
+  std::string_view name;  // as in PITH_ALGO
   bool has_op = false;
   bool has_root = false;
-  bool can_compress = false;  // takes --compress
-  bool in_place = true;       // false: there is none; the buffers of out of place are used again
-  // What a total of `count` elements makes of the buffers. `unit`: elements in 16 bytes.
+  bool can_compress = false;  // supports --compress
+  bool in_place = true;       // false: not supported; the out-of-place buffers are used again
+  // The buffers' counts for a total of `count` elements. `unit`: elements in 16 bytes.
   Counts (*counts)(std::size_t count, std::size_t unit, std::size_t ranks);
   double (*bus_factor)(double ranks);
   std::vector<Block> (*expected)(const Place& place);
   pithResult_t (*call)(const CallArgs& args);
 };
 
-// A rank's part of `count` elements where each has one: whole 16 bytes, as in nccl-tests.
+// A rank's part of `count` elements: a multiple of 16 bytes, as in nccl-tests.
 inline std::size_t part_of(std::size_t count, std::size_t unit, std::size_t ranks) {
   return count / ranks / unit * unit;
 }

@@ -11,12 +11,12 @@ namespace {
 constexpr std::size_t chunk_elements = std::size_t{1} << 18;
 constexpr double float_rounding = 0x1p-22;
 
-// Of one conversion, in shares of the value: half a unit in the last place.
+// The relative error of one conversion: half a unit in the last place.
 double rounding_of(pith::DType type) {
   if (type == pith::DType::bf16) return 0x1p-8;
   return type == pith::DType::f16 ? 0x1p-11 : 0;
 }
-// Below the smallest normal number of float16 steps do not shrink any more.
+// Below the smallest normal number of float16 the step size is constant.
 double least_step_of(pith::DType type) { return type == pith::DType::f16 ? 0x1p-24 : 0; }
 
 // Replaces the vectors of this thread's ranks by the sum over all ranks.
@@ -58,14 +58,14 @@ CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::
 Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradients,
                               const std::vector<std::span<const float>>& results,
                               const Compressors& compressors) {
-  // Where the library may have made a call dense its elements are not those of the plain algorithm.
-  // By host those of sums are elected that no single rank has.
+  // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
+  // are elected that no single rank has.
   const bool plain = spec_.sparse() && !spec_.may_bypass && !spec_.by_host;
   const pith::Electors electors = spec_.scheme->electors;
   if (plain && electors == pith::Electors::each_rank) {
     return compare_with_topk(gradients, results, compressors);
   }
-  // Without a residual nothing tells what has been elected.
+  // Without a residual the elected elements are unknown.
   const bool tells = plain && spec_.feedback && electors != pith::Electors::all_alike;
   if (!tells) return compare_sums(gradients, results, compressors);
   const Vectors sums = sums_of(gradients);
@@ -103,7 +103,7 @@ std::int64_t CompressedCheck::count_outside(
         wrong += result != 0 || left != sum;
         continue;
       }
-      // What rounding this rank's value has lost, and perhaps what rounding their sum has.
+      // What rounding this rank's value lost, and possibly what rounding the sum lost.
       const double lost =
           rounding * (std::abs(double(sum)) + parts_ * std::abs(double(result))) + least_step;
       wrong += !(std::abs(double(left)) <= lost);
@@ -157,7 +157,7 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
                                      const std::vector<std::span<const float>>& results,
                                      const Compressors& compressors) {
   const bool keeps_losses = spec_.sparse() && spec_.feedback;
-  // Each rank rounds what it sends, and somebody the sum.
+  // Each rank rounds what it sends, and the sum is rounded once.
   const double lost =
       keeps_losses ? float_rounding : 2 * rounding_of(spec_.values) + float_rounding;
   std::vector<std::vector<float>> residuals;

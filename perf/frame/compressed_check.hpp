@@ -1,18 +1,17 @@
-// Are the results of compressed calls what the scheme's definition says?
+// Checks results of compressed calls against the scheme's definition.
 //
-// Sums are checked, unless all of a call is: what left gradients and residuals of all ranks is what
-// arrived. With feedback=0, where what is not elected is gone, that holds where something arrived.
-// Elections are checked by who makes them, as the table of schemes says:
+// Sums are checked, unless the whole result is: what was removed from all ranks' gradients and
+// residuals must have arrived. With feedback=0, where unelected elements are dropped, this holds
+// only for elements that arrived. Elections are checked depending on the scheme's electors:
 //
-//   each rank   all: result and residual of each element, bits of the residual
-//   leader      who leads, that the leader's exact k largest are elected, that they left every
-//   rank,
-//               and that nothing else moved
-//   owners      that what was elected left every rank and nothing else moved, that somebody had
-//               each of it above the threshold, and that nothing was elected twice
+//  each rank   everything: result and residual of each element, bits of the residual
+//  leader      who leads, that the leader's exact k largest are elected, that they were removed on
+//              every rank, and that nothing else was sent
+//  owners      that what was elected was removed on every rank and nothing else was sent, that some
+//              rank had each element above the threshold, and that nothing was elected twice
 //
-// The k largest are those of the library's own selector, which the library's tests hold against a
-// plain one. Elections are not checked with feedback=0 (but of each rank), hierarchy=host and
+// The k largest are computed by the library's own selector, which its tests compare with a plain
+// one. Elections are not checked with feedback=0 (except for `each rank`), hierarchy=host and
 // bypass=auto.
 #pragma once
 
@@ -31,24 +30,24 @@
 namespace pith_perf {
 
 struct Errors {
-  std::int64_t wrong = 0;  // elements outside the rounding of their type
-  double largest = 0;      // of result minus what was expected
-  double squares = 0;      // sum of them
+  std::int64_t wrong = 0;  // elements outside the rounding error of their type
+  double largest = 0;      // of result minus expected value
+  double squares = 0;      // sum of squared errors
   std::size_t elements = 0;
 
   void add(double error, double allowed);
   void merge(const Errors& other);
 };
 
-// Follows calls of one shape from the compressors' first one on.
+// Follows calls of one shape, starting with the compressors' first one.
 class CompressedCheck {
  public:
   CompressedCheck(const pith::Spec& spec, const Team& team, std::size_t count, pithDataType_t type,
                   pithRedOp_t op);
 
-  // `gradients` and `results`: one vector of float32 a rank of this thread, exact copies of what
-  // the call took and gave. Collective, as it tells the ranks what others had. Errors of this
-  // thread's ranks.
+  // `gradients` and `results`: one float32 vector per rank of this thread, exact copies of the
+  // call's input and output. Collective, since ranks exchange what they had. Returns the errors of
+  // this thread's ranks.
   Errors check(const std::vector<std::span<const float>>& gradients,
                const std::vector<std::span<const float>>& results, const Compressors& compressors);
 
@@ -59,10 +58,10 @@ class CompressedCheck {
   Errors compare_sums(const std::vector<std::span<const float>>& gradients,
                       const std::vector<std::span<const float>>& results,
                       const Compressors& compressors);
-  // Gradient plus residual as it is before the call.
+  // Gradient plus residual before the call.
   Vectors sums_of(const std::vector<std::span<const float>>& gradients) const;
-  // Elements of this thread's ranks that are not where the election has them: what was elected has
-  // left the sum, all else is there. Residuals are those after the call.
+  // Elements of this thread's ranks that contradict the election: elected ones must have been
+  // removed from the sum, all others kept. Residuals are those after the call.
   std::int64_t count_outside(const Election& election, const Vectors& sums,
                              const std::vector<std::span<const float>>& results) const;
   std::vector<float> sum_elected(const std::vector<std::span<const float>>& gradients);
@@ -72,7 +71,7 @@ class CompressedCheck {
   const Team& team_;
   std::size_t count_;
   pithDataType_t type_;
-  double parts_;  // by which a sum is divided
+  double parts_;  // the divisor of sums
   std::size_t step_ = 0;
   Vectors residuals_;
 };

@@ -15,7 +15,7 @@ namespace {
 using pith::DType;
 using pith_bench::seconds_now;
 
-// What a ring of the same ranks sends per rank for the vector in float32.
+// Bytes that each rank sends in a dense float32 ring.
 double dense_ring_bytes(double count, double ranks) { return 2 * (ranks - 1) / ranks * count * 4; }
 
 double largest_of(const Team& team, double value) { return team.average(value, Average::max); }
@@ -102,7 +102,7 @@ Measured CompressedTiming::measure(const Case& at) {
   return measured;
 }
 
-// Microseconds of each call. All ranks begin together, once their gradients are there.
+// Microseconds per call. All ranks start together, after their gradients have been prepared.
 std::vector<double> CompressedTiming::time_iterations(const Case& at,
                                                       const Compressors& compressors,
                                                       Compressed& what) {
@@ -123,7 +123,7 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
       what.select_us += share * stats.select_seconds * 1e6;
       what.exchange_us += share * stats.exchange_seconds * 1e6;
     }
-    const pithCompressorStats_t all = compressors.stats(0);  // as of each rank
+    const pithCompressorStats_t all = compressors.stats(0);  // the same on all ranks
     what.ways.add(all.bypassed != 0 ? Ways{1, 1, {}, {all.algorithm}}
                                     : Ways{1, 0, {all.algorithm}, {}});
   }
@@ -134,7 +134,7 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
   return times_us;
 }
 
-// From the compressors' first call on, so that residuals are known too.
+// Starts with the compressors' first call, so that residuals are known, too.
 void CompressedTiming::check(const Case& at, Measured& measured) {
   constexpr int steps_least = 3;
   const Compressors compressors(spec_, team_);
@@ -168,7 +168,7 @@ void CompressedTiming::check(const Case& at, Measured& measured) {
   measured.compressed->rms_error = std::sqrt(mean_of(team_, errors.squares / elements));
 }
 
-// A call in place overwrites them, and they are taken again from where they stay.
+// A call in place overwrites the gradients, so they are copied again from their source.
 void CompressedTiming::put_gradients(const Case& at, std::size_t step) {
   if (!at.in_place) return;
   for (int local = 0; local < team_.size(); ++local) {

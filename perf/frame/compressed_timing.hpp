@@ -1,5 +1,5 @@
-// The measurement of compressed calls by one thread's ranks: for each size, type and operation a
-// vector of gradients goes through compressors of its own, out of place and in place.
+// Measures compressed calls of one thread's ranks: for each size, type and operation a vector of
+// gradients goes through its own compressors, out of place and in place.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace pith_perf {
 
 class CompressedTiming {
  public:
-  // `reporter`: null on all threads but the first. Throws std::runtime_error where the compressor's
-  // specification or the gradients' folder are not to be used.
+  // `reporter`: null on all threads but the first. Throws std::runtime_error if the specification
+  // or the gradients' folder is invalid.
   CompressedTiming(const Options& options, const Team& team, Reporter* reporter);
 
-  // Every size, type and operation; the same summary on every thread.
+  // Every size, type and operation; returns the same summary on every thread.
   Summary run();
 
  private:
-  // What one line of the table is about.
+  // The subject of one table line.
   struct Case {
     pithDataType_t type;
     pithRedOp_t op;
@@ -50,8 +50,8 @@ class CompressedTiming {
   Reporter* reporter_;
   pith::Spec spec_;
   Gradients source_;
-  std::vector<std::vector<float>> gradients_;  // of each rank of this thread, as float32
-  std::vector<Memory> send_;                   // the same in the type of the call
+  std::vector<std::vector<float>> gradients_;  // of this thread's ranks, as float32
+  std::vector<Memory> send_;                   // the same in the call's type
   std::vector<Memory> recv_;
   Summary summary_;
   std::int64_t bandwidths_ = 0;

@@ -1,4 +1,4 @@
-// The compressors of one thread's ranks, one a rank, and what they say about their last call.
+// The compressors of one thread's ranks, one per rank, and their statistics of the last call.
 #pragma once
 
 #include <pith/pith.h>
@@ -13,13 +13,13 @@
 
 namespace pith_perf {
 
-// `text` with bypass=never, unless it says something about bypassing. Throws std::runtime_error
-// where it is no spec.
+// Parses `text`, with bypass=never unless it sets bypass. Throws std::runtime_error if it is
+// invalid.
 pith::Spec spec_to_measure(const std::string& text);
 
 class Compressors {
  public:
-  // Throws std::runtime_error with Pith's message, as all that follow do.
+  // Throws std::runtime_error with Pith's message, as do the following functions.
   Compressors(const pith::Spec& spec, const Team& team);
   ~Compressors();
   Compressors(const Compressors&) = delete;
@@ -27,7 +27,7 @@ class Compressors {
 
   pithCompressor_t operator[](int local) const { return all_[static_cast<std::size_t>(local)]; }
   pithCompressorStats_t stats(int local) const;
-  // Zeros for schemes that have none.
+  // Zeros for schemes without a residual.
   std::vector<float> residual(int local, std::size_t count) const;
 
  private:

@@ -16,13 +16,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The random number of one element.
+// An element's random number.
 std::uint64_t random_of(const Round& round, int rank, std::size_t index) {
   const std::uint64_t stream = mix(static_cast<std::uint64_t>(rank + 1) * golden + round.number);
   return mix(stream + index * golden);
 }
 
-// The same for all ranks: which of them contribute where not all may.
+// Whether a rank contributes to an element, where only `turns` ranks may; the same on all ranks.
 bool has_turn(const Round& round, int rank, std::size_t index, std::uint64_t turns) {
   const auto ranks = static_cast<std::uint64_t>(round.ranks);
   const std::uint64_t offset = mix(index + round.number) % ranks;
@@ -80,7 +80,7 @@ struct Real {
     return has_turn(round, rank, index, whole) ? static_cast<double>(random % 3) - 1 : 0;
   }
   static double centred(std::uint64_t random, std::uint64_t share) {
-    // A power of two is cheaper to reduce by than any other number.
+    // Reducing modulo a power of two is cheaper.
     std::uint64_t span = share;
     while ((span & (span - 1)) != 0) span &= span - 1;
     return static_cast<double>(random & (2 * span - 1)) - static_cast<double>(span);
@@ -167,7 +167,7 @@ typename Type::Bits reduction(const Round& round, std::size_t index) {
   return Type::encode(Type::finish(round, value));
 }
 
-// Calls expected(i) for each of `count` elements and counts those that differ.
+// Counts elements that differ from expected(i), i < count.
 template <class Bits, class Expected>
 std::int64_t count_other(const void* data, std::size_t count, const Expected& expected) {
   const auto* at = static_cast<const std::byte*>(data);

@@ -1,9 +1,9 @@
 // Test data whose results are known exactly. An element is a function of its rank, its index and
-// the round, so that a wrong, a missing and a twice added contribution all show.
+// the round, so that wrong, missing and duplicate contributions all show.
 //
-// Integers use all their bits and wrap. Floats that are reduced are whole numbers (for prod powers
-// of two) so small that every partial result, in any order, is exact in their type. What is only
-// copied is random bits.
+// Integers use all their bits and wrap. Floats that are reduced are integers (for prod powers of
+// two) small enough that every partial result, in any order, is exact in their type. Data that is
+// only copied is random bits.
 #pragma once
 
 #include <pith/pith.h>
@@ -16,7 +16,7 @@
 
 namespace pith_perf {
 
-// As nccl-tests names them, in the order of the enumerators.
+// nccl-tests' names, in the order of the enumerators.
 inline constexpr std::array<std::string_view, 12> type_names = {
     "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
     "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
@@ -29,19 +29,20 @@ std::size_t size_of(pithDataType_t type);
 
 struct Round {
   pithDataType_t type = pithFloat32;
-  std::optional<pithRedOp_t> op;  // none: the data are only copied
+  std::optional<pithRedOp_t> op;  // empty: data is only copied
   int ranks = 1;
   unsigned number = 0;
 };
 
-// Elements [first, first + count) of what `rank` contributes.
+// Fills in elements [first, first + count) of what `rank` contributes.
 void fill(void* data, std::size_t count, int rank, std::size_t first, const Round& round);
-// How many elements are not, bit for bit, those of `rank`.
+// The number of elements that differ in any bit from those of `rank`.
 std::int64_t count_not_of(const void* data, std::size_t count, int rank, std::size_t first,
                           const Round& round);
 // A number of this type.
 std::array<std::byte, 8> premultiplier(pithDataType_t type, int rank);
-// How many are not the reduction over all ranks. `round` has an operation.
+// The number of elements that are not the reduction over all ranks. Precondition: `round` has an
+// op.
 std::int64_t count_not_reduced(const void* data, std::size_t count, std::size_t first,
                                const Round& round);
 

@@ -12,7 +12,7 @@ namespace {
 
 enum : std::uint8_t { stays, leaves, leaves_by_threshold };
 
-// The largest of the ranks' marks, of each element.
+// Replaces each element's mark by the maximum over all ranks.
 void join_marks(const Team& team, std::vector<std::vector<std::uint8_t>>& marks) {
   team.each("pithAllReduce", [&](int local) {
     std::vector<std::uint8_t>& own = marks[static_cast<std::size_t>(local)];
@@ -85,7 +85,7 @@ Election election_of_owners(const pith::Spec& spec, const Team& team, const Vect
     return election;
   }
   election.wrong += without_elector > unelected.dummies + (moved - elections);
-  // What moves and is zero on all ranks leaves nothing.
+  // An element that is sent but zero on all ranks leaves no trace.
   const bool may_be_zero = unelected.whole_parts || unelected.dummies > 0;
   election.wrong += may_be_zero ? left > moved : left != moved;
   return election;

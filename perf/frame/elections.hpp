@@ -1,4 +1,4 @@
-// What a call elected whose ranks all send their values at the same elements.
+// Reconstructs what a call elected, for schemes whose ranks all send the same elements.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 namespace pith_perf {
 
 struct Election {
-  std::vector<std::uint8_t> elected;  // of each element, not 0 where it was; the same everywhere
-  std::int64_t wrong = 0;             // what contradicts the scheme's rules
+  std::vector<std::uint8_t> elected;  // per element: not 0 if elected; the same on all ranks
+  std::int64_t wrong = 0;             // violations of the scheme's rules
 };
 
 // Gradient plus residual before a call, or the residual after it, of this thread's ranks.
 using Vectors = std::vector<std::vector<float>>;
 
-// One rank's: the k largest magnitudes of the leader's sum. Who may lead is the scheme's to say.
+// For schemes with a leader: the k largest magnitudes of the leader's sum. The scheme defines who
+// may lead.
 Election election_of_leader(const pith::Spec& spec, const Team& team, std::size_t step,
                             const Vectors& sums, const Compressors& compressors);
 
-// Of owners: what has left some rank's sum. Each element must have a rank that has elected it, with
-// a sum as large as that rank's threshold, and none may have been elected twice, but for what the
-// scheme moves unelected. Where the partitions were is not known, so neither is what should have
-// been elected and was not.
+// For schemes with owners: everything that was removed from some rank's sum. Each element must have
+// been elected by a rank whose sum reaches its threshold, and by no other, except what the scheme
+// sends unelected. Missing elections are not detected, since the partitions are unknown.
 Election election_of_owners(const pith::Spec& spec, const Team& team, const Vectors& sums,
                             const Vectors& residuals, const Compressors& compressors);
 

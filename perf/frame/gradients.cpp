@@ -41,8 +41,8 @@ float near_gaussian(std::uint64_t random) {
   return (sum - mean) / deviation;
 }
 
-// Some elements have large gradients on all ranks. Divided by the fourth root of a uniform number
-// the tail falls with the fourth power, as that of Student's t does.
+// Some elements have large gradients on all ranks. Division by the fourth root of a uniform number
+// gives a tail that falls with the fourth power, as Student's t has.
 float made_up(int rank, std::size_t index) {
   constexpr int all_ranks = -1;
   const std::uint64_t shared = random_of(all_ranks, index) >> 40;

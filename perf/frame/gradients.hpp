@@ -1,5 +1,5 @@
-// Gradients for compressed calls: made up, with tails as heavy as those of a training, or read from
-// files. An element is a function of its rank and its index, the same on every machine.
+// Gradients for compressed calls: synthetic, with tails as heavy as in a training, or read from
+// files. An element is a function of its rank and index, the same on every machine.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@ namespace pith_perf {
 
 class Gradients {
  public:
-  // `folder`: of raw little-endian *.f32 and *.f16 files; empty: made up. Where names have a part
-  // `workerN`, each rank takes those of one worker, else each begins with another file. Files are
-  // scaled to one root mean square. Throws std::runtime_error where there is nothing to read.
+  // `folder`: raw little-endian *.f32 and *.f16 files; empty: synthetic. If names contain
+  // `workerN`, each rank uses the files of one worker, else each starts with another file. Files
+  // are scaled to a common root mean square. Throws std::runtime_error if there is nothing to read.
   explicit Gradients(const std::string& folder);
 
-  // The first elements of this rank's gradient. Files are repeated up to the size, from the second
-  // time on with a little noise.
+  // The first elements of the rank's gradient. Files are repeated up to the size; repetitions have
+  // a little noise added.
   void fill(std::span<float> out, int rank) const;
 
-  // Every call gets another gradient: the same memory, from another element on. Where the elements
-  // stayed the same from call to call, gradient and residual would keep their order.
+  // Every call gets another gradient: the same memory from a later element on. With identical
+  // gradients the order of gradient and residual would never change.
   static constexpr std::size_t shift_of_call(std::size_t call) {
     return call % calls_before_repetition * elements_between_calls;
   }
-  // How much longer than a call's vector that memory is.
+  // Additional elements that this memory needs beyond a call's vector.
   static constexpr std::size_t slack() { return calls_before_repetition * elements_between_calls; }
 
  private:
@@ -39,7 +39,7 @@ class Gradients {
   std::vector<const File*> files_of(int rank) const;
 
   std::vector<File> files_;
-  int workers_ = 0;  // 0: names do not tell
+  int workers_ = 0;  // 0: not told by the names
 };
 
 }  // namespace pith_perf

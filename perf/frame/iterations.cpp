@@ -8,7 +8,7 @@
 namespace pith_perf {
 namespace {
 
-// The smallest time that `percent` of all do not exceed.
+// The smallest time that at least `percent` of all times do not exceed.
 double percentile(std::span<const double> sorted, std::size_t percent) {
   const std::size_t rank = (sorted.size() * percent + 99) / 100;
   return sorted[std::min(sorted.size(), std::max<std::size_t>(rank, 1)) - 1];

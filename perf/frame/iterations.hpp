@@ -1,4 +1,4 @@
-// The times of single iterations, which --per_iter_timing reports.
+// The times of single iterations, reported by --per_iter_timing.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@ namespace pith_perf {
 
 // Microseconds.
 struct IterationTimes {
-  int skipped = 0;  // at the front, left out of all numbers but `each`
+  int skipped = 0;  // leading iterations, excluded from all numbers except `each`
   double min = 0;
   double max = 0;
   double mean = 0;
@@ -17,7 +17,7 @@ struct IterationTimes {
   double p99 = 0;
   double deviation = 0;
   std::vector<double> each;
-  std::vector<std::vector<double>> threads;  // the times of each thread; `each` is their maximum
+  std::vector<std::vector<double>> threads;  // per thread; `each` is their maximum
 
   double deviation_percent() const { return mean > 0 ? 100 * deviation / mean : 0; }
 };

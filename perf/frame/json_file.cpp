@@ -14,8 +14,8 @@
 namespace pith_perf {
 namespace {
 
-// What may explain a result. The rest of the environment is nobody's business: it may hold secrets,
-// as PITH_SECRET does.
+// Only variables that may explain a result: the rest of the environment may contain secrets, as
+// does PITH_SECRET.
 bool is_told(std::string_view variable) {
   constexpr std::array<std::string_view, 9> prefixes = {
       "PITH_",       "NCCL_",    "UCX_", "OMPI_", "PMI_", "SLURM_", "LD_LIBRARY_PATH=",
@@ -27,7 +27,7 @@ bool is_told(std::string_view variable) {
   return false;
 }
 
-// nccl-tests writes truth as text.
+// As nccl-tests, which writes booleans as text.
 const char* text_of(bool value) { return value ? "true" : "false"; }
 
 nlohmann::ordered_json number_of(double value) {

@@ -1,4 +1,4 @@
-// The JSON file as nccl-tests writes it (version 3).
+// The JSON file in nccl-tests' format (version 3).
 #pragma once
 
 #include <cstdio>
@@ -15,8 +15,8 @@ namespace pith_perf {
 
 class JsonFile {
  public:
-  // Creates the file; where there is one of that name, .0, .1, ... is appended. Throws
-  // std::runtime_error where it cannot be created.
+  // Creates the file; if the name exists, .0, .1, ... is appended. Throws std::runtime_error on
+  // failure.
   JsonFile(const std::string& path, std::span<const char* const> arguments, int version);
 
   const std::string& path() const { return path_; }
@@ -24,9 +24,9 @@ class JsonFile {
   void begin(const Line& line);
   void half(const Measured& measured, bool in_place, bool cputime);
   void end(int iters);
-  // A rank after the other, line after line.
+  // Ordered by rank, then by line.
   void resources(std::span<const Usage> usage, int ranks);
-  // Writes everything. Throws std::runtime_error where that fails.
+  // Writes everything. Throws std::runtime_error on failure.
   void finish(const Summary& summary);
 
  private:

@@ -1,4 +1,4 @@
-// What the library's own selector elects of a vector, apart from any call.
+// Elects elements of a vector with the library's own selector, outside any call.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace pith_perf {
 
-// By rising index; the values as they travel.
+// By ascending index; values as sent.
 struct Pairs {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
 };
 
-// Takes the k largest magnitudes out of `sums`, of equal ones those of lower index, and leaves the
-// residual there: zero, or what rounding to `values` has lost.
+// Removes the k largest magnitudes from `sums`, ties by lower index, and leaves the residual there:
+// zero, or what rounding to `values` lost.
 Pairs take_topk(std::span<float> sums, std::size_t k, pith::DType values);
 
 }  // namespace pith_perf

@@ -1,4 +1,4 @@
-// What --algo list and --transport list print.
+// The output of --algo list and --transport list.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace pith_perf {
 
-// The algorithms of one collective, one a line, as PITH_ALGO takes them: "allreduce:ring".
+// The algorithms of a collective, one per line, as PITH_ALGO takes them: "allreduce:ring".
 std::string list_algorithms(std::string_view collective);
-// The transports, one a line, as PITH_TRANSPORT takes them.
+// The transports, one per line, as PITH_TRANSPORT takes them.
 std::string list_transports();
 
 }  // namespace pith_perf

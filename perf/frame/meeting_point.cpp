@@ -24,7 +24,7 @@ IdPipe::~IdPipe() {
 }
 
 Start IdPipe::meet(int process, int processes) {
-  // A write of one id is atomic, and so all that is ever in the pipe is whole ids.
+  // Writing one id is atomic, so the pipe only ever contains whole ids.
   static_assert(sizeof(pithUniqueId) <= 512, "more than POSIX writes atomically");
   Start start = {process, processes, {}};
   if (process == 0) {
@@ -43,7 +43,7 @@ Start IdPipe::meet(int process, int processes) {
 
 namespace {
 
-// As nccl-tests without MPI: one process, whose ranks are those of -t and -g.
+// As nccl-tests without MPI: one process with the ranks of -t and -g.
 Start alone() {
   Start start;
   must(pithGetUniqueId(&start.id), "pithGetUniqueId");
@@ -52,7 +52,7 @@ Start alone() {
 
 using Found = pith::Expected<std::optional<pith::Launch>>;
 
-// Nothing where no launcher has left a trace.
+// Empty if no launcher's variables are set.
 Found launch_of_this_process() {
   const pith::Expected<pith::Settings> settings = pith::settings_from_environment();
   if (!settings) throw std::runtime_error(settings.error().message());
@@ -76,7 +76,7 @@ void check_not_launched(const Options& options) {
       options.ranks, launch.launcher, launch.rank, launch.size));
 }
 
-// The first communicator is only there to carry an id of which each thread can make its ranks.
+// The first communicator only distributes an id, from which each thread creates its ranks.
 Start start_from_environment() {
   const Found launch = launch_of_this_process();
   if (launch && !*launch) return alone();

@@ -1,4 +1,4 @@
-// How the processes of a run find each other: the number of each, and the unique id.
+// Rendezvous of a run's processes: each one's number, and the unique id.
 #pragma once
 
 #include <pith/pith.h>
@@ -13,7 +13,7 @@ struct Start {
   pithUniqueId id = {};
 };
 
-// Hands the unique id from process 0 to the others of a local run, through a pipe that all inherit.
+// Passes the unique id from process 0 to the others of a local run, through an inherited pipe.
 class IdPipe {
  public:
   IdPipe();  // throws std::system_error
@@ -21,20 +21,20 @@ class IdPipe {
   IdPipe(const IdPipe&) = delete;
   IdPipe& operator=(const IdPipe&) = delete;
 
-  // In the child processes. Process 0 makes the id, because whoever makes it has to live on. Throws
-  // std::runtime_error.
+  // Called in the child processes. Process 0 creates the id, since its creator has to stay alive.
+  // Throws std::runtime_error.
   Start meet(int process, int processes);
 
  private:
   int ends_[2];
 };
 
-// Throws std::runtime_error where a launcher has started several of this process, each of which
-// would start --ranks of its own, or may have.
+// Throws std::runtime_error if a launcher has, or may have, started several instances of this
+// process, each of which would start --ranks ranks.
 void check_not_launched(const Options& options);
 
-// Of a process that mpirun, srun or torchrun started as a rank, or that nobody did: it is alone
-// then. Throws std::runtime_error, also where a launcher's variables are there in part.
+// For a process started as a rank by mpirun, srun or torchrun; without a launcher it is alone.
+// Throws std::runtime_error, also if a launcher's variables are incomplete.
 Start start_from_environment();
 
 }  // namespace pith_perf

@@ -1,11 +1,11 @@
-// The buffers that a program works on.
+// The programs' buffers.
 #pragma once
 
 #include <cstddef>
 
 namespace pith_perf {
 
-// A buffer of pithMemAlloc or private memory, its pages present. Throws std::runtime_error.
+// A buffer of pithMemAlloc or private memory, with all pages present. Throws std::runtime_error.
 class Memory {
  public:
   Memory(std::size_t bytes, bool registered);

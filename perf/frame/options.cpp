@@ -145,7 +145,7 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
                  "with --compress: folder of raw *.f32 and *.f16 gradients");
 }
 
-// Flags of nccl-tests about devices: taken so that its command lines work here.
+// nccl-tests' device flags, accepted so that its command lines work here.
 void add_device_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("-y,--stream_null", raw.unused, "no effect on host memory");
   app.add_option("-x,--cta_policy", raw.unused, "no effect on host memory");
@@ -155,7 +155,7 @@ void add_device_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("-M", raw.unused, "only 0")->check(only_zero);
 }
 
-// What compressed calls cannot do is refused before any rank starts.
+// Refuses unsupported combinations with --compress before any rank starts.
 void check_compression(const Options& options) {
   if (options.compress.empty()) {
     if (!options.data_folder.empty()) refuse("--data", options.data_folder, "--compress with it");

@@ -15,7 +15,7 @@ namespace pith_perf {
 
 // Whose time is reported.
 enum class Average { rank0, mean, min, max };
-// What follows each call (after_each, wait) or each group of them (apart: not timed).
+// What follows each call (barrier, wait), or each group of calls (barrier_apart: not timed).
 enum class Blocking { none, barrier, wait, barrier_apart };
 
 struct Options {
@@ -25,11 +25,11 @@ struct Options {
   std::size_t min_bytes = std::size_t{32} << 20;
   std::size_t max_bytes = std::size_t{32} << 20;
   std::size_t step_bytes = std::size_t{1} << 20;
-  std::size_t step_factor = 1;  // above 1 it replaces step_bytes
+  std::size_t step_factor = 1;  // if above 1, replaces step_bytes
   int iters = 20;
   int warmup_iters = 1;
   int agg_iters = 1;
-  int cycles = 1;  // 0: for ever
+  int cycles = 1;  // 0: infinite
   int check_iters = 1;
   int root = 0;  // -1: each in turn
   Average average = Average::mean;
@@ -40,7 +40,7 @@ struct Options {
   bool report_cputime = false;
   bool report_timestamps = false;
   int timeout_s = 0;  // 0: none
-  int unalign = 0;    // elements
+  int unalign = 0;    // in elements
   std::string json_path;
   double min_bandwidth = -1;  // GB/s; negative: not checked
   bool registered = false;
@@ -50,14 +50,14 @@ struct Options {
   std::string algo;
   std::string transport;
   std::string compress;     // a compressor's specification; empty: dense
-  std::string data_folder;  // of the gradients that are compressed; empty: made up
+  std::string data_folder;  // of gradients to compress; empty: synthetic
 
   std::size_t after(std::size_t size) const {
     return step_factor > 1 ? size * step_factor : size + std::max<std::size_t>(step_bytes, 1);
   }
 };
 
-// What the flags set, before it is understood.
+// The flags' values before parsing.
 struct RawOptions {
   std::string min_bytes = "32M";
   std::string max_bytes = "32M";
@@ -69,14 +69,14 @@ struct RawOptions {
   int average = 1;
   int blocking = 0;
   int local_register = 0;
-  int unused = 0;  // of flags that change nothing on host memory
+  int unused = 0;  // flags without effect on host memory
 };
 
-// Bytes of "8", "64K", "1.5M", "1G" (binary; a B or iB may follow); nothing where it is no size.
+// Bytes of "8", "64K", "1.5M", "1G" (binary; B or iB may follow); empty if invalid.
 std::optional<std::size_t> parse_size(std::string_view text);
 
 void add_options(CLI::App& app, Options& options, RawOptions& raw);
-// Takes over what `raw` holds. Throws CLI::ValidationError, naming the flag and its value.
+// Converts the values in `raw`. Throws CLI::ValidationError with the flag and its value.
 void finish_options(Options& options, const RawOptions& raw);
 
 }  // namespace pith_perf

@@ -1,4 +1,4 @@
-// What a run reports: the records that the table prints and the JSON file holds.
+// The records of a run, as printed in the table and written to the JSON file.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pith_perf {
 
-// One rank, as the table and the file name it. Crosses ranks as bytes.
+// A rank's description. Sent between ranks as bytes.
 struct RankInfo {
   int rank;
   int process_id;
@@ -21,44 +21,44 @@ struct RankInfo {
   char cpu[96];
 };
 
-// A line of the table: one size, type, operation and root.
+// A table line: one size, type, operation and root.
 struct Line {
   std::size_t bytes = 0;
   std::size_t count = 0;
   std::string_view type;
   std::string_view op;
   int root = -1;
-  std::string algorithm = {};  // empty: unknown, or the halves tell
+  std::string algorithm = {};  // empty: unknown, or told by the halves
 };
 
-// How compressed calls went.
+// How compressed calls were made.
 struct Ways {
   int calls = 0;
-  int bypassed = 0;                     // of them: dense
+  int bypassed = 0;                     // of these: dense
   std::set<std::string> compressed_by;  // algorithms
-  std::set<std::string> dense_by;       // of the bypassed
+  std::set<std::string> dense_by;       // algorithms of the bypassed ones
 
   void add(const Ways& more);
 };
 
-// What --compress adds to a half: means over calls and ranks.
+// Additional results with --compress: means over calls and ranks.
 struct Compressed {
-  double density = 0;     // distinct elements that moved / all
-  double wire_bytes = 0;  // sent by a rank in a call
-  double ratio = 0;       // what a dense ring sends in float32 / wire_bytes
-  double select_us = 0;   // as the library tells; 0 where it does not
+  double density = 0;     // distinct elements sent / all
+  double wire_bytes = 0;  // sent by a rank per call
+  double ratio = 0;       // bytes that a dense float32 ring sends / wire_bytes
+  double select_us = 0;   // as reported by the library; 0 if not reported
   double exchange_us = 0;
   Ways ways;
-  std::optional<double> largest_error;  // against what was expected; nothing: not checked
+  std::optional<double> largest_error;  // against the expected value; empty: not checked
   std::optional<double> rms_error;
 };
 
-// Its half: out of place or in place.
+// A line's half: out of place or in place.
 struct Measured {
   double time_us = 0;
-  double algorithm_bandwidth = 0;  // GB/s, as the next
+  double algorithm_bandwidth = 0;  // GB/s, as the next one
   double bus_bandwidth = 0;
-  std::optional<std::int64_t> wrong;  // elements; nothing: not checked
+  std::optional<std::int64_t> wrong;  // elements; empty: not checked
   std::optional<IterationTimes> iterations = std::nullopt;
   std::optional<Compressed> compressed = std::nullopt;
 };

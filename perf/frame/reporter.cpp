@@ -12,7 +12,7 @@
 namespace pith_perf {
 namespace {
 
-// Whoever reads along sees each line as it comes.
+// Flushed, so that readers see each line immediately.
 void print(const std::string& text) {
   Watchdog::line_is_open(!text.ends_with('\n'));
   fmt::print("{}", text);
@@ -48,7 +48,7 @@ void Reporter::half(const Measured& measured, bool in_place) {
   if (json_) json_->half(measured, in_place, options_.report_cputime);
 }
 
-// Compressed, the row waits for its end: only then it is known how its calls went.
+// With --compress a row is printed at its end, when it is known how its calls were made.
 void Reporter::row(const std::string& part) {
   if (options_.compress.empty()) return print(part);
   row_ += part;

@@ -1,4 +1,4 @@
-// Prints the table and fills the JSON file, both from the same records. Rank 0's thread has it.
+// Prints the table and fills the JSON file from the same records. Owned by rank 0's thread.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ class Reporter {
   void begin(const Line& line);
   void half(const Measured& measured, bool in_place);
   void end();
-  // `usage`: a rank after the other, line after line; empty without --resources.
+  // `usage`: ordered by rank, then by line; empty without --resources.
   void finish(const Summary& summary, std::span<const Usage> usage);
 
  private:
@@ -31,9 +31,9 @@ class Reporter {
   std::string_view program_;
   int version_ = 0;
   int ranks_ = 0;
-  std::string how_;  // compressed calls went, as the table has said
-  Ways ways_;        // of the row's
-  std::string row_;  // what waits for that to be told before it
+  std::string how_;  // how compressed calls were made, as last printed
+  Ways ways_;        // of the row's calls
+  std::string row_;  // the row's text so far
   std::optional<JsonFile> json_;
 };
 

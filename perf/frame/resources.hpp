@@ -1,4 +1,4 @@
-// What --resources reports: what Pith needs besides the user's buffers.
+// The report of --resources: what Pith needs in addition to the user's buffers.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace pith_perf {
 
-// One rank, one size. Negative: could not be counted. Crosses ranks as bytes.
+// For one rank and size. Negative: not available. Sent between ranks as bytes.
 struct Usage {
   std::uint64_t bytes = 0;          // of the call
-  double allocations = -1;          // a call
-  double system_calls = -1;         // a call, besides the next
-  double waiting_calls = -1;        // a call: those that wait, yield or wake
-  std::int64_t scratch_bytes = -1;  // mean over the ranks
+  double allocations = -1;          // per call
+  double system_calls = -1;         // per call, without the next
+  double waiting_calls = -1;        // per call: those that wait, yield or wake
+  std::int64_t scratch_bytes = -1;  // mean over ranks
 };
 
-// Memory of this process that is neither code nor file, shared pages divided among those who have
-// them; -1 where the kernel does not say.
+// Anonymous memory of this process, with shared pages divided among their users; -1 if the kernel
+// does not tell.
 std::int64_t resident_bytes();
 
-// Counts what `times` calls of one() take; they are steady state only if others came before.
+// Counts what `times` calls of one() use; steady state only if calls were made before.
 Usage usage_of(int times, const std::function<void()>& one);
 
 }  // namespace pith_perf

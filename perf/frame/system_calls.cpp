@@ -1,5 +1,5 @@
-// A child process traces the threads of its parent. The parent marks beginning and end with a call
-// that nothing else here makes; after the second mark the child is gone, and with it the tracing.
+// A child process traces its parent's threads. The parent marks begin and end with a system call
+// that nothing else here uses; after the second mark the child exits, which ends the tracing.
 #include "frame/system_calls.hpp"
 
 #include <dirent.h>
@@ -26,7 +26,7 @@ constexpr int syscall_stop = SIGTRAP | 0x80;
 
 enum State : int { forked, may_attach, attached, refused };
 
-// What tracer and traced share.
+// Shared by tracer and traced process.
 struct Board {
   std::atomic<int> state;
   std::atomic<std::uint64_t> waiting;
@@ -62,7 +62,7 @@ std::vector<pid_t> threads_of_this_process() {
   return threads;
 }
 
-// Counts the call that a thread stopped at; true at the second mark.
+// Counts the call at which a thread stopped; returns true at the second mark.
 bool count_call(pid_t thread, Board& board, int& marks) {
   __ptrace_syscall_info info = {};
   if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof(info), &info) <= 0) return false;
@@ -72,7 +72,7 @@ bool count_call(pid_t thread, Board& board, int& marks) {
   return false;
 }
 
-// The child: calls only what is allowed after fork in a process with threads.
+// In the child: only calls that are allowed after fork in a multi-threaded process.
 [[noreturn]] void trace(const std::vector<pid_t>& threads, Board& board) {
   while (board.state.load() != may_attach) sched_yield();
   for (const pid_t thread : threads) {
@@ -82,7 +82,7 @@ bool count_call(pid_t thread, Board& board, int& marks) {
       _exit(0);
     }
   }
-  // From its first stop on a thread stops at every call.
+  // After its first stop a thread stops at every system call.
   std::size_t started = 0;
   int marks = 0;
   for (;;) {
@@ -100,13 +100,13 @@ bool count_call(pid_t thread, Board& board, int& marks) {
   }
 }
 
-// Has the tracer at work when it returns true.
+// If it returns true the tracer is attached.
 bool start_tracer(Board& board, pid_t& tracer) {
   const std::vector<pid_t> threads = threads_of_this_process();
   tracer = fork();
   if (tracer < 0) return false;
   if (tracer == 0) trace(threads, board);
-  prctl(PR_SET_PTRACER, tracer);  // where Yama asks for it; elsewhere it fails and nobody minds
+  prctl(PR_SET_PTRACER, tracer);  // needed with Yama; fails harmlessly elsewhere
   board.state.store(may_attach);
   while (board.state.load() != attached && board.state.load() != refused) usleep(100);
   return board.state.load() == attached;

@@ -1,4 +1,4 @@
-// How many system calls the threads of this process make while something runs.
+// Counts the system calls that this process's threads make while a function runs.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct SystemCalls {
   std::uint64_t other = 0;
 };
 
-// Runs body once and counts what all threads do meanwhile, its own starting and ending excluded.
-// Nothing where tracing is not allowed; body has run all the same.
+// Runs body once and counts the calls of all threads meanwhile, without those of the tracing
+// itself. Empty if tracing is not allowed; body runs anyway.
 std::optional<SystemCalls> count_system_calls(const std::function<void()>& body);
 
 }  // namespace pith_perf

@@ -9,7 +9,7 @@
 namespace pith_perf {
 namespace {
 
-// The names or units of the columns: of a line's beginning, then twice those of its halves.
+// The columns' names or units: those of a line's beginning, then twice those of a half.
 std::string column_line(const std::array<std::string_view, 5>& first,
                         std::span<const std::string> half, std::string_view stamp) {
   std::string text = fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", first[0], first[1],

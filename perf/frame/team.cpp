@@ -22,7 +22,7 @@ Team::Team(std::vector<pithComm_t> comms, int first_rank, int ranks)
     : comms_(std::move(comms)), first_rank_(first_rank), ranks_(ranks) {}
 
 Team::~Team() {
-  // After an error the other ranks may never come to the end of a collective.
+  // After an error the other ranks may never complete a collective.
   if (std::uncaught_exceptions() > 0) abort();
   for (pithComm_t comm : comms_) pithCommDestroy(comm);
 }
@@ -36,7 +36,7 @@ void Team::barrier() const {
 }
 
 void Team::gather_bytes(const void* mine, void* all, std::size_t bytes) const {
-  // The ranks of one thread all receive; the first one's result is as good as any.
+  // All ranks of this thread receive the same; the first one's result is used.
   const std::size_t total = bytes * static_cast<std::size_t>(ranks_);
   std::vector<std::byte> others(total * static_cast<std::size_t>(size() - 1));
   each("pithAllGather", [&](int local) {
@@ -48,7 +48,7 @@ void Team::gather_bytes(const void* mine, void* all, std::size_t bytes) const {
 }
 
 std::vector<double> Team::gather_values(std::span<const double> mine) const {
-  // Each rank of the thread sends them; those of its first are kept.
+  // Each of the thread's ranks sends them; those of its first are kept.
   const auto here = static_cast<std::size_t>(size());
   std::vector<double> sent;
   for (std::size_t local = 0; local < here; ++local) {
@@ -64,7 +64,7 @@ std::vector<double> Team::gather_values(std::span<const double> mine) const {
   return kept;
 }
 
-// One value a thread: every rank of it brings the same, and one is kept.
+// One value per thread: all its ranks send the same one, of which one is kept.
 template <class T>
 std::vector<T> Team::gather_same(const T& value) const {
   const std::vector<T> mine(comms_.size(), value);

@@ -1,5 +1,5 @@
-// The ranks that one thread drives: their communicators, and what the threads tell each other
-// through them.
+// The ranks that one thread drives: their communicators, and exchanges between threads through
+// them.
 #pragma once
 
 #include <pith/pith.h>
@@ -23,7 +23,7 @@ std::vector<pithComm_t> join(const pithUniqueId& id, int first, int count, int r
 // Every thread makes the same calls in the same order.
 class Team {
  public:
-  // Takes the communicators over. Where it goes in an exception it aborts them.
+  // Takes ownership of the communicators. Destroyed by an exception it aborts them.
   Team(std::vector<pithComm_t> comms, int first_rank, int ranks);
   ~Team();
   Team(const Team&) = delete;
@@ -34,7 +34,7 @@ class Team {
   int first_rank() const { return first_rank_; }
   pithComm_t comm(int local) const { return comms_[static_cast<std::size_t>(local)]; }
 
-  // Calls one(local) for each rank, in a group where there are several.
+  // Calls one(local) for each rank, as a group if there are several.
   template <class One>
   void each(const char* call, const One& one) const {
     if (size() > 1) must(pithGroupStart(), "pithGroupStart");
@@ -43,7 +43,7 @@ class Team {
   }
 
   void barrier() const;
-  // Each rank's record, in the order of ranks. `mine` has one for each rank of this thread.
+  // Each rank's record, in rank order. `mine` has one for each rank of this thread.
   template <class T>
   std::vector<T> gather(std::span<const T> mine) const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -51,7 +51,7 @@ class Team {
     gather_bytes(mine.data(), all.data(), sizeof(T));
     return all;
   }
-  // Each rank's vector, all as long, one after the other. `mine` has one for each rank of this
+  // Each rank's vector, all of the same length, concatenated. `mine` has one for each rank of this
   // thread.
   template <class T>
   std::vector<T> gather_vectors(const std::vector<std::vector<T>>& mine) const {
@@ -63,15 +63,15 @@ class Team {
     gather_bytes(sent.data(), all.data(), each * sizeof(T));
     return all;
   }
-  // The same number of values from each thread, one thread after the other.
+  // The values of all threads, the same number of each, concatenated by thread.
   std::vector<double> gather_values(std::span<const double> mine) const;
-  // The threads' values in one.
+  // Combines the threads' values.
   double average(double value, Average how) const;
   std::int64_t sum(std::int64_t value) const;
 
   // Collective: no rank leaves before the others.
   void close();
-  // Tells the other ranks that these leave now.
+  // Aborts, which tells the other ranks.
   void abort();
 
  private:

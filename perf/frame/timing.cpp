@@ -15,7 +15,7 @@ using pith_bench::seconds_now;
 
 namespace {
 
-constexpr std::size_t slack_bytes = 16;  // so that the smallest size has room in every program
+constexpr std::size_t slack_bytes = 16;  // so that the smallest size fits in every program
 
 }  // namespace
 
@@ -117,8 +117,8 @@ Measured Timing::measure(const Case& at, bool in_place) {
   return measured;
 }
 
-// Seconds a call. Calls on host memory are over when they return, so that there is nothing to wait
-// for at the end, and the time of the calls is the time of their work.
+// Seconds per call. Calls on host memory are complete on return, so nothing has to be awaited at
+// the end.
 double Timing::time_iterations(const Case& at, bool in_place) {
   const bool apart = options_.blocking == Blocking::barrier_apart;
   double timed = 0;
@@ -145,7 +145,7 @@ double Timing::time_iterations(const Case& at, bool in_place) {
   return timed / options_.iters / options_.agg_iters;
 }
 
-// How many elements of all ranks are wrong; nothing where they are not checked.
+// The number of wrong elements on all ranks; empty if not checked.
 std::optional<std::int64_t> Timing::check(const Case& at, bool in_place) {
   if (options_.check_iters == 0) return std::nullopt;
   std::int64_t wrong = 0;
@@ -180,8 +180,8 @@ std::vector<Usage> Timing::usage(std::int64_t resident_before) const {
   for (Usage line : usage_) {
     const bool known = line.scratch_bytes >= 0 && resident_before >= 0;
     const std::int64_t taken = line.scratch_bytes - resident_before - buffer_bytes_;
-    // The kernel splits a shared page evenly among those who have touched it, whoever needs it, so
-    // that only the sum over all ranks means something.
+    // The kernel divides a shared page evenly among those who have touched it, so only the sum over
+    // all ranks is meaningful.
     const auto ranks = static_cast<std::int64_t>(team_.ranks());
     const std::int64_t all_taken = team_.sum(known ? taken : std::numeric_limits<int>::min());
     line.scratch_bytes = all_taken < 0 ? -1 : all_taken / ranks;
@@ -193,8 +193,8 @@ std::vector<Usage> Timing::usage(std::int64_t resident_before) const {
 }
 
 void Timing::call(const Case& at, bool in_place, int iteration) {
-  // As in nccl-tests the data move through the buffers from call to call, so that small sizes do
-  // not always find them in a cache.
+  // As in nccl-tests, calls move through the buffers, so that small sizes are not always in a
+  // cache.
   const std::size_t steps = at.bytes > 0 ? options_.max_bytes / at.bytes : 1;
   const std::size_t shift =
       at.bytes * (static_cast<std::size_t>(iteration) % std::max<std::size_t>(steps, 1));
@@ -211,7 +211,7 @@ void Timing::call(const Case& at, bool in_place, int iteration) {
   if (options_.blocking == Blocking::barrier) team_.barrier();
 }
 
-// The operation lives for the call only, as in nccl-tests.
+// The operation exists only during the call, as in nccl-tests.
 pithResult_t Timing::call_premultiplied(CallArgs args) const {
   std::array<std::byte, 8> scalar = premultiplier(args.type, args.place.rank);
   const pithResult_t made = pithRedOpCreatePreMulSum(&args.op, scalar.data(), args.type,
@@ -223,7 +223,7 @@ pithResult_t Timing::call_premultiplied(CallArgs args) const {
 }
 
 void Timing::fill_buffers(const Case& at, bool in_place, unsigned number) {
-  // Before a rank's memory changes, every other has to have left the last call.
+  // All ranks must have left the last call before any memory changes.
   team_.barrier();
   const std::size_t element = size_of(at.type);
   for (int local = 0; local < team_.size(); ++local) {

@@ -1,5 +1,5 @@
-// The measurement of one thread's ranks: for each size, type, operation and root the calls are
-// timed and their results checked, out of place and in place.
+// The measurement of one thread's ranks: for each size, type, operation and root calls are timed
+// and their results checked, out of place and in place.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@ class Timing {
   Timing(const Options& options, const Collective& collective, const Team& team,
          Reporter* reporter);
 
-  // Every size, type, operation and root; the same summary on every thread.
+  // Every size, type, operation and root; returns the same summary on every thread.
   Summary run();
-  // Of every rank and line, with --resources. `resident_before`: before the communicators were
-  // made.
+  // For every rank and line, with --resources. `resident_before`: before communicators were
+  // created.
   std::vector<Usage> usage(std::int64_t resident_before) const;
 
  private:
-  // What one line of the table is about.
+  // The subject of one table line.
   struct Case {
     pithDataType_t type;
     pithRedOp_t op;
@@ -63,12 +63,12 @@ class Timing {
   std::vector<Memory> send_;
   std::vector<Memory> recv_;
   unsigned rounds_ = 0;
-  std::int64_t out_of_bounds_ = 0;  // checks that found something, of all threads
+  std::int64_t out_of_bounds_ = 0;  // failed checks, of all threads
   double bandwidth_sum_ = 0;
   std::int64_t bandwidths_ = 0;
   std::int64_t buffer_bytes_ = 0;     // resident
   std::vector<double> iteration_us_;  // of the last time_iterations(), with --per_iter_timing
-  std::vector<Usage> usage_;          // of this thread's ranks, a line each
+  std::vector<Usage> usage_;          // of this thread's ranks, one per line
 };
 
 }  // namespace pith_perf

@@ -14,7 +14,7 @@ constexpr unsigned others_wait_s = 5;
 
 std::atomic<unsigned> limit_s{0};
 std::atomic<bool> line_open{false};
-// Not changed any more once the alarm is set, and there until the process has ended.
+// Constant once the alarm is set, for the signal handler.
 char message[64];
 std::size_t message_bytes = 0;
 

@@ -5,11 +5,11 @@ namespace pith_perf {
 
 class Watchdog {
  public:
-  // Ends the process, saying so, `seconds` after the last call of rearm(); 0: never. Processes
-  // other than 0 wait a while longer, for the one that says it to end them.
+  // Ends the process, with a message, `seconds` after the last rearm(); 0: never. Processes other
+  // than 0 wait longer, so that process 0 reports first and ends them.
   static void start(int seconds, int process);
   static void rearm();
-  // Whether a line of standard output has begun and not ended.
+  // Whether standard output is in the middle of a line.
   static void line_is_open(bool open);
 };
 

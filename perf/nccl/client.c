@@ -54,7 +54,7 @@ void client_run(const char* name, int size, const char* const* environment, clie
   for (int rank = 0; rank < size; ++rank) {
     char path[64];
     path_of_log(children[rank], path, sizeof path);
-    unlink(path); /* where there is one, whatever the rank came to */
+    unlink(path); /* if it exists, even if the rank failed */
   }
   munmap(shared, sizeof *shared);
   printf("%s, %d ranks: %s\n", name, size, bad ? "FAILED" : "ok");

@@ -1,5 +1,5 @@
-/* Clients of NCCL in C, as a user would write them, but for host memory: each case runs in as many
- * forked processes as it has ranks, which share nothing but an id and a few numbers.
+/* Clients of NCCL in C, written as by a user, but for host memory: each case runs in one forked
+ * process per rank. The processes share only ids and a few numbers.
  */
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* NVIDIA's header, where a program is compiled as its users do it, else our words for it. */
+/* NVIDIA's header, to compile a program as its users do, or our own. */
 #ifdef CLIENT_OF_NVIDIA
 #define NCCL_OS_LINUX
 #include <nccl.h>
@@ -21,14 +21,14 @@
 #if !defined(CLIENT_OF_NVIDIA) || NCCL_VERSION_CODE >= 22900
 #define CLIENT_KNOWS_229
 #endif
-#ifdef CLIENT_OF_NVIDIA /* nccl_device.h, which has these, is C++ */
+#ifdef CLIENT_OF_NVIDIA /* declared in nccl_device.h, which is C++ */
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* out);
 ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t window, size_t offset, int peer, void** out);
 #endif
 
 enum { client_ids = 8, client_ranks_max = 16, client_notes = 64 };
 
-/* Shared by the processes of a case, zero at first. */
+/* Shared by the processes of a case; zero-initialised. */
 struct client_shared {
   volatile int id_ready[client_ids];
   ncclUniqueId id[client_ids];
@@ -43,15 +43,14 @@ struct client {
 
 typedef void (*client_body)(struct client* me);
 
-/* Runs the body in `size` processes; where one fails, this one ends with a message. `environment`:
- * NAME=VALUE strings up to a NULL, or NULL. */
+/* Runs the body in `size` processes; if one fails, exits with a message. `environment`: NAME=VALUE
+ * strings, terminated by NULL, or NULL. */
 void client_run(const char* name, int size, const char* const* environment, client_body body);
 
 /* The same id in all processes, made by rank 0. */
 ncclUniqueId client_id(struct client* me, int which);
 ncclComm_t client_join(struct client* me);
-/* From here on NCCL logs to a file, at INFO, which client_take_log reads. It goes when its case is
- * over. */
+/* Makes NCCL log to a file at level INFO, for client_take_log; deleted at the end of the case. */
 void client_log(void);
 void client_take_log(struct client* me, char* text, size_t room);
 int client_times_in(const char* text, const char* words);

@@ -1,5 +1,5 @@
-/* nccl-tests' programs in small, in C and for host memory: a client of NCCL that times and checks
- * collectives, as its own columns name them. What they say of Pith, they say by NCCL's symbols.
+/* A small version of nccl-tests in C, for host memory: a client of NCCL that times and checks
+ * collectives. It uses Pith only through NCCL's symbols.
  *
  * Usage: nccl_perf_client [-p RANKS] [-b BYTES] [-e BYTES] [-f FACTOR] [-n ITERATIONS] [-m]
  *        [COLLECTIVE...]    -m: memory of ncclMemAlloc
@@ -32,7 +32,7 @@ static float sum_of(int ranks, size_t i) {
   return (float)(ranks * (ranks + 1) / 2) * (float)(i % 5);
 }
 
-/* `count`: elements of one block, of which some buffers hold one for each rank. */
+/* `count`: elements per block; some buffers hold one block per rank. */
 static void call(struct client* me, ncclComm_t comm, const float* send, float* recv, size_t count) {
   const int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
   switch (setup.kind) {
@@ -59,7 +59,7 @@ static void call(struct client* me, ncclComm_t comm, const float* send, float* r
   }
 }
 
-/* Block b of the buffers, element i: what is sent, and what must have come. */
+/* Element i of a block: the value sent, and the value expected. */
 static float sent(struct client* me, size_t block, size_t i) { return value(me->rank, i + block); }
 
 static float expected(struct client* me, size_t block, size_t i) {
@@ -96,7 +96,7 @@ static double bus_factor(int ranks) {
 static float* allocate(struct client* me, size_t bytes) {
   void* memory = NULL;
   if (setup.allocated) {
-    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* or it would be a device's */
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* else it would be device memory */
     OK(ncclMemAlloc(&memory, bytes));
   } else {
     memory = malloc(bytes);
@@ -168,7 +168,7 @@ int main(int count, char** arguments) {
     if (option == 'm') setup.allocated = 1;
     if (option == '?') return 2;
   }
-  const size_t least = sizeof(float) * (size_t)setup.ranks; /* an element in each rank's block */
+  const size_t least = sizeof(float) * (size_t)setup.ranks; /* one element per rank's block */
   if (setup.ranks < 1 || setup.ranks > client_ranks_max || setup.factor < 2 ||
       setup.first < least) {
     fprintf(stderr, "expected 1 to %d ranks, a factor from 2, sizes from 4 bytes a rank\n",

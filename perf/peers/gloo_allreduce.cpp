@@ -24,7 +24,7 @@ using pith_bench::World;
 using GlooContext = std::shared_ptr<gloo::Context>;
 using Options = gloo::AllreduceOptions;
 
-// gloo::allreduce: ring (Gloo's default) and bcube, from one buffer to another.
+// gloo::allreduce: ring (Gloo's default) and bcube, out of place.
 class Function final : public pith_bench::Contender {
  public:
   Function(GlooContext context, Options::Algorithm algorithm)
@@ -45,7 +45,7 @@ class Function final : public pith_bench::Contender {
   std::unique_ptr<Options> options_;
 };
 
-// The algorithm classes work in place only, so that a call includes the copy of send to recv.
+// The algorithm classes work in place only, so a call includes the copy from send to recv.
 template <class Algorithm>
 class InPlace final : public pith_bench::Contender {
  public:
@@ -91,7 +91,7 @@ GlooContext connect(const World& world, gloo::rendezvous::Store& store) {
   return context;
 }
 
-// A folder for the file store, gone when the run is over.
+// A temporary folder for the file store.
 class Folder {
  public:
   Folder() {

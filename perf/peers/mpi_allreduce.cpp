@@ -1,4 +1,4 @@
-// MPI_Allreduce of Open MPI or MPICH, timed by the loop that times Pith. Run it under the mpirun of
+// MPI_Allreduce of Open MPI or MPICH, timed by the same loop as Pith. Run it under the mpirun of
 // the library that it was built with.
 #include <fmt/core.h>
 

@@ -1,7 +1,7 @@
-// Top-k with error feedback as it is usually exchanged: the k largest elements of gradient plus
-// residual leave every rank as plain pairs, an index of 32 bits and a float32, MPI_Allgather gives
-// all to all, and they are added to zeros one by one. The selection is Pith's own, so that only
-// the exchange differs from Pith's top-k. Run it under mpirun.
+// Top-k with error feedback and the usual exchange: each rank sends the k largest elements of
+// gradient plus residual as plain pairs, a 32-bit index and a float32, by MPI_Allgather, and adds
+// all pairs to zeros one by one. The selection is Pith's, so that only the exchange differs from
+// Pith's top-k. Run it under mpirun.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -53,8 +53,8 @@ class PlainTopk {
     for (std::size_t rank = 0; rank < ranks_; ++rank) add(rank, result_, [](float x) { return x; });
   }
 
-  // After a call: is its result what MPI_Allreduce makes of vectors that are zero where nothing was
-  // selected? Throws where it is not.
+  // After a call: compares its result with MPI_Allreduce of vectors that are zero where nothing was
+  // selected. Throws if they differ.
   void check() const {
     std::vector<float> expected(result_.size());
     std::vector<float> magnitudes(result_.size());
@@ -73,7 +73,7 @@ class PlainTopk {
   }
 
  private:
-  // Of one rank: all its indices, then all its values.
+  // Per rank: all indices, then all values.
   std::uint32_t* pairs_of(std::size_t rank) { return pairs_.data() + 2 * k_ * rank; }
   const std::uint32_t* pairs_of(std::size_t rank) const { return pairs_.data() + 2 * k_ * rank; }
 
@@ -109,7 +109,7 @@ class PlainTopk {
   std::vector<float> result_;
 };
 
-// The slowest rank's time for each call, every one with a gradient of its own.
+// The slowest rank's time of each call, each with another gradient.
 Row measure(const Options& options, const pith_perf::Gradients& source, MpiWorld& world,
             std::size_t bytes) {
   const std::size_t count = bytes / sizeof(float);

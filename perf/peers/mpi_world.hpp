@@ -1,5 +1,5 @@
-// What the programs over MPI share. Those that include it are run under the mpirun of the library
-// that they were built with.
+// Shared by the programs over MPI, which must run under the mpirun of the library that they were
+// built with.
 #pragma once
 
 #include <fmt/core.h>
@@ -32,7 +32,8 @@ class MpiWorld final : public World {
   }
 };
 
-// Of this process; binds it to its core. Throws where mpirun has started another number of ranks.
+// This process's world; binds the process to its core. Throws if mpirun has another number of
+// ranks.
 inline MpiWorld mpi_world(const Settings& settings) {
   int rank = 0;
   int ranks = 0;
@@ -45,7 +46,7 @@ inline MpiWorld mpi_world(const Settings& settings) {
   return MpiWorld(rank, ranks);
 }
 
-// A variable that chose this run's settings, as mpirun hands it on.
+// An environment variable that mpirun passed on.
 inline std::string mpi_variable(const char* name, const char* otherwise) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : otherwise;

@@ -11,13 +11,13 @@ namespace pith {
 
 namespace {
 
-// Kernels may read, but not use, up to a vector behind the last element.
+// Kernels may load, without using it, up to one vector beyond the last element.
 constexpr std::size_t slack_bytes = 256;
 constexpr std::size_t huge_bytes = std::size_t{2} << 20;
 
 std::size_t mapped_bytes(std::size_t count) { return count * sizeof(float) + slack_bytes; }
 
-// A driver gives no memory of no size.
+// At least one element: drivers refuse allocations of zero bytes.
 std::size_t device_bytes(std::size_t count) { return (count > 0 ? count : 1) * sizeof(float); }
 
 std::byte* take_zeros(DeviceVectors& device, std::size_t bytes) {

@@ -1,4 +1,4 @@
-// The float32 memory of a compressor: the residual between calls, gradient plus residual inside.
+// A compressor's float32 memory: the residual between calls, gradient plus residual within a call.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace pith {
 
-// Zero at first; on huge pages where it is large, or on a device. Throws bad_alloc,
-// and a Failure where the device refuses.
+// Zero-initialised; on huge pages if large, or on a device. Throws bad_alloc, or a Failure if the
+// device refuses.
 class Accumulator {
  public:
   Accumulator() = default;

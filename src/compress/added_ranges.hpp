@@ -1,5 +1,5 @@
-// Which parts of a vector a call has added its gradient to. They come in any order, each once; what
-// touches becomes one.
+// The ranges of a vector to which a call has added its gradient. They come in any order, each once;
+// adjacent ones are merged.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ class AddedRanges {
     std::size_t count = 0;
   };
 
-  // A walk from anywhere round to its beginning allocates nothing.
+  // Two ranges suffice for a pass that starts anywhere and wraps around: it allocates nothing.
   AddedRanges() { reserve(2); }
-  // Room for so many parts that do not touch, so that add() allocates nothing.
+  // Room for `apart` separate ranges, so that add() does not allocate.
   void reserve(std::size_t apart) { ranges_.reserve(apart); }
   void clear() { ranges_.clear(); }
 
-  // Precondition: nothing of it has been added.
+  // Precondition: no part of the range has been added.
   void add(std::size_t begin, std::size_t count) {
     if (count == 0) return;
     const std::size_t end = begin + count;
@@ -40,7 +40,7 @@ class AddedRanges {
     }
   }
 
-  // The first part of [0, count) that has not been added; empty: none. To add it needs no memory.
+  // The first range of [0, count) that has not been added; empty: none. Adding it never allocates.
   Part first_gap(std::size_t count) const {
     if (ranges_.empty()) return {0, count};
     const Range& first = ranges_.front();
@@ -53,7 +53,7 @@ class AddedRanges {
     std::size_t begin;
     std::size_t end;
   };
-  std::vector<Range> ranges_;  // rising, apart from each other
+  std::vector<Range> ranges_;  // ascending, disjoint, not adjacent
 };
 
 }  // namespace pith

@@ -32,7 +32,8 @@ bool load_succession(SchemeState& state, const StateShape&, StateReader& in) {
   return true;
 }
 
-// Whom another election names is believed. Squares are summed up in another order than a call's.
+// Whether the leader is plausible; any leader is accepted for elections that cannot be recomputed.
+// The tolerance covers a different order of summation.
 bool may_lead(const Spec& spec, std::uint64_t step, std::span<const double> squares,
               std::size_t leader) {
   constexpr double equal = 1 - 1e-6;

@@ -76,7 +76,7 @@ Error Compressor::move_to(DeviceVectors* device) {
     return moved;
   };
   try {
-    // Both are there before either moves: memory may run out for the second.
+    // Both copies exist before either is replaced, since the second allocation may fail.
     Accumulator accumulator = copy(accumulator_);
     Accumulator delivered = copy(delivered_);
     accumulator_ = std::move(accumulator);
@@ -137,7 +137,7 @@ void Compressor::drop_slice(Compute& host) {
   if (!slice_) return;
   if (const float* kept = slice_->residual()) {
     clear_spent(host);
-    // What a device reads, and where it tells what it has found.
+    // Memory that the device can access: the values it reads, and its pass result.
     const std::size_t bytes = device_ ? slice_->count() * sizeof(float) : 0;
     Scratch copied(reachable(host), sizeof(PassResult) + bytes);
     std::byte* const at = copied.bytes().data + sizeof(PassResult);
@@ -161,22 +161,22 @@ void Compressor::clear_spent(Compute& host) {
     vectors(host).run<ZeroKernel>(
         {reinterpret_cast<std::byte*>(accumulator()), count_ * sizeof(float)});
   }
-  spent_ = false;  // only now: a device may refuse
+  spent_ = false;  // after the kernel, which a device may refuse
 }
 
 void Compressor::forget_delivered() {
-  layout.hosts = 0;  // ranks may have other places on equal hosts
+  layout.hosts = 0;  // ranks may be at other places on equal hosts
   for (Taken& taken : taken_) taken.delivered = false;
   if (slice_) slice_->forget();
 }
 
-// What the last call took stays, in case that others have not completed it, until this one ends.
+// What the last call took is kept until this call ends, in case other ranks did not complete it.
 void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* device) {
   queue_ = device;
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
   added_.clear();
-  found_fence_ = Fence();  // of a queue that may be another one's
+  found_fence_ = Fence();  // the old fence may be another queue's
   in_call_ = true;
   is_new_ = false;
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
@@ -190,7 +190,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   elected = all;
   histogram = nullptr;
   taken.knows_before = false;
-  taken.before = state();  // which may throw
+  taken.before = state();  // may throw
   taken.knows_before = true;
 }
 
@@ -237,7 +237,8 @@ void Compressor::count_added() {
   found_memory_ = Scratch();
 }
 
-// What a device finds is not waited for, nor counted. An earlier pass may still be writing there.
+// A device's result is neither awaited nor counted. An earlier pass may still write there, so that
+// memory is retired, too.
 void Compressor::add_rest(Compute& host) {
   Scratch memory = std::exchange(found_memory_, Scratch());
   if (queue_ && !memory.bytes().data) {
@@ -254,7 +255,8 @@ void Compressor::add_rest(Compute& host) {
   if (queue_) queue_->retire(Lease(), std::move(memory), last);
 }
 
-// A device adds from a copy that it reaches, since lists of the host may be needed elsewhere.
+// For a device the pairs are first copied to memory it can access, since the caller may reuse its
+// lists.
 void Compressor::add_pairs(Compute& host, const SparseList& list, DType type) {
   Compute& work = vectors(host);
   if (work.kind() == MemoryKind::host || list.count == 0) {
@@ -293,9 +295,9 @@ void Compressor::give_back(Compute& host, Taken& taken) {
   give_back(host, taken.losses, taken.factor);
 }
 
-// Most are zero, those of other ranks' segments: they are not worth a visit of the accumulator.
+// Most losses are zero, those of other ranks' segments, and are skipped.
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
-  if (!spec_.feedback) return;  // nothing of the accumulator stays
+  if (!spec_.feedback) return;  // the accumulator keeps nothing
   const auto* lost = reinterpret_cast<const float*>(losses.values);
   const auto is_lost = [](float loss) { return loss != 0; };
   const auto n = static_cast<std::size_t>(std::count_if(lost, lost + losses.count, is_lost));
@@ -356,7 +358,7 @@ void Compressor::end(Compute& host) {
   queue_ = nullptr;
 }
 
-// The accumulator that was delivered is kept until the next call has ended.
+// The delivered accumulator is kept until the next call has ended.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
   spent_ = true;
@@ -404,7 +406,7 @@ void Compressor::reset() {
 void Compressor::scale(Compute& host, float factor) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &factor, sizeof factor);
-  for (Accumulator* memory : {&accumulator_, &delivered_}) {  // first of all: a device may refuse
+  for (Accumulator* memory : {&accumulator_, &delivered_}) {  // first: a device may refuse
     auto* data = reinterpret_cast<std::byte*>(memory->data());
     if (data) vectors(host).run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
   }
@@ -423,7 +425,7 @@ void Compressor::adopt(const SchemeState& state, double scale) {
   is_new_ = false;
 }
 
-// Between calls; the values lie where the accumulator does, or where its device reaches them.
+// Between calls. `values` are in the accumulator's memory, or in memory its device can access.
 void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh) {
   const Scratch found(reachable(host), sizeof(PassResult));
   vectors(host).run<AccumulateKernel>(
@@ -448,7 +450,7 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
     std::memcpy(copied.bytes().data, residual + done * sizeof(float), count * sizeof(float));
     add_range(host, {done, count}, copied.bytes().data, spent_);
   }
-  is_new_ = spent_ = false;  // only now: a device may refuse
+  is_new_ = spent_ = false;  // after the kernels, which a device may refuse
 }
 
 std::uint64_t Compressor::digest() const {

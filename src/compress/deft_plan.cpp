@@ -13,7 +13,7 @@ double cost_of(const DeftPiece& piece) {
   return piece.k > 1 ? size * std::log2(static_cast<double>(piece.k)) : size;
 }
 
-// Numbers of the pieces by falling measure.
+// Orders the pieces' numbers by descending measure.
 template <class Measure>
 void sort_by(std::span<const DeftPiece> pieces, std::span<std::uint32_t> order, Measure measure) {
   std::iota(order.begin(), order.end(), 0u);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto deft_keys = keys::of_election(std::array{keys::reduction});
 
-// Pieces of which all elements move are nobody's.
+// Pieces that are sent whole have no elector.
 Unelected unelected(const Spec&, int) { return {.whole_parts = true}; }
 
 }  // namespace

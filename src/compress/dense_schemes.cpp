@@ -1,4 +1,4 @@
-// Schemes that elect nothing: all elements move, as they are or in fewer bits.
+// Schemes without an election: all elements are sent, unchanged or with fewer bits.
 #include "compress/scheme_keys.hpp"
 
 namespace pith {

@@ -1,5 +1,5 @@
-// A device whose memory holds accumulators, as far as compressors know of it: what is done to them
-// between calls. In a call its own queue does the work, see vector_queue.hpp.
+// The compressors' view of a device whose memory holds accumulators, for operations between calls.
+// During a call the call's own queue is used, see vector_queue.hpp.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,17 @@
 
 namespace pith {
 
-// Threads: any. It outlives every compressor.
+// Threads: any. Outlives every compressor.
 class DeviceVectors {
  public:
   virtual ~DeviceVectors() = default;
-  // Not zero. Null where there is none left.
+  // Uninitialised memory; null if there is none left.
   virtual std::byte* take(std::size_t bytes) = 0;
   virtual void give(std::byte* memory, std::size_t bytes) = 0;
-  // Kernels have ended when run() returns. They copy from and to any host memory; whatever else
-  // they are given is the device's, or pinned. What the driver refuses, or has not done to the end,
-  // is a Failure (core/failure.hpp).
+  // Kernels have completed when run() returns. Copies accept any host memory; all other arguments
+  // are device or pinned memory. A driver error throws a Failure (core/failure.hpp).
   virtual Compute& compute() = 0;
-  // Host memory that they reach.
+  // Pinned host memory, which kernels can access.
   virtual Compute& pinned() = 0;
 };
 

@@ -1,5 +1,5 @@
-// The state of one vector in ExDyna and MiCRO: its partitions, its threshold, and what one call has
-// learned of both. Equal on all ranks, for it is made of what all have seen.
+// The state of one vector in ExDyna and MiCRO: its partitions, its threshold, and what the current
+// call has learned about both. Equal on all ranks, since it depends only on agreed numbers.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace pith {
 
 class ExdynaControl {
  public:
-  // A call begins; count > 0. What an unfinished one has learned is forgotten.
+  // Starts a call; count > 0. Discards what an unfinished call has learned.
   void begin(const Spec& spec, std::size_t count, int ranks) {
     k_ = elected_of(spec.density, count);
     const Partition kind = partition_of(spec);
@@ -34,15 +34,15 @@ class ExdynaControl {
   const ExdynaPartition& partition() const { return partition_; }
   ExdynaThreshold& threshold() { return threshold_; }
   const ExdynaThreshold& threshold() const { return threshold_; }
-  // Which partition a rank owns at a step.
+  // The partition that a rank owns in a step.
   static std::size_t owned(std::uint64_t step, std::size_t rank, std::size_t ranks) {
     return static_cast<std::size_t>((step % ranks + rank) % ranks);
   }
-  // The authors elect one element where a partition has none above the threshold: the one at
-  // step mod its length.
+  // The authors elect one element, number `step` mod its length, of a partition that has none above
+  // the threshold.
   bool has_dummy() const { return threshold_.rule() != Rule::quantile; }
-  // How many an owner may elect, so that all together stay below three times the target while the
-  // threshold is too low. It keeps its largest.
+  // The number of elements an owner may elect, so that the total stays below three times the target
+  // while the threshold is too low. The owner keeps its largest.
   std::size_t most(std::size_t partition) const {
     if (has_dummy()) return ~std::size_t{0};
     constexpr double excess = 2.5;
@@ -51,15 +51,15 @@ class ExdynaControl {
     return std::max<std::size_t>(1, static_cast<std::size_t>(excess * share * double(k_)));
   }
 
-  // What was elected in a partition; in any order.
+  // Counts the elements elected in a partition; in any order.
   void count(std::size_t partition, std::span<const std::uint32_t> indices) {
     by_partition_[partition] += indices.size();
     if (by_block_.empty()) return;
     for (const std::uint32_t index : indices) ++by_block_[partition_.block_of(index)];
   }
   MagnitudeLevels own_levels;  // of this rank's partition
-  bool own_is_added = false;   // this call's gradient, to the accumulator, while it was measured
-  // Of the other ranks' partitions.
+  bool own_is_added = false;   // the gradient was already added during the measurement
+  // The levels of the other ranks' partitions.
   MagnitudeLevels& levels() { return levels_; }
   std::uint64_t elected() const {
     return std::accumulate(by_partition_.begin(), by_partition_.end(), std::uint64_t{0});
@@ -78,14 +78,14 @@ class ExdynaControl {
     ExdynaThreshold::State threshold;
   };
   State state() const { return {partition_.state(), threshold_.state()}; }
-  // For a vector of so many elements; what belongs to another number of ranks is left out.
+  // Restores a vector of `count` elements; ignores what belongs to another number of ranks.
   void restore(const Spec& spec, std::size_t count, int ranks, const State& state) {
     begin(spec, count, ranks);
     partition_.restore(state.partition);
     threshold_.restore(state.threshold);
   }
   void scale(double factor) { threshold_.scale(factor); }
-  // The call has succeeded: the next one's partitions and threshold.
+  // The call has succeeded: computes the next partitions and threshold.
   void follow() {
     for (std::size_t i = 0; i < MagnitudeLevels::size; ++i) {
       levels_.counts[i] += own_levels.counts[i];

@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::size_t least_blocks = 1024;
 constexpr std::size_t block_alignment = 32;
-constexpr double memory = 0.9;  // of the running means
+constexpr double memory = 0.9;  // decay of the running means
 
 std::size_t blocks_for(std::size_t ranks) { return std::max(least_blocks, 4 * ranks); }
 
-// The first count is the mean: nothing is known before it.
+// The first count initialises the mean.
 void follow_mean(double& mean, double count, bool first) {
   mean = first ? count : memory * mean + (1 - memory) * count;
 }
@@ -59,7 +59,7 @@ void ExdynaPartition::cut_evenly(std::size_t ranks) {
   place();
 }
 
-// Elements of the partitions, from their blocks.
+// Computes the partitions' first elements from their blocks.
 void ExdynaPartition::place() {
   const std::size_t n = ranks();
   for (std::size_t i = 0; i < n; ++i) {
@@ -89,7 +89,7 @@ void ExdynaPartition::follow(std::span<const std::uint64_t> by_partition,
   place();
 }
 
-// From what partitions have elected.
+// Computes expected shares from what partitions have elected.
 void ExdynaPartition::expect() {
   const double all = std::accumulate(partition_means_.begin(), partition_means_.end(), 0.0);
   const auto n = static_cast<double>(ranks());
@@ -108,7 +108,7 @@ void ExdynaPartition::cut_by_prefix() {
     const double before = sum;
     cuts_[i] = static_cast<std::uint32_t>(block);
     const double goal = all * static_cast<double>(i + 1) / static_cast<double>(n);
-    // A block belongs to the partition in which its middle lies.
+    // A block belongs to the partition that contains its middle.
     while (block < blocks_ && (i + 1 == n || sum + block_means_[block] / 2 < goal)) {
       sum += block_means_[block++];
     }
@@ -117,7 +117,7 @@ void ExdynaPartition::cut_by_prefix() {
   cuts_[n] = static_cast<std::uint32_t>(blocks_);
 }
 
-// The authors' sweep: from left to right, counts corrected after each move.
+// The authors' sweep from left to right; counts are adjusted after each move.
 void ExdynaPartition::trade(std::span<const std::uint64_t> by_partition) {
   constexpr double above = 1.05;
   constexpr double below = 0.95238;

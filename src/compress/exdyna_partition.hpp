@@ -1,18 +1,17 @@
-// How ExDyna and its kin cut a vector into one partition per rank, and how the cut follows what was
+// How ExDyna and MiCRO cut a vector into one partition per rank and adapt the cut to what was
 // elected where. Pure arithmetic on agreed counts: every rank gets the same cut without a message.
 //
-//   neighbour  the authors': 1,024 blocks; partitions beside each other trade one block a step
-//   where
-//              one has elected more than 1.05 and the other less than 0.95238 of the mean
-//   prefix     blocks again, with a running mean of what each one elects; rank i's partition begins
-//              where the prefix sum passes i/N of the total. It cannot get stuck as the trade does
-//   slices     MiCRO: N equal slices for ever
+//  neighbour  the authors': 1,024 blocks; adjacent partitions trade one block a step where one has
+//             elected more than 1.05 and the other less than 0.95238 of the mean
+//  prefix     blocks as well, with a running mean of what each elects; rank i's partition begins
+//             where the prefix sum passes i/N of the total. Unlike trading it cannot get stuck
+//  slices     MiCRO: N equal, constant slices
 //
-// More than 256 ranks get 4 N blocks, so that a quarter of the fair share, the floor of a
-// partition, is one block. The authors' block size is a multiple of 32, the rest belongs to the
-// last partition. Where their code fails: below 32,768 elements the block size is 0, so that the
-// last partition is the whole vector and the others, being empty, elect nothing; one rank has one
-// partition; and nothing is traded after a step that elected fewer elements than there are ranks.
+// More than 256 ranks get 4 N blocks, so that a quarter of the fair share, the minimum size of a
+// partition, is one block. The authors' block size is a multiple of 32; the last partition gets the
+// rest. Deviations where their code fails: below 32,768 elements the block size is 0, so that the
+// last partition is the whole vector and the others elect nothing; one rank has one partition; and
+// nothing is traded after a step that elected fewer elements than there are ranks.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +27,8 @@ class ExdynaPartition {
  public:
   using Kind = Partition;
 
-  // For so many elements and ranks. Begins anew where the ranks are others than before, but keeps
-  // what is known of the blocks. count > 0.
+  // Adapts to this shape. Starts anew if the number of ranks has changed, but keeps the means of
+  // blocks. count > 0.
   void fit(Kind kind, std::size_t count, int ranks);
   bool fits(int ranks) const { return starts_.size() == static_cast<std::size_t>(ranks) + 1; }
 
@@ -38,15 +37,15 @@ class ExdynaPartition {
   std::size_t size(std::size_t partition) const {
     return starts_[partition + 1] - starts_[partition];
   }
-  // What share of everything elected to expect of a partition; 1/N before anything is known.
+  // The expected share of a partition in everything elected; 1/N initially.
   double share(std::size_t partition) const { return shares_[partition]; }
   std::size_t blocks() const { return blocks_; }
-  // Block of an element; behind the last one for the rest of the authors' blocks.
+  // The block of an element; blocks() for elements behind the authors' last block.
   std::size_t block_of(std::uint32_t index) const {
     return block_size_ == 0 ? blocks_ : index / block_size_;
   }
 
-  // What one step has elected: by partition, and for `prefix` by block. The next step's cut.
+  // Computes the next cut from what a step has elected: by partition, and for `prefix` by block.
   void follow(std::span<const std::uint64_t> by_partition, std::span<const std::uint32_t> by_block);
 
   struct State {
@@ -54,7 +53,8 @@ class ExdynaPartition {
     std::vector<double> block_means, partition_means;
   };
   State state() const { return {cuts_, block_means_, partition_means_}; }
-  // After fit(), for the same number of ranks and elements; else it is ignored but for the blocks.
+  // After fit(), for the same number of ranks and elements; otherwise only the blocks' means are
+  // used.
   void restore(const State& state);
 
  private:
@@ -72,7 +72,7 @@ class ExdynaPartition {
   std::vector<std::uint32_t> cuts_;  // first block of each partition, and `blocks_`
   std::vector<std::size_t> starts_;  // first element of each partition, and `count_`
   std::vector<double> shares_;
-  std::vector<double> block_means_;      // running; of the elected
+  std::vector<double> block_means_;      // running means of elements elected
   std::vector<double> partition_means_;  // the same
   std::vector<std::int64_t> traded_;     // scratch of trade()
 };

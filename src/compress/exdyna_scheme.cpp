@@ -16,19 +16,19 @@ constexpr auto exdyna_keys = keys::of_election(
     std::array{rule, keys::choice<1>("partition", partition_words), keys::reduction});
 constexpr auto micro_keys = keys::of_election(std::array{rule, keys::reduction});
 
-// The authors' rules go with the authors' cut, unless the text says otherwise.
+// The authors' rules default to the authors' cut.
 void complete(Spec& spec, std::span<const std::string_view> keys) {
   if (rule_of(spec) == Rule::quantile) return;
   if (std::find(keys.begin(), keys.end(), "partition") != keys.end()) return;
   spec.choices[1] = static_cast<std::uint8_t>(Partition::neighbour);
 }
 
-// The authors elect one element where a partition has none above the threshold.
+// The authors elect one element of a partition that has none above the threshold.
 Unelected unelected(const Spec& spec, int ranks) {
   return {.dummies = rule_of(spec) == Rule::quantile ? 0 : static_cast<std::size_t>(ranks)};
 }
 
-// What the state's own code counts on. A checksum tells what was damaged, not what was made up.
+// Invariants that the code relies on: a checksum detects damage, but not invented states.
 bool is_sound(const ExdynaThreshold::State& state) {
   const auto is_magnitude = [](double value) {
     return value >= 0 && value <= std::numeric_limits<float>::max();
@@ -47,7 +47,7 @@ bool is_sound(const ExdynaPartition::State& state) {
          are_means(state.block_means);
 }
 
-// Empty where the scheme has not called yet.
+// Empty before the first call.
 void save_control(const SchemeState& state, StateWriter& out) {
   const ExdynaControl::State own = state.exdyna.state();
   if (own.partition.cuts.empty()) return;
@@ -72,7 +72,7 @@ bool load_control(SchemeState& state, const StateShape& shape, StateReader& in) 
   const bool is_shaped = shape.count > 0 && shape.count <= most_saved_elements;
   if (!whole || !in.good() || !is_shaped) return false;
   if (!is_sound(own.partition) || !is_sound(own.threshold)) return false;
-  // Of the slice that the rank keeps, if it keeps one.
+  // The state covers the rank's slice if it keeps one.
   const std::size_t count = state.layout.count != 0 ? state.layout.count : shape.count;
   if (count > shape.count) return false;
   const std::vector<std::uint32_t>& cuts = own.partition.cuts;

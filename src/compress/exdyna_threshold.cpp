@@ -10,17 +10,17 @@ namespace pith {
 
 namespace {
 
-// The least threshold: fewer than k elements are not zero, and all of them are elected.
+// The minimum threshold, for vectors with fewer than k non-zero elements: all of those are elected.
 constexpr double everything = std::numeric_limits<float>::min();
-// In the first steps residuals grow too fast to be followed.
+// In the first steps residuals grow too fast to be tracked.
 constexpr std::uint32_t first_measurements = 2;
 constexpr double gain = 0.4;
 constexpr double drift_gain = 0.1;
 constexpr double excess_gain = 0.002;
 constexpr double drift_kept = 0.96;  // growth slows down
 
-// Where among `count` elements, spread evenly over the logarithm between two magnitudes, the n-th
-// largest lies.
+// The n-th largest of `count` elements that are spread evenly, in the logarithm, between two
+// magnitudes.
 double between(double low, double high, std::uint64_t n, std::uint64_t count) {
   return high * std::pow(low / high, static_cast<double>(n) / static_cast<double>(count));
 }
@@ -61,7 +61,7 @@ void ExdynaThreshold::measure(std::span<const std::uint64_t, MagnitudeHistogram:
   last_ = 0;
   lambda_ = everything;
   std::uint64_t above = 0;
-  // Bin 0 has the zeros.
+  // Bin 0 contains the zeros.
   for (std::size_t bin = MagnitudeHistogram::bins - 1; bin > 0; --bin) {
     const std::uint64_t n = counts[bin];
     if (above + n >= k) {
@@ -110,8 +110,8 @@ void ExdynaThreshold::follow_quantile(const MagnitudeLevels& levels, std::size_t
   const double kth = between(MagnitudeLevels::edge(level - 1, elects()),
                              MagnitudeLevels::edge(level, elects()), k - above, counts[level - 1]);
   const double error = std::log(kth / lambda_);
-  // Under an error feedback the magnitudes may end abruptly at lambda: then it is its drift alone
-  // that decides how many pass it in a step.
+  // With error feedback the magnitudes may end abruptly at lambda: then only lambda's drift decides
+  // how many elements pass per step.
   const double excess = std::log(double(elected) / double(k));
   drift_ = drift_kept * drift_ + drift_gain * error + excess_gain * std::clamp(excess, -1.0, 1.0);
   drift_ = std::clamp(drift_, -0.2, 0.2);

@@ -1,4 +1,4 @@
-// An array that only grows and whose elements begin undefined: memory that calls use again.
+// An array that only grows and whose elements are uninitialised: memory that calls reuse.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ class Growing {
   const T* data() const { return memory_.get(); }
   std::size_t room() const { return room_; }
 
-  // At least `room` elements; the first `keep` of them keep their values. Pointers move.
+  // Room for at least `room` elements; the first `keep` of them keep their values. Invalidates
+  // pointers.
   T* reserve(std::size_t room, std::size_t keep = 0) {
     if (room <= room_) return memory_.get();
     const std::size_t grown = std::max(room, room_ + room_ / 2);

@@ -1,4 +1,5 @@
-// Compressors that a call on a stream holds: they are claimed, and stay, until it lets go of them.
+// The compressors that a call on a stream holds: they stay claimed and alive until it releases
+// them.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@ namespace pith {
 class HeldCompressors {
  public:
   HeldCompressors() = default;
-  // All of them are claimed.
+  // Precondition: all of them are claimed.
   explicit HeldCompressors(std::vector<std::shared_ptr<Compressor>> claimed)
       : claimed_(std::move(claimed)) {}
   HeldCompressors(HeldCompressors&& other) noexcept : claimed_(std::exchange(other.claimed_, {})) {}

@@ -50,7 +50,7 @@ void HostSlice::open(std::uint32_t call) {
   Kept& kept = kept_[0];
   kept.call = call;
   kept.delivered = false;
-  kept.is_zero = true;  // what `inner` has from now on
+  kept.is_zero = true;  // the value for `inner` from now on
   if (kept.memory.count() != count_) kept.memory = Accumulator(count_);
   inner_.exchange_memory(kept.memory, kept.is_zero);
   open_ = true;

@@ -1,4 +1,4 @@
-// Pairs of indices and values in runs: what one rank's messages of one call carry.
+// Pairs of indices and values in runs: the content of one rank's messages in one call.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace pith {
 // The pairs whose indices lie in [first, first + span).
 SparseList part_of(const SparseList& list, DType type, std::size_t first, std::size_t span);
 
-// The memory stays when a list begins anew, so that the steady state allocates nothing. Indices of
-// a run rise.
+// Memory is kept by begin(), so that the steady state allocates nothing. Indices ascend within a
+// run.
 class PairList {
  public:
   void begin(DType type) {
@@ -27,16 +27,16 @@ class PairList {
   std::size_t count() const { return count_; }
   std::size_t runs() const { return runs_.size(); }
 
-  // Room for n more pairs, and for a run; pointers into the list move. The next run is written
-  // behind the last one, at indices(count()) and values(count()), and becomes one by end_run(),
-  // which allocates nothing after this.
+  // Room for n more pairs and one more run; invalidates pointers. The next run is written behind
+  // the last one, at indices(count()) and values(count()), and completed by end_run(), which then
+  // does not allocate.
   void reserve(std::size_t n) {
     if (runs_.size() == runs_.capacity()) runs_.reserve(least_runs + 2 * runs_.size());
     indices_.reserve(count_ + n, count_);
     values_.reserve((count_ + n) * size_of(type_), count_ * size_of(type_));
   }
   void end_run(std::size_t n) { end_run(n, runs()); }
-  // The same in any order, of lists that come from others: those left out are empty. May allocate.
+  // For runs that arrive in any order: ends run `number`; missing runs are empty. May allocate.
   void end_run(std::size_t n, std::size_t number) {
     if (number >= runs()) runs_.resize(number + 1);
     runs_[number] = {count_, n};

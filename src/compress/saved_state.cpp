@@ -31,9 +31,9 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
   return hash;
 }
 
-// --- the scheme's state, a section a member ---------------------------------------------------
+// --- the scheme's state, one section per member -----------------------------------------------
 
-// Those of all schemes; the others are the scheme's own.
+// Sections that every scheme has; the others are listed by the scheme.
 constexpr StateSection common_sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"layout", save_plain<&SchemeState::layout>, load_plain<&SchemeState::layout>},
@@ -59,7 +59,7 @@ const StateSection* find_section(std::span<const StateSection> sections, std::st
   return found == sections.end() ? nullptr : &*found;
 }
 
-// Of states that were saved when every scheme wrote those of all.
+// For states of an older version, in which every scheme saved the sections of all schemes.
 bool is_of_another(std::string_view name) {
   const auto all = schemes();
   return std::any_of(all.begin(), all.end(), [&](const Scheme* scheme) {

@@ -1,5 +1,5 @@
-// A compression scheme as an entry of the one table of them (schemes.cpp). Whoever treats schemes
-// differently asks for what the entry says, and never which one it is; see SCHEMES.md.
+// A compression scheme as an entry of the table of schemes (schemes.cpp). Code that treats schemes
+// differently uses the entry's properties and never asks which scheme it is; see SCHEMES.md.
 #pragma once
 
 #include <cstdint>
@@ -10,70 +10,72 @@
 
 namespace pith {
 
-// One key of a scheme, and where its value lies in a spec.
+// A key of a scheme, and how its value is stored in a spec.
 struct Key {
   enum class Kind : std::uint8_t { word, integer, real };
 
   std::string_view name;
-  std::span<const std::string_view> words = {};  // the values it may have; none: a number
-  // Of a word its number, of a real number its bits.
+  std::span<const std::string_view> words = {};  // the allowed values; empty: a number
+  // The stored value: a word's number, or a real number's bits.
   std::uint64_t (*get)(const Spec& spec) = nullptr;
   void (*set)(Spec& spec, std::uint64_t value) = nullptr;
-  // Of a number: real ones are more than `least`, all are at most `most`; and this in words.
+  // For numbers: the range, with `least` exclusive for reals and `most` inclusive, and its
+  // description.
   Kind kind = Kind::word;
   double least = 0;
   double most = 0;
   std::string_view expected = {};
 };
 
-// Who elects the elements that a call moves.
+// Which ranks elect the elements that a call sends.
 enum class Electors : std::uint8_t {
-  nobody,     // all elements move
-  each_rank,  // its own k largest: lists differ from rank to rank
-  leader,     // one rank for all of them
-  owners,     // each rank in a part of its own, for all of them
-  all_alike,  // what all ranks know, without a message
+  nobody,     // all elements are sent
+  each_rank,  // its own k largest: lists differ between ranks
+  leader,     // one rank, for all of them
+  owners,     // each rank in its own part, for all of them
+  all_alike,  // every rank alike, from common knowledge without a message
 };
 
-// What elements may move that have no elector above the threshold.
+// Elements that may be sent without being elected.
 struct Unelected {
-  std::size_t dummies = 0;   // at most so many in a call
-  bool whole_parts = false;  // parts of which everything moves
+  std::size_t dummies = 0;   // maximum number in a call
+  bool whole_parts = false;  // parts that are sent whole
 };
 
 struct SchemeState;
 class StateWriter;
 class StateReader;
-// Whose state is read.
+// Spec and vector length of the compressor whose state is read.
 struct StateShape {
   const Spec& spec;
   std::size_t count;
 };
-// A part of a scheme's state as bytes, by name.
+// A named part of a scheme's state as bytes.
 struct StateSection {
   std::string_view name;
   void (*save)(const SchemeState& state, StateWriter& out);
-  // False: these bytes are no such state. What is left unread is an error too.
+  // False: the bytes are invalid. Unread bytes are an error, too.
   bool (*load)(SchemeState& state, const StateShape& shape, StateReader& in);
 };
 
 struct Scheme {
   std::string_view name;
-  std::string_view summary;  // one line, for people
+  std::string_view summary;  // one line, for users
   Electors electors = Electors::nobody;
-  std::string_view exchange;  // its coroutine, by its name in collectives/exchanges.cpp
+  std::string_view exchange;  // name of its coroutine in collectives/exchanges.cpp
   std::span<const Key> keys = {};
-  // What a spec has before its keys are read.
+  // Defaults before keys are read.
   double density = 0;
   DType values = DType::f32;
   Spec::Choices choices = {};
-  // Defaults that follow from other keys; `keys` are those that the text names. May be null.
+  // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
-  // Besides those of all schemes, see saved_state.cpp.
+  // In addition to the sections of all schemes, see saved_state.cpp.
   std::span<const StateSection> sections = {};
-  // For checks from outside. What it moves unelected; null: nothing.
+  // For checks: what is sent without being elected; null: nothing.
   Unelected (*unelected)(const Spec& spec, int ranks) = nullptr;
-  // Of a leader: whether that rank may lead this step, by the squares of what each would send.
+  // For checks of `leader` schemes: whether the rank may lead this step, by the squares of what
+  // each rank would send.
   bool (*may_lead)(const Spec& spec, std::uint64_t step, std::span<const double> squares,
                    std::size_t leader) = nullptr;
 };

@@ -1,4 +1,4 @@
-// Keys that several schemes have, and what keys of one scheme are made of.
+// Keys that several schemes have, and building blocks for a scheme's own keys.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace pith::keys {
 
-// A member of Spec whose value is the number of its word.
+// A member of Spec that stores the number of a word.
 template <auto member>
 constexpr std::uint64_t get_word(const Spec& spec) {
   return static_cast<std::uint64_t>(spec.*member);
@@ -19,7 +19,7 @@ constexpr void set_word(Spec& spec, std::uint64_t word) {
   spec.*member = static_cast<std::remove_reference_t<decltype(spec.*member)>>(word);
 }
 
-// A scheme's own: the value is spec.choices[slot].
+// A scheme's own key, stored in spec.choices[slot].
 template <std::size_t slot>
 constexpr Key choice(std::string_view name, std::span<const std::string_view> words) {
   return {.name = name,
@@ -28,7 +28,7 @@ constexpr Key choice(std::string_view name, std::span<const std::string_view> wo
           .set = [](Spec& spec,
                     std::uint64_t word) { spec.choices[slot] = static_cast<std::uint8_t>(word); }};
 }
-// More than `least`, at most `most`, and so it says: spec.numbers[slot].
+// A number greater than `least` and at most `most`, described by `expected`; in spec.numbers[slot].
 template <std::size_t slot>
 constexpr Key number(std::string_view name, double least, double most, std::string_view expected) {
   return {.name = name,
@@ -81,7 +81,7 @@ inline constexpr Key seed{.name = "seed",
                           .most = 0x1p64,
                           .expected = "0 to 2^64 - 1"};
 
-// The keys of a scheme that elects: its own between those that all of them have.
+// The keys of a scheme with an election: its own, between those that all such schemes have.
 template <std::size_t n>
 constexpr std::array<Key, n + 7> of_election(const std::array<Key, n>& own) {
   std::array<Key, n + 7> all;

@@ -1,5 +1,5 @@
-// What a call changes of a compressor besides its accumulator: all of it small, and all of it is
-// kept with a call, so that one that other ranks did not complete can be undone, and saved.
+// What a call changes in a compressor besides its accumulator. It is small, so it is kept with each
+// call for undoing calls that other ranks did not complete, and it is saved.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace pith {
 
-// Of whose vector the state is, under hierarchy=host.
+// With hierarchy=host: the slice that the state belongs to.
 struct SliceLayout {
-  std::uint64_t hosts = 0;  // which ranks share one, as a hash; 0: no call yet
+  std::uint64_t hosts = 0;  // hash of which ranks share a host; 0: no call yet
   std::uint64_t count = 0;  // elements of this rank's slice; 0: all
 };
 
-// A scheme that remembers more adds its member here, and a section to its entry of the table.
-// Copying it allocates nothing in the steady state.
+// A scheme with further state adds a member here and a section to its table entry. Copying
+// allocates nothing in the steady state.
 struct SchemeState {
   std::uint64_t step = 0;
-  SliceLayout layout;          // before what depends on it
+  SliceLayout layout;          // before the members that depend on it
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)

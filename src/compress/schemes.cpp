@@ -1,4 +1,4 @@
-// Every compression scheme: a line each, which is all that the library asks for.
+// The table of compression schemes, one line each; the library needs no other registration.
 #include <array>
 
 #include "compress/scheme.hpp"

@@ -59,7 +59,7 @@ std::optional<T> number_of(std::string_view text) {
   return number;
 }
 
-// As a key keeps it.
+// The number as the key stores it.
 std::optional<std::uint64_t> number_of(const Key& key, std::string_view text) {
   if (key.kind == Key::Kind::integer) {
     const auto number = number_of<std::uint64_t>(text);
@@ -147,7 +147,7 @@ std::string Spec::text() const {
   return out;
 }
 
-// A byte is enough for the scheme, four bits for the word of a key; numbers follow, one each.
+// A byte for the scheme, four bits per word key; then one word per number.
 Spec::Packed Spec::pack() const {
   const auto all = schemes();
   Packed packed = {
@@ -165,7 +165,7 @@ Spec::Packed Spec::pack() const {
   return packed;
 }
 
-// Whoever reads while another thread writes may see words of two specs.
+// A torn read, by a concurrent reader, may mix words of two specs; the result is still valid.
 Spec Spec::unpack(const Packed& packed) {
   const auto all = schemes();
   Spec spec = of(*all[std::min<std::size_t>(packed[0] & 255, all.size() - 1)]);

@@ -1,5 +1,5 @@
-// A scheme's state as bytes: what the sections of saved_state.cpp and of the schemes write and
-// read. load() sees a copy, so it may fail half-way.
+// Reads and writes a scheme's state as bytes, for the sections of saved_state.cpp and of the
+// schemes. load() works on a copy of the state, so it may fail half-way.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace pith {
 
-// More is no state of ours.
+// Limits beyond which a state is invalid.
 inline constexpr std::size_t most_saved_ranks = std::size_t{1} << 20;
 inline constexpr std::uint64_t most_saved_elements = std::numeric_limits<std::uint32_t>::max();
 
-// Writes, or only counts where there is nothing to write to.
+// Writes bytes, or only counts them if `out` is null.
 class StateWriter {
  public:
   explicit StateWriter(std::byte* out) : out_(out) {}
@@ -29,7 +29,7 @@ class StateWriter {
     if (out_ && size > 0) std::memcpy(out_ + size_, data, size);
     size_ += size;
   }
-  // To be filled in; null where only bytes are counted.
+  // Room for the caller to fill in; null if bytes are only counted.
   std::byte* room(std::size_t size) {
     std::byte* at = out_ ? out_ + size_ : nullptr;
     size_ += size;
@@ -56,7 +56,7 @@ class StateWriter {
   std::size_t size_ = 0;
 };
 
-// What is not there reads as zero, and is remembered.
+// Missing bytes read as zero and are recorded as an error.
 class StateReader {
  public:
   explicit StateReader(std::span<const std::byte> left) : left_(left) {}
@@ -80,7 +80,7 @@ class StateReader {
     const auto found = bytes(value<std::uint64_t>());
     return {reinterpret_cast<const char*>(found.data()), found.size()};
   }
-  // False: it is not there.
+  // False if the array is incomplete.
   template <class T>
   bool array(std::vector<T>& values) {
     const auto n = value<std::uint64_t>();
@@ -104,7 +104,7 @@ concept HasState = requires(const T& value) {
   value.state();
 };
 
-// What the state's own code counts on. A checksum tells what was damaged, not what was made up.
+// Invariants that the code relies on: a checksum detects damage, but not invented states.
 inline bool is_sound(const ThresholdForecast::State& state) {
   return std::isfinite(state.last) && std::isfinite(state.drift) && std::isfinite(state.error);
 }
@@ -136,7 +136,7 @@ bool load_plain(SchemeState& state, const StateShape&, StateReader& in) {
   return true;
 }
 
-// Of schemes that select with a TopkSelector.
+// For schemes that select with a TopkSelector.
 inline constexpr StateSection forecast_section{"forecast", save_plain<&SchemeState::forecast>,
                                                load_plain<&SchemeState::forecast>};
 

@@ -1,4 +1,4 @@
-// What a compressor tells about its last call; see pithCompressorStats_t.
+// A compressor's statistics of its last call; see pithCompressorStats_t.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct CompressorStats {
   double imbalance = 1;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
-  std::string_view algorithm = "none";  // lives for ever
+  std::string_view algorithm = "none";  // static storage
   bool bypassed = false;
   std::uint64_t nonfinite = 0;
   double select_seconds = 0;

@@ -1,5 +1,5 @@
-// Between which magnitudes the k-th largest of a vector lies, by a forecast from the steps before
-// and a sample of the vector itself: the narrower of the two, where they agree, else the sample.
+// Bounds of the k-th largest magnitude of a vector, from a forecast based on earlier steps and a
+// sample of the vector: the narrower one if they agree, else the sample's.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 namespace pith {
 
 struct ThresholdBounds {
-  float low = 0;  // more than k elements are at least as large, almost surely; 0: not known
-  float high = std::numeric_limits<float>::infinity();  // and less than k as large as this
+  float low = 0;  // almost surely more than k elements are at least this large; 0: unknown
+  float high = std::numeric_limits<float>::infinity();  // and fewer than k this large
 };
 
-// How many elements a sample should have: enough to tell, few beside the vector.
+// The sample's size: large enough to be useful, small compared with the vector.
 constexpr std::size_t sample_elements(std::size_t count) {
   constexpr std::size_t share = 512;
   constexpr std::size_t least = 1024;
@@ -26,9 +26,8 @@ constexpr std::size_t sample_elements(std::size_t count) {
   return count / share < least ? 0 : std::min(count / share, most);
 }
 
-// How far the number of sampled elements from a threshold on is off by chance, one standard
-// deviation: as lines of memory are drawn, whose elements belong together (a layer's, a row's), it
-// is lines that are independent.
+// Standard deviation of the number of sampled elements above a threshold. Lines of memory are
+// sampled, whose elements are correlated (a layer's, a row's), so only lines count as independent.
 inline double deviation_of(std::span<const float> sample, float threshold) {
   constexpr std::size_t line = SampleKernel::line;
   double sum = 0;
@@ -42,10 +41,10 @@ inline double deviation_of(std::span<const float> sample, float threshold) {
   return std::sqrt(std::max(1.0, squares - sum * sum * double(line) / double(sample.size())));
 }
 
-// Of `sample`, which is reordered, `expected` elements should be among the vector's k largest.
+// `expected` elements of `sample`, which is reordered, should be among the vector's k largest.
 inline ThresholdBounds narrow(std::span<float> sample, double expected, ThresholdBounds forecast) {
-  constexpr double sure = 3.5;     // standard deviations
-  constexpr double plausible = 4;  // of them, what a good forecast may miss by
+  constexpr double sure = 3.5;     // in standard deviations
+  constexpr double plausible = 4;  // by how many of these a good forecast may be off
   const auto passing = [](std::span<float> among, float threshold) {
     const auto end =
         std::partition(among.begin(), among.end(), [threshold](float m) { return m >= threshold; });

@@ -1,6 +1,5 @@
-// Where the k-th magnitude of the next step is expected, from those of the steps before: what makes
-// an exact selection possible in one pass. It follows a steady drift, and its margin follows its
-// own errors.
+// Forecasts the k-th magnitude of the next step from earlier ones, which makes exact selection in
+// one pass possible. It follows a steady drift; its margin follows its own errors.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +9,13 @@ namespace pith {
 
 class ThresholdForecast {
  public:
-  // False until a first threshold has been seen, and after one that was zero.
+  // False before the first threshold, and after a threshold of zero.
   bool known() const { return last_ > 0; }
-  // Between these two the k-th magnitude will almost surely be. Precondition: known().
+  // Bounds that almost surely contain the k-th magnitude. Precondition: known().
   float low() const { return expected() * std::exp(-margin()); }
   float high() const { return expected() * std::exp(margin()); }
 
-  // The k-th magnitude of this step.
+  // Records the k-th magnitude of this step.
   void saw(float threshold) {
     if (!(threshold > 0)) {
       *this = {};
@@ -54,7 +53,7 @@ class ThresholdForecast {
 
   float last_ = 0;
   float drift_ = 0;      // mean change of the logarithm
-  float error_ = 0.05f;  // mean absolute error of that
+  float error_ = 0.05f;  // mean absolute error of the forecast's logarithm
 };
 
 }  // namespace pith

@@ -17,7 +17,7 @@ std::uint32_t* indices_of(const Scratch& scratch) {
 }
 float* floats_of(const Scratch& scratch) { return reinterpret_cast<float*>(scratch.bytes().data); }
 
-// Enough for a forecast that is far too low, and for few reductions of the list without one.
+// Enough for a forecast that is far too low, and for few reductions of the list without a forecast.
 std::size_t room_for(std::size_t k, std::size_t count) {
   constexpr std::size_t least = std::size_t{1} << 16;
   return std::min(count, std::max(4 * k, k + least));
@@ -120,7 +120,7 @@ Task<Error> TopkSelector::ending_run() {
   co_return Error();
 }
 
-// Behind those that wait.
+// Appends to the waiting elements.
 Fence TopkSelector::select(const AccumulateKernel::Args& args, float threshold, std::size_t begin) {
   return queue_.run<SelectKernel>({args, threshold, static_cast<std::uint32_t>(begin),
                                    waiting_indices() + waiting_, waiting_values() + waiting_,
@@ -134,7 +134,7 @@ std::size_t TopkSelector::survivors() {
   return std::min(found_->pass.selected, room);
 }
 
-// Parts that many survivors behind those that wait.
+// Partitions the last `count` survivors, which are behind the waiting elements.
 Fence TopkSelector::split(std::size_t count) {
   found_->certain = found_->lower = 0;
   if (count == 0) return {};
@@ -143,13 +143,14 @@ Fence TopkSelector::split(std::size_t count) {
                                   floats_of(lower_values_), &found_->certain, &found_->lower});
 }
 
-// How many of them are. More than k: none is, and finishing() will begin anew.
+// The number of certain elements; 0 if there are more than k, and finishing() will start anew.
 std::size_t TopkSelector::certain() {
   overflowed_ = overflowed_ || compressor_.taken().count() + found_->certain > k_;
   return overflowed_ ? 0 : found_->certain;
 }
 
-// What is not certain, and `more` in front of it.
+// Appends to the waiting elements: `more` that are already in place, then those that are not
+// certain.
 void TopkSelector::let_wait(std::size_t more) {
   waiting_ += more;
   const std::size_t lower = found_->lower;
@@ -158,7 +159,7 @@ void TopkSelector::let_wait(std::size_t more) {
   waiting_ += lower;
 }
 
-// In steps that the list has room for, whatever they hold.
+// In steps for which the list has room even if every element passes.
 Task<Error> TopkSelector::pass_running(AccumulateKernel::Args args, std::size_t begin) {
   args.result = &found_->pass;
   for (std::size_t left = args.count; left > 0; left -= args.count) {
@@ -179,7 +180,7 @@ Task<Error> TopkSelector::pass_running(AccumulateKernel::Args args, std::size_t 
   co_return Error();
 }
 
-// The n largest of what waits; the others return to the accumulator.
+// Keeps the n largest of the waiting elements; the others return to the accumulator.
 Fence TopkSelector::keep(std::size_t n) {
   return queue_.run<KeepLargestKernel>({waiting_indices(), waiting_values(), waiting_, n,
                                         compressor_.accumulator(), &found_->smallest,
@@ -191,7 +192,7 @@ void TopkSelector::kept(std::size_t n) {
   waiting_ = n;
 }
 
-// On their way from a device pairs are copied once more, for a list's memory is not pinned.
+// Pairs from a device are copied once more, because a list's memory is not pinned.
 Fence TopkSelector::take(const std::uint32_t* indices, const float* values, std::size_t count) {
   PairList& list = compressor_.taken();
   list.reserve(count);
@@ -245,7 +246,7 @@ bool TopkSelector::starts_anew() {
   return true;
 }
 
-// From the accumulator, to which everything has been added: what a pass finds has been counted.
+// Selects from the accumulator, which is complete; the pass's results have already been counted.
 Task<Error> TopkSelector::looking_again(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;

@@ -1,16 +1,17 @@
-// Exact selection of the k largest magnitudes of gradient plus residual, in one pass, and range by
-// range, so that the first pairs leave while the last ones have not been looked at yet.
+// Exact selection of the k largest magnitudes of gradient plus residual in one pass, range by
+// range, so that the first pairs can be sent before the last range has been read.
 //
-// Bounds of the k-th magnitude come from the steps before and a sample of this one. What lies above
-// the upper bound is certain to be elected, as long as there are less than k of such elements, and
-// is taken at once. What lies between the bounds waits for finish(), which takes the largest of
-// them. Without bounds every element waits that is among the k largest so far. Where the bounds
-// were wrong all goes back and is selected so from the accumulator: the one run that finish()
-// leaves then replaces those before. A histogram of the magnitudes and a pass from its bound are
-// slower: 3.1 ms for 0.6 to 0.7 (0.1 %), 3.1 for 0.9 to 1.4 (1 %), of 4 Mi elements of real
-// gradients on one AVX2 core; faster only at 10 % where no bound is left at all (5.2 for 7.1).
+// Bounds of the k-th magnitude come from earlier steps and a sample of this one. Elements above the
+// upper bound are certain to be elected, as long as there are fewer than k of them, and are taken
+// at once. Elements between the bounds wait for finish(), which takes the largest of them. Without
+// bounds every element that is among the k largest so far waits. If the bounds were wrong,
+// everything returns and is selected again that way from the accumulator; the single run that
+// finish() leaves then replaces all earlier runs. The alternative, a histogram of the magnitudes
+// and a pass from its bound, is slower: 3.1 ms for 0.6 to 0.7 (0.1 %), 3.1 for 0.9 to 1.4 (1 %), of
+// 4 Mi elements of real gradients on one AVX2 core; faster only at 10 % where no bound is left at
+// all (5.2 for 7.1).
 //
-// Ties go to the lowest index. What waits lies where the accumulator does, what is taken on the
+// Ties go to the lowest index. Waiting elements are in the accumulator's memory, taken ones on the
 // host.
 #pragma once
 
@@ -26,28 +27,28 @@ class TopkSelector {
   TopkSelector(Compressor& compressor, const VectorQueue& queue, std::size_t k, bool early);
   TopkSelector(const TopkSelector&) = delete;
   TopkSelector& operator=(const TopkSelector&) = delete;
-  // What still waits goes back to the accumulator: the call has failed.
+  // Elements that still wait return to the accumulator: the call has failed.
   ~TopkSelector() { return_waiting(); }
   FrameArena& frame_arena() const { return queue_.frame_arena(); }
   std::size_t elements() const { return compressor_.count(); }
 
-  // Adds the gradient in [begin, begin + count). Its certain elements are a new run of taken().
+  // Adds the gradient in [begin, begin + count). Its certain elements become a new run of taken().
   Task<Error> passing(std::size_t begin, std::size_t count);
-  // The same in steps: ranges that are looked at one after the other, and the run of all of them.
+  // The same in steps: looking() for several ranges, then ending_run() for the run of all of them.
   Task<Error> looking(std::size_t begin, std::size_t count);
   Task<Error> ending_run();
-  // When the last range has been looked at; a device has been waited for.
+  // Reached when the last range has been read; on a device that has been awaited already.
   Fence looked() const { return queue_.on_device() ? Fence() : looked_; }
-  // After all ranges. True: the bounds were wrong, all has gone back to the accumulator, and is to
-  // be looked at again, range by range. Tells so once.
+  // After all ranges. True if the bounds were wrong: everything has returned to the accumulator and
+  // must be passed to looking_again(), range by range. Returns true only once.
   bool starts_anew();
   Task<Error> looking_again(std::size_t begin, std::size_t count);
-  // The rest, as one more run; does what has been left out of that.
+  // Takes the rest as one more run; first repeats what looking_again() has not done.
   Task<Error> finishing();
-  // That run replaces all runs before.
+  // That run replaces all earlier runs.
   bool replaces() const { return replaces_; }
 
-  // The same on host memory, where nothing is waited for.
+  // The same on host memory, where nothing is awaited.
   void pass(std::size_t begin, std::size_t count) { run_at_once(passing(begin, count)); }
   bool finish() {
     run_at_once(finishing());
@@ -55,7 +56,7 @@ class TopkSelector {
   }
 
  private:
-  // What kernels tell. Where a device writes it, memory that it reaches.
+  // Results of kernels; on a device in memory that it can access.
   struct Found {
     PassResult pass;
     std::size_t certain = 0;
@@ -88,23 +89,23 @@ class TopkSelector {
   const VectorQueue queue_;
   const std::size_t k_;
   const bool early_;
-  const std::size_t room_;  // for what waits
+  const std::size_t room_;  // for waiting elements
   bool begun_ = false;
   Fence looked_;
-  bool settled_ = false;  // whether the bounds were right
+  bool settled_ = false;  // whether the bounds were right has been decided
   bool replaces_ = false;
   ThresholdBounds bounds_;
   bool overflowed_ = false;
-  float floor_ = 0;  // what is smaller is not among the k largest
+  float floor_ = 0;  // smaller elements are not among the k largest
   std::size_t waiting_ = 0;
-  std::size_t unsplit_ = 0;  // the last of those, of the run that has not ended
+  std::size_t unsplit_ = 0;  // the last ones, of the run that has not ended
   Scratch indices_;
   Scratch values_;
   Scratch lower_indices_;
   Scratch lower_values_;
-  Scratch copied_;  // what a device gives of what is taken
+  Scratch copied_;  // what a device copies out of what is taken
   Found own_;
-  Scratch reached_;  // the same where a device writes it
+  Scratch reached_;  // the same for a device
   Found* found_ = &own_;
 };
 

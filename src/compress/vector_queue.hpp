@@ -1,5 +1,5 @@
-// Where a call works on its vectors: on the queue of their device, or at once, on the host. What
-// the host must know is awaited, which costs nothing where it is there at once.
+// Where a call works on its vectors: on their device's queue, or immediately on the host. Results
+// that the host needs are awaited, which costs nothing if they are already there.
 #pragma once
 
 #include <cassert>
@@ -14,8 +14,8 @@
 
 namespace pith {
 
-// Suspends until the queue has passed a fence; without a queue there is nothing to wait for. Throws
-// where the queue has failed: whoever went on would take what lies there for counts and indices.
+// Suspends until the queue has reached a fence; without a queue it does not suspend. Throws if the
+// queue has failed, since the results would be garbage.
 class FenceAwaiter {
  public:
   FenceAwaiter(Compute* queue, Scheduler* scheduler, Fence fence)
@@ -48,7 +48,7 @@ static_assert(SafeAwaiter<FenceAwaiter>);
 class VectorQueue {
  public:
   VectorQueue(Compute& host, FrameArena& arena) : vectors_(&host), host_(&host), arena_(&arena) {}
-  // `host`: memory that the device reaches, and kernels that run at once.
+  // `host`: pinned memory, and kernels that run immediately.
   VectorQueue(Compute& device, Compute& host, Scheduler& scheduler, FrameArena& arena)
       : vectors_(&device), host_(&host), scheduler_(&scheduler), arena_(&arena) {}
 
@@ -71,7 +71,7 @@ class VectorQueue {
   FrameArena* arena_;
 };
 
-// Of a task that waits for fences only, on host memory. Such tasks fail where memory runs out.
+// Runs a task that waits only for fences, on host memory. Such tasks fail only if memory runs out.
 inline void run_at_once(Task<Error> task) {
   task.handle().resume();
   assert(task.done());

@@ -1,9 +1,9 @@
-/* NCCL's binary interface in our own words: what libnccl.so.2 answers, by symbol, as of 2.28.9 and,
- * for names that came later, of 2.30.7. Values, sizes and argument lists are compared with NVIDIA's
- * header at build time wherever that is installed (tests/nccl/abi_check.cpp).
+/* NCCL's binary interface, written anew: every symbol of libnccl.so.2, as of 2.28.9 and, for later
+ * names, of 2.30.7. Values, sizes and argument lists are compared with NVIDIA's header at build
+ * time where that is installed (tests/nccl/abi_check.cpp).
  *
- * C99. NCCL_FUNCTIONS(X) expands X(result, name, parameters) for all names; every name exists a
- * second time with a p in front, and the plain one is the weak one of the two.
+ * C99. NCCL_FUNCTIONS(X) expands X(result, name, parameters) for all names. Every name also exists
+ * with the prefix p; the plain name is the weak symbol.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ typedef struct ncclComm* ncclComm_t;
 typedef struct ncclWindow_vidmem* ncclWindow_t;
 typedef struct CUstream_st* cudaStream_t; /* NOLINT(*-forward-declaration-namespace): CUDA's */
 typedef struct ncclParamHandle* ncclParamHandle_t;
-typedef struct ncclDevComm ncclDevComm_t; /* of device code: never looked into */
+typedef struct ncclDevComm ncclDevComm_t; /* for device code: opaque here */
 
 typedef struct {
   char internal[128];
@@ -70,7 +70,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_COLL_SYMMETRIC 1
 #define NCCL_VERSION_CODE 22809
 
-/* Grows at its end from version to version; `size` is as its caller knows it. */
+/* Versions append fields; `size` is the size in the caller's version. */
 typedef struct {
   size_t size;
   unsigned int magic;
@@ -110,7 +110,7 @@ typedef struct {
 #define NCCL_SIM_INFO_INITIALIZER \
   { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, -1.0f }
 
-/* --- what the device interface shares with the host ------------------------------------------- */
+/* --- types that the device interface shares with the host ------------------------------------- */
 
 typedef struct {
   int nRanks, rank, stride;

@@ -32,7 +32,7 @@ pithResult_t issue(const NcclCall& call) {
       return pithAllGather(call.send, call.recv, n, type, comm, stream);
     case Kind::reduce_scatter:
       return pithReduceScatter(call.send, call.recv, n, type, op, comm, stream);
-    case Kind::alltoall:  // nccl-tests times it in place, too, and does not look at the result
+    case Kind::alltoall:  // nccl-tests also times it in place, without checking the result
       return api::alltoall_anywhere(call.send, call.recv, n, type, comm, stream);
     case Kind::gather:
       return pithGather(call.send, call.recv, n, type, call.root, comm, stream);

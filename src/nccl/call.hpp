@@ -1,5 +1,5 @@
-// A collective or message as NCCL's caller gave it, so that it can go to Pith, to a compressor, or
-// to another NCCL.
+// A collective or message call as made through NCCL's API, as a value that can be passed to Pith,
+// to a compressor, or to another NCCL library.
 #pragma once
 
 #include <string_view>
@@ -24,34 +24,34 @@ enum class Kind : unsigned char {
   recv,
 };
 inline constexpr std::size_t kind_count = 11;
-// As in the function's name, without its prefix: "AllReduce".
+// The function's name without its prefix, such as "AllReduce".
 std::string_view name_of(Kind kind);
 
 struct NcclCall {
   Kind kind;
-  const void* send;  // NULL where the kind has none
+  const void* send;  // NULL if the kind has none
   void* recv;
   std::size_t count;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int root;  // or peer
+  int root;  // of the peer for messages
   ncclComm_t comm;
   cudaStream_t stream;
 };
 
-// The handle of a communicator is Pith's own.
+// An ncclComm_t is a pithComm_t under another name.
 inline pithComm_t ours(ncclComm_t comm) { return reinterpret_cast<pithComm_t>(comm); }
 inline pithComm_t* ours(ncclComm_t* comm) { return reinterpret_cast<pithComm_t*>(comm); }
 
-// By the function of pith.h for its kind.
+// Calls the corresponding function of pith.h.
 pithResult_t issue(const NcclCall& call);
-// Wherever it belongs, at once or when the group ends.
+// Runs the call through Pith, compression or the other NCCL: at once, or at the end of the group.
 ncclResult_t submit(const NcclCall& call);
-// An error where the group that this thread has open holds calls of the communicator here, beside
-// Pith's own group. Precondition: it is one.
+// An error if this thread's open group holds calls of the communicator that are kept here, beside
+// Pith's own group. Precondition: comm is a communicator.
 Error check_not_waiting(const char* function, pithComm_t comm);
-// To be asked before a communicator takes part in this thread's group, if one is open: those of a
-// group are all blocking, or none is.
+// Checks, before a communicator takes part in this thread's open group (if any), that the group's
+// communicators are all blocking or all non-blocking.
 Error join_group(std::string_view function, bool blocking);
 
 }  // namespace pith::nccl

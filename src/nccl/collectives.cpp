@@ -1,4 +1,4 @@
-// NCCL's calls that move data, exported.
+// NCCL's functions that move data, exported.
 #include "nccl/call.hpp"
 #include "nccl/errors.hpp"
 #include "nccl/exported.hpp"

@@ -1,4 +1,4 @@
-// The life of NCCL's communicators, exported: Pith's handles under another name.
+// NCCL's functions on communicators, exported. A communicator is Pith's handle under another name.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ pithConfig_t* pointer_to(std::optional<pithConfig_t>& config) {
   return config ? &*config : nullptr;
 }
 
-// Runs a call of pith.h inside a body that returns Error.
+// Turns the result of a pith.h function into an Error.
 Error error_of(pithResult_t result) {
   return result == pithSuccess
              ? Error()
@@ -35,7 +35,8 @@ Error error_of(pithResult_t result) {
                      result == pithInProgress ? "in progress" : api::last_error());
 }
 
-// NCCL_COMM_ID: the address is known, the secret is the job's, and rank 0 opens the root there.
+// NCCL_COMM_ID: the address is given, the secret is the job's, and rank 0 opens the root at that
+// address.
 Expected<pithUniqueId> id_by_address(const std::string& address, int rank, int nranks) {
   Expected<Settings> settings = settings_from_environment();
   if (!settings) return settings.error();
@@ -84,7 +85,7 @@ Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueI
   return api::init_rank(function, ours(comm), nranks, id, rank, pointer_to(*config));
 }
 
-// Nobody takes what was in `comm` before for a communicator that came of this.
+// Clears `comm` on failure, so that no old value is taken for the new communicator.
 Error init_rank(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given,
                 int rank, const ncclConfig_t* asked) {
   Error error =
@@ -110,7 +111,7 @@ Error check_devices(int count, const int* devices) {
   return {};
 }
 
-// Where a driver is in use. Elsewhere the numbers mean nothing.
+// Checked only if a driver is in use; elsewhere device numbers are meaningless.
 Error check_devices_are_there(int count, const int* devices) {
   const std::optional<int> there = device_count();
   for (int i = 0; there && i < count; ++i) {
@@ -141,8 +142,8 @@ Error init_all(ncclComm_t* comms, int count, const int* devices) {
   return error;
 }
 
-// What a call that makes a child is configured with: its own, as far as the environment does
-// not know better, or its parent's.
+// The configuration of a child: as asked for, adjusted by the environment; empty (inherit the
+// parent's) if `asked` is NULL.
 Expected<std::optional<pithConfig_t>> config_of_descendant(const char* function,
                                                            const ncclConfig_t* asked) {
   if (!asked) return std::optional<pithConfig_t>();
@@ -151,7 +152,7 @@ Expected<std::optional<pithConfig_t>> config_of_descendant(const char* function,
   return read_config(function, asked, environment->blocking);
 }
 
-// What is refused before the parent is looked at.
+// Reports errors that are found before the parent is looked at.
 Error prepare_descendant(const char* function, pithComm_t comm, pithComm_t* newcomm,
                          const Expected<std::optional<pithConfig_t>>& config) {
   Error error = config ? Error() : config.error();
@@ -160,10 +161,10 @@ Error prepare_descendant(const char* function, pithComm_t comm, pithComm_t* newc
   return error;
 }
 
-// Makes errors from here on those of a child, not of what the revocation has ended.
+// From here on errors are the child's, not those of the calls that the revocation has ended.
 void note_descendant(pithComm_t comm, Extension& extension) {
   pithResult_t state = pithSuccess;
-  pithCommGetAsyncError(comm, &state);  // takes up what has ended
+  pithCommGetAsyncError(comm, &state);  // collects calls that have ended
   if (state == pithInProgress) return;  // the call will be refused
   const std::lock_guard lock(comm->guard);
   comm->failure = Error();
@@ -188,8 +189,8 @@ void abort_there(Extension& extension) {
   if (there) there->abort();
 }
 
-// Behind an abort of ours. Streams that wait for Pith go on first: the other library may wait for
-// what is behind on them.
+// Called after our own abort. Streams that wait for Pith are released first: the other library may
+// wait for work behind them.
 void abort_rest(Extension& extension) {
   if (const auto plan = extension.plan()) plan->abort_between();
   abort_there(extension);
@@ -231,15 +232,15 @@ Error revoke(pithComm_t comm, int flags) {
   return {};
 }
 
-// Frameworks abort what is left at their end. Whoever has nothing to end only leaves, as in NCCL,
-// where nobody hears of it: the other ranks may still be about to take what it has sent them.
+// Frameworks abort their communicators at exit. A communicator without running calls only leaves,
+// silently as in NCCL: other ranks may still have to receive what it has sent.
 bool leaves(Communicator& communicator) {
   if (!communicator.leave()) return false;
   communicator.children().cancel();
   return true;
 }
 
-// Null while it is being made.
+// Null while the communicator is being created.
 std::shared_ptr<Communicator> communicator_of(pithComm_t comm) {
   const std::lock_guard lock(comm->guard);
   return comm->background || comm->being_made ? nullptr : comm->communicator;
@@ -247,7 +248,7 @@ std::shared_ptr<Communicator> communicator_of(pithComm_t comm) {
 
 pithResult_t abort(pithComm_t comm) {
   const std::shared_ptr<Extension> extension = find_extension(comm);
-  if (extension) {  // from here on the handle is left alone by other threads' calls
+  if (extension) {  // from here on other threads' calls leave the handle alone
     const std::lock_guard lock(extension->guard);
     extension->closed = true;
   }
@@ -258,8 +259,8 @@ pithResult_t abort(pithComm_t comm) {
   return left ? pithCommDestroy(comm) : pithCommAbort(comm);
 }
 
-// One that has been revoked counts as finalized, as in NCCL, where one that has failed says what
-// for, and stays as it is.
+// A revoked communicator counts as finalized, as in NCCL; a failed one reports its error and stays
+// as it is.
 Error finalize(pithComm_t comm) {
   constexpr const char* function = "ncclCommFinalize";
   if (!comm) return {};
@@ -278,8 +279,8 @@ Error finalize(pithComm_t comm) {
   return error;
 }
 
-// What has failed is not waited for there, where kernels may wait for a rank that is gone. The
-// other ranks do not hear of it: they may be about to shrink.
+// A failed communicator's twin is aborted rather than awaited: its kernels may wait for a dead
+// rank. The other ranks are not told: they may be about to shrink.
 void abort_there_if_failed(pithComm_t comm) {
   const std::shared_ptr<Extension> extension = find_extension(comm);
   const std::shared_ptr<Communicator> communicator = communicator_of(comm);
@@ -294,7 +295,7 @@ Error destroy(pithComm_t comm) {
   return error_of(pithCommDestroy(comm));
 }
 
-// A watchdog asks all the time, and what it hears is news once.
+// Watchdogs poll the state all the time, so each change is logged once.
 void tell_change(pithComm_t comm, const Error& state) {
   const bool failed = state && state.code() != Code::in_progress;
   const std::shared_ptr<Extension> extension = failed ? extension_of(comm) : find_extension(comm);
@@ -335,7 +336,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommInitRankConfig,
       guarded([&] { return init_rank("ncclCommInitRankConfig", comm, nranks, id, rank, config); }));
 }
 
-// The root of the first id is enough for all ranks.
+// The root of the first id serves all ranks.
 NCCL_EXPORT(ncclResult_t, ncclCommInitRankScalable,
             (ncclComm_t * comm, int nranks, int rank, int id_count, ncclUniqueId* ids,
              ncclConfig_t* config)) {
@@ -376,7 +377,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
-  // Of a parent's communicator a forked child leaves everything alone.
+  // In a forked child the parent's communicator is not touched.
   if (pith::api::check_handle("ncclCommAbort", ours(comm))) {
     return answer(pithCommAbort(ours(comm)));
   }
@@ -399,7 +400,7 @@ NCCL_EXPORT(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank)) {
   return answer(pithCommUserRank(ours(comm), rank));
 }
 
-// Host ranks are on device 0; the others on the one that was current when they were made.
+// Host ranks report device 0; the others the device that was current when they were created.
 NCCL_EXPORT(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device)) {
   return guarded([&]() -> Error {
     constexpr const char* function = "ncclCommCuDevice";

@@ -18,7 +18,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// As NCCL has it: the user's, whatever HOME says.
+// The user's home directory from the password file, as in NCCL; HOME is ignored.
 std::string home() {
   std::array<char, 4096> room{};
   passwd entry{};

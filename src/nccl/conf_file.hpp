@@ -1,4 +1,4 @@
-// NCCL's files of settings: lines of NAME=value that count where the environment does not have the
+// NCCL's configuration files: lines NAME=value, which apply where the environment does not set the
 // name.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace pith::nccl {
 
-// The first line of a name counts; # begins a line that says nothing.
+// The first line for a name counts; lines that begin with # are comments.
 Variables variables_of(std::string_view text);
 
-// Of the file that NCCL_CONF_FILE names, else of ~/.nccl.conf; then of /etc/nccl.conf. Those that
-// are not there have none.
+// Variables from the file in NCCL_CONF_FILE, else ~/.nccl.conf; then from /etc/nccl.conf. Missing
+// files are ignored.
 Variables variables_from_files();
 
-// Of these names, in the environment or else in the files.
+// The variables of these names, from the environment or else from the files.
 Variables variables_named(std::span<const std::string_view> names, const Variables& from_files);
 
 }  // namespace pith::nccl

@@ -14,8 +14,8 @@ namespace {
 constexpr int undefined = NCCL_CONFIG_UNDEF_INT;
 constexpr int any = std::numeric_limits<int>::max();
 
-// Numbers of a config: the version they came with, and what they may be. Bytes behind the fields
-// that a version knows mean nothing, whatever its caller's `size` says.
+// Numeric fields of a config: the version that introduced them and their range. Fields newer than
+// the caller's version are ignored, whatever its `size` is.
 struct Field {
   const char* name;
   int ncclConfig_t::*value;
@@ -32,7 +32,7 @@ constexpr Field fields[] = {
     {"splitShare", &ncclConfig_t::splitShare, 21700, 0, 1},
     {"trafficClass", &ncclConfig_t::trafficClass, 22500, undefined, any},
     {"collnetEnable", &ncclConfig_t::collnetEnable, 22700, 0, 1},
-    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 22700, 0, 2},  // not both of its bits, as in 2.28
+    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 22700, 0, 2},  // exclusive bits, as in 2.28
     {"shrinkShare", &ncclConfig_t::shrinkShare, 22700, 0, 1},
     {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 22700, 1, any},
     {"nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, 22800, 1, 64},
@@ -53,7 +53,7 @@ Error check_fields(const char* function, ncclConfig_t& config) {
     return refuse(function, fmt::format("{} is {}, expected at least {}{}", field.name, value,
                                         field.least, most));
   }
-  // As in NCCL an undefined maximum is below every minimum.
+  // As in NCCL, an undefined maximum is below every minimum.
   if (config.minCTAs <= config.maxCTAs) return {};
   return refuse(function, fmt::format("minCTAs is {} and maxCTAs {}, expected both in this order",
                                       config.minCTAs, config.maxCTAs));
@@ -82,7 +82,7 @@ Expected<std::optional<pithConfig_t>> read_config(const char* function, const nc
     if (Error error = check_fields(function, config)) return error;
   }
   result = PITH_CONFIG_INITIALIZER;
-  // A child inherits by a config of NULL only.
+  // Only a NULL config makes a child inherit.
   if (given) {
     result->blocking = config.blocking == undefined ? 1 : config.blocking;
     result->commName = config.version >= name_since && config.commName ? config.commName : "";

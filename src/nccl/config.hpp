@@ -1,4 +1,4 @@
-// ncclConfig_t, of whatever version its caller knows, as Pith's own.
+// Converts an ncclConfig_t of any version to Pith's config.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace pith::nccl {
 
-// NULL gives none: pith's own default, or the parent's. `blocking`: what the environment says,
-// which goes first.
+// Empty for NULL: Pith's default, or the parent's config. `blocking`: the environment's value,
+// which takes precedence.
 Expected<std::optional<pithConfig_t>> read_config(const char* function, const ncclConfig_t* given,
                                                   std::optional<int> blocking);
 

@@ -4,7 +4,7 @@ namespace pith::nccl {
 
 namespace {
 
-// A driver that somebody has loaded and nobody has started serves no memory.
+// A driver that is loaded but not initialised does not count.
 const cuda::Driver* driver_in_use() {
   cuda::look_for_driver();
   const cuda::Driver* const driver = cuda::known_driver();

@@ -1,4 +1,4 @@
-// Which CUDA device a thread works on, where the process uses CUDA at all.
+// The CUDA device that a thread works on, if the process uses CUDA.
 #pragma once
 
 #include <optional>
@@ -8,18 +8,18 @@
 namespace pith::nccl {
 
 struct Place {
-  bool has_driver = false;  // in use by the process
+  bool has_driver = false;  // the process uses a driver
   int device = 0;
   cuda::CUcontext context = nullptr;  // null: none
 };
 
-// Loads and initialises the driver; false where there is none, or no device.
+// Loads and initialises the driver; false if there is no driver or no device.
 bool start_driver();
-// None where the process uses no driver.
+// Empty if the process uses no driver.
 std::optional<int> device_count();
-// Its current context. Nothing is loaded or started for it.
+// The thread's current context. Loads and initialises nothing.
 Place place_of_this_thread();
-// The primary context of a device; device 0 stands for host ranks where there is no driver.
+// The device's primary context. Without a driver device 0 stands for host ranks.
 Place place_of(int device);
 
 }  // namespace pith::nccl

@@ -53,7 +53,7 @@ constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
                                                         "NCCL_IB_TC",
                                                         "NCCL_IB_SL"});
 
-// Which users set and which mean nothing here, or nothing yet.
+// Variables that users set and that have no effect here.
 constexpr std::array without_effect = std::to_array<std::string_view>(
     {"NCCL_CHECK_POINTERS", "NCCL_WARN_ENABLE_DEBUG_INFO", "NCCL_IB_QPS_PER_CONNECTION",
      "NCCL_IB_AR_THRESHOLD", "NCCL_DMABUF_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN",
@@ -82,7 +82,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// What stands between separators, as strtok has it: nothing is no word.
+// Non-empty parts between separators, as strtok returns them.
 std::vector<std::string> words(const std::string& text, char separator) {
   std::vector<std::string> parts = split(text, separator);
   std::erase(parts, std::string());
@@ -96,11 +96,11 @@ std::string log_level(const std::string& debug) {
   return found == levels.end() ? "error" : found->second;
 }
 
-// One of NCCL's rules, "[function:]token,token" or "^token,token". The names of all its algorithms
-// and protocols are known; only those that Pith has, too, choose anything.
+// One of NCCL's rules, "[function:]token,token" or "^token,token". All names of NCCL's algorithms
+// and protocols are accepted; only those that Pith also has make a difference.
 struct Rule {
   bool excludes = false;
-  std::string function;  // empty: all of them
+  std::string function;  // empty: all
   std::vector<std::string> tokens;
 };
 
@@ -150,7 +150,7 @@ Expected<std::vector<Rule>> read_rules(std::string_view variable, const std::str
   return rules;
 }
 
-// Pith's setting for all-reduce, where a rule leaves one of ring and tree.
+// Pith's setting for all-reduce if the rules leave only ring or only tree.
 std::string algorithm_of(const std::vector<Rule>& rules) {
   bool ring = true;
   bool tree = true;
@@ -197,7 +197,7 @@ Error check_address(const std::string& text) {
           fmt::format("NCCL_COMM_ID is \"{}\", expected host:port or [IPv6 address]:port", text)};
 }
 
-// NCCL cuts its buffer of a channel, 4 MiB by default, in so many parts, which are its chunks.
+// NCCL splits a channel's buffer (4 MiB by default) into this many parts, its chunks.
 std::string chunk_of(const std::string& buffer) {
   constexpr std::size_t parts = 8;
   std::size_t bytes = 0;
@@ -206,7 +206,7 @@ std::string chunk_of(const std::string& buffer) {
   return whole && bytes >= parts ? std::to_string(bytes / parts) : std::string();
 }
 
-// 0 where it is no whole number.
+// 0 if it is not an integer.
 int number_of(const Variables& variables, std::string_view name) {
   const std::string text = value_of(variables, name);
   int number = 0;
@@ -214,7 +214,7 @@ int number_of(const Variables& variables, std::string_view name) {
   return status == std::errc() && end == text.data() + text.size() ? number : 0;
 }
 
-// Connections of two ranks: NCCL has so many threads, and sockets for each, one unless it is told.
+// Connections per pair of ranks: NCCL's threads times sockets per thread, each 1 if unset.
 std::string streams_of(const Variables& variables) {
   constexpr int most = 16;
   const int threads = number_of(variables, "NCCL_SOCKET_NTHREADS");
@@ -225,9 +225,9 @@ std::string streams_of(const Variables& variables) {
   return std::to_string(std::min(product, most));
 }
 
-// NCCL waits for ever for ranks that have not come: programs make communicators by their first
-// calls, which may be minutes apart. Only where the root may be missing is there an end: NCCL tries
-// to connect, with pauses that grow by their number. Ours is never shortened.
+// NCCL waits for missing ranks without limit, since programs create communicators by their first
+// calls, which may be minutes apart. Only where the root may be missing does it give up, after a
+// number of attempts to connect with growing pauses. Our default is never shortened.
 std::string patience_of(const Variables& variables) {
   constexpr int retries_by_default = 34;
   constexpr int pause_by_default_ms = 100;
@@ -242,8 +242,8 @@ std::string patience_of(const Variables& variables) {
                                            : std::string();
 }
 
-// UCX takes whole names and a port each; NCCL's list may also hold beginnings of names, or say what
-// not to use, which is nothing then.
+// UCX takes full names with a port; NCCL's list may also contain prefixes or exclusions, which are
+// not translated.
 std::string devices_of(const std::string& list) {
   std::vector<std::string> devices;
   for (const std::string& device : split(list.starts_with('=') ? list.substr(1) : list, ',')) {
@@ -255,7 +255,7 @@ std::string devices_of(const std::string& list) {
   return fmt::format("{}", fmt::join(devices, ","));
 }
 
-// InfiniBand counts in steps of 4.096 microseconds doubled; UCX takes a time, and finds the step.
+// InfiniBand counts doublings of 4.096 microseconds; UCX takes a time and rounds it.
 std::string ib_timeout_of(const Variables& variables) {
   constexpr int most = 31;
   const int step = number_of(variables, "NCCL_IB_TIMEOUT");
@@ -263,17 +263,17 @@ std::string ib_timeout_of(const Variables& variables) {
   return fmt::format("{:.0f}us", 4.096 * static_cast<double>(std::uint32_t{1} << step));
 }
 
-// 2 is to find out, as UCX does by itself.
+// 2 means automatic, which is UCX's default.
 std::string relaxed_ordering_of(const Variables& variables) {
   const std::string text = value_of(variables, "NCCL_IB_PCI_RELAXED_ORDERING");
   if (text != "0" && text != "1") return {};
   return text == "1" ? "on" : "off";
 }
 
-// Of how far apart two things may be, the level that allows none.
+// The distance level that forbids a use altogether.
 bool is_never(const std::string& level) { return level == "LOC" || level == "0"; }
 
-// As UCX knows it.
+// Translates NCCL's variables to UCX's.
 void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& defaults) {
   defaults["UCX_NET_DEVICES"] = devices_of(value_of(variables, "NCCL_IB_HCA"));
   defaults["UCX_IB_GID_INDEX"] = value_of(variables, "NCCL_IB_GID_INDEX");
@@ -284,7 +284,7 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
   defaults["UCX_IB_PCI_RELAXED_ORDERING"] = relaxed_ordering_of(variables);
 }
 
-// What is not to be used.
+// Pith's setting that excludes the transports which NCCL's variables disable.
 std::string transports_of(const Variables& variables) {
   const auto is_unwanted = [&](Medium medium) {
     const std::string net = in_lower_case(value_of(variables, "NCCL_NET"));
@@ -307,7 +307,7 @@ std::string transports_of(const Variables& variables) {
   return unwanted.empty() ? std::string() : fmt::format("^{}", fmt::join(unwanted, ","));
 }
 
-// Pith's own settings may stand in NCCL's files; they go before what NCCL's variables mean.
+// NCCL's files may contain Pith's own settings, which take precedence over NCCL's variables.
 void add_own_settings(const Variables& files, std::map<std::string, std::string>& defaults) {
   constexpr std::string_view prefix = "PITH_";
   for (const auto& [name, value] : files) {
@@ -315,8 +315,7 @@ void add_own_settings(const Variables& files, std::map<std::string, std::string>
   }
 }
 
-// Pith's level for what NCCL_DEBUG is: a word that NCCL does not know is for silence, too. Empty
-// where it is not set.
+// Pith's log level for NCCL_DEBUG; as in NCCL an unknown word means silence. Empty if not set.
 std::string read_debug(const Variables& variables) {
   const std::string debug = value_of(variables, "NCCL_DEBUG");
   if (debug.empty()) return {};
@@ -370,7 +369,7 @@ Expected<Environment> read_environment() {
   const Variables files = variables_from_files();
   const Variables variables = variables_named(names, files);
   std::map<std::string, std::string> defaults;
-  defaults.emplace("TIMEOUT", "0");  // NCCL has none, and the frameworks above watch for themselves
+  defaults.emplace("TIMEOUT", "0");  // as NCCL: frameworks have their own watchdogs
   for (const char* name : {"NCCL_OOB_NET_IFNAME", "NCCL_SOCKET_IFNAME"}) {  // the last one counts
     if (value_of(variables, name).empty()) continue;
     defaults["IFNAME"] = value_of(variables, name);

@@ -1,6 +1,6 @@
-// What the environment says to libnccl.so.2: NCCL's own variables, as far as they mean something
-// here, become defaults of Pith's settings, which go first where both are set. NCCL's files of
-// settings count as the environment does, after it.
+// The environment of libnccl.so.2. NCCL's variables, as far as they apply here, become defaults of
+// Pith's settings, which take precedence if both are set. NCCL's configuration files count after
+// the environment.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@ struct Environment {
   std::optional<int> blocking;  // NCCL_COMM_BLOCKING
 };
 
-// Read at every call that makes an id or a communicator, never on loading. An error where a
-// variable has no meaning in NCCL either.
+// Read by every call that makes an id or a communicator, never at load time. An error if a value is
+// invalid in NCCL, too.
 Expected<Environment> read_environment();
 
-// NCCL_DEBUG and what belongs to it alone, for a process whose first words come before any of that:
-// the first time counts.
+// Reads NCCL_DEBUG and related variables, for a process whose first message comes before any other
+// variable is read. Only the first call has an effect.
 void read_debug_once();
 
-// What is set and changes nothing here; the first communicator's log says so once.
+// Variables that are set but have no effect; logged once, by the first communicator.
 std::vector<std::string> variables_without_effect();
 
 }  // namespace pith::nccl

@@ -14,7 +14,7 @@ namespace pith::nccl {
 
 namespace {
 
-// One message for the process, as in NCCL.
+// One message per process, as in NCCL.
 struct LastError {
   std::mutex mutex;
   char text[1024] = "";
@@ -25,7 +25,7 @@ LastError& the_last() {
   return *instance;
 }
 
-// "pithAllReduce: count is ..." speaks of functions that the caller does not know.
+// Messages such as "pithAllReduce: count is ..." name functions that the caller does not know.
 std::string in_nccl_names(std::string text) {
   constexpr std::string_view ours = "pith";
   for (std::size_t at = text.find(ours); at != std::string::npos; at = text.find(ours, at + 1)) {
@@ -40,7 +40,7 @@ std::string in_nccl_names(std::string text) {
 
 bool has_failed(pithResult_t result) { return result != pithSuccess && result != pithInProgress; }
 
-// `line`: the level of the message's line, where it gets one.
+// `line`: level at which the message is logged; empty: not logged.
 void keep(const char* message, std::optional<LogLevel> line) noexcept {
   try {
     read_debug_once();
@@ -51,7 +51,7 @@ void keep(const char* message, std::optional<LogLevel> line) noexcept {
     std::memcpy(the_last().text, text.data(), length);
     the_last().text[length] = '\0';
   } catch (const std::exception&) {
-    // No memory for a message; the code says enough.
+    // Out of memory for the message; the code has to suffice.
   }
 }
 
@@ -59,7 +59,7 @@ void keep(const char* message, std::optional<LogLevel> line) noexcept {
 
 void remember(const char* message, LogLevel level) noexcept { keep(message, level); }
 
-// Each thread has a copy, in which no other thread writes while its caller reads.
+// Copied per thread, so that no other thread writes while the caller reads.
 const char* last_error() {
   thread_local char copy[sizeof(LastError::text)];
   const std::lock_guard lock(the_last().mutex);
@@ -69,7 +69,7 @@ const char* last_error() {
 
 ncclResult_t answer(pithResult_t result) {
   if (has_failed(result)) {
-    // What others have done is told when it happens.
+    // Failures of other ranks are logged when they happen.
     remember(api::last_error(), result == pithRemoteError ? LogLevel::info : LogLevel::warn);
   }
   return static_cast<ncclResult_t>(result);

@@ -1,4 +1,4 @@
-// From errors of Pith to what NCCL's callers see: codes, and the last message of the process.
+// Translates Pith's errors to NCCL's codes and keeps the last message of the process.
 #pragma once
 
 #include <string>
@@ -11,22 +11,22 @@
 
 namespace pith::nccl {
 
-// The result of a function of pith.h on this thread. A message that came with it, in NCCL's names,
-// is the last one of the process from now on.
+// Converts the result of a pith.h function called on this thread. Its message, if any, becomes the
+// process's last one, with NCCL's names.
 ncclResult_t answer(pithResult_t result);
-// The same where the message has had its line before.
+// The same if the message has been logged already.
 ncclResult_t answer_again(pithResult_t result);
-// `level`: of the line in a log that NCCL_DEBUG has opened; Pith's own takes it for news.
+// `level` applies to a log opened by NCCL_DEBUG; Pith's own log uses info.
 void remember(const char* message, LogLevel level) noexcept;
 const char* last_error();
 
-// Runs a body that returns Error; what it throws becomes one.
+// Runs a body that returns Error; exceptions become errors.
 template <class Body>
 ncclResult_t guarded(Body body) noexcept {
   return answer(api::guarded(body));
 }
 
-// The same for a body that returns a result, of which it has told already.
+// The same for a body that returns a result and has reported its errors itself.
 template <class Body>
 ncclResult_t without_throwing(Body body) noexcept {
   ncclResult_t result = ncclSuccess;
@@ -37,7 +37,7 @@ ncclResult_t without_throwing(Body body) noexcept {
   return thrown != ncclSuccess ? thrown : result;
 }
 
-// A result as it is; inside a group an error is the group's result too.
+// Returns the result; inside a group an error also becomes the group's result.
 ncclResult_t fail_group(ncclResult_t result);
 
 }  // namespace pith::nccl

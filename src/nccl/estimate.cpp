@@ -13,7 +13,7 @@ namespace pith::nccl {
 
 namespace {
 
-// Takes a positive number and the mark behind it off the front; '\0': there is no more.
+// Removes a positive number and the following `mark` from the front; '\0' means the end of text.
 std::optional<double> take_number(std::string_view& text, char mark) {
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,4 +1,4 @@
-// What calls take by the model: for ncclGroupSimulateEnd, and to choose between two libraries.
+// Estimated times of calls: for ncclGroupSimulateEnd, and for choosing between two libraries.
 #pragma once
 
 #include <string>
@@ -10,27 +10,27 @@
 
 namespace pith::nccl {
 
-// A message of n bytes takes alpha + beta n: here, and under another library, as somebody has
-// measured it. Sums cost nothing beside it.
+// Measured cost of a message of n bytes, alpha + beta n, with this and with another library. The
+// cost of reductions is neglected.
 struct Lines {
   LinkCost here;
   LinkCost there;
   static Expected<Lines> read(const std::string& text);  // "20:10,15:22": microseconds and GB/s
 };
 
-// Where nobody has measured anything: what the choice between algorithms assumes of memory and of
+// Used without measurements: the links that the choice of algorithms assumes for shared memory and
 // sockets.
 LinkCost guessed_link(const Shape& shape);
 
 bool is_message(Kind kind);
-// Precondition: no message.
+// Precondition: not a message.
 Collective collective_of(Kind kind);
 
-// By the algorithm that this library takes by itself.
+// With the algorithm that this library would choose.
 double seconds_here(const Shape& shape, Collective collective, const LinkCost& link);
-// By one that needs nothing but messages, as another library's rings and trees do.
+// With an algorithm that needs only messages, such as another library's ring or tree.
 double seconds_there(Shape shape, Collective collective, const LinkCost& link);
-// Whether the lines say that the collective ends sooner there: the same on all ranks.
+// Whether the other library is predicted to be faster; the same answer on all ranks.
 bool is_faster_there(const Lines& lines, const Shape& shape, Collective collective);
 
 double seconds_of_message(std::size_t bytes, const LinkCost& link);

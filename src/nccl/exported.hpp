@@ -1,5 +1,5 @@
-// How a function of NCCL is defined: the name with a p in front is the strong one, and the plain
-// name a weak alias of it, so that a tool can put its own in front and call ours.
+// Defines an exported NCCL function: the name prefixed with p is strong, and the plain name is a
+// weak alias, so that a tool can override it and call ours.
 #pragma once
 
 #include "nccl/abi.h"

@@ -7,7 +7,7 @@ namespace pith::nccl {
 
 namespace {
 
-// To be revoked is no error; what a child came to is one.
+// A revocation by the user is no error; a child's failure is.
 Error state_of_revoked(const pithComm& comm, const Extension& extension, const Error& state) {
   if (state.code() == Code::in_progress) return state;
   const std::lock_guard lock(comm.guard);

@@ -1,5 +1,5 @@
-// What libnccl.so.2 keeps with a communicator beside Pith's own state. Made when it is first
-// needed; most communicators never have one.
+// State of libnccl.so.2 for a communicator in addition to Pith's own. Created on first use; most
+// communicators have none.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 #include "nccl/fallback/host_plan.hpp"
 #include "pith/pith.h"
 
-// A window is a plain registration: nobody reaches it but by the calls of the communicator.
+// A window is a plain registration: only the communicator's own calls access it.
 struct ncclWindow_vidmem {
   pithComm_t comm;
   void* buffer;
@@ -25,17 +25,17 @@ namespace pith::nccl {
 
 struct Extension {
   std::atomic<bool> revoked{false};          // by ncclCommRevoke
-  std::atomic<bool> has_descendants{false};  // begun since then
+  std::atomic<bool> has_descendants{false};  // a child was begun after that
   std::atomic<Code> told{Code::success};     // by the last ncclCommGetAsyncError
-  int device = 0;                            // known before anybody sees the communicator
-  std::shared_ptr<const JobPart> job_part;   // where it was made from an id, and that matters
-  std::unique_ptr<Compression> compression;  // null: not asked for; of the thread that makes calls
+  int device = 0;                            // set before the communicator is visible to others
+  std::shared_ptr<const JobPart> job_part;   // if created from an id and needed for "world"
+  std::unique_ptr<Compression> compression;  // null: off; used by the thread that makes calls
 
-  // The rest comes from any thread: the guard is held.
+  // Guarded: accessed by any thread.
   std::mutex guard;
-  bool closed = false;  // the handle belongs to whoever destroys it
+  bool closed = false;  // the handle belongs to the thread that destroys it
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
-  // Null: there is none; nor is there any later.
+  // Null: none, now and later.
   std::shared_ptr<FallbackComm> fallback;
   std::shared_ptr<HostPlan> host_plan;
 
@@ -49,12 +49,12 @@ struct Extension {
   }
 };
 
-// Null where there is none. Precondition: comm is a communicator.
+// Null if there is none. Precondition: comm is a communicator.
 std::shared_ptr<Extension> find_extension(pithComm_t comm);
 std::shared_ptr<Extension> extension_of(pithComm_t comm);
-// What ncclCommGetAsyncError tells of it, in words: also what all that runs on it is refused for.
-// What is only asked or kept is not, unlike in NCCL, as who is left may shrink it. Precondition:
-// comm is a communicator.
+// The error of ncclCommGetAsyncError, for which everything that runs on the communicator is
+// refused. Unlike in NCCL, queries and registrations are not refused, since the survivors may
+// shrink it. Precondition: comm is a communicator.
 Error async_error_of(pithComm_t comm);
 
 }  // namespace pith::nccl

@@ -23,9 +23,9 @@ bool has_read = false;
 
 struct Job {
   std::mutex mutex;
-  int launched = 0;                               // the launcher's size; 0: there is none
-  int size = 0;                                   // that, or of the largest communicator so far
-  std::map<int, std::multiset<std::string>> ids;  // of communicators that live, by their size
+  int launched = 0;                               // size told by the launcher; 0: none
+  int size = 0;                                   // that, or the largest communicator's so far
+  std::map<int, std::multiset<std::string>> ids;  // ids of living communicators, by size
   int unlike_others = 0;
 };
 
@@ -40,14 +40,14 @@ std::string new_id() {
   return std::to_string(job().unlike_others++);
 }
 
-// What the launcher says, 0 where there is none.
+// The size told by the launcher; 0: none.
 int launched_size(const Settings& settings) {
   const Expected<Launch> launch =
       read_launch(variables_from_environment(launch_variables()), settings);
   return launch ? launch->size : 0;
 }
 
-// A program may start more ranks than it was launched with, as in a shell of a job of one task.
+// False if a program has more ranks than were launched, as in a shell of a one-task job.
 // Precondition: the mutex is held.
 bool launcher_knows() { return job().launched > 0 && job().size <= job().launched; }
 
@@ -84,7 +84,7 @@ Error read_extras() {
   const int launched = launched_size(*settings);
   if (launched > 0) note_launched(launched);
   has_read = true;
-  // Never freed: calls of other threads may look at it while the process ends.
+  // Never freed: other threads may read it while the process exits.
   if (extras->compression || extras->fallback) the_extras.store(extras.release());
   return {};
 }

@@ -1,5 +1,5 @@
-// What the environment asks of this process beyond NCCL: compression, and another NCCL to pass
-// calls on to. Read once, by the first call that makes a communicator.
+// What the environment requests beyond NCCL: compression, and another NCCL to which calls are
+// passed. Read once, by the first call that creates a communicator.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,17 @@ struct Extras {
   std::unique_ptr<Fallback> fallback;
 };
 
-// Null: nothing, or nothing read yet; costs one load.
+// Null: nothing requested, or not read yet. Costs one load.
 const Extras* extras();
-// An error where a setting is wrong; then nothing is remembered, and the next call tells it again.
+// An error if a setting is invalid; it is then read again by the next call.
 Error read_extras();
 
-// A communicator made from an id, while it lives. Where no launcher tells how large the job is,
-// these do: the largest one ever spans it, but not beside another one as large from another id.
+// Registers a communicator made from an id while it lives. Without a launcher the job's size is
+// derived from these: the largest one spans the job, unless another of the same size has another
+// id.
 class JobPart {
  public:
-  // Empty id: unlike all others.
+  // Empty id: distinct from all others.
   JobPart(int ranks, std::string id);
   ~JobPart();
   JobPart(const JobPart&) = delete;
@@ -37,8 +38,8 @@ class JobPart {
   const std::string id_;
 };
 
-// Whether a communicator of so many ranks spans the job. Without a launcher it is a guess, which
-// may turn out to have been wrong.
+// Whether a communicator of this many ranks spans the job. Without a launcher this is a guess,
+// which later communicators may disprove.
 bool spans_job(int ranks);
 bool job_size_is_guessed();
 

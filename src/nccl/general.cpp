@@ -1,4 +1,4 @@
-// NCCL's functions that belong to no communicator, and registrations, exported.
+// NCCL's functions without a communicator, and registrations, exported.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,19 +18,20 @@ namespace pith::nccl {
 
 namespace {
 
-// As NCCL's memory, it begins and ends with a page: of the host, or of a device.
+// As NCCL's, allocations start and end at page boundaries of the host or the device.
 constexpr std::size_t host_page = Heap::page_bytes;
 constexpr std::size_t device_page = Heap::huge_bytes;
 
 std::size_t whole(std::size_t bytes, std::size_t page) {
-  if (bytes > std::numeric_limits<std::size_t>::max() - page) return bytes;  // nobody has so much
+  if (bytes > std::numeric_limits<std::size_t>::max() - page) return bytes;  // will be refused
   return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
 }
 
 Error allocate(void** pointer, std::size_t bytes) {
   if (Error error = api::check_pointer("ncclMemAlloc", "pointer", pointer)) return error;
   Place place = place_of_this_thread();
-  // Callers hand it to kernels, so it is a device's wherever there is one, also at the first call.
+  // Callers pass the memory to kernels, so it is a device's if there is one, even at the first
+  // call.
   if (!place.has_driver && start_driver()) place = place_of_this_thread();
   if (place.has_driver && !place.context) place = place_of(0);  // a new thread: CUDA's default
   if (!place.has_driver) {
@@ -42,7 +43,7 @@ Error allocate(void** pointer, std::size_t bytes) {
   const cuda::Driver& driver = *cuda::known_driver();
   const cuda::RelaxedCapture relaxed(driver);
   const std::size_t rounded = whole(bytes, device_page);
-  // As NCCL's: other processes can map it, and still can when their driver refuses IPC handles.
+  // Exportable as NCCL's: other processes can map it even if the driver refuses IPC handles.
   cuda::CUdeviceptr address = cuda::allocate_exportable(driver, place.device, rounded);
   const cuda::CUresult result = address != 0 ? cuda::kSuccess : driver.mem_alloc(&address, rounded);
   if (result != cuda::kSuccess) {
@@ -64,8 +65,8 @@ Error release(void* pointer) {
     const cuda::RelaxedCapture relaxed(driver);
     const cuda::CUdeviceptr address = cuda::address_of(pointer);
     const bool mapped = cuda::is_mapped_by_hand(driver, address);
-    // As NCCL's, it does not wait for work on the memory, which has ended when a caller frees it:
-    // cuMemFree would wait for all that the context was given.
+    // As in NCCL, the caller guarantees that work on the memory has ended. cuMemFree would wait for
+    // all work of the context.
     const cuda::CUresult result =
         mapped ? cuda::free_exportable(driver, address) : driver.mem_free(address);
     if (result == cuda::kSuccess) return {};
@@ -83,10 +84,10 @@ Error release(void* pointer) {
   return result == pithSuccess ? Error() : Error(static_cast<Code>(result), api::last_error());
 }
 
-// Ranks have no symmetric memory, and as in NCCL since 2.29 that is a success without a window: who
-// registers for speed alone, as PyTorch does its pools of memory, keeps NULL and gives it back; who
-// needs symmetric memory looks at it, and would give any other window to kernels. The rest are
-// plain registrations, as in 2.28, which know their own memory.
+// There is no symmetric memory; as in NCCL since 2.29, that yields success and a NULL window.
+// Callers that register for speed alone, as PyTorch does for its memory pools, keep NULL and give
+// it back; callers that need symmetric memory check for NULL, and would pass any other window to
+// kernels. Other windows are plain registrations that record their memory, as in 2.28.
 Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t* window,
                  int flags) {
   constexpr const char* function = "ncclCommWindowRegister";
@@ -106,7 +107,7 @@ Error add_window(pithComm_t comm, void* buffer, std::size_t bytes, ncclWindow_t*
   return {};
 }
 
-// Also on a communicator that is broken: callers clean up before they abort.
+// Also allowed on a broken communicator: callers clean up before they abort.
 Error remove_window(pithComm_t comm, ncclWindow_t window) {
   if (!window) return {};
   if (Error error = api::check_handle("ncclCommWindowDeregister", comm)) return error;

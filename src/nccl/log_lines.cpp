@@ -27,7 +27,7 @@ struct Word {
   unsigned bits;
 };
 
-// NCCL has more, about which no line of ours is.
+// NCCL has more topics; we log nothing about those.
 constexpr std::array topic_words = {Word{"INIT", bit(LogTopic::init)},
                                     Word{"ENV", bit(LogTopic::env)},
                                     Word{"BOOTSTRAP", bit(LogTopic::bootstrap)},
@@ -55,7 +55,7 @@ bool is_same_word(std::string_view one, std::string_view other) {
   });
 }
 
-// "A,B", or "^A,B": all but these.
+// "A,B", or "^A,B" for all but these.
 unsigned read_list(std::string_view list, std::span<const Word> words, unsigned usual) {
   if (list.empty()) return usual;
   const bool excludes = list.starts_with('^');
@@ -74,8 +74,8 @@ std::string value_of(const Variables& variables, std::string_view name) {
   return found == variables.end() ? std::string() : found->second;
 }
 
-// %3f and the like, which strftime does not know: so many digits of the second's fraction. Only the
-// first, as in NCCL.
+// %3f and the like, which strftime does not know: digits of the second's fraction. Only the first
+// one is replaced, as in NCCL.
 std::string with_fraction(std::string format, long nanoseconds) {
   for (std::size_t i = 0; i + 2 < format.size(); ++i) {
     if (format[i] != '%') continue;
@@ -84,12 +84,12 @@ std::string with_fraction(std::string format, long nanoseconds) {
       const std::string all = fmt::format("{:09}", nanoseconds);
       return format.replace(i, 3, all, 0, static_cast<std::size_t>(digits - '0'));
     }
-    ++i;  // "%%" is no beginning
+    ++i;  // skips "%%"
   }
   return format;
 }
 
-// Without its domain.
+// Without the domain.
 std::string host_name() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
@@ -102,7 +102,7 @@ timespec now() {
   return time;
 }
 
-// Set once, before anything is logged so.
+// Set once, before the first line in this format.
 std::atomic<const LogLines*> the_lines{nullptr};
 
 std::string line_of(LogLevel level, LogTopic topic, const std::string& message) {
@@ -114,7 +114,7 @@ std::string line_of(LogLevel level, LogTopic topic, const std::string& message) 
                      names[static_cast<int>(level)], message);
 }
 
-// What NCCL_DEBUG is. Any other word is none, as if nothing were to be said.
+// The level of NCCL_DEBUG; 0 for unknown words, which mean silence.
 unsigned level_of(const Variables& variables) {
   constexpr std::array words = {Word{"VERSION", version}, Word{"WARN", warn}, Word{"INFO", info},
                                 Word{"ABORT", info}, Word{"TRACE", trace}};
@@ -132,7 +132,7 @@ LogLines::LogLines(const Variables& variables)
       format_(value_of(variables, "NCCL_DEBUG_TIMESTAMP_FORMAT")) {
   constexpr std::size_t most = 255;
   if (format_.empty() || format_.size() > most) format_ = usual_format;
-  std::replace(format_.begin(), format_.end(), '_', ' ');  // which shells take without quotes
+  std::replace(format_.begin(), format_.end(), '_', ' ');  // unquoted blanks, as in NCCL
 }
 
 bool LogLines::shows(LogLevel level, LogTopic topic) const {
@@ -182,7 +182,7 @@ bool log_is_open() { return the_lines.load(std::memory_order_acquire) != nullptr
 void open_log(const Variables& variables) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    const auto* const lines = new LogLines(variables);  // stays, as the log does
+    const auto* const lines = new LogLines(variables);  // never freed, as the log
     the_lines.store(lines, std::memory_order_release);
     const unsigned level = level_of(variables);
     const std::string file = value_of(variables, "NCCL_DEBUG_FILE");

@@ -1,4 +1,4 @@
-// The log's lines as NCCL writes them, and which of them its variables let through.
+// Log lines in NCCL's format, and the filter by NCCL's variables.
 #pragma once
 
 #include <ctime>
@@ -9,30 +9,30 @@
 
 namespace pith::nccl {
 
-// NCCL_DEBUG_SUBSYS and NCCL_DEBUG_TIMESTAMP_..., read. As in NCCL, unknown words choose nothing.
+// NCCL_DEBUG_SUBSYS and NCCL_DEBUG_TIMESTAMP_..., parsed. As in NCCL, unknown words are ignored.
 class LogLines {
  public:
   explicit LogLines(const Variables& variables);
 
-  // Warnings are shown whatever they are about.
+  // Warnings are shown whatever their topic.
   bool shows(LogLevel level, LogTopic topic) const;
-  // What comes before a line of the level, in local time; empty where it is to have none.
+  // The time stamp of a line of this level, in local time; empty if it has none.
   std::string stamp(LogLevel level, const timespec& time) const;
   std::string stamp_of_version(const timespec& time) const;
 
  private:
   std::string formatted(const timespec& time) const;
 
-  unsigned topics_;   // a bit each
-  unsigned stamped_;  // levels, a bit each
+  unsigned topics_;   // one bit per topic
+  unsigned stamped_;  // one bit per level
   std::string format_;
 };
 
-// NCCL_DEBUG_FILE's %h and %p, host and process, and %%; other words stay as they are.
+// Replaces %h (host), %p (process) and %% in NCCL_DEBUG_FILE; other sequences stay.
 std::string expand(const std::string& pattern);
 
-// From NCCL_DEBUG on the log looks as NCCL's does. Once in a process; then it says the version,
-// where NCCL_DEBUG is one of its levels. By those above VERSION the file is written.
+// Switches the log to NCCL's format if NCCL_DEBUG is set, and prints the version if it is a known
+// level. Levels above VERSION write to the file. Only the first call in a process has an effect.
 void open_log(const Variables& variables);
 bool log_is_open();
 

@@ -22,8 +22,8 @@ namespace pith::nccl {
 
 namespace {
 
-// What the ranks tell each other: rank 0's id, whether one of them cannot, and whether one of them
-// wants no HostPlan. The greatest of all ranks' bytes is everybody's, as the others have zeros.
+// What the ranks exchange: rank 0's id, the worst State, and whether a rank wants no HostPlan.
+// The bytewise maximum over ranks is the result, since unset bytes are zero.
 class Note {
  public:
   enum State : unsigned char { fine, no_device, no_id };
@@ -61,8 +61,8 @@ Error error_there(const Fallback& library, ncclResult_t result) {
 }
 
 struct There {
-  std::shared_ptr<FallbackComm> twin;  // null: ranks have nothing that would go there
-  bool is_plan_wanted = false;         // by all ranks
+  std::shared_ptr<FallbackComm> twin;  // null: a rank has no device
+  bool is_plan_wanted = false;         // on all ranks
 };
 
 // Collective.
@@ -91,14 +91,14 @@ Expected<There> make_twin(const Fallback& library, Communicator& communicator, c
   const ncclResult_t result = library.ncclCommInitRankConfig(&made, communicator.size(), note.id(),
                                                              communicator.rank(), nullptr);
   if (result != ncclSuccess) {
-    communicator.abort();  // nobody else may know
+    communicator.abort();  // the other ranks may not know of the failure
     return error_there(library, result);
   }
   return There{std::make_shared<FallbackComm>(library, made), note.is_plan_wanted()};
 }
 
-// Compressed sums of the communicator are to be made host by host, and what is inside hosts may go
-// to the other NCCL.
+// Whether compressed sums of the communicator should be made host by host, and the other NCCL may
+// do the part inside hosts.
 bool wants_plan(const Fallback& library, const pithComm& comm) {
   const auto& rules = extras()->compression;
   return rules && rules->by_host && library.has(Kind::reduce_scatter) &&
@@ -106,7 +106,7 @@ bool wants_plan(const Fallback& library, const pithComm& comm) {
          rules->selects(comm.name, spans_job(comm.communicator->size()));
 }
 
-// Of the call that this thread is in.
+// Of this thread's current call.
 thread_local std::shared_ptr<const JobPart> part_of_this_thread;
 
 Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const JobPart>& part,
@@ -155,7 +155,7 @@ FromId::FromId(int ranks, std::string id) {
 
 FromId::~FromId() { part_of_this_thread.reset(); }
 
-// Over another NCCL they wait for each other, so each gets a thread.
+// With another NCCL they wait for each other, so each gets a thread.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices) {
   std::vector<std::function<Error()>> jobs;
   jobs.reserve(comms.size());

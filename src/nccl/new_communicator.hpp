@@ -1,8 +1,8 @@
-// What a communicator of NCCL's callers has from its beginning beside Pith's own: the device of
-// the thread that asked for it, and its twin in the other NCCL.
+// Adds to a new communicator what libnccl.so.2 keeps beside Pith's state: the device of the calling
+// thread, and the twin in the other NCCL.
 //
-// The twin is made here, and not by the first call that goes there, because all ranks are here: a
-// message between two of them concerns nobody else.
+// The twin is created here and not by the first call that needs it, because all ranks take part
+// here: a message involves only two of them.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@
 
 namespace pith::nccl {
 
-// From now on, for every communicator of InitRank, Split and Shrink.
+// Enables this for every communicator of InitRank, Split and Shrink.
 void complete_new_communicators();
-// What this thread asks for while it lives is made from an id.
+// While it lives, communicators that this thread creates are made from an id.
 class FromId {
  public:
   FromId(int ranks, std::string id);
@@ -24,7 +24,7 @@ class FromId {
   FromId(const FromId&) = delete;
   FromId& operator=(const FromId&) = delete;
 };
-// All ranks of InitAll, which are this thread's. `devices`: NULL, or one each.
+// For all ranks of InitAll, which this thread owns. `devices`: NULL, or one per rank.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices);
 
 }  // namespace pith::nccl

@@ -1,6 +1,6 @@
-// What NCCL's device interface asks for by way of memory and signals: pure arithmetic, which
-// clients do before they find out that there is no device communicator. The numbers are those of
-// NCCL 2.28.9, and of 2.30.7 for what came later; tests/nccl compares them with the real library.
+// Memory and signals that NCCL's device interface asks for: pure arithmetic, which clients do
+// before they find that there is no device communicator. The numbers are those of NCCL 2.28.9, and
+// of 2.30.7 for later functions; tests/nccl compares them with the real library.
 #include <cstdint>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-// `buffer`: where the offset of the memory is to be written.
+// `buffer`: where the memory's offset is to be written.
 ncclResult_t require(ncclDevResourceRequirements_t* out, std::size_t bytes, std::size_t alignment,
                      ncclDevResourceHandle_t* buffer) {
   std::memset(out, 0, sizeof *out);
@@ -18,12 +18,12 @@ ncclResult_t require(ncclDevResourceRequirements_t* out, std::size_t bytes, std:
   return ncclSuccess;
 }
 
-// Blocks of less are not worth a line of the cache.
+// Smaller blocks would share a cache line.
 constexpr int least_log2 = 7;
 
 }  // namespace
 
-// A slot moves eight bytes of an element.
+// A slot holds eight bytes of an element.
 NCCL_EXPORT(int, ncclLLA2ACalcSlots, (int element_count, int element_bytes)) {
   return element_count * ((element_bytes + 7) / 8);
 }
@@ -38,7 +38,7 @@ NCCL_EXPORT(ncclResult_t, ncclLLA2ACreateRequirement,
   return require(out, lines * 16, 16, &handle->bufHandle);
 }
 
-// Three words of each barrier, and one for each rank.
+// Three words per barrier, and one per barrier and rank.
 NCCL_EXPORT(ncclResult_t, ncclLsaBarrierCreateRequirement,
             (ncclTeam_t team, int barriers, ncclLsaBarrierHandle_t* handle,
              ncclDevResourceRequirements_t* out)) {
@@ -64,7 +64,7 @@ NCCL_EXPORT(ncclResult_t, ncclGinOutboxCreateRequirement,
   if (!handle || !out || size_log2 < 0 || size_log2 > 31) return ncclInvalidArgument;
   const int log2 = size_log2 < least_log2 ? least_log2 : size_log2;
   handle->size_log2 = static_cast<std::uint32_t>(log2);
-  constexpr std::size_t state = 8320;  // of a block, beside its data
+  constexpr std::size_t state = 8320;  // per block, in addition to the data
   return require(out, static_cast<std::size_t>(blocks) * (state + (std::size_t{1} << log2)), 128,
                  &handle->bufHandle);
 }
@@ -75,7 +75,7 @@ NCCL_EXPORT(ncclResult_t, ncclGinInboxA2ACreateRequirement,
   if (!handle || !out || size_log2 < 0 || size_log2 > 31) return ncclInvalidArgument;
   const int others = peers.nRanks - 1;
   handle->size_log2 = static_cast<std::uint32_t>(size_log2);
-  // A multiplication by it divides. NCCL itself divides by zero where a rank has no peer.
+  // Reciprocal for division by multiplication. NCCL itself divides by zero if a rank has no peer.
   const std::uint64_t one = std::uint64_t{1} << 32;
   handle->nPeers_rcp32 =
       others < 1 ? 0 : static_cast<std::uint32_t>(one / static_cast<std::uint64_t>(others));

@@ -1,8 +1,8 @@
-// From a call to who serves it: Pith, at once; or, where the environment asks for compression or
-// another NCCL, whoever it belongs to, after the ranks have agreed.
+// Routes each call: to Pith at once, or, if the environment asks for compression or another NCCL,
+// to one of these after the ranks have agreed.
 //
-// In a group such calls wait for its end. They then come behind the group's other calls of their
-// communicator, which is the same on all ranks.
+// In a group such calls wait for the group's end and run after the communicator's other calls in
+// the group, which is the same order on all ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void prepare(Extension& extension, pithComm_t comm) {
                                   who));
 }
 
-// What was taken for the whole job's may turn out not to be.
+// A communicator that was taken for the whole job's may turn out to be smaller.
 void reconsider(Compression& compression, const pithComm& comm) {
   const bool spans = spans_job(comm.communicator->size());
   if (!extras()->compression->selects(comm.name, spans)) compression.withdraw();
@@ -76,9 +76,9 @@ bool has_root(Kind kind) {
          kind == Kind::gather || kind == Kind::scatter;
 }
 
-// Of a collective of nothing, which may be made by some ranks only: nobody hears of it, and it has
-// no number. What a communicator or its caller is refused for, it is refused for all the same. An
-// operation made for another type is not, as in NCCL.
+// Checks a collective of count 0, which some ranks may omit: it communicates nothing and has no
+// number. Communicator and arguments are checked as for other calls, except that an operation made
+// for another type is accepted, as in NCCL.
 Error check_empty(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
   const std::string name = fmt::format("nccl{}", name_of(call.kind));
@@ -98,14 +98,15 @@ Error check_empty(const NcclCall& call) {
   return error;
 }
 
-// Whether Pith's own call refuses it. Before the vote: the other ranks do not take part in it.
+// Whether Pith's own call refuses it. Checked before the vote, in which no other rank would take
+// part.
 bool is_refused(const NcclCall& call) {
   if (!call.send || !call.recv) return true;
   return static_cast<bool>(
       api::check_count("", "count", call.count, static_cast<pithDataType_t>(call.type), 1));
 }
 
-// What an operation of ours is may be forgotten before the group ends.
+// The operation may be destroyed before the group ends, so its factor is copied.
 Error keep_factor(const char* function, Waiting& one) {
   const pithComm_t comm = ours(one.call.comm);
   const auto type = static_cast<pithDataType_t>(one.call.type);
@@ -116,7 +117,7 @@ Error keep_factor(const char* function, Waiting& one) {
   return {};
 }
 
-// As Pith's own call takes it.
+// As Pith's own call does.
 Error resolve_stream(const char* function, NcclCall& call) {
   pithStream_t stream = call.stream;
   Error error = api::resolve_stream(function, stream, {call.send, call.recv});
@@ -124,7 +125,7 @@ Error resolve_stream(const char* function, NcclCall& call) {
   return error;
 }
 
-// Precondition: the call's comm is not NULL, and something more than Pith's own call may be wanted.
+// Precondition: the call's comm is not NULL, and extras may apply.
 ncclResult_t submit_with_extras(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
   const auto refused = [&](const Error& error) {
@@ -171,7 +172,7 @@ Error end_group() {
   return group.error() ? group.run() : run_waiting(calls, &group);
 }
 
-// Of what ends this thread's group. What a call of it was refused for has been told by that call.
+// Answers the end of a group. An error of one of its calls has already been logged by that call.
 template <class End>
 ncclResult_t answer_end(End end) {
   const Group& group = Group::of_this_thread();
@@ -179,7 +180,7 @@ ncclResult_t answer_end(End end) {
   return told ? answer_again(end()) : answer(end());
 }
 
-// A group remains open when the innermost one ends.
+// Whether the group stays open when the innermost level ends.
 bool nested() {
   const Group& group = Group::of_this_thread();
   return group.open() && !group.outermost();
@@ -200,7 +201,7 @@ double seconds_of(const Group::Planned& planned) {
   return seconds_here(shape, planned.args.collective, link_of(shape));
 }
 
-// Their types have been checked.
+// Precondition: the type has been checked.
 double seconds_of(const Waiting& one) {
   const std::size_t bytes = one.call.count * size_of(static_cast<DType>(one.call.type));
   const Shape shape = one.communicator->links().model().shape(bytes);
@@ -217,7 +218,7 @@ Error check_info(const char* function, const ncclSimInfo_t* info) {
           fmt::format("{}: info is not one that began with NCCL_SIM_INFO_INITIALIZER", function)};
 }
 
-// As in NCCL, what the group is refused for goes before what `info` is.
+// As in NCCL, an error of the group takes precedence over one of `info`.
 Error simulate(ncclSimInfo_t* info) {
   constexpr const char* function = "ncclGroupSimulateEnd";
   Group& group = Group::of_this_thread();

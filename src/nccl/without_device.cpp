@@ -1,5 +1,5 @@
-// What NCCL offers to device code and to one-sided communication, and what came with 2.29 and 2.30:
-// answered as NCCL does on a communicator whose ranks do not reach each other's memory.
+// NCCL's device interface, one-sided communication, and additions of 2.29 and 2.30: answered as
+// NCCL does for ranks that cannot access each other's memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ ncclResult_t unsupported(const char* function, ncclComm_t comm,
   });
 }
 
-// 1 of 1 where there is no communicator.
+// Rank 0 of 1 if there is no communicator.
 ncclTeam_t world(ncclComm_t comm) {
   ncclTeam_t team{1, 0, 1};
   if (comm) {
@@ -37,7 +37,7 @@ ncclTeam_t world(ncclComm_t comm) {
   return team;
 }
 
-// A rank reaches its own memory only.
+// A rank can access only its own memory.
 ncclResult_t own_pointer(const char* function, ncclWindow_t window, std::size_t offset, bool own,
                          void** pointer) {
   return guarded([&]() -> Error {
@@ -74,7 +74,7 @@ Error describe(ncclComm_t comm, ncclCommProperties_t* out) {
   return {};
 }
 
-// There are no parameters to ask for: pith-info lists settings.
+// There are no parameters; pith-info lists the settings.
 ncclResult_t no_parameter(const char* function) {
   return guarded([&] {
     return Error(
@@ -103,7 +103,7 @@ NCCL_EXPORT(ncclTeam_t, ncclTeamRail, (ncclComm_t comm)) { return world(comm); }
 NCCL_EXPORT(int, ncclTeamRankToWorld, (ncclComm_t comm, ncclTeam_t team, int rank)) {
   return world(comm).rank + (rank - team.rank) * team.stride;
 }
-// The own rank is the only one, number 0.
+// A rank is alone in its LSA team, as number 0.
 NCCL_EXPORT(int, ncclTeamRankToLsa, (ncclComm_t, ncclTeam_t team, int rank)) {
   return (rank - team.rank) * team.stride;
 }
@@ -126,7 +126,7 @@ NCCL_EXPORT(ncclResult_t, ncclGetLsaMultimemDevicePointer,
             (ncclWindow_t window, size_t offset, void** pointer)) {
   return own_pointer("ncclGetLsaMultimemDevicePointer", window, offset, false, pointer);
 }
-// NULL of NULL: a symmetric window that there is not.
+// NULL for NULL: symmetric windows do not exist.
 NCCL_EXPORT(ncclResult_t, ncclWinGetUserPtr,
             (ncclComm_t comm, ncclWindow_t window, void** pointer)) {
   constexpr const char* function = "ncclWinGetUserPtr";
@@ -152,7 +152,7 @@ NCCL_EXPORT(ncclResult_t, ncclWaitSignal,
   return unsupported("ncclWaitSignal", comm);
 }
 
-// Memory of a device, once taken, serves all communicators of the process and is never freed.
+// Device memory serves all communicators of the process and is never freed.
 NCCL_EXPORT(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int)) {
   return unsupported("ncclCommSuspend", comm, "memory that it could give back");
 }

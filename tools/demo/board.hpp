@@ -1,4 +1,4 @@
-// The memory in which the rank processes leave their results for the launcher.
+// Shared memory in which the rank processes leave their results for the launcher.
 #pragma once
 
 #include <array>
@@ -16,22 +16,22 @@ inline constexpr std::size_t curve_points = 128;
 // Written by one rank; read by the launcher after that rank has ended.
 struct RankReport {
   double total_s;          // the training, evaluation included
-  double communication_s;  // of that, spent inside calls of Pith
-  std::uint64_t bytes;     // payload handed to collectives
+  double communication_s;  // part of it spent inside calls of Pith
+  std::uint64_t bytes;     // payload passed to collectives
   std::uint64_t hash;      // of the final parameters
   std::uint32_t collectives;
-  std::uint32_t identical;  // 1: every rank's parameters had the same hash, at each check
+  std::uint32_t identical;  // 1: at each check all ranks' parameters had the same hash
   double accuracy;          // on the test set, 0 to 1
 
-  // With a scheme of averaging alone.
+  // Only with a scheme of averaging.
   double density;
-  double stepped_at_s;   // steady clock; atomic, for the launcher looks while the rank runs
+  double stepped_at_s;   // steady clock; atomic: the launcher reads it while the rank runs
   std::uint32_t points;  // of the curve
   std::array<CurvePoint, curve_points> curve;
 };
 
-// An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of
-// rank 0's parameters: one per checkpoint and the final ones.
+// An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of rank 0's
+// parameters, one per checkpoint and the final ones.
 class Board {
  public:
   // Throws std::system_error.

@@ -17,7 +17,7 @@ constexpr int margin_left = 90;
 constexpr int margin_right = 40;
 constexpr int margin_top = 60;
 constexpr int margin_bottom = 70;
-constexpr int text_scale = 2;  // of the text
+constexpr int text_scale = 2;
 constexpr double accuracy_least = 0.6;
 
 constexpr std::uint8_t ink_colour = 1;
@@ -25,7 +25,8 @@ constexpr std::uint8_t grid_colour = 2;
 constexpr std::uint8_t first_line = 3;
 constexpr std::size_t line_colours = 7;
 
-// White, ink, grid; then the lines, told apart by most colour-blind eyes too (Okabe and Ito).
+// White, ink, grid; then the lines, in colours that most colour-blind people can tell apart (Okabe
+// and Ito).
 const std::vector<Colour> chart_palette = {
     {255, 255, 255}, {40, 40, 40},  {220, 220, 220}, {0, 0, 0},    {86, 180, 233},
     {230, 159, 0},   {0, 158, 115}, {204, 121, 167}, {213, 94, 0}, {0, 114, 178}};
@@ -110,7 +111,7 @@ void draw_chart(const std::string& path, const std::string& title,
   double last_s = 0.0;
   for (const ChartLine& line : lines) {
     if (line.points.size() < 2) continue;
-    first_s = std::min(first_s, line.points[1].seconds);  // the first is that before all training
+    first_s = std::min(first_s, line.points[1].seconds);  // the first point precedes all training
     last_s = std::max(last_s, line.points.back().seconds);
   }
   if (last_s <= 0.0) return;

@@ -1,4 +1,4 @@
-// Accuracy over time as a picture: one line a scheme.
+// Draws accuracy over time, one line per scheme.
 #pragma once
 
 #include <span>
@@ -14,7 +14,8 @@ struct ChartLine {
   std::vector<CurvePoint> points;
 };
 
-// A PNG file; time is on a logarithmic axis. Throws std::runtime_error where it cannot be written.
+// Writes a PNG file with a logarithmic time axis. Throws std::runtime_error if it cannot be
+// written.
 void draw_chart(const std::string& path, const std::string& title,
                 std::span<const ChartLine> lines);
 

@@ -1,4 +1,4 @@
-// Errors of Pith as exceptions.
+// Turns Pith's errors into exceptions.
 #pragma once
 
 #include "pith/pith.h"

@@ -24,17 +24,17 @@ namespace pith::demo {
 namespace {
 
 constexpr double target_accuracy = 0.97;
-// On a busy machine no scheme begins with less time than this beyond what its bytes take.
+// On a busy machine no scheme starts with less than this beyond the time its bytes take.
 constexpr double spare_min_s = 10.0;
-// What each leaves to every later one: that, and what stopping takes.
+// Reserved for each later scheme: the above, and the time to stop.
 constexpr double reserve_s = 12.0;
-// One that the end of the time finds without a step for so long is stuck, however busy the machine.
+// A scheme without a step for this long at the end of the time is stuck, however busy the machine.
 constexpr double silence_max_s = 20.0;
 
 struct Scheme {
   const char* name;
   const char* spec;
-  double bytes_per_element;  // at least
+  double bytes_per_element;  // minimum
 };
 
 constexpr std::array<Scheme, 6> known_schemes = {{
@@ -46,7 +46,7 @@ constexpr std::array<Scheme, 6> known_schemes = {{
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
-// What its bytes take on the links; no all-reduce sends less than 2 (N - 1) / N of its vector.
+// The time its bytes take on the links; no all-reduce sends less than 2 (N - 1) / N of its vector.
 double link_time_s(const Scheme& scheme, const Options& options) {
   const auto parameters = static_cast<double>(demo_model().parameter_count());
   const double bytes = 2.0 * (options.ranks - 1) / options.ranks * parameters *
@@ -54,7 +54,7 @@ double link_time_s(const Scheme& scheme, const Options& options) {
   return 8.0 * bytes / (options.link_mbit * 1e6);
 }
 
-// Why the library has no such compressor; empty where it has.
+// Why the library lacks this compressor; empty if it has it.
 std::string refused(const Scheme& scheme) {
   if (std::string_view(scheme.spec) == "dense") return {};
   pithCompressor_t made = nullptr;
@@ -108,8 +108,8 @@ struct Stuck : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One scheme on hosts that are there; rank 0's curve. Throws what RankProcesses does; Stuck where
-// the ranks made no steps any more when the time was over.
+// Runs one scheme on existing hosts; returns rank 0's curve. Throws what RankProcesses throws;
+// Stuck if the ranks had ceased to make steps when the time was over.
 ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts,
                      const Deadline& deadline) {
   options.scheme = scheme.spec;
@@ -138,12 +138,12 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
     return true;
   }
   const Hosts hosts(options.ranks, options.link_mbit * 1e6);
-  // Shared memory would reach from host to host.
+  // Shared memory would connect the simulated hosts.
   setenv("PITH_TRANSPORT", "tcp", 1);
   setenv("PITH_IFNAME", "eth0", 1);
   print_heading(options);
   std::vector<ChartLine> lines;
-  ProgressLine half_drawn(true);  // by ranks that were killed
+  ProgressLine half_drawn(true);  // left by ranks that were killed
   bool good = true;
   std::size_t later = known_schemes.size();
   for (const Scheme& scheme : known_schemes) {
@@ -185,7 +185,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
-  // Where the row will be, which a scheme takes up to half a minute to come to.
+  // Progress in place of the table's row, which takes up to half a minute.
   ProgressLine line(options.rank == 0);
   const std::string label = fmt::format("{:<15}", name_of(plan.spec));
   const auto note = [&](std::size_t done) {

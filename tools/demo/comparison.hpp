@@ -1,5 +1,5 @@
-// The same training with one scheme of averaging after the other, between hosts that a slow link
-// joins: how long each takes to a good accuracy, and what it moves.
+// Repeats the training with one scheme of averaging after another, between hosts on a slow link:
+// the time of each to a good accuracy, and the bytes it sends.
 #pragma once
 
 #include "tools/demo/board.hpp"
@@ -9,12 +9,12 @@
 
 namespace pith::demo {
 
-// Runs, prints and draws it; a line says why where this machine lends no hosts. False where a
-// scheme failed that the library claims to have. On a busy machine schemes are left out, so that
-// the demo is over in time.
+// Runs, prints and draws the comparison; prints the reason if this machine cannot provide hosts.
+// Returns false if a scheme that the library supports failed. On a busy machine schemes are left
+// out, so that the demo ends in time.
 bool compare_schemes(const Options& options, const Deadline& deadline);
 
-// One rank's part of one scheme, the options' own.
+// One rank's part of the scheme in the options.
 void run_scheme_rank(const Options& options, const Dataset& data, const Board& board);
 
 }  // namespace pith::demo

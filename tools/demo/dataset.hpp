@@ -1,4 +1,4 @@
-// The handwritten digits: reading, splitting and dealing them out in batches.
+// The handwritten digits: reading, splitting, and gathering batches.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ struct Dataset {
   Samples test;
 };
 
-// Throws std::runtime_error naming the file and line of the first fault.
+// Throws std::runtime_error with the file and line of the first error.
 Samples read_digits(const std::string& path);
 
 // A fifth of the samples, rounded up, becomes the test set. The same seed gives the same split.
 Dataset split_digits(const Samples& all, std::uint64_t seed);
 
-// A permutation of 0 ... count-1 that depends on the arguments alone, on every platform.
+// A permutation of 0 ... count-1 that depends only on the arguments, on every platform.
 std::vector<std::size_t> shuffled(std::size_t count, std::uint64_t seed);
 
 // Copies the samples with these indices, in this order.

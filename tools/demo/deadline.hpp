@@ -1,4 +1,4 @@
-// When the demo has to be over, done or not: one time for all of its parts.
+// When the demo has to end, finished or not: one time for all of its parts.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@ struct TimeOver : std::runtime_error {
 
 class Deadline {
  public:
-  // So many seconds from now.
+  // This many seconds from now.
   explicit Deadline(double seconds)
       : seconds_(seconds),
         end_(Clock::now() +
              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
 
-  double seconds() const { return seconds_; }  // there were at the start
+  double seconds() const { return seconds_; }  // as given to the constructor
   double left_s() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
   bool is_over() const { return left_s() <= 0.0; }
 

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace pith::demo::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-// Every vector has as many lanes as the tag says; where the hardware may decide, that is four.
+// Every vector has as many lanes as the tag says; four if only the hardware knows its vector size.
 using Floats = hn::CappedTag<float, HWY_HAVE_SCALABLE ? 4 : 16>;
 
 constexpr std::size_t tile_rows = 4;
@@ -73,7 +73,7 @@ HWY_INLINE void multiply_panels(const float* a, const float* b, std::size_t inne
   hn::StoreU(right3, d, tile + 7 * lanes);
 }
 
-// Adds the part of the tile that lies inside the result: `rows` x `columns` of it.
+// Adds the part of the tile inside the result: `rows` x `columns` of it.
 HWY_INLINE void add_tile(const float* tile, std::size_t rows, std::size_t columns,
                          std::size_t stride, float* result) {
   for (std::size_t i = 0; i < rows; ++i) {

@@ -5,7 +5,7 @@
 
 namespace pith::demo {
 
-// Element (i, j) lies at data[i * row_stride + j * column_stride]: a transpose swaps the strides.
+// Element (i, j) is at data[i * row_stride + j * column_stride]: a transpose swaps the strides.
 struct MatrixView {
   const float* data;
   std::size_t row_stride;
@@ -18,8 +18,8 @@ struct ProductSize {
   std::size_t inner;
 };
 
-// result (row major, size.columns wide) = a * b, plus `bias` on every row where it is not null.
-// The result overlaps neither operand. The order of additions depends on the size alone.
+// result (row major, size.columns wide) = a * b, plus `bias` on every row unless null. The result
+// must not overlap an operand. The order of additions depends only on the size.
 void multiply(ProductSize size, MatrixView a, MatrixView b, const float* bias, float* result);
 
 }  // namespace pith::demo

@@ -21,7 +21,7 @@ namespace pith::demo {
 namespace {
 
 constexpr int own_namespaces = CLONE_NEWNET | CLONE_NEWUTS;
-// A token bucket smaller than a segmented packet (64 KiB and headers) never has tokens for it.
+// A token bucket smaller than a segmented packet (64 KiB and headers) would never let it pass.
 constexpr std::size_t burst_bytes = std::size_t{128} * 1024;
 constexpr std::size_t queue_bytes = std::size_t{1024} * 1024;
 
@@ -31,7 +31,7 @@ std::runtime_error failure(const std::string& what, int error) {
   return std::runtime_error(fmt::format("{}: {}", what, std::strerror(error)));
 }
 
-// A process in namespaces of its own, once these are there.
+// Forks a process in its own namespaces; returns once they exist.
 pid_t start_holder(const std::string& name) {
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) throw failure("pipe", errno);
@@ -61,7 +61,7 @@ void end(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
-// Runs a command where `holder` is; its status as waitpid() gives it, and what it complained.
+// The result of a command in the holder's namespaces: its waitpid() status and error output.
 struct Outcome {
   int status;
   std::string complaint;

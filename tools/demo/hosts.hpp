@@ -1,7 +1,7 @@
-// Hosts for ranks on this machine: network namespaces joined by links of one rate.
+// Simulated hosts for ranks on this machine: network namespaces, connected by links of one rate.
 //
-// Each host is a process that does nothing but hold its namespaces. Nothing has a name: the hosts,
-// their devices and links go when these processes do, at the latest with the one that made them.
+// Each host is a process that only holds its namespaces. Nothing is named, so hosts, devices and
+// links disappear with these processes, at the latest with the process that created them.
 #pragma once
 
 #include <sys/types.h>
@@ -13,21 +13,21 @@ namespace pith::demo {
 
 class Hosts {
  public:
-  // Why there can be none here, in one line; empty where there can.
+  // Why hosts cannot be created here, in one line; empty if they can.
   static std::string unavailable();
 
-  // `bits_per_s`: of each host's link, either way. Throws std::runtime_error naming the command
-  // that failed.
+  // `bits_per_s`: rate of each host's link, in both directions. Throws std::runtime_error with the
+  // command that failed.
   Hosts(int count, double bits_per_s);
   ~Hosts();
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  // The process whose namespaces are the host's.
+  // The process that holds the host's namespaces.
   pid_t holder(int host) const { return holders_[static_cast<std::size_t>(host)]; }
 
-  // Moves the calling process there. False, with errno, where that fails; may be called between
-  // fork and exec.
+  // Moves the calling process into the host. On failure returns false and sets errno. May be called
+  // between fork and exec.
   static bool enter(pid_t holder);
 
  private:

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int poll_interval_ms = 200;
-// Ranks that fail because another one did are given this long to do so before the report.
+// Time for ranks that fail because of another one's failure to end, too, before the report.
 constexpr auto settle = std::chrono::milliseconds(200);
 constexpr auto grace = std::chrono::seconds(2);
 
@@ -51,7 +51,7 @@ std::vector<std::string> rank_arguments(const Options& options, int rank, int co
   return arguments;
 }
 
-// In the forked child: calls that are allowed between fork and exec only.
+// In the forked child: only calls that are allowed between fork and exec.
 [[noreturn]] void become_rank(pid_t launcher, pid_t holder, int control_fd, int board_fd,
                               char* const* arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -74,7 +74,7 @@ bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 
 }  // namespace
 
 RankProcesses::RankProcesses(const Options& options, const Board& board, const Hosts* hosts) {
-  // Where all ranks are here nothing is opened to a network.
+  // If all ranks are on this host nothing is opened to a network.
   if (hosts == nullptr) setenv("PITH_IFNAME", "lo", 0);
   processes_.reserve(static_cast<std::size_t>(options.ranks));
   try {
@@ -114,10 +114,10 @@ void RankProcesses::start(const Options& options, const Board& board, int rank, 
   processes_.push_back({rank, pid, ends[0], 0});
 }
 
-// Rank 0 must be the one to create the id: the process that creates it has to live on.
+// Rank 0 must create the id: the process that creates it has to stay alive.
 void RankProcesses::pass_on_id() {
   pithUniqueId id{};
-  // Nothing to read means that rank 0 has ended, which the caller notices by itself.
+  // Nothing to read means that rank 0 has ended, which the caller detects itself.
   if (recv(processes_[0].control_fd, &id, sizeof(id), MSG_DONTWAIT) != sizeof(id)) return;
   for (const Process& process : processes_) {
     if (process.rank != 0) send(process.control_fd, &id, sizeof(id), MSG_NOSIGNAL);

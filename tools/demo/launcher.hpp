@@ -1,4 +1,4 @@
-// Starts the rank processes, hands them the unique id, and sees to it that none outlives the run.
+// Starts the rank processes, passes the unique id to them, and ensures that none outlives the run.
 #pragma once
 
 #include <sys/types.h>
@@ -16,16 +16,16 @@ namespace pith::demo {
 
 class RankProcesses {
  public:
-  // Starts this program once per rank, on a host each where there are hosts. A rank that loses the
-  // launcher is killed by the kernel.
+  // Starts this program once per rank, on one host each if there are hosts. The kernel kills ranks
+  // whose launcher dies.
   RankProcesses(const Options& options, const Board& board, const Hosts* hosts = nullptr);
-  // Ends and reaps whatever still runs.
+  // Ends and reaps all processes that still run.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Passes rank 0's id on and waits for all ranks. Throws std::runtime_error, naming the culprit,
-  // when a rank fails, and TimeOver.
+  // Passes rank 0's id on and waits for all ranks. Throws std::runtime_error, naming the failed
+  // rank, and TimeOver.
   void run(const Deadline& deadline);
 
  private:
@@ -36,7 +36,7 @@ class RankProcesses {
     int status;
   };
 
-  // `holder`: of the rank's host; 0: here.
+  // `holder`: of the rank's host; 0: this host.
   void start(const Options& options, const Board& board, int rank, pid_t holder);
   void pass_on_id();
   bool reap(Process& process);
@@ -46,7 +46,8 @@ class RankProcesses {
   std::vector<Process> processes_;
 };
 
-// The ranks' side of the control channel: rank 0 creates the id and offers it, the others take it.
+// The ranks' side of the control channel: rank 0 creates the id and sends it, the others receive
+// it.
 pithUniqueId agree_on_id(const Options& options);
 
 }  // namespace pith::demo

@@ -97,10 +97,10 @@ SingleProcess train_alone(const Options& options, const Dataset& data, const Dea
   });
 }
 
-// True when the demo showed what it set out to show.
+// True if the demo succeeded.
 bool run_launcher(const Options& options) {
   const Deadline deadline(options.timeout_s);
-  signal(SIGCHLD, SIG_DFL);  // were it inherited as ignored, no rank's exit status could be read
+  signal(SIGCHLD, SIG_DFL);  // with SIGCHLD ignored no rank's exit status could be read
   const Dataset data = load(options);
   const Board board = Board::create(options.ranks, demo_model().parameter_count());
   RankProcesses(options, board).run(deadline);

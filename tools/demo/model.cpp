@@ -100,7 +100,7 @@ void Model::softmax_minus_target(const Samples& samples) {
   }
 }
 
-// d weights = inputs^T * delta, one bucket of rows after the other; the last one takes the biases.
+// d weights = inputs^T * delta, one bucket of rows after another; the last one includes the biases.
 void Model::layer_gradient(const Layer& layer, const float* inputs, std::size_t count,
                            std::span<float> gradient, const GradientReady& ready) const {
   float* const bias = gradient.data() + layer.bias_at;
@@ -119,7 +119,7 @@ void Model::layer_gradient(const Layer& layer, const float* inputs, std::size_t 
   }
 }
 
-// delta of the layer below = delta * weights^T, where that layer's ReLU was open.
+// delta of the layer below = delta * weights^T, where that layer's ReLU was active.
 void Model::propagate(const Layer& layer, const float* weights,
                       const std::vector<float>& activation, std::size_t count) {
   delta_next_.resize(count * layer.inputs);

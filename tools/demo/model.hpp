@@ -1,4 +1,4 @@
-// A multi-layer perceptron with ReLU and softmax cross entropy, all of it float32.
+// A multi-layer perceptron with ReLU and softmax cross entropy, all in float32.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@ struct Evaluation {
   std::size_t correct = 0;
 };
 
-// Parameters and gradients are flat vectors of one layout, which the caller owns: layer after
+// Parameters and gradients are flat vectors with the same layout, owned by the caller: layer by
 // layer, the weights [inputs][outputs] and then the biases [outputs].
 class Model {
  public:
-  // Told [begin, begin + count) of the gradient as soon as it is final.
+  // Called with [begin, begin + count) of the gradient as soon as it is final.
   using GradientReady = std::function<void(std::size_t begin, std::size_t count)>;
 
-  // `widths` holds the number of inputs, of units in each hidden layer, and of classes. A layer's
-  // gradient is announced in pieces of at most `bucket_bytes`, but never less than one row.
+  // `widths`: the number of inputs, of units in each hidden layer, and of classes. A layer's
+  // gradient is announced in pieces of at most `bucket_bytes`, but at least one row.
   explicit Model(std::vector<std::size_t> widths, std::size_t bucket_bytes = 1U << 20U);
 
   std::size_t parameter_count() const { return parameter_count_; }
 
-  // Where each layer's parameters lie, weights and biases.
+  // The range of each layer's parameters, weights and biases.
   struct Part {
     std::size_t begin;
     std::size_t count;
@@ -42,8 +42,8 @@ class Model {
   // Forward only.
   Evaluation evaluate(std::span<const float> parameters, const Samples& samples);
 
-  // Forward and backward: `gradient` becomes the gradient of the mean loss over `samples`. The
-  // last layer is announced first. Nothing announced is read or written again.
+  // Forward and backward: `gradient` becomes the gradient of the mean loss over `samples`. The last
+  // layer is announced first. Announced parts are not accessed any more.
   Evaluation differentiate(std::span<const float> parameters, const Samples& samples,
                            std::span<float> gradient, const GradientReady& ready);
 
@@ -66,7 +66,7 @@ class Model {
   std::vector<Layer> layers_;
   std::size_t parameter_count_ = 0;
   std::size_t bucket_floats_;
-  std::vector<std::vector<float>> activations_;  // per layer, after ReLU; the last: the logits
+  std::vector<std::vector<float>> activations_;  // per layer, after ReLU; the last one: the logits
   std::vector<float> delta_;                     // dLoss / d(layer's output before ReLU)
   std::vector<float> delta_next_;
 };
@@ -80,7 +80,7 @@ struct Sgd {
   void step(std::span<const float> gradient, std::span<float> parameters);
 };
 
-// The model of the demo, 64-1024-1024-10: 1.1 million parameters.
+// The demo's model, 64-1024-1024-10: 1.1 million parameters.
 Model demo_model();
 
 }  // namespace pith::demo

@@ -1,4 +1,4 @@
-// What the flags of pith-demo set, and the fixed settings of the training.
+// The flags of pith-demo, and the fixed settings of the training.
 #pragma once
 
 #include <array>
@@ -10,14 +10,15 @@ namespace pith::demo {
 
 inline constexpr int ranks_max = 16;
 
-// After `steps` steps the parameters of the ranks and of single-process training may be `error_max`
-// apart: see verdict.hpp.
+// After `steps` steps the parameters of the ranks and of single-process training may differ by
+// `error_max`: see verdict.hpp.
 struct Checkpoint {
   std::size_t steps;
   double error_max;
 };
 inline constexpr std::array<Checkpoint, 2> checkpoints = {{{5, 1e-5}, {20, 2e-3}}};
-// A run must come to the first of them. A shorter one than to the last is asked for no accuracy.
+// A run must reach the first checkpoint. If it does not reach the last one its accuracy is not
+// checked.
 inline constexpr std::size_t steps_min = checkpoints.front().steps;
 
 struct Options {
@@ -27,17 +28,17 @@ struct Options {
   float rate = 0.1F;       // falls linearly to zero over the run
   float momentum = 0.9F;
   std::uint64_t seed = 1998;
-  double timeout_s = 170.0;  // of the whole demo, which promises less than three minutes
+  double timeout_s = 170.0;  // of the whole demo, which must take less than three minutes
   std::string data;
 
-  // Of the comparison of schemes.
+  // For the comparison of schemes.
   bool comparison = true;
   std::size_t scheme_steps = 110;
   double link_mbit = 100.0;
   std::string picture = "pith-demo.png";
 
-  // Set by the launcher in the rank processes alone.
-  std::string scheme;  // one of those compared; empty: the first training
+  // Set by the launcher, in rank processes only.
+  std::string scheme;  // the scheme to compare; empty: the first training
   int rank = -1;
   int control_fd = -1;
   int board_fd = -1;

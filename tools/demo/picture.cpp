@@ -12,7 +12,7 @@
 namespace pith::demo {
 namespace {
 
-// Five columns a glyph, from ' ' to 'z'; the lowest bit is the top row.
+// Five columns per glyph, from ' ' to 'z'; the lowest bit is the top row.
 constexpr std::array<std::array<std::uint8_t, 5>, 91> glyphs = {{
     {0x00, 0x00, 0x00, 0x00, 0x00}, {0x00, 0x00, 0x5f, 0x00, 0x00}, {0x00, 0x07, 0x00, 0x07, 0x00},
     {0x14, 0x7f, 0x14, 0x7f, 0x14}, {0x24, 0x2a, 0x7f, 0x2a, 0x12}, {0x23, 0x13, 0x08, 0x64, 0x62},
@@ -55,7 +55,7 @@ void put32(Bytes& out, std::uint32_t value) {
   }
 }
 
-// ISO 3309, as PNG asks for.
+// ISO 3309, as required by PNG.
 std::uint32_t crc32(const std::uint8_t* data, std::size_t size) {
   std::uint32_t crc = 0xffffffffU;
   for (std::size_t i = 0; i < size; ++i) {
@@ -162,7 +162,7 @@ void Picture::write_png(const std::string& path) const {
   put_chunk(file, "PLTE", palette);
   Bytes rows;
   for (int row = 0; row < height_; ++row) {
-    rows.push_back(0);  // not filtered
+    rows.push_back(0);  // no filter
     const auto from = pixels_.begin() + static_cast<std::ptrdiff_t>(row) * width_;
     rows.insert(rows.end(), from, from + width_);
   }

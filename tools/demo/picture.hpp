@@ -1,4 +1,4 @@
-// A small picture of few colours: lines, text, and the PNG file they end up in.
+// A small picture with few colours: lines and text, written as a PNG file.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,27 @@ struct Colour {
 
 class Picture {
  public:
-  static constexpr int glyph_width = 6;  // of a character at scale 1, the gap included
+  static constexpr int glyph_width = 6;  // of a character at scale 1, including the gap
   static constexpr int glyph_height = 7;
 
-  // Filled with colour 0. Pixels are numbers in `palette`, which has at most 256.
+  // Filled with colour 0. Pixels are indices into `palette`, which has at most 256 colours.
   Picture(int width, int height, std::vector<Colour> palette);
 
-  // What lies outside is not drawn.
+  // Pixels outside are not drawn.
   void point(int x, int y, std::uint8_t colour);
   void box(int x, int y, int width, int height, std::uint8_t colour);
   void line(double x0, double y0, double x1, double y1, int thickness, std::uint8_t colour);
-  // From the upper left corner; digits, letters and usual marks, others are blank.
+  // From the upper left corner; digits, letters and common marks, others are blank.
   void text(int x, int y, std::string_view text, int scale, std::uint8_t colour);
 
-  // Throws std::runtime_error where the file cannot be written.
+  // Throws std::runtime_error if the file cannot be written.
   void write_png(const std::string& path) const;
 
  private:
   int width_;
   int height_;
   std::vector<Colour> palette_;
-  std::vector<std::uint8_t> pixels_;  // row after row
+  std::vector<std::uint8_t> pixels_;  // row by row
 };
 
 }  // namespace pith::demo

@@ -1,4 +1,4 @@
-// What the demo prints while it trains and when it has ended.
+// The demo's output during the training and at its end.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@ namespace pith::demo {
 struct EpochSummary {
   double loss;                 // mean over the epoch's training samples
   double accuracy;             // on the test set, 0 to 1
-  double bytes;                // handed to collectives so far
+  double bytes;                // passed to collectives so far
   double communication_share;  // of the time so far, 0 to 1
 };
 
-// One line per epoch. On a terminal the line of the running epoch is drawn again and again.
+// One line per epoch. On a terminal the line of the running epoch is redrawn.
 class Progress {
  public:
   // Silent unless `shown`.
   Progress(const Options& options, std::size_t steps_per_epoch, bool shown);
 
   void heading(std::size_t parameters, std::size_t train_size, std::size_t test_size);
-  void step(std::size_t step);  // about to begin; counted from 0 over the whole run
+  void step(std::size_t step);  // the step about to begin; counted from 0 over the whole run
   void epoch(std::size_t epoch, const EpochSummary& summary);
 
  private:
@@ -43,7 +43,7 @@ struct Totals {
 };
 Totals add_up(std::span<const RankReport> reports);
 
-// Per rank: time computing, time in communication, bytes; then the sums.
+// Per rank: computing time, communication time, bytes; then the sums.
 void print_table(std::span<const RankReport> reports);
 
 }  // namespace pith::demo

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto redraw_interval = std::chrono::milliseconds(50);
 constexpr std::size_t bar_width = 24;
-constexpr std::size_t columns_most = 79;  // the last one makes some terminals wrap
+constexpr std::size_t columns_most = 79;  // some terminals wrap after the last column
 
 // "[#####-----]", for a fraction of 0 to 1.
 std::string bar(double fraction) {

@@ -1,4 +1,4 @@
-// A line of the terminal that is drawn again and again while work goes on, and then is gone.
+// A terminal line that is redrawn while work goes on, and erased afterwards.
 #pragma once
 
 #include <chrono>
@@ -10,16 +10,16 @@ namespace pith::demo {
 
 class ProgressLine {
  public:
-  // Silent unless `shown`, and where `out` is no terminal.
+  // Silent unless `shown`, or if `out` is not a terminal.
   explicit ProgressLine(bool shown, std::FILE* out = stdout);
   ~ProgressLine() { erase(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // "label  [####----]   3 of 110 steps", not too wide for 80 columns, for a longer line would
-  // leave its upper part behind each time. As often as an eye can follow; else it does nothing.
+  // "label  [####----]   3 of 110 steps", cut to less than 80 columns, since a wrapped line could
+  // not be erased. Limited in rate: most calls do nothing.
   void draw(std::string_view label, std::size_t done, std::size_t steps);
-  // Also what another process has drawn there, as one that was killed.
+  // Also erases a line that another process, since killed, has drawn.
   void erase();
 
  private:

@@ -1,4 +1,4 @@
-// In which order the samples are learnt.
+// The order in which samples are used.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pith::demo {
 
-// Which samples make up which batch. An epoch drops the samples that fill no global batch.
+// The samples of each batch. Samples that do not fill a global batch are dropped from the epoch.
 class Schedule {
  public:
   Schedule(const Options& options, std::size_t train_size);
@@ -19,7 +19,7 @@ class Schedule {
   std::size_t steps() const { return steps_per_epoch_ * epochs_; }
   float rate(std::size_t step) const;
 
-  // The global batch of `step`, every rank's share one after the other.
+  // The global batch of `step`: all ranks' shares in rank order.
   std::span<const std::size_t> global_batch(std::size_t step);
   std::span<const std::size_t> share(std::size_t step, int rank);
 

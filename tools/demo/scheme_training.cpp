@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The compressors of the layers; none where the scheme is dense.
+// One compressor per layer; none if the scheme is dense.
 class Compressors {
  public:
   Compressors(const std::string& spec, std::size_t layers) {
@@ -32,7 +32,7 @@ class Compressors {
   bool empty() const { return all_.empty(); }
   pithCompressor_t operator[](std::size_t layer) const { return all_[layer]; }
 
-  // Of the last call, all layers together.
+  // Of the last call, over all layers.
   double density() const {
     double moved = 0.0;
     double all = 0.0;
@@ -50,7 +50,7 @@ class Compressors {
   std::vector<pithCompressor_t> all_;
 };
 
-// Every rank looks at a part of the samples.
+// Each rank evaluates a part of the samples.
 Samples share_of(const Samples& samples, int ranks, int rank) {
   Samples share;
   for (auto i = static_cast<std::size_t>(rank); i < samples.size();

@@ -1,4 +1,4 @@
-// Training in which the ranks' gradients are averaged by one scheme: dense, or by a compressor.
+// Training with the ranks' gradients averaged by one scheme: dense, or with a compressor.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,32 @@
 namespace pith::demo {
 
 struct SchemePlan {
-  std::string spec;  // a compressor's, as pithCompressorCreate() takes it; "dense": pithAllReduce()
+  std::string spec;  // a spec for pithCompressorCreate(); "dense": pithAllReduce()
   std::size_t steps = 110;
   std::size_t batch = 32;  // per rank
   float rate = 0.2F;       // constant
   float momentum = 0.0F;
   std::uint64_t seed = 1998;
-  std::size_t evaluate_every = 5;  // steps
+  std::size_t evaluate_every = 5;  // in steps
 };
 
 struct CurvePoint {
-  double seconds;   // of training; the clock stands still while the accuracy is measured
+  double seconds;   // of training; the clock is stopped during evaluation
   double accuracy;  // on the test set, 0 to 1
 };
 
-// The same on all ranks, but for the seconds.
+// The same on all ranks, except the seconds.
 struct SchemeRun {
   std::vector<CurvePoint> curve;
   double seconds = 0.0;
   double accuracy = 0.0;  // at the end
   double loss = 0.0;      // at the end, mean over the training set
-  double density = 1.0;   // distinct elements that moved / all, mean over the steps
+  double density = 1.0;   // distinct elements sent / all, mean over the steps
 };
 
-// One rank's part; all ranks call it with the same plan. Layer-wise: every layer's gradient has a
-// compressor of its own, and those of a step travel in one group. Throws std::runtime_error with
-// Pith's message. `after_step` is told the number of steps done.
+// One rank's part; all ranks call it with the same plan. Each layer's gradient has its own
+// compressor, and those of a step form one group. Throws std::runtime_error with Pith's message.
+// `after_step` gets the number of steps done.
 SchemeRun train_with_scheme(
     const SchemePlan& plan, const Dataset& data, Model model, pithComm_t comm, int ranks, int rank,
     const std::function<void(std::size_t)>& after_step = [](std::size_t) {});

@@ -1,4 +1,4 @@
-// The demo's use of Pith: one communicator, its shared memory, and what its calls cost.
+// The demo's use of Pith: one communicator, its shared memory, and the cost of its calls.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace pith::demo {
 
-// Floats from pithMemAlloc, which the ranks of a host reach directly.
+// Floats from pithMemAlloc, which the ranks of a host access directly.
 class SharedFloats {
  public:
   explicit SharedFloats(std::size_t count);
@@ -41,8 +41,8 @@ class Session {
   // Overwrites `values` with rank 0's.
   void broadcast(std::span<float> values);
 
-  // Starts replacing `bucket` by its mean over the ranks. It must stay untouched until
-  // finish_averages() returns; buckets are started in the same order on every rank.
+  // Starts replacing `bucket` by its mean over the ranks. The bucket must not be accessed until
+  // finish_averages() returns. Buckets must be started in the same order on every rank.
   void start_average(std::span<float> bucket);
   void finish_averages();
 

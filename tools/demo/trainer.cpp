@@ -25,7 +25,7 @@ std::uint64_t hash(std::span<const float> parameters) {
   return value;
 }
 
-// The part of the test set that this rank looks at.
+// The part of the test set that this rank evaluates.
 Samples test_share(const Samples& test, const Session& session) {
   const auto ranks = static_cast<std::size_t>(session.ranks());
   Samples share;
@@ -48,7 +48,7 @@ struct Replica {
     if (session.rank() == 0) parameters = model.initial_parameters(options.seed);
   }
 
-  // Each bucket is on its way to the other ranks while the buckets before it are computed.
+  // Each bucket is averaged while the following ones are computed.
   void step(const Samples& batch, float rate) {
     const std::span<float> all = gradient.span();
     const Evaluation result =

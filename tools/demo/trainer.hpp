@@ -1,4 +1,4 @@
-// The training itself, by several ranks and by one process on the same batches.
+// The training, by several ranks and by one process on the same batches.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace pith::demo {
 
-// One rank's part. Rank 0 shows the progress and leaves its parameters on the board.
+// One rank's part. Rank 0 shows the progress and copies its parameters to the board.
 void train_rank(const Options& options, const Dataset& data, Session& session, const Board& board,
                 Progress& progress);
 
@@ -30,8 +30,8 @@ struct SingleProcess {
   double seconds = 0.0;
 };
 
-// The same steps without Pith: each one on the whole global batch at once. `after_step` is told
-// the number of steps done.
+// The same steps without Pith, each on the whole global batch. `after_step` gets the number of
+// steps done.
 SingleProcess train_single(const Options& options, const Dataset& data,
                            const std::function<void(std::size_t)>& after_step);
 

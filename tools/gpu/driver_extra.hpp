@@ -1,14 +1,12 @@
-// What the probes ask of the driver API beyond cuda/driver_api.hpp, which has what Pith uses.
-// Looked up by name: a driver, or a stub, may lack any of it. facts_abi_check.cpp compares this
-// with cuda.h.
+// Driver API functions that only the probes use, in addition to cuda/driver_api.hpp. Looked up by
+// name: a driver, or a stub, may lack any of them. facts_abi_check.cpp compares this with cuda.h.
 #pragma once
 
 #include "tools/gpu/driver_facts.hpp"
 
 namespace pith::facts {
 
-// Names are cuda.h's, and its macros come in lists.
-// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
+// Names follow cuda.h; functions are listed in an X macro.
 
 using CUgraphConditionalHandle = unsigned long long;
 
@@ -28,7 +26,7 @@ struct CUDA_CONDITIONAL_NODE_PARAMS {
   cuda::CUgraph* phGraph_out;
   cuda::CUcontext ctx;
 };
-// Of the parameters of all kinds of nodes, those of a conditional one.
+// The parameters of all kinds of nodes; only those of a conditional node are declared.
 struct CUgraphNodeParams {
   int type;
   int reserved0[3];
@@ -68,7 +66,7 @@ inline constexpr int kComputeModeExclusiveProcess = 3;
   X(cuFuncIsLoaded, (int*, cuda::CUfunction))                                               \
   X(cuFuncGetAttribute, (int*, cuda::CUfunction_attribute, cuda::CUfunction))
 
-// Null where they are not there.
+// Null if the driver lacks the function.
 struct Extra {
 #define PITH_FACTS_FIELD(name, arguments) \
   cuda::CUresult(*name) arguments = reinterpret_cast<cuda::CUresult(*) arguments>(symbol(#name));

@@ -1,9 +1,9 @@
-// What a CUDA driver does where its documentation is silent, and how long it takes: asked of the
-// driver itself, before anything of Pith runs on it.
-//   driver_facts [--seconds N] [NAME...]
-// runs the probes whose names begin so, or all. A probe is a process of its own and has five
-// seconds, or N, so that one that hangs costs no more. One line a fact: PROBE NAME: VALUE.
-//   driver_facts hold PID
+// Tests how a CUDA driver behaves where its documentation is silent, and how long it takes, before
+// anything of Pith runs on it.
+//  driver_facts [--seconds N] [NAME...]
+// runs the probes with these name prefixes, or all. Each probe is a process with a limit of five
+// seconds, or N, so that one that hangs costs no more. Prints one line per fact: PROBE NAME: VALUE.
+//  driver_facts hold PID
 // keeps the device's context as long as its parent, process PID, lives.
 #include "tools/gpu/driver_facts.hpp"
 
@@ -27,7 +27,7 @@ using namespace cuda;
 namespace {
 
 std::uint64_t limit_ns = 5'000'000'000;
-constexpr std::uint64_t start_limit_ns = 25'000'000'000;  // until the driver has made a context
+constexpr std::uint64_t start_limit_ns = 25'000'000'000;  // for creating a context
 
 void hang() {
   const Gpu gpu;
@@ -40,7 +40,7 @@ void crash() {
   std::raise(SIGSEGV);
 }
 
-// The most telling first.
+// The most important ones first.
 constexpr Probe probes[] = {
     {"device", probe_device, nullptr, "which device and driver the rest is about"},
     {"captured", probe_captured, nullptr, "captured calls: flags by memory operations in graphs"},
@@ -88,7 +88,7 @@ constexpr Probe probes[] = {
     {"behind_stream_create", probe_behind_stream_create, nullptr, "steps beside new streams"},
     {"behind_synchronize", probe_behind_synchronize, nullptr, "steps beside cuCtxSynchronize"},
 };
-// Run only when they are asked for: what the tests of this program look at.
+// Run only on request: for the tests of this program.
 constexpr Probe own_probes[] = {{"own_hang", hang, nullptr, "its tests"},
                                 {"own_crash", crash, nullptr, "its tests"}};
 
@@ -96,11 +96,11 @@ void run_child(const Probe& probe) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (probe.connections) setenv("CUDA_DEVICE_MAX_CONNECTIONS", probe.connections, 1);
   probe.run();
-  // Not exit: destructors of a driver that is still held could wait for ever.
+  // Not exit(): destructors of a driver with held streams could wait for ever.
   std::_Exit(0);
 }
 
-// Empty where it ended well.
+// Why the child failed; empty if it succeeded.
 std::string fate_of(pid_t child) {
   const std::uint64_t forked = now_ns();
   for (int status = 0;;) {
@@ -120,7 +120,7 @@ std::string fate_of(pid_t child) {
   return "HANGS in: " + at;
 }
 
-// True where the probe came to its end.
+// True if the probe completed.
 bool run_probe(const Probe& probe) {
   std::memset(static_cast<void*>(&page()), 0, sizeof(Page));
   std::fflush(nullptr);
@@ -161,8 +161,8 @@ int probe_all(const std::vector<std::string>& names) {
   return failed > 0 ? 1 : 0;
 }
 
-// Keeps the device's context until whoever started it, or a signal, ends it: without one each
-// process starts the device anew, for a second or more.
+// Keeps the device's context until the parent or a signal ends this process: without any context
+// each process would initialise the device anew, for a second or more.
 int hold(pid_t starter) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (starter != getppid()) return 0;

@@ -1,5 +1,5 @@
-// What the probes of driver_facts share. A probe runs in a process of its own, which may hang or
-// crash: what it has said by then is kept.
+// Shared by the probes of driver_facts. Each probe runs in its own process, which may hang or
+// crash; its output up to then is kept.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@
 
 namespace pith::facts {
 
-// Shared by a probe's process, its parent and its helper.
+// Shared memory of a probe's process, its parent and its helper.
 struct Page {
-  std::atomic<std::uint64_t> begun_ns;  // the probe has its device; its limit counts from here
+  std::atomic<std::uint64_t> begun_ns;  // when the probe had its device; its time limit starts here
   std::atomic<unsigned> used;
   char text[1 << 16];
   char stage[256];
@@ -26,15 +26,15 @@ struct Page {
 };
 
 Page& page();
-// A line of the result.
+// Adds a line to the result.
 [[gnu::format(printf, 2, 3)]] void say(const char* name, const char* format, ...);
-// What is tried now: told if it never ends.
+// What is being tried; reported if it never ends.
 void stage(const std::string& what);
 // Ends the probe with a line.
 [[noreturn]] void give_up(const std::string& why);
 
 const cuda::Driver& cu();
-// Functions that Pith does not use; null where the driver lacks them.
+// Functions that Pith does not use; null if the driver lacks them.
 void* symbol(const char* name);
 std::string describe(cuda::CUresult result);
 void must(cuda::CUresult result, const char* what);
@@ -42,12 +42,13 @@ bool over_stub();
 
 std::uint64_t now_ns();
 void sleep_ms(int ms);
-// Whether the condition held within the limit.
+// Whether the condition became true within the limit.
 bool wait_for(const std::function<bool()>& condition, int limit_ms);
 double median(std::vector<double> values);
 double high(std::vector<double> values);  // the 99th percentile
 
-// The first device's primary context, current in this thread. `begin` starts the probe's time.
+// The first device's primary context, current on this thread. The constructor starts the probe's
+// time.
 struct Gpu {
   Gpu();
   cuda::CUcontext context = nullptr;
@@ -57,7 +58,7 @@ inline cuda::CUdeviceptr address_of(const void* memory) {
   return reinterpret_cast<std::uintptr_t>(memory);
 }
 
-// Pinned words, all zero; never freed, for that may block.
+// Zeroed pinned words; never freed, since that may block.
 class Words {
  public:
   explicit Words(std::size_t count);
@@ -70,12 +71,12 @@ class Words {
   std::uint64_t* memory_ = nullptr;
 };
 
-// High: -1, as PyTorch gives the streams of its process groups when it is asked to.
+// high: -1, PyTorch's high priority for streams of process groups.
 enum class Priority { usual, high, highest };
 cuda::CUstream new_stream(Priority priority = Priority::usual);
 
-// `touch` writes a word; `serve` waits for 1, 2, ... in word 0 and answers in word 1. They are
-// PTX of this program's own, or host functions on the stub.
+// `touch` writes a word; `serve` waits for 1, 2, ... in word 0 and answers in word 1. Implemented
+// in PTX here, or as host functions on the stub.
 class Kernels {
  public:
   Kernels();
@@ -88,14 +89,14 @@ class Kernels {
 };
 cuda::CUresult load_library(cuda::CUlibrary* library);
 
-// Keeps a stream busy until it is let go: by a wait in memory, or by a kernel.
+// Keeps a stream busy until released: by a memory wait or a kernel.
 enum class Holder { wait, kernel };
 class Held {
  public:
   Held(Holder holder, const Kernels& kernels, Priority priority = Priority::usual);
   ~Held() { let_go(); }
   Held(const Held&) = delete;
-  // The stream is there when this returns.
+  // Returns when the stream has reached it.
   void hold();
   void let_go();
   cuda::CUstream stream() const { return stream_; }
@@ -108,14 +109,14 @@ class Held {
   std::uint64_t value_ = 0;
 };
 
-// A call in a thread of its own, with the context current.
+// Makes a call on its own thread, with the context current.
 class Attempt {
  public:
   Attempt(cuda::CUcontext context, std::function<cuda::CUresult()> call);
   ~Attempt() { thread_.join(); }
   Attempt(const Attempt&) = delete;
   bool ended(int limit_ms) const;
-  std::string result() const;  // once it has ended
+  std::string result() const;  // valid once ended
 
  private:
   std::atomic<bool> done_{false};
@@ -128,10 +129,10 @@ struct Probe {
   const char* name;
   void (*run)();
   const char* connections;  // CUDA_DEVICE_MAX_CONNECTIONS, or null
-  const char* why;          // what of Pith hangs on it
+  const char* why;          // the part of Pith that depends on it
 };
 
-// A process that runs `body` beside a probe, made before anybody has used the driver.
+// A process that runs `body` beside a probe; must be created before this process uses the driver.
 class Helper {
  public:
   explicit Helper(void (*body)());
@@ -144,24 +145,24 @@ class Helper {
 inline void signal(int flag, std::uint64_t value = 1) { page().flags[flag] = value; }
 void await(int flag, std::uint64_t value = 1);
 
-// facts_start.cpp: what there is, what things cost.
+// facts_start.cpp: the device, and the cost of operations.
 void probe_device();
 void probe_start();
 void probe_costs();
 void probe_pointers();
 void probe_streams();
-// facts_memory.cpp: memory that is not cuMemAlloc's.
+// facts_memory.cpp: memory not allocated by cuMemAlloc.
 void probe_memory();
 void probe_mapped();  // facts_mapped.cpp
 void probe_pools();
-// facts_first.cpp: first launches, and what a thread that frees memory holds up.
+// facts_first.cpp: first launches, and what a thread that frees memory blocks.
 void probe_lazy_loading();
 void probe_local_memory();
 void probe_first_worker();
 void probe_under_free();
 // facts_conditional.cpp
 void probe_conditional();
-// facts_flags.cpp: memory operations and kernels that serve.
+// facts_flags.cpp: memory operations and serving kernels.
 void probe_trips();
 void probe_served();
 void probe_captured();

@@ -1,5 +1,5 @@
-// Compares driver_extra.hpp with the toolkit's cuda.h, at compile time, where that is installed.
-// Ours is included first: cuda.h renames functions by macro.
+// Compares driver_extra.hpp with the toolkit's cuda.h at compile time, if it is installed. Ours is
+// included first, since cuda.h renames functions by macros.
 #include "tools/gpu/driver_extra.hpp"
 
 #include <cuda.h>
@@ -8,8 +8,7 @@ namespace {
 
 namespace ours = pith::facts;
 
-// The sizes of pointers are what is meant.
-// NOLINTBEGIN(bugprone-sizeof-expression)
+// The sizes of pointers are intended.
 
 #define SAME(type, member)                                                  \
   static_assert(offsetof(ours::type, member) == offsetof(::type, member) && \
@@ -42,7 +41,7 @@ static_assert(ours::kFunctionLocalBytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
 static_assert(ours::kDeviceComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
 static_assert(ours::kComputeModeExclusiveProcess == CU_COMPUTEMODE_EXCLUSIVE_PROCESS);
 
-// Arguments may have other types, but are as many and as large.
+// Arguments may have other types, but their number and sizes must match.
 template <class... A, class... B>
 constexpr bool same_count(CUresult (*)(A...), int (*)(B...)) {
   return sizeof...(A) == sizeof...(B) && ((sizeof(A) == sizeof(B)) && ...);

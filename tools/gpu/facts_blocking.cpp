@@ -1,5 +1,5 @@
-// Which calls of the driver wait while a stream waits for the host, or while another thread is
-// inside a call that waits. Whoever has to let the stream go on must make none of these.
+// Which driver calls block while a stream waits for the host, or while another thread is inside a
+// blocking call. Code that has to release the stream must not make these calls.
 #include "tools/gpu/driver_facts.hpp"
 
 namespace pith::facts {
@@ -10,10 +10,10 @@ namespace {
 
 constexpr int limit_ms = 150;
 
-// The stub writes all of it.
+// Smaller on the stub, which writes all of it.
 std::size_t large_bytes() { return std::size_t{over_stub() ? 2u : 256u} << 20; }
 
-// What the calls below work on; made before any stream waits.
+// Objects for the calls below; created before any stream waits.
 struct Things {
   Things() {
     for (CUdeviceptr& block : blocks) must(cu().mem_alloc(&block, 1 << 20), "cuMemAlloc");
@@ -105,7 +105,7 @@ std::vector<Call> calls_that_end(Things& t) {
   };
 }
 
-// Work for another stream, and whether the device does it.
+// Enqueues work on another stream and waits until the device has done it.
 CUresult run_and_see(Things& t, CUstream stream, std::size_t word,
                      const std::function<CUresult()>& work) {
   t.words[word] = 0;
@@ -154,7 +154,7 @@ std::vector<Call> calls_that_work(Things& t, const Kernels& kernels, CUstream he
        }}};
 }
 
-// One after another, each while a stream is held.
+// One call after another, each while a stream is held.
 void try_each(const Gpu& gpu, Held& held, const std::vector<Call>& calls) {
   for (const Call& call : calls) {
     stage(call.name);
@@ -184,7 +184,7 @@ void tell_blocked(Holder holder) {
   try_each(gpu, held, calls_that_end(things));
 }
 
-// All at once, while one thread is inside a call that waits for the held stream.
+// All calls at once, while one thread is inside a call that waits for the held stream.
 void tell_behind(Holder holder, const char* name,
                  const std::function<CUresult(Things& things)>& blocker) {
   const Gpu gpu;

@@ -1,5 +1,5 @@
-// What may be captured into the body of a conditional node, as frameworks make of loops: calls that
-// are captured there can use no more.
+// What may be captured into the body of a conditional node, which frameworks use for loops: calls
+// captured there can use nothing else.
 #include "tools/gpu/driver_extra.hpp"
 
 namespace pith::facts {
@@ -43,8 +43,8 @@ struct Conditional {
   }
 };
 
-// Whether it is taken when captured, when the graph is made ready, and when it runs; each further
-// step only where the last one went well.
+// Whether the work is accepted by capture, by instantiation, and when run; stops at the first
+// failure.
 void tell_captured(const Gpu& gpu, const Extra& extra, CUstream stream, const char* name,
                    const std::function<CUresult()>& work) {
   stage(name);

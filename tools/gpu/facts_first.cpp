@@ -1,5 +1,5 @@
-// Whether what happens at the first launch of a kernel waits for a stream that waits for the host:
-// its loading, and room for its local memory. And what a thread that frees memory holds up.
+// Whether a kernel's first launch blocks while a stream waits for the host: its loading, and the
+// allocation of local memory. And what a thread that frees memory blocks.
 #include <cstdlib>
 #include <cstring>
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int limit_ms = 150;
 
-// `fact_late` writes a word; `fact_deep` also keeps 8 KiB a thread in local memory, at places that
-// only the run knows.
+// `fact_late` writes a word; `fact_deep` also keeps 8 KiB per thread in local memory, indexed by
+// run-time values.
 constexpr char late_ptx[] = R"(
 .version 7.0
 .target sm_80
@@ -78,8 +78,8 @@ CUresult launch(CUfunction function, CUstream stream, CUdeviceptr word) {
   return cu().launch_kernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr);
 }
 
-// Says of a call while a stream waits whether it returns, and whether what it began comes to its
-// end: the word is not 0 then.
+// Makes a call while a stream waits; reports whether it returns, and whether its work completes,
+// which the word being non-zero shows.
 void try_beside(const Gpu& gpu, Held& held, const std::string& name, const Words& words,
                 const std::function<CUresult()>& call, const std::string& note = "") {
   stage(name);
@@ -108,9 +108,9 @@ struct LaterKernels {
   }
 };
 
-// Its blocks find that the stream may go on, and leave.
+// A worker whose blocks find that the stream may go on, and leave.
 struct FinishedWorker {
-  Words words{4};  // the start and end of its stream, a ticket, the board's return
+  Words words{4};  // start and end of its stream, a ticket, the board's return
   WorkerArgs args{};
   CUfunction function = nullptr;
   explicit FinishedWorker(CUstream stream) {
@@ -210,7 +210,7 @@ void probe_first_worker() {
   try_beside(gpu, held, "its second launch", worker.words, launch_worker);
 }
 
-// Each call beside a cuMemFree of its own, so that none stands behind another one.
+// Each call beside its own cuMemFree, so that none is queued behind another.
 void probe_under_free() {
   const Gpu gpu;
   const Kernels kernels;

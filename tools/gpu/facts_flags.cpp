@@ -1,5 +1,5 @@
-// How streams and host hand words to each other: latencies, capture, and how many streams may wait
-// before others stand still.
+// Words exchanged between streams and host: latencies, capture, and how many streams may wait
+// before others are blocked.
 #include <algorithm>
 
 #include "tools/gpu/driver_facts.hpp"
@@ -23,7 +23,7 @@ void tell(const char* name, const std::vector<double>& us) {
   say(name, "median %.2f us, 99%% %.2f us", median(us), high(us));
 }
 
-// Host writes word 0, somebody answers in word 1: what a round takes.
+// Round-trip times: the host writes word 0, the other side answers in word 1.
 std::vector<double> trips(const Words& words) {
   std::vector<double> us;
   for (std::uint64_t i = 1; i <= rounds(); ++i) {
@@ -35,7 +35,7 @@ std::vector<double> trips(const Words& words) {
   return us;
 }
 
-// From a call to the word that it makes the device write.
+// Times from a call to the word that the device writes because of it.
 template <class Call>
 std::vector<double> from_call(const Words& words, Call call) {
   std::vector<double> us;
@@ -85,7 +85,7 @@ CUgraphExec capture_call(CUstream stream, const Words& words, const Kernels& ker
   return exec;
 }
 
-// What the library does when a stream of another thread is being captured.
+// How allocations behave while another thread's stream is being captured.
 void tell_allocations_in_captures(CUcontext context, CUstream stream) {
   for (const bool relaxed : {false, true}) {
     must(cu().capture_begin(stream, kCaptureGlobal), "cuStreamBeginCapture");
@@ -106,7 +106,7 @@ void tell_allocations_in_captures(CUcontext context, CUstream stream) {
   }
 }
 
-// How many of these streams run a kernel, or a write or copy, while the others wait.
+// How many of these streams run a kernel, a write or a copy while the others wait.
 struct Others {
   std::vector<CUstream> streams;
   Words words{64};
@@ -124,7 +124,7 @@ std::size_t passing(Others& others, Work work, const Kernels& kernels) {
       must(kernels.touch(stream, others.words.at(i), others.value), "a kernel");
       continue;
     }
-    // The copy brings a whole line that nobody looks at.
+    // Copies a whole line that is not otherwise used.
     if (work == Work::copy) {
       must(cu().memcpy_async(others.words.at(32), others.memory, 128, stream), "a copy");
     }
@@ -180,7 +180,7 @@ void tell_queues(Priority waiting_priority, Priority priority, const Kernels& ke
   }
 }
 
-// Copies of one kind, each behind a wait on a stream of its own, and one of each kind elsewhere.
+// Copies of one kind, each behind a wait on its own stream, and one of each kind on another stream.
 struct Copies {
   static constexpr std::size_t bytes = 64 << 10;
   static constexpr std::size_t most = 16;
@@ -204,7 +204,7 @@ struct Copies {
   std::vector<CUstream> waiting;
 };
 
-// Which of the three kinds of copies passes on this stream while so many wait, as a mask.
+// Which of the three kinds of copies complete on `other` while `number` copies wait, as a mask.
 unsigned passing_copies(const Copies& copies, Copies::Kind kind, std::size_t number,
                         CUstream other) {
   const Words words(2);

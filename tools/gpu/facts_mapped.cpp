@@ -1,4 +1,4 @@
-// What the driver says of memory that is mapped by hand, on which cuda/physical_memory relies.
+// What the driver reports about memory that is mapped by hand; cuda/physical_memory relies on it.
 #include <unistd.h>
 
 #include "cuda/physical_memory.hpp"
@@ -20,7 +20,7 @@ CUmemGenericAllocationHandle create(std::size_t bytes) {
   return handle;
 }
 
-// Not opened for any device yet.
+// Not accessible by any device yet.
 void map_new(CUdeviceptr address, std::size_t bytes) {
   const auto handle = create(bytes);
   must(cu().mem_map(address, bytes, 0, handle, 0), "cuMemMap");

@@ -1,5 +1,5 @@
-// Memory that is not cuMemAlloc's: mapped by the virtual memory management, as PyTorch's expandable
-// segments and NCCL's own allocations are, or from a pool.
+// Memory not allocated by cuMemAlloc: mapped by virtual memory management, as PyTorch's expandable
+// segments and NCCL's own allocations, or from a pool.
 #include <unistd.h>
 
 #include "cuda/physical_memory.hpp"
@@ -95,7 +95,7 @@ std::string owner_of(CUdeviceptr address) {
   return describe(result);
 }
 
-// All that Pith asks of a pointer, and what it could ask.
+// Everything that Pith asks, and could ask, about a pointer.
 void tell_pointer(const Gpu& gpu, const Extra& extra, const std::string& of, CUdeviceptr address,
                   std::size_t bytes) {
   const auto tell = [&of](const char* what, const std::string& value) {
@@ -139,7 +139,7 @@ std::size_t tell_granularity(int handles) {
   return result == kSuccess ? least : 0;
 }
 
-// Two allocations side by side, as expandable segments have them; looked at in the second.
+// Two adjacent allocations, as in expandable segments; the pointer is in the second.
 void tell_mapped(const Gpu& gpu, const Extra& extra, int handles) {
   const std::size_t part = tell_granularity(handles);
   if (part == 0) return;
@@ -170,7 +170,7 @@ void tell_mapped(const Gpu& gpu, const Extra& extra, int handles) {
   if (result == kSuccess && handles == kHandleDescriptor) close(exported.file);
 }
 
-// Whether the calls that take memory away wait for a stream that waits for the host.
+// Whether unmapping and freeing block while a stream waits for the host.
 void tell_taking_away(const Gpu& gpu) {
   const CUmemAllocationProp properties = properties_of(kHandleNone);
   std::size_t part = 0;

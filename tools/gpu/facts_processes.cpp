@@ -1,4 +1,5 @@
-// Two processes on one device: memory of the other one, and what its streams do to our latencies.
+// Two processes on one device: access to the other one's memory, and the effect of its streams on
+// latencies.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::size_t bytes = std::size_t{1} << 20;
 
-// Flags of the page.
+// Indices of the page's flags.
 enum Flag { exported, opened, freed, looked, closed, helper_ready, helper_over };
 
 struct Owner {
@@ -37,7 +38,7 @@ CUresult open_other(CUdeviceptr* there) {
   return cu().ipc_open_handle(there, handle, kIpcLazyPeerAccess);
 }
 
-// The first word of what is mapped, by a copy.
+// The first word of the mapped memory, read by a copy.
 std::string content(CUdeviceptr there, CUstream stream) {
   static const Words words(1);
   words[0] = 0;
@@ -81,7 +82,7 @@ void map_other() {
   signal(closed);
 }
 
-// Keeps memory exported until the other one is done.
+// Keeps memory exported until the other process is done.
 void own_memory() {
   const Owner owner;
   await(closed);
@@ -158,7 +159,7 @@ void probe_ipc() {
       content(next, owner.stream).c_str());
 }
 
-// Whether mapping waits for a stream that waits for the host.
+// Whether mapping blocks while a stream waits for the host.
 void probe_ipc_blocking() {
   const Helper helper(own_memory);
   const Gpu gpu;

@@ -1,4 +1,4 @@
-// What the device is, what starting costs, and what the driver says of pointers and streams.
+// The device, the cost of starting, and what the driver reports about pointers and streams.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ int attribute(CUdevice_attribute which) {
   return value;
 }
 
-// What one call costs the caller, on streams that have nothing to do.
+// The caller's cost of one call, on idle streams.
 template <class Call>
 void tell_cost(const char* name, Call call, CUstream stream) {
   const int rounds = over_stub() ? 50 : 500;
@@ -121,7 +121,7 @@ void probe_start() {
   const CUstream stream = new_stream();
   say("a stream", "%.0f us", us_since(begin));
   for (const std::size_t mib : {1, 64, 256}) {
-    if (over_stub() && mib > 1) break;  // which writes all of it
+    if (over_stub() && mib > 1) break;  // the stub writes all of it
     stage("memory and copies");
     void* memory = nullptr;
     CUdeviceptr device = 0;
@@ -231,7 +231,7 @@ void probe_streams() {
       tell_handle(("a stream" + where).c_str(), own, words);
     }).join();
   }
-  // Whether other streams pass the legacy one while it waits for the host.
+  // Whether other streams pass the legacy stream while it waits for the host.
   stage("a legacy stream that waits");
   must(cu().wait_value64(handle(kStreamLegacy), words.at(1), 1, kWaitValueGeq), "a wait");
   words[0] = 0;

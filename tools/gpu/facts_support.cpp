@@ -225,7 +225,7 @@ CUresult Kernels::serve(CUstream stream, CUdeviceptr words, std::uint64_t steps)
 Held::Held(Holder holder, const Kernels& kernels, Priority priority)
     : holder_(holder), kernels_(kernels), stream_(new_stream(priority)) {}
 
-// A kernel is there for its second step when it has answered the first.
+// A kernel is running and waits for its second step once it has answered the first.
 void Held::hold() {
   let_go();
   words_[0] = 0;

@@ -1,4 +1,4 @@
-// pith-info: what this build can do and how it is set.
+// pith-info: capabilities and settings of this build.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -48,7 +48,7 @@ std::string numa_nodes(hwloc_topology_t topology) {
   return text;
 }
 
-// Caches of one level that more than one core uses; empty where there are none.
+// The caches of one level that several cores share; empty if there are none.
 std::string shared_caches(hwloc_topology_t topology, hwloc_obj_type_t type) {
   std::string text;
   for (int i = 0; i < count(topology, type); ++i) {
@@ -78,7 +78,7 @@ std::string level_text(const char* name, int lowest_cpu) {
                                                : fmt::format("{} of CPU {}", name, lowest_cpu);
 }
 
-// As a rank that starts with our binding would tell the others.
+// As a rank started with this process's binding would report it.
 std::string own_place() {
   const pith::Locality at = pith::own_locality();
   return fmt::format("host {}, {}, {}, {}, {}", at.host.empty() ? "not known" : at.host,
@@ -86,7 +86,8 @@ std::string own_place() {
                      level_text("L3", at.cache), level_text("core", at.core));
 }
 
-// Of one rank a core, dealt round over the packages as launchers do with --map-by socket.
+// For one rank per core, distributed round-robin over packages as by launchers with --map-by
+// socket.
 std::string walking_order(hwloc_topology_t topology) {
   const pith::Topology machine;
   std::vector<pith::Locality> ranks;

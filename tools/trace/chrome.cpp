@@ -1,5 +1,5 @@
-// The trace-event format: a process a rank, a thread a track, "X" events for steps, flow events for
-// messages.
+// The trace-event format: a process per rank, a thread per track, "X" events for steps, flow events
+// for messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Slices of one track must not overlap: each step goes to the first of its kind that is free.
+// Slices of a track must not overlap: each step goes to the first free track of its kind.
 class Tracks {
  public:
   int track_of(const Step& step) {

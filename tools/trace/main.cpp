@@ -1,4 +1,4 @@
-// pith-trace: who sent what to whom, and when, of one collective call.
+// pith-trace: who sent what to whom, and when, in one collective call.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -74,7 +74,7 @@ void print_calls(const std::vector<CallInfo>& calls) {
   }
 }
 
-// Programs end with barriers and small messages, which nobody wants to see.
+// The default call: programs end with barriers and small messages, which are of no interest.
 const CallInfo& widest(const std::vector<CallInfo>& calls) {
   const CallInfo* found = &calls.front();
   for (const CallInfo& call : calls) {

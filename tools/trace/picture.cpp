@@ -19,7 +19,7 @@ using pith::Code;
 using pith::Error;
 using pith::Expected;
 
-// Clocks of one host differ by less, those of two hosts that were started apart by more.
+// Clocks of one host differ by less; those of separately booted hosts by more.
 constexpr double same_clock_us = 1e4;
 
 double microseconds(const json& line, const char* key) { return line.at(key).get<double>() / 1e3; }
@@ -54,7 +54,7 @@ const Step* find_call(const RankTrace& rank, std::uint32_t call) {
   return nullptr;
 }
 
-// Drops what is not the call's. Kernels do not say whose they are: those that ran meanwhile stay.
+// Drops steps of other calls. Kernels do not record their call: those within its time are kept.
 void keep_call(RankTrace& rank, std::uint32_t call) {
   const Step whole = *find_call(rank, call);
   std::erase_if(rank.steps, [&](const Step& step) {
@@ -72,7 +72,7 @@ void shift(RankTrace& rank, double by_us) {
 
 using Name = std::tuple<int, int, std::uint32_t, std::uint32_t>;
 
-// Sends and receives of one name pair in the order of their begins.
+// Pairs sends and receives of the same name in the order of their starts.
 void pair_messages(Picture& picture) {
   std::map<Name, std::vector<std::size_t>> sends;
   for (const RankTrace& rank : picture.ranks) {
@@ -104,8 +104,8 @@ const Step& receive_of(const Picture& picture, const Message& message) {
   return picture.ranks[static_cast<std::size_t>(message.to)].steps[message.receive];
 }
 
-// Hosts do not agree on the time. First by their time of day; then, what is left: the least shifts
-// by which no message arrives before it was sent.
+// Clocks of different hosts differ. They are shifted by time of day, then by the smallest shifts
+// with which no message arrives before it was sent.
 void align_clocks(Picture& picture) {
   const double wall_us = picture.ranks.front().wall_offset_us;
   for (RankTrace& rank : picture.ranks) {

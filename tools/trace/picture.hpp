@@ -1,4 +1,4 @@
-// One call of all ranks, ready to be drawn: steps on one time axis, messages paired.
+// One call of all ranks, ready to be drawn: steps on a common time axis, messages paired.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace pith_trace {
 
-// A step as a trace file has it. Times in microseconds.
+// A step as in a trace file. Times in microseconds.
 struct Step {
   std::uint64_t id = 0;
   std::string op;  // call, send, receive, kernel
@@ -34,10 +34,10 @@ struct RankTrace {
   int ranks = 1;
   std::uint64_t dropped = 0;
   double wall_offset_us = 0;
-  std::vector<Step> steps;  // in the order of their begins
+  std::vector<Step> steps;  // in the order of their starts
 };
 
-// Of a file that PITH_TRACE made, or of Recorder::text(). `name` is for error messages.
+// Reads a file made by PITH_TRACE, or Recorder::text(). `name` is for error messages.
 pith::Expected<RankTrace> read_trace(const std::string& text, const std::string& name);
 
 struct Message {
@@ -51,7 +51,7 @@ struct Picture {
   std::string title;
   std::vector<RankTrace> ranks;  // by rank
   std::vector<Message> messages;
-  std::size_t unpaired = 0;  // sends and receives whose other end is not there
+  std::size_t unpaired = 0;  // sends and receives without their counterpart
   double end_us = 0;         // the first step begins at 0
 
   std::uint64_t bytes_sent(int rank) const;
@@ -64,17 +64,17 @@ struct CallInfo {
   double us = 0;  // on the first rank
 };
 
-// The calls that the traces of all ranks hold from begin to end, oldest first.
+// The calls recorded completely by all ranks, oldest first.
 std::vector<CallInfo> complete_calls(const std::vector<RankTrace>& ranks);
 
-// All steps of the call, on the clock of the first rank. Each rank must be there once.
+// All steps of the call, on the first rank's clock. Each rank must occur once.
 pith::Expected<Picture> picture_of(std::vector<RankTrace> ranks, std::uint32_t call);
 
 // A trace-event file for chrome://tracing and ui.perfetto.dev.
 std::string chrome_json(const Picture& picture);
 
-// A lane for each rank: kernels as bars, messages as arrows from the begin of the send to the end
-// of the receive. Beyond `most_messages` only the first are drawn, and the picture says so.
+// A lane per rank: kernels as bars, messages as arrows from the start of the send to the end of the
+// receive. Only the first `most_messages` are drawn, and the picture says so.
 std::string svg(const Picture& picture, std::size_t most_messages);
 
 }  // namespace pith_trace

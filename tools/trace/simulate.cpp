@@ -65,7 +65,7 @@ Task<Error> recorded(Call& call, Recorder& recorder, const Algorithm& algorithm,
   co_return error;
 }
 
-// Each rank's trace of at most so many steps; `whole`: none had more.
+// Each rank's trace of at most `most_steps` steps; `whole`: none had more.
 Expected<std::vector<std::string>> traces_of(const Simulation& simulation,
                                              const Algorithm& algorithm, std::size_t most_steps,
                                              bool& whole) {
@@ -103,7 +103,8 @@ Expected<std::vector<std::string>> traces_of(const Simulation& simulation,
 
 }  // namespace
 
-// Room for all that a recorder may keep takes gigabytes for a thousand ranks, which do little each.
+// Starts with few steps: recorders with full room would take gigabytes for a thousand ranks, which
+// make few steps each.
 Expected<std::vector<std::string>> simulate(const Simulation& simulation) {
   const Expected<const Algorithm*> algorithm = find(simulation);
   if (!algorithm) return algorithm.error();

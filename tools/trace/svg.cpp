@@ -82,7 +82,7 @@ class Drawing {
         left, picture_.end_us, all, some);
   }
 
-  // Round steps of 1, 2 or 5, about ten of them.
+  // A round step of 1, 2 or 5 times a power of ten; about ten per axis.
   double tick_us() const {
     const double rough = span_us_ / 10;
     const double ten = std::pow(10, std::floor(std::log10(rough)));

@@ -15,7 +15,7 @@ namespace pith::nccl {
 
 namespace {
 
-// The first error; that something has begun in the background is none.
+// Keeps the first error; "in progress" counts only if there is no error.
 class Outcome {
  public:
   void keep(const Error& error) {
@@ -29,7 +29,7 @@ class Outcome {
   Error begun_;
 };
 
-// Calls in the background; waits for their end before it goes.
+// Calls that run in the background; the destructor waits for their end.
 class Running {
  public:
   explicit Running(Request request) : engines_(request->engines), calls_(std::move(request)) {}
@@ -48,9 +48,9 @@ class Running {
 struct Poll {
   const Waiting* first;
   std::vector<const NcclCall*> calls;
-  Compression::Ballot* ballot = nullptr;            // null: refused
-  bool waits = false;                               // for the ballot, with calls of the host's
-  std::vector<std::unique_ptr<Running>> running{};  // its calls
+  Compression::Ballot* ballot = nullptr;            // null: could not be opened
+  bool waits = false;                               // host calls still wait for the vote
+  std::vector<std::unique_ptr<Running>> running{};  // its calls that have started
 
   Compression& compression() const { return *first->extension->compression; }
   Communicator& communicator() const { return *first->communicator; }
@@ -75,8 +75,8 @@ std::vector<Poll> polls_of(std::span<const Waiting> calls) {
   return polls;
 }
 
-// Ranks that have grouped their calls in other ways make votes of other lengths, or other calls at
-// their time, which the digests tell: in words that mean nothing to the program.
+// Ranks that group their calls differently send votes of different lengths, or other calls at the
+// same time. The digests detect this, but their message means nothing to the program.
 Error explained(const Error& error, const std::string& here) {
   if (error.code() != Code::invalid_usage) return error;
   return {error.code(),
@@ -86,8 +86,8 @@ Error explained(const Error& error, const std::string& here) {
           error.rank()};
 }
 
-// What was agreed and cannot be made here: the others are in it already. Of what has revoked the
-// communicator they have heard.
+// After the vote the other ranks have started the call, so a failure of this rank must revoke the
+// communicator, unless a revocation caused it.
 Error told_to_all(Communicator& communicator, const Error& error) {
   const bool news = error && error.code() != Code::in_progress && error.code() != Code::remote;
   if (news) communicator.abort();
@@ -104,7 +104,7 @@ Error open(Poll& poll, bool here) {
   return {};
 }
 
-// Before and behind the calls: those of a group begin and end together.
+// Called before and after the calls: those of a group start and end together.
 void join_streams(const Poll& poll, Outcome& outcome) {
   std::vector<void*> streams;
   for (const NcclCall* call : poll.calls) {
@@ -114,7 +114,7 @@ void join_streams(const Poll& poll, Outcome& outcome) {
   outcome.keep(poll.communicator().streams().join(streams));
 }
 
-// Whatever comes of one, the next is made: other ranks count on it.
+// All calls are made even after an error, since other ranks depend on them.
 Error enqueue_all(const Poll& poll) {
   Outcome outcome;
   join_streams(poll, outcome);
@@ -125,7 +125,7 @@ Error enqueue_all(const Poll& poll) {
   return outcome.error();
 }
 
-// A revoked communicator may never come to know.
+// In a revoked communicator the vote may never end.
 bool can_go_on(Compression& compression, Compression::Ballot& ballot,
                const Communicator& communicator) {
   return communicator.is_revoked() || compression.is_ready(ballot);
@@ -145,7 +145,7 @@ void wait_for(Compression& compression, Compression::Ballot& ballot, Communicato
   drive_engines({&engine, 1}, [&] { return can_go_on(compression, ballot, communicator); });
 }
 
-// One sum of the host's, by this thread.
+// One sum of host memory, on the calling thread.
 Error run_one(Compression& compression, Compression::Ballot& ballot, Communicator& communicator) {
   wait_for(compression, ballot, communicator);
   if (Error error = outcome_of(compression, ballot, communicator)) return error;
@@ -154,7 +154,7 @@ Error run_one(Compression& compression, Compression::Ballot& ballot, Communicato
   return told_to_all(communicator, calls.run());
 }
 
-// blocking = 0: ncclCommGetAsyncError tells the end.
+// blocking = 0: ncclCommGetAsyncError reports the end.
 Error begin(const Poll& poll) {
   const Waiting& one = *poll.first;
   Background begun(
@@ -183,7 +183,7 @@ void start(Poll& poll, Group& group, Outcome& outcome) {
   }
 }
 
-// In the order of the calls. Those of the host's that follow each other are one group.
+// Makes the calls in order. Consecutive calls on host memory form one group.
 void make(Poll& poll, Outcome& outcome) {
   poll.waits = false;
   if (Error error = outcome_of(poll.compression(), *poll.ballot, poll.communicator())) {
@@ -203,7 +203,7 @@ void make(Poll& poll, Outcome& outcome) {
   join_streams(poll, outcome);
 }
 
-// Nothing else waits: this thread does all of it.
+// If nothing else waits, this thread does all the work.
 Error run_alone(Poll& poll) {
   const bool on_streams = are_on_streams(poll);
   const bool background = poll.first->in_background;
@@ -226,7 +226,7 @@ bool can_go_on(const Poll& poll) {
   return poll.waits && can_go_on(poll.compression(), *poll.ballot, poll.communicator());
 }
 
-// Calls of the host's, each communicator's as soon as it knows what they are.
+// Makes each communicator's host calls as soon as its vote has ended.
 void finish(std::vector<Poll>& polls, Outcome& outcome) {
   while (true) {
     std::vector<Engine*> engines;

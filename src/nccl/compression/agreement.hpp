@@ -1,7 +1,7 @@
-// Calls that need more than Pith's own call: those that may be compressed, on which the ranks of
-// their communicator vote, and those that another NCCL makes.
+// Runs calls that need more than Pith's own call: those that may be compressed, on which the ranks
+// vote, and those passed to another NCCL.
 //
-// They hold what they use: an abort by another thread may take the handle away meanwhile.
+// They hold references to all they use, since an abort by another thread may destroy the handle.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@
 namespace pith::nccl {
 
 struct Waiting {
-  NcclCall call;  // its comm may be gone
+  NcclCall call;  // its comm may have been destroyed
   std::shared_ptr<Communicator> communicator;
   std::shared_ptr<Extension> extension;
-  std::shared_ptr<FallbackComm> there;  // null: may be compressed
-  std::optional<Factor> factor;         // of an operation of ours, for the other NCCL
-  bool in_background = false;           // alone, and blocking = 0
+  std::shared_ptr<FallbackComm> there;  // the other NCCL's communicator; null: may be compressed
+  std::optional<Factor> factor;         // of an operation created here, for the other NCCL
+  bool in_background = false;           // outside a group, with blocking = 0
 };
 
-// Runs them, with the calls of a group that ends, if any: those on streams are enqueued, the others
-// run to their end. One communicator waits for no other: its calls are made as soon as its own
-// ranks have voted, and the group's other calls run meanwhile, as ranks without a group make them
-// one after the other. The first error counts; the other calls are made all the same, for other
-// ranks count on them.
+// Runs the calls together with those of a group that ends, if any: calls on streams are enqueued,
+// the others run to their end. No communicator waits for another: its calls start as soon as its
+// own ranks have voted, while the group's other calls run, because ranks without a group make them
+// one after the other. Returns the first error; the remaining calls are made anyway, since other
+// ranks depend on them.
 Error run_waiting(std::span<const Waiting> calls, Group* group);
 
 }  // namespace pith::nccl

@@ -34,7 +34,7 @@ bool Compression::Sum::ready() {
   return owner_.has_compressor(*this);
 }
 
-// The ballot may go when its last sum is taken.
+// The ballot may be destroyed once its last sum has been taken.
 std::shared_ptr<Compressor> Compression::Sum::take() {
   const std::lock_guard lock(owner_.mutex_);
   std::shared_ptr<Compressor> taken;

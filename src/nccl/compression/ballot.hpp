@@ -1,5 +1,5 @@
-// The calls of a compressed communicator on which its ranks vote at once, and what of the program
-// each of them sums.
+// One vote of a compressed communicator's ranks on the calls of a group, and the program's vector
+// that each of these calls sums.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ namespace pith::nccl {
 
 struct Compression::Vector {
   pithCompressor_t compressor = nullptr;
-  std::deque<const Sum*> users;  // compressed, in order; those that have not had it yet
+  std::deque<const Sum*> users;  // compressed sums that still wait for the compressor, in order
   std::uint64_t agreement = 0;   // of its last call
-  bool placed = false;           // its memory lies where the vector does
+  bool placed = false;           // its memory is allocated on the vector's side (host or device)
 
   Compressor& state() const { return *compressor->state; }
 };
@@ -49,7 +49,7 @@ class Compression::Sum final : public LateChoice {
   void become(std::shared_ptr<Vector> vector);
   CollectiveArgs dense() const;
   bool by_plan() const { return whole_.has_value(); }
-  // Whose ranks sum it, and of how many an average is.
+  // The ranks that Pith sums over, and the number of ranks that an average divides by.
   Communicator& communicator() const {
     return by_plan() ? *owner_.plan_->between() : *owner_.communicator_;
   }
@@ -57,28 +57,28 @@ class Compression::Sum final : public LateChoice {
 
   Compression& owner_;
   Ballot& ballot_;
-  std::optional<NcclCall> whole_;   // none: it is not by the plan
-  NcclCall call_;                   // what Pith sums
-  std::shared_ptr<Vector> vector_;  // null: not known
+  std::optional<NcclCall> whole_;   // the whole call; empty: not by the plan
+  NcclCall call_;                   // the part that Pith sums
+  std::shared_ptr<Vector> vector_;  // null: unknown vector
   CompressedTensor tensor_;
   std::uint64_t agreement_ = 0;  // 0: dense
-  bool holds_ = false;           // the vector's compressor, until it is taken
+  bool holds_ = false;           // the vector's compressor, until take()
 };
 
 struct Compression::Ballot {
   bool has_ended() const { return here || running.done(); }
-  // One minimum over all ranks tells the greatest, too.
+  // The votes hold each value and its negative, so one minimum also yields the maximum.
   std::int64_t least(std::size_t call) const { return votes[call]; }
   std::int64_t greatest(std::size_t call) const { return -votes[sums.size() + call]; }
 
   std::vector<std::int64_t> votes;
   std::deque<Sum> sums;
-  std::array<bool, 2> enqueued{};  // any of them, of this communicator's, and of the plan's
-  std::size_t left = 0;            // sums that may still be asked for
-  bool here = false;               // the vote has ended, in the call that opened it
+  std::array<bool, 2> enqueued{};  // a call was enqueued: here, on the plan's
+  std::size_t left = 0;            // sums not yet taken
+  bool here = false;               // the vote ran within the call that opened it
   bool decided = false;
   Error error;
-  Background running;  // the vote; waits for its end before the votes go
+  Background running;  // the vote; its destructor waits, so it is destroyed before the votes
 };
 
 }  // namespace pith::nccl

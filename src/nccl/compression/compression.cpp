@@ -22,7 +22,7 @@ namespace pith::nccl {
 
 namespace {
 
-// While a stream goes on.
+// Between two looks at calls on a stream.
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
 
 bool is_captured(const NcclCall& call) {
@@ -33,8 +33,8 @@ bool is_captured(const NcclCall& call) {
   return capture && capture->has_value();
 }
 
-// Why a sum cannot be compressed where its memory lies, or its stream is; null: it can. What Pith's
-// own call refuses is left to that.
+// Why the sum's memory or stream prevents compression; null: nothing does. Calls that Pith's own
+// function would refuse are left to that function.
 const char* objection_of_memory(const NcclCall& call) {
   if (!call.stream) return nullptr;
   if (check_streams()) return "its sums are on streams, without a CUDA driver";
@@ -62,7 +62,8 @@ void Compression::object(std::string why) {
 
 void Compression::say_begun() {
   if (std::exchange(has_said_, true)) return;
-  // Whether a call went dense is in statistics that a client of NCCL cannot ask for.
+  // Announced here, since a client of NCCL cannot read the statistics that tell which calls went
+  // dense.
   const Expected<Spec> spec = Spec::parse(rules_.spec);
   const bool may_be_dense = spec && spec->may_bypass && (spec->sparse() || spec->by_host);
   log(LogLevel::info,
@@ -92,8 +93,8 @@ void Compression::withdraw() {
                   who_));
 }
 
-// What a vector had left when its calls ceased to return is lost to the program, which may go on;
-// what the others have left goes with the communicator at the end of any training.
+// A residual that a failed call did not return is lost to the program, which may go on. The other
+// residuals end with the communicator, as at the end of any training.
 Compression::~Compression() {
   if (plan_) plan_->drain();
   ballots_.clear();
@@ -116,7 +117,7 @@ double Compression::residual_squares(pithCompressor_t compressor) const {
   return stats.residual_norm * stats.residual_norm;
 }
 
-// A call that has failed may hold it until no peer touches its memory any more.
+// A failed call may hold the compressor until no peer touches its memory any more.
 void Compression::lose(pithCompressor_t compressor) {
   constexpr std::uint64_t patience_ns = 2'000'000'000;
   const std::uint64_t deadline = monotonic_ns() + patience_ns;
@@ -127,7 +128,7 @@ void Compression::lose(pithCompressor_t compressor) {
   if (pithCompressorDestroy(compressor) != pithSuccess) delete compressor;
 }
 
-// Its last calls may still be on a stream.
+// Deferred: the vectors' last calls may still be on a stream.
 void Compression::drop(std::span<const std::uint32_t> places) {
   for (const std::uint32_t place : places) {
     const auto found = vectors_.find(place);
@@ -137,7 +138,7 @@ void Compression::drop(std::span<const std::uint32_t> places) {
   }
 }
 
-// What no call uses any more.
+// Frees what no call uses any more.
 void Compression::clear_away() {
   {
     const std::lock_guard lock(mutex_);
@@ -152,7 +153,7 @@ void Compression::clear_away() {
   });
 }
 
-// The same on all ranks, with each call.
+// Gives the same answer on all ranks for the same call.
 bool Compression::is_off() {
   const auto is_enough = [this] { return broken_ || decided_ballots_ + most_under_way > opened_; };
   const auto knows = [&] {
@@ -183,7 +184,7 @@ void Compression::object_to(const NcclCall& call) {
   if (++dense_sums_ == patience) say_not_begun();
 }
 
-// Null where it cannot be made, or the call's shape is none for a compressor.
+// Null if the compressor cannot be created or does not support the call's shape.
 std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place, const Sum& sum) {
   const auto found = vectors_.find(place);
   if (found != vectors_.end()) return found->second;
@@ -198,14 +199,14 @@ std::shared_ptr<Compression::Vector> Compression::vector_of(std::uint32_t place,
   return vector;
 }
 
-// Not, where so much is known: accumulators take memory, which a program that is never compressed
-// should keep.
+// False while the decided votes rule compression out: accumulators take memory, which a program
+// that is never compressed should keep.
 bool Compression::may_begin(std::size_t period) {
   const std::lock_guard lock(mutex_);
   return cast_ >= apart_ + 2 * period;
 }
 
-// Takes the memory that a vector's first sum needs: a program may have left none.
+// Allocates what the vector's first sum needs, which may fail.
 bool Compression::has_room(Sum& sum) {
   Vector& vector = *sum.vector_;
   if (vector.placed || !sum.call_.stream) return true;
@@ -218,9 +219,9 @@ bool Compression::has_room(Sum& sum) {
   return false;
 }
 
-// A rank that cannot compress the call votes as if its pointers did not repeat. A vector is known
-// by what it comes from, whole, as parts of unlike vectors may be alike at some ranks, and by how
-// it is summed; its size is that of what Pith sums of it.
+// A rank that cannot compress the call votes as if its pointers did not repeat. A vector is
+// identified by the whole send buffer, since on some ranks parts of different vectors may look
+// alike, and by the way it is summed. Its size is that of the part that Pith sums.
 void Compression::cast(const NcclCall& call, Ballot& ballot) {
   Sum& sum = ballot.sums.emplace_back(*this, ballot, call);
   if (!on_) return ballot.votes.push_back(0);
@@ -264,7 +265,7 @@ Expected<Compression::Ballot*> Compression::open(std::span<const NcclCall* const
   return ballots_.emplace_back(std::move(ballot)).get();
 }
 
-// In the order of the calls, for the agreement is made of all of them.
+// Decides ballots in order, since the agreement depends on all earlier calls.
 bool Compression::is_decided(const Ballot& ballot) {
   for (const std::unique_ptr<Ballot>& one : ballots_) {
     if (ballot.decided || (!one->decided && !one->has_ended())) break;
@@ -281,7 +282,7 @@ void Compression::decide(Ballot& ballot) {
     broken_ = true;
     return switch_off("its ranks could not agree");
   }
-  std::uint64_t agreement = 0;  // of its first compressed sum
+  std::uint64_t agreement = 0;  // of the first compressed sum
   std::size_t first = 0;
   for (std::size_t i = 0; i < ballot.sums.size(); ++i) {
     const std::int64_t least = ballot.least(i);
@@ -299,7 +300,7 @@ void Compression::decide(Ballot& ballot) {
       agreement = found;
       first = i;
     }
-    // A vector that comes twice at one time has one residual: it goes with the first.
+    // A vector that occurs twice in a group has one residual, which the first sum uses.
     if (found != agreement || i - first >= period) continue;
     Sum& sum = ballot.sums[i];
     sum.agreement_ = found;
@@ -312,8 +313,8 @@ void Compression::decide(Ballot& ballot) {
   if (dense_sums_ >= patience) say_not_begun();
 }
 
-// Calls get a vector's compressor in their order, which is that of all ranks, whatever the streams.
-// What a scheme remembers of an earlier agreement may be another thing on other ranks.
+// Calls get a vector's compressor in call order, which is the same on all ranks, whatever the order
+// of the streams. A new agreement resets the scheme's state, which may differ between ranks.
 bool Compression::has_compressor(Sum& sum) {
   if (!is_decided(sum.ballot_)) return false;
   if (sum.holds_ || sum.agreement_ == 0) return true;

@@ -1,10 +1,10 @@
 // Compression by environment: which sums of a communicator are compressed, and with which residual.
 //
-// All ranks must make a call alike, so they vote on each that may be compressed, by one small
-// all-reduce for all such calls of a group at once: each rank says in which period its own send
-// pointers repeat. A vote says nothing that an earlier one has yet to tell, so nobody waits for its
-// end but the call itself: one on a stream goes on to wait there, a blocking one does so anyway. A
-// rank that wants no compression votes 0, which switches the communicator off for good.
+// All ranks must make a call alike, so they vote on each call that may be compressed, by one small
+// all-reduce for all such calls of a group: each rank votes the period in which its send pointers
+// repeat. A vote never depends on the result of an earlier one, so only the call itself waits for
+// it: a call on a stream when the stream arrives, a blocking call at once. A rank that wants no
+// compression votes 0, which disables compression of the communicator for good.
 #pragma once
 
 #include <deque>
@@ -27,43 +27,42 @@
 
 namespace pith::nccl {
 
-// Of one communicator. One thread at a time makes calls; what of them is decided, and when they get
-// their compressors, is found out by whoever asks, which is the engine's driver for those on
-// streams.
+// State of one communicator. One thread at a time makes calls. Votes are evaluated and compressors
+// assigned by any thread that asks, for calls on streams the engine's driver.
 class Compression {
  public:
-  // `who`: the communicator, as the log names it. `plan`: null, or how some of its sums are made.
+  // `who`: the communicator's name in the log. `plan`: how some of its sums are made, or null.
   Compression(const CompressionRules& rules, bool selected, std::string who,
               std::shared_ptr<Communicator> communicator, std::shared_ptr<HostPlan> plan);
-  // Says what is lost, and frees the residuals. No call runs any more.
+  // Logs what is lost and frees the residuals. Precondition: no call is running.
   ~Compression();
   Compression(const Compression&) = delete;
   Compression& operator=(const Compression&) = delete;
 
-  // Whether ranks have to vote on the call. Not where it is captured: each compressed call is
-  // another step.
+  // Whether the ranks have to vote on the call. Captured calls are excluded: each compressed call
+  // is another step.
   bool covers(const NcclCall& call);
-  // It is not selected after all: the next vote says so to the other ranks.
+  // The communicator turns out not to be selected: the next vote tells the other ranks.
   void withdraw();
 
-  // The calls of one moment, and the vote on them.
+  // The calls of one group (or a single call) and the vote on them.
   struct Ballot;
-  // Casts this rank's votes, in the order of the calls. The ballot stays until its sums are made.
-  // `here`: returns when the vote has ended, driven by this thread.
+  // Casts this rank's votes, in the order of the calls. The ballot lives until its sums are made.
+  // `here`: runs the vote to its end on this thread.
   Expected<Ballot*> open(std::span<const NcclCall* const> calls, bool here);
-  static std::size_t size_of(const Ballot& ballot);  // in calls
-  // Whether it is known what the sums are, and their compressors are free: they are claimed.
+  static std::size_t size_of(const Ballot& ballot);  // number of calls
+  // Whether the vote has ended and the compressors are free; they are then claimed.
   bool is_ready(Ballot& ballot);
-  // Where the votes could not be compared. Precondition, here and of add(): is_ready().
+  // The vote's error, if it failed. Precondition, here and of add(): is_ready().
   Error error_of(const Ballot& ballot);
-  // The ballot's sum number `call` to the group.
+  // Adds the ballot's sum number `call` to the group.
   void add(Ballot& ballot, std::size_t call, Group& group);
 
-  // Onto its stream, whatever is known yet. Those of a ballot are one group.
+  // Enqueues the sum on its stream before the vote is known. Those of a ballot form one group.
   Error enqueue(Ballot& ballot, std::size_t call);
 
  private:
-  // Of the program, with its residual.
+  // A vector of the program and its residual.
   struct Vector;
   class Sum;
 
@@ -72,12 +71,12 @@ class Compression {
   void clear_away();
   bool may_begin(std::size_t period);
   bool has_room(Sum& sum);
-  // With the lock.
+  // Precondition of these: the lock is held.
   bool is_decided(const Ballot& ballot);
   void decide(Ballot& ballot);
   bool has_compressor(Sum& sum);
   void switch_off(std::string why);
-  // Why a sum was not compressed, kept for say_not_begun().
+  // Keeps the reason why a sum was not compressed for say_not_begun().
   void object(std::string why);
   void object_to(const NcclCall& call);
   void say_begun();
@@ -88,10 +87,10 @@ class Compression {
   void lose(pithCompressor_t compressor);
   void drop(std::span<const std::uint32_t> places);
 
-  // Sums without compression after which the log tells why: a run may be long.
+  // Number of dense sums after which the log tells why: a run may be long.
   static constexpr int patience = 256;
-  // So many ballots after one in which a rank wanted no compression all cease to vote: by then they
-  // know. So a rank waits for those that are further behind, and votes under way are bounded.
+  // Voting stops on all ranks this many ballots after one in which a rank wanted no compression.
+  // Ranks wait for those further behind, so all know by then, and pending votes are bounded.
   static constexpr std::size_t most_under_way = 64;
 
   const CompressionRules& rules_;
@@ -100,26 +99,26 @@ class Compression {
   const std::shared_ptr<Communicator> communicator_;
   const std::shared_ptr<HostPlan> plan_;
 
-  // The thread's that makes calls.
+  // Used by the thread that makes calls.
   PointerCycle cycle_;
   std::map<std::uint32_t, std::shared_ptr<Vector>> vectors_;  // by place
-  std::vector<std::shared_ptr<Vector>> dropped_;              // that calls may still use
+  std::vector<std::shared_ptr<Vector>> dropped_;              // calls may still use them
   std::size_t opened_ = 0;                                    // ballots
   std::size_t cast_ = 0;                                      // calls
   double lost_squares_ = 0;
   int lost_vectors_ = 0;
 
-  std::mutex mutex_;  // guards the rest, and what it says of it
+  std::mutex mutex_;  // guards the rest, and the results of ballots
   std::deque<std::unique_ptr<Ballot>> ballots_;
   CycleAgreement agreement_;
   std::size_t decided_ = 0;  // calls
-  std::size_t apart_ = 0;    // up to the last of which ranks saw no common period
-  std::string objection_;    // the first
+  std::size_t apart_ = 0;    // calls up to the last one without a common period
+  std::string objection_;    // the first one
   int dense_sums_ = 0;
-  bool has_said_ = false;  // whether it has begun, or why not
+  bool has_said_ = false;  // has logged that it has begun, or why not
   std::size_t decided_ballots_ = 0;
-  std::optional<std::size_t> refused_;  // the first ballot in which a rank wanted none
-  bool broken_ = false;                 // no vote ends any more
+  std::optional<std::size_t> refused_;  // the first ballot with a vote against compression
+  bool broken_ = false;                 // a vote has failed: none is decided any more
 };
 
 }  // namespace pith::nccl

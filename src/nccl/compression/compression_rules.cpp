@@ -27,7 +27,7 @@ Error bad(const std::string& text, const std::string& what) {
   return {Code::invalid_argument, fmt::format("PITH_COMPRESS is \"{}\": {}", text, what)};
 }
 
-// "1MiB", "64K", "1048576".
+// Reads a size such as "1MiB", "64K", "1048576".
 Expected<std::size_t> read_bytes(std::string_view text) {
   std::size_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -62,7 +62,7 @@ Error twice(const char* key) {
   return {Code::invalid_argument, fmt::format("key \"{}\" comes twice, expected once", key)};
 }
 
-// Takes min= and types= out of the spec; what is left is the compressor's.
+// Removes min= and types= from the spec; the rest is the compressor's.
 Error take_own_keys(std::string_view text, CompressionRules& rules) {
   bool has_min = false;
   bool has_types = false;
@@ -103,7 +103,7 @@ Expected<CompressionRules> CompressionRules::parse(const std::string& text,
   if (Error error = take_own_keys(text, rules)) return bad(text, error.message());
   pithCompressor_t probe = nullptr;
   if (pithCompressorCreate(&probe, rules.spec.c_str()) != pithSuccess) {
-    // It begins with a function that a client of NCCL has never called.
+    // The message begins with a function that clients of NCCL do not know.
     std::string_view why = pithGetLastError(nullptr);
     constexpr std::string_view caller = "pithCompressorCreate: ";
     if (why.starts_with(caller)) why.remove_prefix(caller.size());
@@ -125,7 +125,7 @@ std::string CompressionRules::describe() const {
       names, bytes_min, comms);
 }
 
-// Everything that the ranks have in common.
+// Uses only what is the same on all ranks.
 bool CompressionRules::covers(const NcclCall& call) const {
   if (call.kind != Kind::allreduce) return false;
   if (call.op != ncclSum && call.op != ncclAvg) return false;

@@ -1,7 +1,7 @@
-// When the ranks of a communicator compress: from the call on with which all of them have seen
-// their send pointers repeat in one period for two periods, until one of them does not.
+// When the ranks of a communicator compress: once all of them have seen their send pointers repeat
+// with one period for two periods, until one of them does not.
 //
-// Fed with what the ranks' votes have in common, call by call, so all ranks come to the same.
+// Computed call by call from the common result of the votes, so all ranks get the same answer.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace pith::nccl {
 
 class CycleAgreement {
  public:
-  // `period`: what all ranks see with this call; 0: none, or not the same. The agreement's number
-  // if the call is compressed, else 0. Of one agreement all calls had the same period, so that on
-  // each rank a place stands for one vector all the time, and was called as often as on the others.
+  // `period`: what all ranks see with this call; 0: none, or different ones. Returns the
+  // agreement's number if the call is compressed, else 0. All calls of an agreement have the same
+  // period, so a place is the same vector throughout and was called equally often on all ranks.
   std::uint64_t next(std::size_t period) {
     if (period != period_) {
       run_ = 0;
@@ -27,7 +27,7 @@ class CycleAgreement {
 
  private:
   std::size_t period_ = 0;
-  std::size_t run_ = 0;  // calls in a row with that
+  std::size_t run_ = 0;  // consecutive calls with that period
   std::uint64_t number_ = 0;
 };
 

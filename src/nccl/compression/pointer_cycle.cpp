@@ -6,8 +6,8 @@ namespace pith::nccl {
 
 namespace {
 
-// A cycle that has lasted so long was no run inside of a longer one: when it ends, what was before
-// says nothing about what comes.
+// A cycle that lasted this long is no repetition inside a longer cycle: when it ends, the history
+// before it is useless.
 bool is_proven(std::size_t calls, std::size_t period) {
   return calls >= std::max<std::size_t>(16 * period, 256);
 }
@@ -23,8 +23,8 @@ void PointerCycle::remember(const Call& call) {
   if (history_.size() > most_calls) history_.pop_front();
 }
 
-// The distance over which calls have repeated themselves for longest, if that makes two periods. A
-// run inside of a longer cycle is none: the longer distance has held through its end.
+// The distance over which calls have repeated for longest, if for at least one full period more.
+// For a repetition inside a longer cycle the longer distance wins, since it holds through the end.
 std::size_t PointerCycle::find_period() const {
   std::size_t best = 0;
   for (std::size_t p = 1; p < equal_.size(); ++p) {
@@ -43,7 +43,7 @@ std::optional<std::size_t> PointerCycle::rotation(const Cycle& old, const std::v
       alike = old.calls[(r + i) % n].same_shape(now[i]);
     }
     if (!alike) continue;
-    if (found) return std::nullopt;  // sizes do not tell
+    if (found) return std::nullopt;  // ambiguous sizes
     found = r;
   }
   if (!found) return std::nullopt;
@@ -53,8 +53,9 @@ std::optional<std::size_t> PointerCycle::rotation(const Cycle& old, const std::v
   return found;
 }
 
-// After a disturbance the distance over it has held for longer than a step's, by a step, and would
-// hide it for ever. The period of a cycle that waits and has come whole again needs no such proof.
+// After a disturbance the distance across it has matched for a step longer than the step's own
+// period and would hide that for ever. So the period of a waiting cycle counts once the whole cycle
+// has been seen again.
 std::size_t PointerCycle::returning() const {
   for (const Cycle& old : waiting_) {
     const std::size_t n = old.calls.size();
@@ -65,7 +66,7 @@ std::size_t PointerCycle::returning() const {
   return 0;
 }
 
-// The last `period` calls, of which the newest is the one of place 0.
+// Starts a cycle with the last `period` calls; the newest one gets place 0.
 void PointerCycle::begin(std::size_t period) {
   std::vector<Call> calls(period);
   for (std::size_t i = 0; i < period; ++i) {

@@ -1,14 +1,13 @@
-// Which vector of a training step a call carries, told from nothing but the sequence of calls: a
+// Finds out which vector of a training step a call carries, from the sequence of calls alone: each
 // step repeats the same sends from the same addresses, so a vector is a place in that cycle.
 //
-// A rank's own view, without communication: the ranks compare the periods that they see, and
-// nothing else (cycle_agreement.hpp). Where all of them see one, each knows which vector its call
-// carries.
+// Each rank has its own view, without communication; the ranks compare only their periods
+// (cycle_agreement.hpp). If all see the same period, each knows its call's vector.
 //
-// Two vectors of equal size must never be taken for each other. A place is kept while every call is
-// the one that its cycle expects. Afterwards a cycle waits, and is taken up again only where all of
-// its calls return and the sizes alone tell which one is first: of two vectors of equal size that
-// have exchanged their memory, the addresses tell nothing.
+// Two vectors of equal size must never be confused. A place is valid while every call is the one
+// that the cycle expects. Otherwise the cycle is set aside, and resumed only when all of its calls
+// return and the sizes alone tell which one is first: if two vectors of equal size have exchanged
+// their memory, addresses would mislead.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +20,8 @@ namespace pith::nccl {
 
 class PointerCycle {
  public:
-  static constexpr std::size_t most_calls = 1024;  // in a cycle
-  static constexpr std::size_t most_waiting = 4;   // cycles
+  static constexpr std::size_t most_calls = 1024;  // per cycle
+  static constexpr std::size_t most_waiting = 4;   // cycles set aside
 
   struct Call {
     const void* send;
@@ -35,17 +34,17 @@ class PointerCycle {
     }
   };
   struct Seen {
-    std::size_t period = 0;  // in which this rank's calls repeat; 0: in none
-    // A number that stands for one vector of the program; none: not known yet. Known from the call
-    // on with which a period has been seen for two periods.
+    std::size_t period = 0;  // in which this rank's calls repeat; 0: none
+    // Identifies a vector of the program; empty: unknown. Known once a period has been seen for two
+    // periods.
     std::optional<std::uint32_t> place;
   };
 
   Seen next(const Call& call);
 
-  // Places that will not come again.
+  // Places that will not occur again.
   std::vector<std::uint32_t> take_dropped();
-  // Places of cycles that wait.
+  // Places of the cycles set aside.
   std::vector<std::uint32_t> waiting() const;
 
  private:
@@ -59,16 +58,16 @@ class PointerCycle {
   void begin(std::size_t period);
   void park();
   void drop(const Cycle& cycle);
-  // Where a waiting cycle's calls are this one's, from which of them on; none.
+  // At which call of `old` the calls `now` begin, if they are the same cycle; else empty.
   static std::optional<std::size_t> rotation(const Cycle& old, const std::vector<Call>& now);
 
-  std::deque<Call> history_;          // the last ones, newest at the end
-  std::vector<std::uint64_t> equal_;  // [p]: how many calls up to the last equal the one p before
-  std::size_t period_ = 0;            // seen with the last call
-  std::size_t streak_ = 0;            // calls in a row with which that was seen
+  std::deque<Call> history_;          // the last calls, newest at the end
+  std::vector<std::uint64_t> equal_;  // [p]: how many of the last calls equal the one p before them
+  std::size_t period_ = 0;            // as of the last call
+  std::size_t streak_ = 0;            // consecutive calls with that period
   bool active_ = false;
-  Cycle cycle_;             // while active
-  std::size_t at_ = 0;      // the next call's place in it
+  Cycle cycle_;             // if active
+  std::size_t at_ = 0;      // place of the next call
   std::size_t lasted_ = 0;  // its calls so far
   std::deque<Cycle> waiting_;
   std::vector<std::uint32_t> dropped_;

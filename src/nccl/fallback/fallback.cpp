@@ -44,7 +44,7 @@ Expected<unsigned> read_kinds(std::string_view text) {
   }
 }
 
-// A message has two ends, and the older broadcast is the newer one.
+// Send and recv belong together, as do the two names of broadcast.
 unsigned with_twins(unsigned kinds) {
   if ((kinds & (bit(Kind::send) | bit(Kind::recv))) != 0)
     kinds |= bit(Kind::send) | bit(Kind::recv);
@@ -52,7 +52,7 @@ unsigned with_twins(unsigned kinds) {
   return (kinds & broadcasts) != 0 ? kinds | broadcasts : kinds;
 }
 
-// What every rank gives; the other pointer may be anything but on the root.
+// The pointer that is valid on every rank; the other one may be arbitrary except on the root.
 const void* memory_on_all(const NcclCall& call) {
   const bool from_root =
       (bit(call.kind) & (bit(Kind::broadcast) | bit(Kind::bcast) | bit(Kind::scatter))) != 0;
@@ -92,7 +92,7 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
     fallback->lines_ = *read;
     fallback->by_model_ = for_what == "auto";
   }
-  // Bound to itself first: its own calls of public names would come to us else.
+  // RTLD_DEEPBIND: otherwise its own calls of public names would resolve to ours.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (!library) return refuse(dlerror());
   const char* missing = nullptr;
@@ -107,7 +107,7 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
   return refuse(is_us ? "it is this one" : fmt::format("it lacks {}", missing));
 }
 
-// The two ends of a message may give it other lengths, so all messages go one way.
+// All messages take the same library, since the two ends of a message may state different lengths.
 bool Fallback::is_worth_it(const NcclCall& call, const Communicator& communicator) const {
   if (!by_model_ || is_message(call.kind)) return true;
   if (call.type < 0 || call.type >= ncclNumTypes) return true;  // it will be refused
@@ -120,7 +120,7 @@ bool Fallback::has(Kind kind) const { return (kinds_ & bit(kind)) != 0; }
 
 bool Fallback::takes(const NcclCall& call, const Communicator& communicator) const {
   if (!has(call.kind)) return false;
-  // What points to nothing says nothing, and need not be alike on all ranks.
+  // An empty call's pointers say nothing and may differ between ranks.
   if (call.count == 0) return true;
   const void* const memory = memory_on_all(call);
   if (!memory) return false;
@@ -136,7 +136,7 @@ void Fallback::announce(Kind kind, bool there) const {
       fmt::format("{} is served by {}", name_of(kind), there ? path_ : std::string("Pith")));
 }
 
-// An operation of ours is made there for the length of the call, which keeps what it needs.
+// A user's operation is created in the other library for the duration of the call, which copies it.
 ncclResult_t Fallback::issue(const NcclCall& call, const std::optional<Factor>& factor,
                              ncclComm_t comm) const {
   ncclRedOp_t op = call.op;

@@ -1,6 +1,6 @@
-// Another libnccl.so.2 beside ours, for collectives that Pith does not speed up. It is loaded apart
-// from the names of the process, so that its own calls stay its own, and has communicators of its
-// own beside ours.
+// Another libnccl.so.2 beside ours, for collectives that Pith does not speed up. It is loaded
+// outside the global symbol scope, so that its internal calls resolve to itself, and has its own
+// communicators.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace pith::nccl {
 
-// X(name) for every function that is called there.
+// X(name) for every function that we call there.
 #define NCCL_FALLBACK_FUNCTIONS(X) \
   X(ncclGetVersion)                \
   X(ncclGetUniqueId)               \
@@ -51,23 +51,23 @@ class Fallback {
   static Expected<std::unique_ptr<Fallback>> load(const std::string& path,
                                                   const std::string& for_what,
                                                   const std::string& lines);
-  // Whether the call goes there, the same on all ranks: never one on the host's memory, which the
+  // Whether the call goes there; the same answer on all ranks. Never for host memory, which the
   // other library cannot read.
   bool takes(const NcclCall& call, const Communicator& communicator) const;
-  // Whether calls of the kind may go there at all.
+  // Whether calls of this kind may go there at all.
   bool has(Kind kind) const;
   const std::string& path() const { return path_; }
-  // Null: nobody has measured them.
+  // Null: not measured.
   const Lines* lines() const { return lines_ ? &*lines_ : nullptr; }
-  // Says who serves a kind; once each, where both do.
+  // Logs which library serves a kind; once for each library.
   void announce(Kind kind, bool there) const;
 
-  // `factor`: of the call's operation, where that is one of ours.
+  // `factor`: of the call's operation if it was created here.
   ncclResult_t issue(const NcclCall& call, const std::optional<Factor>& factor,
                      ncclComm_t comm) const;
-  // In words of its own.
+  // With the library's own message.
   Error error_of(ncclResult_t result) const;
-  // In one group of its own; `issue` makes the calls. The first error counts.
+  // Runs `issue`, which makes the calls, in a group of the library. Returns the first error.
   Error in_group(const std::function<Error()>& issue) const;
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
@@ -81,11 +81,11 @@ class Fallback {
   std::string path_;
   std::optional<Lines> lines_;
   bool by_model_ = false;
-  unsigned kinds_ = 0;                               // a bit each
-  mutable std::atomic<unsigned> announced_[2] = {};  // kinds, by ours and there
+  unsigned kinds_ = 0;                               // one bit per kind
+  mutable std::atomic<unsigned> announced_[2] = {};  // kinds logged, for ours and for the other
 };
 
-// Its communicator beside one of ours; goes with the last who uses it. Threads: any.
+// The other library's communicator beside one of ours; destroyed with its last user. Threads: any.
 class FallbackComm {
  public:
   FallbackComm(const Fallback& library, ncclComm_t comm) : library_(library), comm_(comm) {}
@@ -100,13 +100,14 @@ class FallbackComm {
     const std::lock_guard lock(guard_);
     return comm_;
   }
-  // In a group of the library. `factor`: as there.
+  // Call it within a group of the library. `factor`: as in Fallback::issue().
   Error issue(const NcclCall& call, const std::optional<Factor>& factor = {}) const {
     ncclComm_t const comm = get();
     if (comm) return library_.error_of(library_.issue(call, factor, comm));
     return {Code::invalid_usage, "comm is revoked, expected one that takes calls"};
   }
-  // Ends what runs there, calls of other threads too; then there is no communicator any more.
+  // Aborts everything that runs there, other threads' calls too; the communicator is gone
+  // afterwards.
   void abort() {
     ncclComm_t const comm = take();
     if (comm) library_.ncclCommAbort(comm);

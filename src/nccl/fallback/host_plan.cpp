@@ -32,7 +32,7 @@ bool is_on_device(const void* memory) {
 
 }  // namespace
 
-// The ranks of one color are ordered by host, so that a rank's number between hosts is its host's.
+// Ranks of one color are ordered by host, so a rank's number between hosts is its host's number.
 Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
                                                    const FallbackComm& twin, Communicator& whole,
                                                    const Expected<Settings>& settings) {
@@ -54,13 +54,13 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
   ncclComm_t inside = nullptr;
   const ncclResult_t result = library.ncclCommSplit(twin.get(), host, place, &inside, nullptr);
   if (result != ncclSuccess) {
-    whole.abort();  // nobody else may know
+    whole.abort();  // the other ranks may not know of the failure
     return library.error_of(result);
   }
   std::unique_ptr<HostPlan> plan(new HostPlan(library, inside, place, hosts.slices()));
   Expected<std::unique_ptr<Communicator>> between = whole.children().split(settings, place, host);
   if (!between) {
-    whole.abort();  // those of other places have theirs
+    whole.abort();  // ranks at other places may have succeeded
     plan->inside_.abort();
     return between.error();
   }
@@ -76,15 +76,16 @@ Expected<std::unique_ptr<HostPlan>> HostPlan::make(const Fallback& library,
   return plan;
 }
 
-// Elements of each rank's part. Parts begin where the device reads fastest; what is left, less than
-// 16 bytes for each, is the last one's, too.
+// Elements of each rank's part. Parts are aligned for fast access on the device; the last part also
+// takes the remainder, less than 16 bytes per part.
 std::size_t HostPlan::each_of(const NcclCall& call) const {
   constexpr std::size_t aligned_bytes = 16;
   const std::size_t aligned = aligned_bytes / unit_of(call);
   return call.count / places_ / aligned * aligned;
 }
 
-// Sums of f16 are made in f16 there: those that an average divides later could leave its range.
+// Averages of f16 are excluded: the other library adds in f16, and a sum may overflow before the
+// division.
 bool HostPlan::takes(const NcclCall& call) const {
   if (!call.stream || each_of(call) == 0) return false;
   if (call.type == ncclFloat16 && call.op == ncclAvg) return false;
@@ -141,8 +142,8 @@ Error HostPlan::all_gather(const NcclCall& call) const {
   return issue(parts, rest);
 }
 
-// It may wait for the device, and so for what another communicator of its own has there, but for
-// one that is aborted in the same group.
+// An abort may wait for the device, and thus for another communicator there unless that is aborted
+// in the same group.
 void HostPlan::abort_there(FallbackComm* twin) {
   [[maybe_unused]] const Error error = library_.in_group([&] {
     inside_.abort();
