@@ -1,7 +1,7 @@
 // Recording decorators: they write what passes into a Recorder, and forward it.
 //
 //   Trace trace;
-// whose operations go to which recorder
+//   trace.add(comm, recorder);                       // whose operations go to which recorder
 //   scheduler.observer = mailbox.observer = &trace;  // receives, and the ends of all operations
 //   TracedTransport sends(transport, trace);         // given to calls instead of `transport`
 //   TracedCompute kernels(compute, recorder);        // likewise

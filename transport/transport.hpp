@@ -40,7 +40,7 @@ class Transport : public Pollable {
   // True: complete at once (send.error has the result). False: the waiter is resumed once the bytes
   // are no longer accessed. A send waits while there is no room on the wire to the peer; that is
   // the flow control. Messages of one sender to one peer arrive in order; any length up to
-  // message_bytes_max. Throws std::bad_alloc if it has not begun.
+  // message_bytes_max. std::bad_alloc: the send has not begun.
   virtual bool start(Send& send) = 0;
 
   // Messages up to this size are delivered whole, so they can be borrowed in place.

@@ -119,7 +119,7 @@ void Agreement::hear_missing(Unpacker& in, const std::string& whole) {
   if (in.whole() && found != pending_.end()) found->second.missing = missing;
 }
 
-// --- the root, and those on the way -------------------------------------------------------------
+// --- the root, and ranks on the way to it -------------------------------------------------------
 
 void Agreement::hear_contribution(Unpacker& in, const std::string& whole, int from) {
   const Contribution heard = unpack_contribution(in);

@@ -51,7 +51,7 @@ class Agreement {
   // The agreement in which this rank takes part and whose call has this number.
   std::optional<CallNote> find_call(CommKey comm, std::uint32_t number) const;
   bool is_decided(const GatherKey& key) const { return results_.is_decided(key); }
-  // Whether an agreement that passes this rank has waited that long without `rank` taking part.
+  // Whether an agreement without `rank`, made here or passed on, has been waiting for `seconds`.
   bool others_wait_without(int rank, double seconds) const;
 
   // At the root: decides all that can be decided now.

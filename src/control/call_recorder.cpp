@@ -156,7 +156,7 @@ CallRecorder::Batch CallRecorder::begin(std::span<const Message> messages) {
 void CallRecorder::write(std::uint64_t serial, std::uint64_t batch, const Message& message) {
   MessageEntry& e = messages_[serial % kept];
   e.serial.store(0, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // as in an entry of a call
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // as in open_entry
   e.state.store(running, std::memory_order_release);
   e.batch.store(batch, std::memory_order_release);
   e.number.store(message.number, std::memory_order_release);
@@ -173,7 +173,7 @@ void CallRecorder::end(const Batch& batch, bool well) {
   messages_running_.store(all - batch.count, std::memory_order_relaxed);
   for (std::uint64_t serial = batch.first; serial < batch.first + batch.count; ++serial) {
     MessageEntry& e = messages_[serial % kept];
-    if (e.serial.load(std::memory_order_relaxed) != serial) continue;  // lapped
+    if (e.serial.load(std::memory_order_relaxed) != serial) continue;  // overwritten by a later one
     e.ended_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
     e.state.store(well ? ended_well : failed, std::memory_order_release);
   }

@@ -31,7 +31,7 @@ enum class MessageKind : std::uint8_t {
   result,
   question,
   roll,
-  missing,  // who has not come to an agreement yet
+  missing,  // who has not contributed to an agreement yet
   // Between neighbours.
   ping,  // from a rank that waits, to its parent
   pong,  // the answer to it, and to a stall or a question
@@ -80,7 +80,7 @@ struct StallReport {
 };
 
 Packer message(MessageKind kind);
-// The message behind its kind.
+// The message without its kind.
 Unpacker body_of(std::string_view message);
 
 void pack(Packer& packer, const CallNote& call);

@@ -55,7 +55,7 @@ void ControlPlane::close() {
   context_.started = false;
 }
 
-// --- who lives, and the tree ------------------------------------------------------------------
+// --- membership and the tree ------------------------------------------------------------------
 
 // A new parent is told all facts.
 void ControlPlane::refresh_tree() {

@@ -23,7 +23,7 @@ constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after accept has fail
 constexpr const char* in_order = "in order";
 constexpr const char* no_answer = "its host does not answer";
 // Links are checked for silence this often in a heartbeat. After a quarter of one without checks
-// the measurement starts anew, as the last one says nothing of the time since.
+// the measurement starts anew, as earlier results say nothing of the time since.
 constexpr std::uint64_t looks_per_heartbeat = 16;
 constexpr std::uint64_t quarters = 4;
 

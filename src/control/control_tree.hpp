@@ -76,8 +76,8 @@ class ControlTree {
   std::uint64_t parent_since_ns_ = 0;
   std::set<int> children_;                            // have said hello
   std::set<int> passed_by_;                           // stopped parents, skipped until they answer
-  std::map<int, std::uint64_t> unanswered_since_ns_;  // by neighbour: the oldest question
-  std::map<int, std::uint64_t> awaited_since_ns_;     // expected children without a connection
+  std::map<int, std::uint64_t> unanswered_since_ns_;  // since when a neighbour owes an answer
+  std::map<int, std::uint64_t> awaited_since_ns_;     // expected children that have not connected
   bool leaving_ = false;
   bool process_ends_ = false;
   bool leave_told_ = false;       // the present neighbours know

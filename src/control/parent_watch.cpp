@@ -41,7 +41,7 @@ ParentWatch::Verdict ParentWatch::watch(const Stalls& stalls) {
     pinged_ns_ = 0;
     return Verdict::nothing;
   }
-  // Shorter than the ranks above wait for what this rank has to say.
+  // Ends before the ranks above lose patience with this rank.
   const double timeout_s = context_.options.timeout_s;
   const double patience =
       timeout_s == 0 ? excluded_silent_s

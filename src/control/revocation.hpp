@@ -35,7 +35,7 @@ class Revocation {
   // next root.
   void release(CommKey comm, const std::vector<int>& members, int rank, int from);
   bool has_released(CommKey comm, int rank) const;
-  // Looks at all again: after a death or a departure, and at a new root.
+  // Marks all for find_over(): after a death or a departure, and at a new root.
   void check_all();
   // At the root: those that have become over.
   std::vector<CommKey> find_over();

@@ -18,8 +18,8 @@ class RollCall {
 
   // This rank has become the root.
   void begin();
-  // At the root: whether all living ranks have answered. It calls anew after every death or
-  // departure: a result from that rank may have been on its way to one that had answered already.
+  // At the root: whether all living ranks have answered. The roll is called anew after every death
+  // or departure: a result from that rank may have been on its way to one that had answered.
   bool is_complete();
   void hear_roll(Unpacker& in, const std::string& whole);
   void hear_present(Unpacker& in, const std::string& whole);

@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace pith::kernels::HWY_NAMESPACE {
 
-// A partial last vector goes through padded copies, so that no byte beyond the buffers is accessed.
+// A partial last vector goes through padded copies; its inputs are read before the store.
 template <class Format>
 void narrow_all(std::byte* out, const std::byte* in, std::size_t count) {
   using Bits = typename Format::Bits;

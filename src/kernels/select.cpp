@@ -37,8 +37,7 @@ enum class Mode : std::uint8_t { add, list, count };
 
 constexpr std::int32_t infinity_bits = 0x7f800000;
 constexpr std::size_t group_vectors = 4;
-constexpr std::size_t list_ahead = 64;       // distance from the end of the list to the prefetch,
-                                             // in elements
+constexpr std::size_t list_ahead = 64;       // from the list's end to its prefetch, in elements
 constexpr std::size_t counted_block = 1024;  // elements in a step with a histogram
 // Prefetchers of older processors stop at page boundaries. Those of Zen 4 do not, and with software
 // prefetch a pass takes 1.3 times as long there; with AVX2 on the same core, 1.15. Other processors

@@ -25,7 +25,7 @@ constexpr std::size_t added_block = 256;
 constexpr std::size_t collected_words = 32;  // words of the bitmap that are read before their sums
 constexpr std::size_t added_ahead = 32;      // prefetch distance in elements
 
-// Adds a list. For the first one nothing is touched yet, which need not be checked.
+// Adds a list. For the first one nothing is touched yet, so there is nothing to add to.
 template <DType kType, bool kFirst>
 void add_list(const SumListsKernel::Args& args, const SparseList& list) {
   HWY_ALIGN float values[added_block];

@@ -31,8 +31,8 @@ struct Settings {
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family
   std::string host_id;           // not empty: only ranks with an equal one share memory
-  std::string ifname;            // NCCL's syntax; empty: no wish
-  std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
+  std::string ifname;            // NCCL's syntax; empty: no preference
+  std::string socket_family;     // AF_INET, AF_INET6; empty: no preference
   std::uint16_t port_first = 0;  // 0: any free port
   std::uint16_t port_last = 0;
   int rank = -1;           // set by hand for pithCommInitEnv; -1: from the launcher

@@ -63,7 +63,7 @@ class World {
   // the other ranks after revoke_delay_s.
   void revoke(int rank, const Error& error);
 
-  // --- what run_ranks is made of ---
+  // --- the parts of run_ranks ---
   void new_calls();
   void start(std::vector<Task<Error>> tasks);
   // Runs to the end and returns results by rank: Code::internal with the deadlock report for an

@@ -57,7 +57,7 @@ TcpAnswers answers_of(int fd) {
   socklen_t size = sizeof info;
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
   TcpAnswers answers;
-  // last_data_sent includes retransmissions. probes counts those without an answer.
+  // last_data_sent includes retransmissions; tcpi_probes counts probes without an answer.
   const bool unanswered = info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
   answers.owed = info.tcpi_probes != 0 || (info.tcpi_unacked != 0 && unanswered);
   answers.last_ns = info.tcpi_last_ack_recv * ms;

@@ -4,7 +4,7 @@
 // UCX sees only memory of this library, pooled buffers and scratch of devices. The user's is never
 // registered, so nothing has to watch the user's munmap, and an abort leaves none of the user's
 // bytes with the hardware. A message in a device's scratch stays there until its receiver wants it,
-// and is then fetched in one go, straight into the receiver's device scratch where it goes there.
+// and is then fetched in one go, straight into device scratch if the receiver wants it there.
 // Flow control is ours too (see UcxOutbox), for UCX takes whatever comes.
 //
 // Addresses must travel over an authenticated channel.

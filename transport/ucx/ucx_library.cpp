@@ -65,9 +65,9 @@ void calm_down(Loader& loader, void* ucs) {
   if (set_option && !in_environment("UCX_LOG_LEVEL")) set_option("LOG_LEVEL", "fatal");
 }
 
-// While it is loaded, UCX 1.13 patches mmap, munmap and their kin, to track registered memory that
-// its user may free. Pith frees nothing that UCX still has, so that is not needed. UCX reads only
-// the environment at that time, so a variable is set; once in a process, at the first use of UCX.
+// While it is loaded, UCX 1.13 patches mmap, munmap and related functions, to track registered
+// memory that its user may free. Pith frees nothing that UCX still has, so that is not needed. UCX
+// reads only the environment at that time, so a variable is set, once, at the first use of UCX.
 class NoHooks {
  public:
   NoHooks() {

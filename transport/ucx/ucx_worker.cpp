@@ -19,7 +19,7 @@
 namespace pith {
 namespace {
 
-// A worker over sockets opens some 16 of its own.
+// A worker over sockets opens some 16 descriptors.
 constexpr std::size_t worker_descriptors = 24;
 constexpr std::uint64_t closing_ns = 1'000'000'000;
 
