@@ -8,9 +8,8 @@
 
 namespace pith {
 
-// All descriptors of this process that are open. The lock is taken before a fork and given back on
-// both sides, so the child finds a list that is whole; it does nothing there that is not safe in a
-// signal's handler.
+// All open Descriptors of this process. The lock is taken before a fork and released on both sides,
+// so the child finds a consistent list; there it calls async-signal-safe functions only.
 class OpenDescriptors {
  public:
   static void add(Descriptor& one, int fd) {
@@ -31,7 +30,7 @@ class OpenDescriptors {
     if (from_other >= 0) put(one, from_other);
     if (from_one >= 0) put(other, from_one);
   }
-  // Within the lock, or a child forked in between would keep it.
+  // Under the lock, or a child forked in between would keep it open.
   static void close(Descriptor& one) {
     const std::lock_guard lock(mutex);
     ::close(take(one));
@@ -60,7 +59,7 @@ class OpenDescriptors {
                                                  });
     static_cast<void>(registered);
   }
-  // Not shut down: the connections are the parent's.
+  // close() without shutdown(): the connections are the parent's.
   static void close_all() {
     while (first) ::close(take(*first));
   }

@@ -112,7 +112,7 @@ Expected<Handshake::Want> Handshake::step(int fd) {
   }
 }
 
-// Everything asked for has been sent and received: what does it say, what comes next?
+// All bytes of this step have been sent and received: handles them and prepares the next step.
 Error Handshake::advance() {
   switch (state_) {
     case State::opening: {

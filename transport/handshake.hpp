@@ -1,13 +1,13 @@
-// Who is at the other end of a new connection: both sides prove that they know the job's secret.
+// Authentication of a new connection: both sides prove that they know the job's secret.
 //
 //   connector -> acceptor   Opening   purpose, ranks, stream, nonce
 //   acceptor  -> connector  Answer    nonce, proof of the acceptor
 //   connector -> acceptor   Proof     proof of the connector
 //   acceptor  -> connector  Accepted  frames may follow
 //
-// A proof is HMAC-SHA256 over a role byte, the whole opening and the acceptor's nonce: it is worth
-// nothing on another connection, in the other direction, or for other ranks. The stream is not
-// encrypted afterwards; the secret keeps others out, not wire-tappers.
+// A proof is HMAC-SHA256 over a role byte, the whole opening and the acceptor's nonce, so it is not
+// valid on another connection, in the other direction, or for other ranks. The stream is not
+// encrypted afterwards: the secret keeps other processes out, not eavesdroppers.
 #pragma once
 
 #include <array>
@@ -34,25 +34,25 @@ struct Greeting {
   int stream = any;
 };
 
-// One side of the handshake, as a state machine over a non-blocking socket: no peer, however slow
-// or hostile, holds up another. The owner keeps the deadline.
+// One side of the handshake, a state machine over a non-blocking socket, so that a slow or hostile
+// peer delays no other. The owner keeps the deadline.
 class Handshake {
  public:
-  // For the connector every field is set.
+  // The connector must set every field.
   static Handshake connector(const Secret& secret, const Greeting& greeting);
-  // For the acceptor `any` allows every value; greeting() says which one came.
-  // `looks_first`: step() returns Want::write once when the caller has said who it is, which
-  // nothing has proved yet, and nothing has been said to it.
+  // In `expected`, `any` allows every value; greeting() returns the values received. `looks_first`:
+  // step() returns Want::write once after the peer's opening, which is not authenticated yet,
+  // before anything is sent to the peer.
   static Handshake acceptor(const Secret& secret, const Greeting& expected,
                             bool looks_first = false);
 
   enum class Want { read, write, done };
-  // Moves what can move without waiting. After an error the connection is of no use.
+  // Sends and receives what it can without blocking. After an error the connection is unusable.
   Expected<Want> step(int fd);
 
   const Greeting& greeting() const { return greeting_; }
-  // True when the last error shows another secret, so that trying again is pointless. An acceptor
-  // only infers that of a caller who leaves as soon as it has seen the proof.
+  // True when the last error shows a different secret, so that a retry is pointless. An acceptor
+  // only infers that, from a connector that closes as soon as it has seen the proof.
   bool refused() const { return refused_; }
 
  private:
@@ -75,7 +75,7 @@ class Handshake {
   void will_read(std::size_t size);
 
   Secret secret_{};
-  Error fault_;  // without random numbers nobody gets in
+  Error fault_;  // no random numbers: the handshake fails
   Greeting greeting_;
   bool connector_ = false;
   bool refused_ = false;
@@ -91,7 +91,7 @@ class Handshake {
   std::size_t in_done_ = 0;
 };
 
-// Runs one side to its end, or until patience is over.
+// Runs one side until it is done, or patience is over.
 Error shake_hands(Handshake& handshake, int fd, const Patience& patience);
 
 }  // namespace pith

@@ -19,7 +19,7 @@ namespace {
 // Container and virtual machine bridges: up and addressed, but they lead to no other host.
 constexpr std::string_view bridges[] = {"docker", "br-", "virbr"};
 
-// "^=a,b" taken apart.
+// The parts of "^=a,b".
 struct NameList {
   bool exclude = false;
   bool exact = false;
@@ -45,7 +45,7 @@ struct NameList {
     return false;
   }
   bool allows(std::string_view name) const { return names.empty() || lists(name) != exclude; }
-  // Whoever names interfaces wants the first of them, whatever it is.
+  // The first interface of the list is taken, even a bridge or loopback.
   bool chooses() const { return !names.empty() && !exclude; }
 };
 

@@ -1,4 +1,4 @@
-// Which of this machine's addresses a process listens on and tells the others.
+// Which of this machine's addresses a process listens on and gives to the other ranks.
 #pragma once
 
 #include <span>
@@ -19,17 +19,17 @@ struct Interface {
   bool is_ip6() const { return host.find(':') != std::string::npos; }
 };
 
-// What the settings IFNAME and SOCKET_FAMILY ask for, as they were given; empty: no wish.
+// The settings IFNAME and SOCKET_FAMILY as they were given; empty: no preference.
 struct InterfaceWish {
   std::string_view names;   // NCCL's syntax: "eth,ib" prefixes, "=eth0" exact, "^docker" all others
   std::string_view family;  // "AF_INET" or "AF_INET6"
 };
 
-// In the system's order. Link-local IPv6 addresses are left out: what they mean ends at the host.
+// In the system's order, without link-local IPv6 addresses, which mean nothing on other hosts.
 Expected<std::vector<Interface>> list_interfaces();
 
-// The first address that the wish allows. Interfaces that are not named come in this order: those
-// that may lead to other hosts, the bridges of containers and virtual machines, loopback.
+// The first address that `wish` allows. Where it names no interfaces, those that may lead to other
+// hosts come first, then bridges of containers and virtual machines, then loopback.
 Expected<std::string> choose_host(std::span<const Interface> interfaces, const InterfaceWish& wish);
 
 }  // namespace pith

@@ -1,9 +1,9 @@
-// A transport between ranks that start-up connects: how one rank's end of it comes to be, which
-// peers it reaches, whether its links live, and how the rank leaves.
+// A transport between ranks that start-up connects: how a rank's end is made, which peers it
+// reaches, whether its links are alive, and how the rank leaves.
 //
-// Order of use: listen, tell every rank the address, attach, agree with the peers on who uses it,
-// connect, then the seam's functions, at last close. Leases of messages must be given back before
-// the transport is destroyed.
+// Order of use: listen, give every rank the address, attach, agree with the peers on the transport
+// of each pair, connect, then the functions of Transport, at last close. Leased messages must be
+// returned before the transport is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -20,37 +20,36 @@
 namespace pith {
 
 enum class LinkState : std::uint8_t {
-  up,        // or there is none
-  doubtful,  // by the last look it may be that nothing passes, though the peer lives for all we
-             // know
+  up,        // or there is no link
+  doubtful,  // by the last check possibly nothing passes, though the peer is believed to live
   cut_off,   // given up because nothing passes; the peer may live
 };
 
 class PeerTransport : public Transport {
  public:
-  // Opens what the peers are to find. The result tells them where it is: bytes, not text.
+  // Opens what peers connect to. Returns the address for them: bytes, not text.
   virtual Expected<std::string> listen() = 0;
-  // `addresses` by rank, as listen() gave them; empty: that peer is not to be tried. attached[p]
-  // tells whether p can be reached; that it cannot is no error. The two ends can disagree when the
-  // deadline falls between: only what both have counts.
+  // `addresses` by rank, as listen() returned them; empty: do not try that peer. attached[p] tells
+  // whether p can be reached; it is no error if it cannot. The two ends can disagree when the
+  // deadline falls between; only what both report counts.
   virtual Error attach(std::span<const std::string> addresses, std::vector<bool>& attached,
                        const Patience& patience);
-  // How many connections a pair has, where it has several; the same on all, before connect().
+  // Number of connections of a pair, where it has several; the same on all. Before connect().
   virtual void use_streams(int) {}
-  // Connects to every peer p with use[p], which must do the same, and lets go of all others. Blocks
-  // until all are there.
+  // Connects to every peer p with use[p], which must do the same, and detaches all others. Blocks
+  // until all are connected.
   virtual Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                         const Patience& patience) = 0;
-  // Leaves in order: what is on its way is sent, as far as the deadline allows, and the peers are
-  // told, so that nobody reports a loss.
+  // Leaves in order: sends what is queued, until the deadline, and tells the peers, so that none
+  // reports a loss.
   virtual void close(std::uint64_t deadline_ns) = 0;
 
-  // Called from progress(), once per peer: it is lost, or has left while something waits for it.
-  // Whoever owns the communicators revokes those with this peer.
+  // Called from progress(), once a peer: it is lost, or has left while something waits for it. The
+  // owner revokes the communicators with this peer.
   std::function<void(int peer, const Error& error)> on_peer_lost;
 
-  // Whether the links live, where the system does not judge that: to be called often while calls
-  // stand still, and never else. Looks every now and then only.
+  // Checks links where the system does not. Call it often while calls are stalled, and only then;
+  // most calls return at once.
   virtual void look_at_links(std::uint64_t) {}
   virtual LinkState link_to(int) const { return LinkState::up; }
 };
@@ -62,7 +61,7 @@ inline Error PeerTransport::attach(std::span<const std::string> addresses,
   return {};
 }
 
-// What on_peer_lost and later sends are told.
+// The errors that on_peer_lost and later sends get.
 Error peer_lost(int rank, std::string_view how);
 Error peer_left(int rank);
 

@@ -1,13 +1,13 @@
-// One-way message ring between two ranks in memory that both of them see.
+// A one-way message ring between two ranks, in memory that both can access.
 //
-//   control   written by the receiver: how far it has read, which slots it has given back
+//   control   written by the receiver: how far it has read, which slots it has returned
 //   cells     64 bytes each: flag, header and up to 24 bytes of payload share one cache line, so a
 //             small message costs a single line transfer
 //   slots     payload of larger messages, in two sizes; a message may stay in its slot while the
-//             receiver reads it in place, and slots come back in any order
+//             receiver reads it in place, and slots are returned in any order
 //
 // Only release stores and acquire loads of the flag, the read position and the slot masks order
-// anything: no lock, no fence, no system call. Each side has its view in its own memory.
+// memory: no lock, no fence, no system call. Each side keeps its state in private memory.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace pith {
 struct RingShape {
   std::uint32_t cells = 64;               // a power of two, at least 8
   std::uint32_t small_slots = 32;         // at most 64
-  std::uint32_t small_bytes = 4096 + 64;  // a multiple of 64, not of what caches repeat after
+  std::uint32_t small_bytes = 4096 + 64;  // a multiple of 64, but not of the cache's set stride
   std::uint32_t large_slots = 16;         // at most 64
   std::uint32_t large_bytes = 64 << 10;
 
@@ -44,15 +44,15 @@ struct RingShape {
 
 struct alignas(64) RingControl {
   std::atomic<std::uint32_t> read;
-  // One bit a slot, flipped each time the slot is given back. The sender flips its own copy when
-  // it fills the slot, so equal bits mean a free slot.
+  // One bit a slot, flipped each time the slot is returned. The sender flips its own copy when it
+  // fills the slot, so equal bits mean a free slot.
   std::atomic<std::uint64_t> small_returned;
   std::atomic<std::uint64_t> large_returned;
 };
 
 struct alignas(64) RingCell {
   static constexpr std::size_t inline_bytes = 24;
-  // Position + 1 in the low half, so that no cell has to be cleared; kind and slot above.
+  // Position + 1 in the low half, so that cells need not be cleared; kind and slot above.
   std::atomic<std::uint64_t> flag;
   Header header;
   std::byte payload[inline_bytes];
@@ -94,7 +94,7 @@ class RingSender {
 
   std::size_t slot_bytes() const { return large_.bytes; }
 
-  // A message of at most slot_bytes(). False: no room now.
+  // Sends a message of at most slot_bytes(). False: no room now.
   bool push(const Header& header, const std::byte* data) {
     if (next_ == limit_ && !look_for_cells()) return false;
     const std::size_t length = header.length;
@@ -118,7 +118,7 @@ class RingSender {
     return true;
   }
 
-  // A piece of a longer message; the header is needed by the first one only.
+  // Sends a piece of a longer message; only the first one needs the header.
   bool push_piece(const Header* first, const std::byte* data, std::size_t length) {
     if (next_ == limit_ && !look_for_cells()) return false;
     const int slot = take_large();
@@ -163,14 +163,14 @@ class RingSender {
     limit_ = control_->read.load(std::memory_order_acquire) + mask_ + 1;
     return next_ != limit_;
   }
-  // Small slots: look at the receiver's line only when none is left, as it costs a line transfer.
+  // Small slots: reads the receiver's line only when none is left, as that costs a line transfer.
   int take_small() {
     const int slot = small_.take();
     if (slot >= 0) return slot;
     small_.returned = control_->small_returned.load(std::memory_order_acquire);
     return small_.take();
   }
-  // Large slots: always look, so that few slots are in use and stay in the caches.
+  // Large slots: always reads it, so that few slots are in use and stay in the caches.
   int take_large() {
     large_.returned = control_->large_returned.load(std::memory_order_acquire);
     return large_.take();
@@ -186,12 +186,12 @@ class RingSender {
   RingControl* control_ = nullptr;
   std::uint32_t mask_ = 0;
   std::uint32_t next_ = 0;   // position of the next cell to fill
-  std::uint32_t limit_ = 0;  // position that is not free yet, as far as known
+  std::uint32_t limit_ = 0;  // first position that is not known to be free
   Slots small_;
   Slots large_;
 };
 
-// A received cell: valid until the next call of pop().
+// A received cell; valid until pop() is called.
 struct RingMessage {
   RingKind kind = RingKind::in_cell;
   std::uint32_t slot = 0;
@@ -224,7 +224,7 @@ class alignas(64) RingReceiver {
         message.kind == RingKind::in_cell ? cell_->payload : slots(message.kind).at(message.slot);
     return message;
   }
-  // Gives the cell back; true when the sender has been told, which happens every few cells.
+  // Returns the cell; true when the sender has been told, which happens every few cells.
   bool pop() {
     ++read_;
     cell_ = (read_ & mask_) != 0 ? cell_ + 1 : cell_ - mask_;
@@ -233,8 +233,8 @@ class alignas(64) RingReceiver {
     return true;
   }
 
-  // A message whose slot is kept keeps credit from the sender. Two slots of each size always
-  // remain, so that whatever leases are held the receiver can still be reached.
+  // A kept slot takes credit from the sender. Two slots of each size are never kept, so that the
+  // receiver can be reached whatever leases are held.
   bool may_keep(RingKind kind) const { return slots(kind).kept + 2 < slots(kind).count; }
   void keep(RingKind kind) { ++slots(kind).kept; }
   void return_kept(RingKind kind, std::uint32_t slot) {
@@ -261,7 +261,7 @@ class alignas(64) RingReceiver {
   Slots& slots(RingKind kind) { return kind == RingKind::small ? small_ : large_; }
   const Slots& slots(RingKind kind) const { return kind == RingKind::small ? small_ : large_; }
 
-  // What ready() reads comes first: polling an idle peer touches this line and its cell.
+  // ready() reads the first members: polling an idle peer touches this line and its cell only.
   RingCell* cell_ = nullptr;
   std::uint32_t read_ = 0;
   std::uint32_t mask_ = 0;
@@ -271,9 +271,9 @@ class alignas(64) RingReceiver {
   Slots large_;
 };
 
-// Where a rank says that it sleeps. Whoever finds `bits` set clears it and rings the doorbell. The
-// check has no fence in front of it, for that would cost more than the send: a wake-up may be lost,
-// which is why sleepers never sleep for long.
+// Where a rank announces that it sleeps. A peer that finds `bits` set clears it and rings the
+// doorbell. There is no fence before that check, as it would cost more than the send: a wake-up may
+// be lost, so ranks never sleep for long.
 struct alignas(64) RingSleep {
   enum : std::uint32_t { awake = 0, for_messages = 1, for_room = 2 };
   std::atomic<std::uint32_t> bits;

@@ -11,7 +11,7 @@ namespace pith {
 
 namespace {
 
-// How much one call moves to or from one peer, so that the two directions and all peers alternate.
+// What one call moves to or from one peer, so that directions and peers alternate.
 constexpr int cells_per_turn = 16;
 constexpr int pieces_per_turn = 2;
 constexpr std::uint32_t idle_turns_mask = 4095;
@@ -29,11 +29,11 @@ struct alignas(64) RingTransport::Peer {
   std::uint64_t taken = 0;  // messages and pieces
 
   RingSender out;
-  Operation* first = nullptr;  // sends that wait, in order
+  Operation* first = nullptr;  // waiting sends, in order
   Operation* last = nullptr;
-  std::size_t sent = 0;             // of the first one
-  const std::byte* rest = nullptr;  // where its remaining bytes lie
-  std::vector<std::byte> orphan;    // these, when the send has been ended meanwhile
+  std::size_t sent = 0;             // bytes of the first one
+  const std::byte* rest = nullptr;  // the remaining bytes of the first one
+  std::vector<std::byte> orphan;    // a copy of these, once the send has ended
   Send orphan_send;
   Error ended;
 };
@@ -70,11 +70,11 @@ void RingTransport::wake(Peer& peer, std::uint32_t reasons) {
     return;
   if (peer.sleep->bits.exchange(RingSleep::awake, std::memory_order_acq_rel) == 0) return;
   const std::uint64_t one = 1;
-  // Full means rung already; a closed one belongs to a peer that is gone.
+  // A full counter has been rung already; a closed one belongs to a peer that is gone.
   [[maybe_unused]] const auto written = write(peer.doorbell, &one, sizeof one);
 }
 
-// Sends what there is room for; true when the whole message is in the ring.
+// Sends what fits; true when the whole message is in the ring.
 bool RingTransport::advance(Peer& peer, const Header& header) {
   if (header.length <= shape_.large_bytes) {
     if (!peer.out.push(header, peer.rest)) return false;
@@ -236,7 +236,7 @@ bool RingTransport::has_work() {
 bool RingTransport::arm() {
   const std::uint32_t bits =
       RingSleep::for_messages | (sending_.empty() ? 0u : std::uint32_t{RingSleep::for_room});
-  // An exchange and not a store: the looks that follow must not be done before it.
+  // An exchange and not a store: the checks that follow must not be reordered before it.
   own_sleep_->bits.exchange(bits, std::memory_order_seq_cst);
   if (!has_work()) return true;
   own_sleep_->bits.store(RingSleep::awake, std::memory_order_relaxed);
@@ -260,11 +260,11 @@ void RingTransport::quiesce(const CommState& comm, const Error& error) {
   for (Peer* peer : attached_) {
     Operation* const begun = peer->sent != 0 ? peer->first : nullptr;
     if (begun && begun->comm == &comm) {
-      // The receiver has a part of it: the rest follows from a copy.
+      // The receiver has a part of it: the rest is sent from a copy.
       auto* send = static_cast<Send*>(begun);
       try {
         peer->orphan.assign(peer->rest, peer->rest + (send->header.length - peer->sent));
-      } catch (const std::bad_alloc&) {  // the message ends here, and all that would follow it
+      } catch (const std::bad_alloc&) {  // the message is cut off, and none can follow it
         end_sends(peer->rank, error);
         continue;
       }

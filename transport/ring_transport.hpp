@@ -1,5 +1,5 @@
-// Everything that the transports over shared memory have in common: sending through rings,
-// receiving into the mailbox, sleeping. Derived classes find the memory and attach the peers.
+// The common part of the transports over shared memory: sending through rings, receiving into the
+// mailbox, sleeping. Derived classes find the memory and attach the peers.
 #pragma once
 
 #include <functional>
@@ -32,12 +32,12 @@ class RingTransport : public PeerTransport, public SlotOwner {
   void release_slot(int peer, std::uint64_t slot) override;
 
  protected:
-  // A receive from this rank waits.
+  // Whether a receive from this rank waits.
   bool awaited(int rank) const { return mailbox_.awaited(rank); }
   RingTransport(Scheduler& scheduler, Mailbox& mailbox, int ranks, const RingShape& shape);
   ~RingTransport() override;
 
-  // The peer's end of things, as found by the derived class.
+  // What the derived class has found of a peer.
   struct Link {
     std::byte* inbound = nullptr;
     std::byte* outbound = nullptr;
@@ -47,7 +47,7 @@ class RingTransport : public PeerTransport, public SlotOwner {
   void join(int peer, const Link& link);
   void part(int peer);
   bool joined(int peer) const { return peers_[static_cast<std::size_t>(peer)] != nullptr; }
-  // Sends to the peer that are pending, or would have to wait, end with this error from now on.
+  // Ends pending and later sends to the peer with this error.
   void end_sends(int peer, const Error& error);
   // Takes all that the mailbox accepts from one peer.
   bool drain(int peer);
@@ -56,7 +56,7 @@ class RingTransport : public PeerTransport, public SlotOwner {
     own_sleep_ = sleep;
     own_doorbell_ = doorbell;
   }
-  // Called once in many idle progress calls and after sleeping, to look for peers that are gone.
+  // Called once in many idle progress calls and after sleeping, to detect peers that are gone.
   virtual bool check_peers() { return false; }
 
   const RingShape shape_;
@@ -79,7 +79,7 @@ class RingTransport : public PeerTransport, public SlotOwner {
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: not attached
   std::vector<Peer*> attached_;
   std::vector<Peer*> sending_;
-  std::size_t arriving_ = 0;  // messages of which only a part has come
+  std::size_t arriving_ = 0;  // messages that have arrived in part
   std::uint32_t idle_ = 0;
   RingSleep* own_sleep_ = nullptr;
   int own_doorbell_ = -1;

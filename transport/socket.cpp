@@ -60,7 +60,7 @@ std::string words_of(const PortRange& ports) {
   return fmt::format("port {}{} ({})", ports.first, to, ports.setting);
 }
 
-// All other addresses that this library listens on come from the system.
+// Only PITH_HOST can name an address of another host; all others come from the system.
 Error not_of_this_host(const Error& error) {
   std::string ours;
   const Expected<std::vector<Interface>> interfaces = list_interfaces();
@@ -139,9 +139,9 @@ Expected<Descriptor> listen_on(std::string_view host, PortRange ports) {
     Expected<Descriptor> socket = new_socket(*address);
     if (!socket) return socket.error();
     const int on = 1;
-    // A port of our own past must not be refused because old connections linger on it.
+    // Connections that linger on a port from an earlier use must not block it.
     if (port != 0) ::setsockopt(socket->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const int off = 0;  // "::" is every address, whatever the system thinks
+    const int off = 0;  // "::" means IPv4, too, whatever the system's default
     if (host == "::") ::setsockopt(socket->get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::bind(socket->get(), raw(*address), address->length) == 0 &&
         ::listen(socket->get(), SOMAXCONN) == 0) {
@@ -163,7 +163,7 @@ Expected<Descriptor> accept_one(int listener) {
       send_at_once(socket.get());
       return socket;
     }
-    // A caller who left while still in the queue is his own problem.
+    // The peer gave up while still in the queue.
     if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Descriptor();
     return system_error("accept a connection", errno);

@@ -1,7 +1,7 @@
-// Sockets with owners and errors with words: listening, connecting, whole transfers with a
+// Sockets with ownership and descriptive errors: listening, connecting, whole transfers with a
 // deadline.
 //
-// A deadline is a point of monotonic_ns(). Errors name what was tried and with whom.
+// Deadlines are points of monotonic_ns(). Errors name the operation and the peer.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,7 +18,7 @@
 
 namespace pith {
 
-// Owns a file descriptor. A forked child finds it closed and empty: a socket that it kept open
+// Owns a file descriptor. A forked child finds it closed and empty: a socket kept open by the child
 // would hide its parent's death from the peers.
 class Descriptor {
  public:
@@ -36,7 +36,7 @@ class Descriptor {
   friend class OpenDescriptors;
 
   int fd_ = -1;
-  // In the list of all that are not empty, which its own lock guards.
+  // In the list of all open descriptors, guarded by its lock.
   Descriptor* next_ = nullptr;
   Descriptor* previous_ = nullptr;
 };
@@ -51,33 +51,33 @@ struct Address {
 struct PortRange {
   std::uint16_t first = 0;
   std::uint16_t last = 0;
-  std::string_view setting = "PITH_PORT_RANGE";  // what has given it, for errors
+  std::string_view setting = "PITH_PORT_RANGE";  // where it comes from, for errors
 };
 
-// "127.0.0.1:5000" or "[::1]:5000"; numbers only, so that nothing waits for a name server.
+// "127.0.0.1:5000" or "[::1]:5000"; numeric only, so that no name server is asked.
 Expected<Address> parse_address(std::string_view text);
 std::string format_address(const Address& address);
 std::string format_host(const Address& address);  // without brackets and port
-// Where a socket is bound, and who is at its other end.
+// The local address of a socket, and its peer's.
 Expected<Address> local_address(int fd);
 std::string peer_name(int fd);
 
 // All sockets are non-blocking, closed on exec, and send small messages at once (TCP_NODELAY).
 Expected<Descriptor> listen_on(std::string_view host, PortRange ports = {});
-// An empty descriptor where nobody waits.
+// Returns an empty descriptor where no connection is pending.
 Expected<Descriptor> accept_one(int listener);
-// Begins to connect; once the socket is writable `connect_result` says what came of it.
+// Begins to connect; once the socket is writable, `connect_result` returns the result.
 Expected<Descriptor> begin_connect(const Address& address);
 Error connect_result(int fd, const Address& address);
 Expected<Descriptor> connect_to(const Address& address, const Patience& patience);
 
-// Whole transfers, for start-up: wait until all bytes are through or patience is over.
+// Whole transfers, for start-up: block until all bytes are through or patience is over.
 Error send_all(int fd, std::span<const std::byte> data, const Patience& patience);
 Error recv_all(int fd, std::span<std::byte> data, const Patience& patience);
 
 // Waits until one of POLLIN, POLLOUT holds; false once patience is over.
 bool wait_for(int fd, short events, const Patience& patience);
-// What is left, for poll(): rounded up, so that a loop around it does not spin.
+// The time left in ms, for poll(): rounded up, so that a loop around it does not spin.
 int timeout_ms(std::uint64_t deadline_ns);
 
 }  // namespace pith

@@ -74,7 +74,7 @@ Fence TracedCompute::submit(Implementation implementation, const void* args, std
   step.waits[0] = kernel_behind(after);
   const std::uint64_t id = recorder_.begin(step, note.writes[0], note.reads);
   const Fence fence = submit_to(inner_, implementation, args, args_bytes, work_bytes, after);
-  // Whoever reads its result waits for it, ended or not.
+  // Ended for the recorder even while the kernel runs: steps that read its result wait for it.
   recorder_.end(id, note.writes);
   if (inner_.reached(fence)) {
     kernel_ended(id);

@@ -1,12 +1,12 @@
-// Recording decorators: what passes through them is written into a Recorder, and forwarded.
+// Recording decorators: they write what passes into a Recorder, and forward it.
 //
 //   Trace trace;
-//   trace.add(comm, recorder);                       // whose operations are recorded where
+//   trace.add(comm, recorder);                       // whose operations go to which recorder
 //   scheduler.observer = mailbox.observer = &trace;  // receives, and the ends of all operations
 //   TracedTransport sends(transport, trace);         // given to calls instead of `transport`
 //   TracedCompute kernels(compute, recorder);        // likewise
 //
-// Whatever is not installed costs nothing but the look at two null pointers.
+// What is not installed costs only the test of two null pointers.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 
 namespace pith {
 
-// The messages of one scheduler's communicators. Outlives what points to it.
+// Records the messages of one scheduler's communicators. Must outlive what points to it.
 class Trace final : public OperationObserver {
  public:
   // Only operations of communicators that were added are recorded.
@@ -45,7 +45,7 @@ class Trace final : public OperationObserver {
   std::unordered_map<const Operation*, Open> open_;
 };
 
-// Whoever drives an engine drives the inner transport: only calls need to see this one.
+// The engine drives the inner transport: only calls need to see this one.
 class TracedTransport final : public Transport {
  public:
   TracedTransport(Transport& inner, Trace& trace) : inner_(inner), trace_(trace) {}
@@ -83,7 +83,7 @@ class TracedTransport final : public Transport {
   Trace& trace_;
 };
 
-// Kernels of a queue run one after the other, so that one begins when the one before it has ended.
+// Kernels of a queue run one after the other, so each begins when the one before it has ended.
 class TracedCompute final : public Compute {
  public:
   TracedCompute(Compute& inner, Recorder& recorder) : inner_(inner), recorder_(recorder) {
@@ -109,7 +109,7 @@ class TracedCompute final : public Compute {
                std::size_t work_bytes, Fence after) override;
 
  private:
-  // Of a kernel that has not ended. Lives until then in the inner queue's list.
+  // Waits for the end of a kernel; in the inner queue's list until then.
   struct Pending : FenceWait {
     TracedCompute* compute = nullptr;
     std::uint64_t id = 0;

@@ -1,11 +1,11 @@
 // The transport seam: what an algorithm may ask of a link, the same for threads, shared memory,
 // sockets and virtual time.
 //
-// Receiving is the Mailbox's business: a transport calls Mailbox::deliver (whole message in a slot)
-// or begin/finish (piece by piece), and asks Mailbox::accepts(peer) before it takes more from a
-// peer. What is left to a transport is sending, exposing memory, and waiting.
+// The Mailbox receives: a transport calls Mailbox::deliver (whole message in a slot) or
+// begin/finish (piece by piece), and asks Mailbox::accepts(peer) before it takes more from a peer.
+// A transport itself sends, exposes memory, and waits.
 //
-// Threads: every function is called by whoever drives the engine, one at a time.
+// Threads: all functions are called by the thread that drives the engine, one at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@
 
 namespace pith {
 
-// How a peer can reach memory of ours; travels in a message, so it is plain data.
+// How a peer can reach memory of this rank; plain data, as it travels in a message.
 struct MemoryHandle {
   enum class Reach : std::uint8_t {
-    none,  // the peer cannot reach it: contents go by messages
+    none,  // not at all: contents go by messages
     load_store,
     copy,  // by copy_from() and copy_to(), which cost a system call
   };
@@ -37,37 +37,37 @@ class Transport : public Pollable {
  public:
   virtual std::string_view name() const = 0;
 
-  // True: complete at once (send.error says how). False: the waiter is resumed once the bytes are
-  // no longer touched. Suspends when the wire to the peer has no room: that is the credit.
-  // Messages of one sender to one peer arrive in order; any length up to message_bytes_max.
-  // std::bad_alloc: it has not begun.
+  // True: complete at once (send.error has the result). False: the waiter is resumed once the bytes
+  // are no longer accessed. A send waits while there is no room on the wire to the peer; that is
+  // the flow control. Messages of one sender to one peer arrive in order; any length up to
+  // message_bytes_max. std::bad_alloc: the send has not begun.
   virtual bool start(Send& send) = 0;
 
-  // Messages up to this size are delivered without being cut, so they can be borrowed in place.
+  // Messages up to this size are delivered whole, so they can be borrowed in place.
   virtual std::size_t slot_bytes() const = 0;
 
-  // From this size on, messages can be sent straight from memory of this kind (Send::direct), and
-  // put straight into it (Receive::direct). no_bytes: of no size.
+  // From this size on, messages can be sent directly from memory of this kind (Send::direct), and
+  // received directly into it (Receive::direct). no_bytes: never.
   virtual std::size_t direct_bytes(MemoryKind) const { return no_bytes; }
 
-  // Load/store access. `expose` describes memory of ours to `peer`; it stays reachable until the
-  // algorithm's own messages say that the peer has finished. Both ends know from the handle alone
-  // whether it can be reached. `map` gives the address here of what a peer exposed.
+  // Load/store access. `expose` describes memory of this rank to `peer`; it must stay valid until
+  // the algorithm's own messages say that the peer has finished. Both ends know from the handle
+  // alone whether it can be reached. `map` returns the local address of what a peer exposed.
   virtual MemoryHandle expose(int peer, Bytes memory) = 0;
   virtual std::byte* map(int peer, MemoryHandle handle) = 0;
 
-  // Copies from and to what a peer exposed with Reach::copy, at `where` and behind it. Host memory.
+  // Copy from and to what a peer exposed with Reach::copy, from `where` on. Host memory only.
   virtual Error copy_from(int peer, std::uint64_t where, Bytes into);
   virtual Error copy_to(int peer, std::uint64_t where, Bytes from);
 
-  // Every pending send of the communicator ends with `error`, once its bytes are no longer touched.
-  // What is half on the wire is completed from a copy, so that other communicators go on.
+  // Ends every pending send of the communicator with `error`, once its bytes are no longer
+  // accessed. What is half on the wire is completed from a copy, so that other communicators go on.
   virtual void quiesce(const CommState& comm, const Error& error) = 0;
 
-  // Grows whenever anything has come from the peer.
+  // Grows whenever something has come from the peer.
   virtual std::uint64_t heard_from(int peer) const = 0;
 
-  // Sends that somebody waits for, those to one peer in order: for reports of what stands still.
+  // Sends that are waited for, those to one peer in order; for reports of stalls.
   virtual void for_each_sending(const std::function<void(const Send&)>& see) const = 0;
 };
 

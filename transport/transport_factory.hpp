@@ -1,5 +1,5 @@
-// What start-up, pith-info and the settings know of a transport: one of these for each, all of them
-// in transport_table.hpp. ADDING.md says how to add one.
+// How start-up, pith-info and the settings see a transport: one factory for each, all listed in
+// transport_table.hpp. ADDING.md says how to add one.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +27,31 @@ struct TransportSite {
   bool named = false;  // PITH_TRANSPORT asks for it by name
 };
 
-// What carries the bytes, as users choose in NCCL's words too.
+// What carries the bytes; NCCL's variables choose by it, too.
 enum class Medium : std::uint8_t { threads, shared_memory, rdma, sockets };
 
-// Where this process would listen, or why it cannot, for whoever asks what could be used.
+// Where this process would listen, or why it cannot; for reports of what could be used.
 struct ListenPlace {
   Error why_not;
   std::string host;
-  std::string why;  // by which rule
+  std::string why;  // the rule that chose it
 };
 
 struct TransportFactory {
-  std::string_view name;  // as PITH_TRANSPORT has it
+  std::string_view name;  // its name in PITH_TRANSPORT
   Medium medium;
-  // Descriptors that a peer takes, besides the listener's; of each of PITH_STREAMS streams.
+  // Descriptors for each peer, besides the listener's, and for each of PITH_STREAMS streams to it.
   std::uint8_t descriptors_per_peer = 0;
   std::uint8_t descriptors_per_stream = 0;
-  // Where it cannot listen the other transports that are allowed do without it.
+  // If it cannot listen, the other allowed transports are used without it.
   bool dispensable = false;
 
-  // Null in place of a transport: this rank goes without it. A factory without this function is
-  // for ranks that are threads of one process, who share memory from the beginning.
+  // Returns null if this rank does not use it. `make` itself is null for ranks that are threads of
+  // one process, which share memory from the beginning.
   Expected<std::unique_ptr<PeerTransport>> (*make)(const TransportSite& site) = nullptr;
-  // What it can be used for here, or as an error why it cannot be used.
+  // What it can be used for here; the error says why it cannot.
   Expected<std::string> (*usable)(const ListenPlace& place) = nullptr;
-  // The part of an address by which ranks of one host are told; null: there is none.
+  // The part of an address that ranks of one host have in common; null: there is none.
   std::string_view (*host_of)(std::string_view address) = nullptr;
 };
 

@@ -11,7 +11,8 @@ namespace pith {
 
 namespace {
 
-// Those who wait hear for whom somewhat before their logs have a line, and of changes soon.
+// Waiting ranks are told who is missing this long before their log line is due, and of changes at
+// this interval.
 constexpr double missing_lead_s = 0.5;
 constexpr std::uint64_t missing_again_ns = 300'000'000;
 
@@ -19,8 +20,8 @@ Error too_late() {
   return {Code::remote, "this has been decided so long ago that nobody knows how"};
 }
 
-// Nobody waits for whom somebody does not name: it may have stopped. What they disagree about they
-// see by each other's words.
+// A participant that another one does not name is not waited for: it may have stopped. That they
+// disagree about the participants shows in their blobs.
 void drop_unnamed(std::vector<int>& participants, const std::vector<int>& named) {
   for (std::size_t i = 0; i < participants.size(); ++i) {
     if (i >= named.size() || named[i] != participants[i]) participants[i] = -1;
@@ -103,7 +104,7 @@ void Agreement::hear_result(Unpacker& in, const std::string& whole, int from) {
   if (is_decided(key) || revocation_.is_over(key.comm) || !unpack_result(in)) return;
   results_.keep(key, whole);
   collecting_.erase(key);
-  // Up as well: a new root may hear from somebody who has it before it decides itself.
+  // To the parent too: a new root may then learn the result before it decides itself.
   tree_.spread(whole, from);
   const auto found = pending_.find(key);
   if (found == pending_.end()) return;
@@ -118,11 +119,11 @@ void Agreement::hear_missing(Unpacker& in, const std::string& whole) {
   if (in.whole() && found != pending_.end()) found->second.missing = missing;
 }
 
-// --- the root, and those on the way -------------------------------------------------------------
+// --- the root, and ranks on the way to it -------------------------------------------------------
 
 void Agreement::hear_contribution(Unpacker& in, const std::string& whole, int from) {
   const Contribution heard = unpack_contribution(in);
-  // It has been decided: the way back was cut.
+  // Already decided; the result was lost on its way back.
   if (const std::string* known = results_.find(heard.key)) {
     if (from != context_.options.rank) tree_.send(from, *known);
     return;
@@ -142,7 +143,7 @@ void Agreement::hear_contribution(Unpacker& in, const std::string& whole, int fr
   if (!tree_.is_root()) tree_.send_up(whole);
 }
 
-// A decision takes its entry out of the table.
+// decide() may erase the entry.
 void Agreement::decide_all() {
   if (!tree_.is_root() || collecting_.empty() || !roll_.is_complete()) return;
   for (auto entry = collecting_.begin(); entry != collecting_.end();) {
@@ -175,7 +176,8 @@ int Agreement::absent_in(const GatherKey& key, const Collecting& collecting) con
   return static_cast<int>(found - collecting.participants.begin());
 }
 
-// Of an agreement that needs all. Who let go of it mostly did so because another one had died.
+// Why an agreement that needs all fails. A dead participant is named rather than one that released
+// the communicator, for the release mostly follows from the death.
 Error Agreement::cause_of_absence(int place, const std::vector<int>& participants) const {
   const auto has_died = [this](int rank) { return context_.membership.is_dead(rank); };
   if (!has_died(participants[static_cast<std::size_t>(place)])) {

@@ -1,6 +1,6 @@
 // Agreement is a gather: every participant contributes a blob, the root decides when all that must
 // have contributed, and the result goes to all. When the root dies, participants contribute to the
-// next one, or tell it the result if they have it; it calls the roll before it decides. No two live
+// next one, or send it the result if they have it; it calls the roll before it decides. No two live
 // ranks see different results.
 #pragma once
 
@@ -25,14 +25,14 @@ namespace pith {
 class Agreement {
  public:
   using Done = std::function<void(const GatherResult&)>;
-  // One in which this rank takes part.
+  // An agreement in which this rank takes part.
   struct Pending {
     Contribution own;
     Done done;
     std::uint64_t since_ns = 0;
     CallNote call = {};
-    std::uint64_t reported_ns = 0;  // of the call
-    std::vector<int> missing = {};  // participants, as the root says
+    std::uint64_t reported_ns = 0;  // when the call was last reported as stalled
+    std::vector<int> missing = {};  // participants that the root waits for
     bool warned = false;
   };
   using AllPending = std::map<GatherKey, Pending>;
@@ -48,18 +48,18 @@ class Agreement {
   void gather(Contribution own, Done done, CallNote call);
   AllPending& pending() { return pending_; }
   const AllPending& pending() const { return pending_; }
-  // The call of this number that is an agreement in which this rank takes part.
+  // The agreement in which this rank takes part and whose call has this number.
   std::optional<CallNote> find_call(CommKey comm, std::uint32_t number) const;
   bool is_decided(const GatherKey& key) const { return results_.is_decided(key); }
-  // Whether others agree by way of this rank, and for so long, without the rank.
+  // Whether an agreement without `rank`, made here or passed on, has been waiting for `seconds`.
   bool others_wait_without(int rank, double seconds) const;
 
-  // At the root: decides what can be decided by now.
+  // At the root: decides all that can be decided now.
   void decide_all();
   void conclude(const GatherKey& key, const Error& error, const std::map<int, std::string>& blobs);
-  // What this rank waits for will not come.
+  // Ends all agreements of this rank with an error.
   void refuse_all(const Error& error);
-  // The same of one; the entry after it.
+  // Ends one of them; returns the next entry.
   AllPending::iterator refuse(AllPending::iterator entry, const Error& error);
 
   void hear_contribution(Unpacker& in, const std::string& whole, int from);
@@ -67,28 +67,29 @@ class Agreement {
   void hear_missing(Unpacker& in, const std::string& whole);
   RollCall& roll() { return roll_; }
   void send_results();
-  // To a new parent, or as the new root: what the last parent was told may be lost with it.
+  // Repeats contributions to a new parent, or as the new root: the last parent may have died with
+  // them.
   void contribute_again();
 
-  // This rank lets go of a communicator; it is over.
+  // remove: this rank has released the communicator. forget: the communicator is over.
   void remove(CommKey comm);
   void forget(CommKey comm);
   void add_known(std::set<CommKey>& known) const;
 
  private:
-  // At the root, and at those on the way, who tell it a new parent.
+  // Kept at the root, and by ranks on the way to it for a new parent.
   struct Collecting {
     GatherNeed need = GatherNeed::all;
     std::vector<int> participants;
     std::map<int, std::string> blobs;
     std::uint64_t since_ns = 0;
-    std::vector<int> missing;  // as was told last
+    std::vector<int> missing;  // as last announced
     std::uint64_t told_ns = 0;
   };
 
   void decide(GatherKey key, Collecting& collecting);
   std::vector<int> missing_in(const GatherKey& key, const Collecting& collecting) const;
-  // A participant that will not contribute any more and has not; -1: none.
+  // The place of a participant that has not contributed and never will; -1: none.
   int absent_in(const GatherKey& key, const Collecting& collecting) const;
   bool may_contribute(const GatherKey& key, int rank) const;
   Error cause_of_absence(int place, const std::vector<int>& participants) const;

@@ -14,7 +14,8 @@ const CallFact* find(const CallNote& call, std::string_view name) {
   return found == call.facts.end() ? nullptr : &*found;
 }
 
-// Of another collective, or another scheme, there is nothing to compare.
+// The other call's fact of that name, where it differs; null also where the other collective or
+// scheme has none.
 const CallFact* counterpart(const CallFact& fact, const CallNote& other) {
   const CallFact* theirs = find(other, fact.name);
   return theirs && theirs->value != fact.value ? theirs : nullptr;
@@ -36,7 +37,7 @@ std::string difference_of(const CallNote& one, const CallNote& other) {
     append(text, ", ",
            fmt::format("{}{}{} against {}{}", fact.name, fact.is_key() ? "" : " ", fact.value,
                        again, theirs->value));
-    // Whatever the numbers of different collectives mean.
+    // Counts and roots of different collectives cannot be compared.
     if (fact.name == "collective") return text;
   }
   const CallFact* tensors = find(one, "tensors");

@@ -1,4 +1,4 @@
-// What two ranks mean by one call of a communicator, in words.
+// How two ranks' versions of the same call differ, in words.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace pith {
 
-// "count 1000 against 2000, type float against half"; of collectives that differ, or schemes, only
-// what both have. Empty where nothing that is noted differs.
+// "count 1000 against 2000, type float against half"; compares only facts that both calls have.
+// Empty where no recorded fact differs.
 std::string difference_of(const CallNote& one, const CallNote& other);
-// The call's words, and of what is said briefly there, a compressor's keys, those that differ.
+// The call's text and, in parentheses, those compressor keys that differ.
 std::string words_beside(const CallNote& call, const CallNote& other);
 
 }  // namespace pith

@@ -37,7 +37,7 @@ void add_facts(std::vector<CallFact>& facts, const CollectiveArgs& args) {
   if (has_root(args.collective)) facts.push_back({"root", fmt::format("{}", args.root)});
 }
 
-// "topk:density=0.01,values=f32" by its keys.
+// Splits "topk:density=0.01,values=f32" into its keys.
 void add_keys(std::vector<CallFact>& facts, std::string_view spec) {
   const std::size_t colon = spec.find(':');
   std::string_view left = colon == spec.npos ? "" : spec.substr(colon + 1);
@@ -71,7 +71,7 @@ CallRecorder::Entry& CallRecorder::open_entry(std::uint32_t number, std::uint64_
   if (is_ahead(number)) newest_.store(number, std::memory_order_release);
   Entry& e = entry(number);
   e.number.store(0, std::memory_order_relaxed);
-  // Readers that see new words behind an old number look at the number again, and see 0.
+  // A reader that sees any of the new words re-reads the number and finds 0.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   e.state.store(running, std::memory_order_release);
   e.digest.store(digest, std::memory_order_release);
@@ -88,7 +88,7 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
   e.number.store(number, std::memory_order_release);
 }
 
-// The first tensor speaks for all, but for the number of elements.
+// Recorded by its first tensor; only the count is that of all tensors.
 void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
                          std::span<const CompressedTensor> tensors) {
   Entry& e = open_entry(number, digest);
@@ -111,7 +111,7 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
   e.number.store(number, std::memory_order_release);
 }
 
-// The log gets the whole spec, whoever compares calls its scheme, and its keys as facts.
+// The log line has the whole spec; the note has the scheme, and the keys as facts for comparison.
 void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, Read& read) {
   Spec::Packed packed{};
   for (std::size_t i = 0; i < packed.size(); ++i) {
@@ -139,7 +139,7 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
 void CallRecorder::end(std::uint32_t number, bool well) {
   if (well && number <= call_numbers) completed_.add(number);
   Entry& e = entry(number);
-  if (e.number.load(std::memory_order_relaxed) != number) return;  // a later call took its place
+  if (e.number.load(std::memory_order_relaxed) != number) return;  // overwritten by a later call
   e.ended_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
   e.state.store(well ? ended_well : failed, std::memory_order_release);
 }
@@ -156,7 +156,7 @@ CallRecorder::Batch CallRecorder::begin(std::span<const Message> messages) {
 void CallRecorder::write(std::uint64_t serial, std::uint64_t batch, const Message& message) {
   MessageEntry& e = messages_[serial % kept];
   e.serial.store(0, std::memory_order_relaxed);
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // as in an entry of a call
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // as in open_entry
   e.state.store(running, std::memory_order_release);
   e.batch.store(batch, std::memory_order_release);
   e.number.store(message.number, std::memory_order_release);
@@ -173,7 +173,7 @@ void CallRecorder::end(const Batch& batch, bool well) {
   messages_running_.store(all - batch.count, std::memory_order_relaxed);
   for (std::uint64_t serial = batch.first; serial < batch.first + batch.count; ++serial) {
     MessageEntry& e = messages_[serial % kept];
-    if (e.serial.load(std::memory_order_relaxed) != serial) continue;  // lapped
+    if (e.serial.load(std::memory_order_relaxed) != serial) continue;  // overwritten by a later one
     e.ended_ms.store(now_ms_.load(std::memory_order_relaxed), std::memory_order_release);
     e.state.store(well ? ended_well : failed, std::memory_order_release);
   }
@@ -194,7 +194,8 @@ void CallRecorder::AwaitedList::add(const Awaited& one) {
   }
 }
 
-// Whether the oldest call or group waits for it, and for none that was added sooner than for it.
+// Whether the oldest call waits for it and nothing was added before; or whether it is a message of
+// the oldest group that comes before all those added so far.
 bool CallRecorder::AwaitedList::is_nearer(const Awaited& one) {
   if (call_ != 0) return waits_for_ < 0 && one.tag.lane != pair_lane && one.tag.call == call_;
   const auto found = std::find_if(messages_.begin(), messages_.end(),
@@ -265,7 +266,8 @@ std::uint32_t CallRecorder::oldest_running() const {
   return first;
 }
 
-// In order. Those of a group end together: which of them are there already is not known here.
+// The oldest running group, in its order. Messages of a group are marked as ended together, so some
+// may have completed already.
 std::vector<Message> CallRecorder::oldest_messages() const {
   std::vector<Message> oldest;
   std::uint64_t batch = 0;
@@ -279,10 +281,11 @@ std::vector<Message> CallRecorder::oldest_messages() const {
 }
 
 std::optional<CallNote> CallRecorder::oldest_unfinished() const {
-  // Texts take time to write, and this is asked for all the time.
+  // Formats only one entry: texts are slow, and this is called often.
   std::optional<CallNote> oldest = find(oldest_running());
   if (oldest || messages_running_.load(std::memory_order_relaxed) == 0) return oldest;
-  oldest = CallNote{0, 0, "send or recv"};  // where later ones have taken its place
+  oldest = CallNote{0, 0, "send or recv"};  // the text where the group's entries have been
+                                            // overwritten
   const std::vector<Message> group = oldest_messages();
   if (group.empty()) return oldest;
   const AwaitedNow awaited = awaited_now();
@@ -316,7 +319,7 @@ std::optional<CallRecorder::ReadMessage> CallRecorder::read(const MessageEntry& 
   return read;
 }
 
-// In order.
+// Sorted by serial.
 std::vector<CallRecorder::ReadMessage> CallRecorder::messages() const {
   std::vector<ReadMessage> all;
   for (const MessageEntry& e : messages_) {
@@ -337,7 +340,7 @@ std::string CallRecorder::when(const Times& times) const {
                      seconds(times.ended_ms, now), seconds(times.begun_ms, times.ended_ms));
 }
 
-// Steps have the names that the algorithm gives its messages, the same on all ranks.
+// Step numbers are the algorithm's, the same on all ranks.
 std::string CallRecorder::steps(const Read& call, const AwaitedNow& awaited, bool sends) {
   std::string text;
   for (std::size_t i = 0; i < awaited.count; ++i) {

@@ -1,10 +1,10 @@
 // The flight recorder: the last calls of one rank on one communicator, and its last messages
-// between pairs. What, when, whether they ended, and how far those have got that did not.
+// between pairs: what, when, whether they ended, and how far unfinished ones have got.
 //
-// Written by whoever drives the engine, read by any thread: plain atomic words, a few stores a
-// call and no clock. The time is what whoever looks regularly has told last. Nothing is counted on
-// the way: a call that stands still has got as far as the messages that it waits for, or waits to
-// send, whose names are asked for then.
+// Written by the thread that drives the engine, read by any thread: plain atomic words, a few
+// stores a call and no clock. Time stamps are the time that tell_time was last given. Progress is
+// not counted: how far a stalled call has got follows from the messages that it waits to receive or
+// to send, which are asked for only then.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace pith {
 
-// A message that a call waits for, as the mailbox knows it; or for whose leaving, as the transports
+// A message that a call waits to receive, as the mailbox knows it, or to send, as the transports
 // know it.
 struct Awaited {
   int peer = -1;
@@ -37,7 +37,7 @@ class CallRecorder {
   void begin(std::uint32_t number, std::uint64_t digest, std::span<const CompressedTensor> tensors);
   void end(std::uint32_t number, bool well);
 
-  // Messages between pairs do not count among the calls. Of more than are kept, the last ones.
+  // Messages between pairs are not calls. Of more than `kept` only the last ones are recorded.
   struct Batch {
     std::uint64_t first = 0;
     std::uint64_t count = 0;
@@ -45,29 +45,30 @@ class CallRecorder {
   Batch begin(std::span<const Message> messages);
   void end(const Batch& batch, bool well);
 
-  // Some times a second; calls are stamped with it.
+  // Call it a few times a second; new entries are stamped with it.
   void tell_time(std::uint64_t now_ns) {
     now_ms_.store(static_cast<std::uint32_t>(now_ns / 1'000'000), std::memory_order_relaxed);
   }
 
-  // Where calls do not get on: what they wait for, as many as there is room for.
+  // For stalled calls: the messages they wait for, at most most_awaited of them.
   static constexpr std::size_t most_awaited = 8;
   void tell_awaited(std::span<const Awaited> awaited);
-  // All that is awaited now, one after the other.
+  // Collects what is awaited now.
   class AwaitedList {
    public:
     explicit AwaitedList(const CallRecorder& recorder);
     void add(const Awaited& one);
-    // The rank that the oldest unfinished call waits for, or where there is none the oldest group
-    // of messages, in its order; -1: none. Whom later ones wait for may itself wait for this rank.
+    // The peer that the oldest unfinished call waits for; without such a call, that of the oldest
+    // group of messages, in its order; -1: none. Later calls do not count: their peers may wait for
+    // this rank.
     int waits_for() const { return waits_for_; }
-    // The first ones and, if it came later, that of waits_for().
+    // The first ones added, and always that of waits_for().
     std::span<const Awaited> some() const { return {some_.data(), count_}; }
 
    private:
     bool is_nearer(const Awaited& one);
 
-    const std::uint32_t call_;       // the oldest; 0: none
+    const std::uint32_t call_;       // the oldest unfinished one; 0: none
     std::vector<Message> messages_;  // of the oldest group, those before that of waits_for()
     std::array<Awaited, most_awaited> some_;
     std::size_t count_ = 0;
@@ -75,23 +76,24 @@ class CallRecorder {
   };
 
   std::optional<CallNote> find(std::uint32_t number) const;
-  // Neither this call nor a later one has begun; never of captured ones, which may be replayed.
+  // Neither this call nor a later one has begun. False for captured calls, which may be replayed.
   bool is_ahead(std::uint32_t number) const;
-  // The lowest number that has begun and not ended; where there is none, of the oldest group of
-  // such messages the first one that was told to be awaited, else the first one.
+  // The oldest call that has not ended. Without one, the oldest group of messages: its first
+  // message that is known to be awaited, else its first one.
   std::optional<CallNote> oldest_unfinished() const;
-  // Up to this call, counting from 1, all have ended well; 0: none.
+  // All calls up to this one, counted from 1, have ended well; 0: none.
   std::uint64_t last_completed() const { return completed_.count(); }
   static constexpr std::size_t kept = 64;
-  // The last calls and then the last messages, a line each, for the log: all that run, and of both
-  // so many that have ended. `head_bytes`, `chunk_bytes`: in which messages of pairs are cut.
+  // For the log, a line each: the last calls, then the last messages; all running ones and, of each
+  // kind, at most `most_ended` that have ended. `head_bytes`, `chunk_bytes`: how messages of pairs
+  // are cut.
   std::vector<std::string> lines(std::size_t head_bytes, std::size_t chunk_bytes,
                                  std::size_t most_ended = kept) const;
 
  private:
   enum State : std::uint32_t { running, ended_well, failed };
   struct alignas(64) Entry {
-    std::atomic<std::uint32_t> number{0};  // 0 while the others are being written
+    std::atomic<std::uint32_t> number{0};  // 0 while the other fields are being written
     std::atomic<std::uint32_t> state{running};
     std::atomic<std::uint64_t> digest{0};
     std::atomic<std::uint64_t> count{0};
@@ -99,15 +101,16 @@ class CallRecorder {
     std::atomic<int> root{0};
     std::atomic<std::uint32_t> begun_ms{0};
     std::atomic<std::uint32_t> ended_ms{0};
-    std::atomic<std::uint32_t> tensors{0};  // of a compressed call, which has what follows
+    std::atomic<std::uint32_t> tensors{0};  // 0: not compressed, and the fields below are unused
     std::atomic<std::uint64_t> step{0};
     std::atomic<std::uint64_t> scale{0};  // bits of a double
     std::array<std::atomic<std::uint64_t>, 3> spec{};
   };
   struct MessageEntry {
-    std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the others are being written
+    std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the other fields are being
+                                           // written
     std::atomic<std::uint32_t> state{running};
-    std::atomic<std::uint64_t> batch{0};   // the first serial of those that began together
+    std::atomic<std::uint64_t> batch{0};   // the first serial of its group
     std::atomic<std::uint32_t> number{0};  // of the pair and direction
     std::atomic<std::uint64_t> count{0};
     std::atomic<int> peer{-1};
@@ -123,7 +126,7 @@ class CallRecorder {
   };
   struct Read {
     CallNote note;
-    std::string line;  // for the log: the note's text with the whole of a spec
+    std::string line;  // for the log: the note's text with the whole spec
     Times times;
   };
   struct ReadMessage {
@@ -154,13 +157,13 @@ class CallRecorder {
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
   static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
-  // Of a call that begins: readers find nothing there until it has its number.
+  // Begins a call's entry: readers skip it until its number is stored.
   Entry& open_entry(std::uint32_t number, std::uint64_t digest);
 
   std::array<Entry, kept> entries_;
   std::array<MessageEntry, kept> messages_;
   CompletedCalls completed_;
-  std::atomic<std::uint32_t> newest_{0};  // that has begun and is not captured
+  std::atomic<std::uint32_t> newest_{0};  // the newest call that has begun, captured ones excluded
   std::uint64_t messages_begun_ = 0;
   std::atomic<std::uint64_t> messages_running_{0};
   std::atomic<std::uint32_t> now_ms_{0};

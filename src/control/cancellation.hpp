@@ -1,5 +1,5 @@
-// Ends the making of a communicator from another thread, at its own rank: whoever waits for other
-// ranks meanwhile looks here now and then.
+// Cancels, from another thread, this rank's part in making a communicator. Code that waits for
+// other ranks polls it.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ class Cancellation {
  public:
   explicit Cancellation(int rank) : rank_(rank) {}
   void cancel() { cancelled_.store(true, std::memory_order_release); }
-  // Set once it is cancelled.
+  // Empty until cancelled.
   Error error() const {
     if (!cancelled_.load(std::memory_order_acquire)) return {};
     return {Code::remote, fmt::format("rank {} aborted the communicator", rank_), rank_};

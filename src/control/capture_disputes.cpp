@@ -10,14 +10,14 @@ namespace pith {
 
 namespace {
 
-// Who stands still says so more often than this.
+// Stalled ranks repeat their reports more often than this.
 constexpr double stale_s = 1.5;
 
 }  // namespace
 
 Error CaptureDisputes::note(const StallReport& report) {
   const Stall& stall = report.stall;
-  // Messages of pairs and agreements have no kinds.
+  // Only numbered calls are either captured or eager.
   const bool has_kind = stall.call.number != 0 && stall.call.round == 0;
   if (!has_kind || stall.seconds < context_.options.warn_s) {
     const auto found = standing_.find(report.comm);

@@ -1,10 +1,10 @@
-// At the root: a call that some ranks have captured in a graph and others have not. Its numbers
-// differ, so that no message shows it, and neither does a question for either number.
+// At the root: finds a call that some ranks have captured in a graph and others have not. Captured
+// and eager calls have different numbers, so neither a message nor a question for a number shows
+// it.
 //
-// Replays and eager calls may come in another order on each rank, so two ranks that wait in calls
-// of both kinds may be right, and the missing ones late. It counts as a mistake when nothing has
-// moved on any rank of the communicator for as long as it takes for a line in the log, and all of
-// them stand in what is the same call but for its kind.
+// The order of replays and eager calls may differ between ranks, so ranks that wait in calls of
+// both kinds may be right and the others just late. It counts as a mistake when no rank of the
+// communicator has made progress for warn_s, and all are stalled in calls that differ only in kind.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ class CaptureDisputes {
  public:
   CaptureDisputes(const ControlContext& context) : context_(context) {}
 
-  // A rank stands still in a call; the error where all of them stand in one that only some have
-  // captured.
+  // A rank reports a stall. Returns an error where all ranks are stalled in a call that only some
+  // have captured.
   Error note(const StallReport& report);
-  // Those that have not said so again.
+  // Drops ranks that have not repeated their report.
   void forget_stale();
   void forget(CommKey comm) { standing_.erase(comm); }
   void add_known(std::set<CommKey>& known) const;
 
  private:
-  // What a rank stands still in, as it said last.
+  // What a rank last reported to be stalled in.
   struct Standing {
     CallNote call;
     std::uint64_t heard_ns = 0;

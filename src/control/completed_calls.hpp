@@ -1,4 +1,4 @@
-// How many calls have ended well without a gap, whatever the order in which they end.
+// Counts the calls that have ended well without a gap, whatever the order in which they end.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace pith {
 
 class CompletedCalls {
  public:
-  // As if so many had ended already.
+  // Starts as if `count` calls had ended.
   explicit CompletedCalls(std::uint64_t count = 0) : count_(count), next_(call_number(count + 1)) {
     beyond_.reserve(16);
   }
 
-  // Up to this one, counting from 1, all have ended well; 0: none. Any thread.
+  // All calls up to this one, counted from 1, have ended well; 0: none. Any thread.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
 
   // The call of this number has ended well. One thread at a time.
@@ -37,14 +37,14 @@ class CompletedCalls {
   }
 
  private:
-  // Calls that have ended before an earlier one: as many ranges as calls run at once, for the calls
-  // of one stream end in order.
+  // Calls that ended before an earlier one. There are at most as many ranges as calls run at once,
+  // because calls of one stream end in order.
   struct Range {
     std::uint64_t first;
     std::uint64_t last;
   };
 
-  // 0: it has been counted.
+  // The call's position, counted from 1; 0: already counted.
   std::uint64_t nth_of(std::uint32_t number) const {
     const std::uint64_t count = count_.load(std::memory_order_relaxed);
     const std::uint32_t ahead = number >= next_ ? number - next_ : number + (call_numbers - next_);
@@ -67,8 +67,8 @@ class CompletedCalls {
   }
 
   std::atomic<std::uint64_t> count_;
-  std::uint32_t next_;  // number of the call behind them: every call asks, and may not divide
-  std::vector<Range> beyond_;  // rising, apart from one another and from count_
+  std::uint32_t next_;         // number of call count_ + 1, kept so that no call divides
+  std::vector<Range> beyond_;  // ascending; no two touch, nor the first and count_
 };
 
 }  // namespace pith

@@ -1,4 +1,4 @@
-// What all parts of a control plane know: who this rank is, who lives, and what time it is.
+// What all parts of a control plane share: options, membership, the time.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct ControlOptions {
   int ranks = 1;
   int fanout = 32;
   double timeout_s = 300;  // 0: never
-  double report_s = 0.25;  // without progress, before the root hears of a call
-  double warn_s = 10;      // and before there is a line in the log
+  double report_s = 0.25;  // seconds without progress until the root hears of a call
+  double warn_s = 10;      // and until there is a line in the log
 };
 
 struct ControlContext {

@@ -1,4 +1,4 @@
-// What lies on a control connection: messages, each behind its length, and at last a goodbye.
+// Frames of a control connection: length-prefixed messages, and a goodbye at the end.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace pith {
 
 inline constexpr std::uint32_t control_message_bytes_max = 64u << 20;
 
-// A message of no bytes says that its sender leaves; what follows it is the end.
+// An empty message is the goodbye: the end of the connection that follows is in order.
 inline void append_control_frame(std::string& out, std::string_view message) {
   const auto size = static_cast<std::uint32_t>(message.size());
   out.append(reinterpret_cast<const char*>(&size), sizeof size);
@@ -19,7 +19,7 @@ inline void append_control_frame(std::string& out, std::string_view message) {
 
 inline void append_goodbye(std::string& out) { append_control_frame(out, {}); }
 
-// Makes messages of what has arrived, however it was cut. Knows no socket.
+// Reassembles messages from received bytes. Knows no socket.
 class ControlFrames {
  public:
   enum class What : std::uint8_t { nothing, message, goodbye, too_long };
@@ -29,8 +29,8 @@ class ControlFrames {
     begin_ = 0;
     in_.append(bytes);
   }
-  // The next one that is whole; `message` is good until more arrives. Not after a goodbye or a
-  // message that is too long.
+  // The next complete message; `message` is valid until arrived() is called. Must not be called
+  // after a goodbye or too_long.
   What next(std::string_view& message) {
     std::uint32_t size = 0;
     if (in_.size() - begin_ < sizeof size) return What::nothing;

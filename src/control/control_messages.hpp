@@ -1,5 +1,4 @@
-// What the control planes of two ranks say to each other: the kinds of messages, and how what is in
-// them is packed.
+// The messages between the control planes of two ranks: their kinds and encoding.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ enum class MessageKind : std::uint8_t {
   facts,  // all facts, the answer
   dead,
   left,
-  farewell,  // the answer to it
+  farewell,  // the answer to `left`
   released,
   over,
   revoked,
@@ -27,18 +26,19 @@ enum class MessageKind : std::uint8_t {
   contribution,
   stall,
   answer,
-  present,  // to a roll
+  present,  // the answer to a roll
   // Down from the root.
   result,
   question,
   roll,
-  missing,  // who has not come to an agreement that lasts
+  missing,  // who has not contributed to an agreement yet
   // Between neighbours.
   ping,  // from a rank that waits, to its parent
   pong,  // the answer to it, and to a stall or a question
 };
 
-// What a rank says again and again is answered at once, and not said to who does not answer.
+// Kinds that are sent repeatedly: the receiver answers at once, and a neighbour that does not
+// answer gets no more of them.
 constexpr bool wants_answer(MessageKind kind) {
   return kind == MessageKind::ping || kind == MessageKind::stall || kind == MessageKind::question;
 }
@@ -55,14 +55,14 @@ enum class GatherNeed {
   live,  // those participants that live and still hold the communicator
 };
 
-// What all participants get alike.
+// The same for all participants.
 struct GatherResult {
   Error error;
   std::vector<int> dead;             // ranks of the job that were dead when it was decided
   std::map<int, std::string> blobs;  // by rank of the job
 };
 
-// What one rank has to say in an agreement.
+// What one rank contributes to an agreement.
 struct Contribution {
   GatherKey key;
   GatherNeed need = GatherNeed::all;
@@ -71,7 +71,7 @@ struct Contribution {
   std::string blob;
 };
 
-// A stall as the root hears of it.
+// A stall as it is reported to the root.
 struct StallReport {
   CommKey comm = 0;
   std::vector<int> members;
@@ -80,7 +80,7 @@ struct StallReport {
 };
 
 Packer message(MessageKind kind);
-// What is behind the kind.
+// The message without its kind.
 Unpacker body_of(std::string_view message);
 
 void pack(Packer& packer, const CallNote& call);
@@ -95,20 +95,20 @@ std::string death_message(int rank, std::string_view how);
 std::string contribution_message(const Contribution& contribution);
 Contribution unpack_contribution(Unpacker& in);
 std::string result_message(const GatherKey& key, const GatherResult& result);
-// Behind its key; nothing where it is cut off.
+// Reads what follows the key; empty for a truncated message.
 std::optional<GatherResult> unpack_result(Unpacker& in);
 std::string stall_message(const StallReport& report);
 StallReport unpack_stall(Unpacker& in);
 
-// What a rank is told that the others have given up.
+// The error of a rank that the others have given up.
 Error unreachable_self();
 // "rank 1, rank 3".
 std::string list_of(const std::vector<int>& ranks);
 
-// Of a rank that has said so itself; what breaks a connection says the same.
+// Why a rank that has left is gone; worded like the cause from a broken connection.
 inline constexpr const char* process_ended = "its process has ended";
 
-// A neighbour that has not answered for so long has stopped.
+// A neighbour that has not answered for this long has stopped.
 inline constexpr double silent_s = 0.9;
 
 }  // namespace pith

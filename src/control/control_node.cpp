@@ -26,7 +26,7 @@ ControlOptions options_of(int rank, int ranks, const Settings& settings) {
   options.rank = rank;
   options.ranks = ranks;
   options.timeout_s = settings.timeout;
-  // The log has its line before the error comes.
+  // The log line must precede the error.
   if (settings.timeout > 0) options.warn_s = std::min(options.warn_s, settings.timeout / 2);
   return options;
 }
@@ -158,7 +158,7 @@ void ControlNode::leave_alone() {
   leave({&node, 1}, false);
 }
 
-// Where ranks have died, the others may be waiting for each other in vain.
+// After a death the remaining ranks may wait for each other in vain, so the wait is shorter.
 void ControlNode::leave(std::span<ControlNode* const> nodes, bool process_ends) {
   const auto is_away = [process_ends](ControlNode* node) {
     return !node->running_ || node->plane_.try_to_leave(process_ends);
@@ -166,11 +166,11 @@ void ControlNode::leave(std::span<ControlNode* const> nodes, bool process_ends) 
   const bool any_died =
       std::ranges::any_of(nodes, [](const ControlNode* node) { return node->plane_.any_died(); });
   const std::uint64_t until = monotonic_ns() + (any_died ? goodbye_ns / 4 : goodbye_ns);
-  // Where hundreds of ranks leave one host, those that ask too often keep the others from leaving.
+  // Where hundreds of ranks leave one host, polling too often would slow the others down.
   std::chrono::microseconds nap{100};
   while (!std::ranges::all_of(nodes, is_away) && monotonic_ns() < until) {
     ControlThread::instance().wake();
-    // A global that held the communicator is destroyed after the thread has ended.
+    // A communicator in a global variable is destroyed after the thread has ended.
     if (ControlThread::instance().stopped()) {
       for (ControlNode* node : nodes) node->turn(monotonic_ns());
     }

@@ -1,5 +1,5 @@
-// One rank's place at the control plane of its job: the plane, the wire below it, and the thread
-// that turns them. Shared by all communicators that descend from the rank's first one.
+// One rank's node in the control plane of its job: the plane, its wire, and the thread that turns
+// them. Shared by all communicators derived from the rank's first one.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ namespace pith {
 
 class ControlNode : public Controlled {
  public:
-  // Leaves the job in order, unless leave() has.
+  // Leaves the job in order, unless leave_with_process() has.
   ~ControlNode() override = default;
   ControlNode(const ControlNode&) = delete;
   ControlNode& operator=(const ControlNode&) = delete;
 
-  // Collective over the ranks that `gatherer` joins; this one listens at `host`.
+  // Collective over the ranks of `gatherer`; this one listens at `host`.
   static Expected<std::shared_ptr<ControlNode>> over_tcp(Gatherer& gatherer, std::string host,
                                                          int rank, int ranks, const Secret& secret,
                                                          const Settings& settings);
@@ -30,7 +30,7 @@ class ControlNode : public Controlled {
   static std::vector<std::shared_ptr<ControlNode>> among_threads(int ranks,
                                                                  const Settings& settings);
 
-  // At the end of their process these ranks leave the job together, in order, within a second;
+  // Called when their process ends: these ranks leave the job together, in order, within a second;
   // the others hear that the process has ended.
   static void leave_with_process(std::span<ControlNode* const> nodes) { leave(nodes, true); }
 
@@ -38,14 +38,14 @@ class ControlNode : public Controlled {
   const Secret& secret() const { return secret_; }
   // Where this rank listens.
   const std::string& host() const { return host_; }
-  // Descriptors that the tree still takes here.
+  // Descriptors that connections of the tree will still take here.
   virtual std::size_t descriptors_to_come() const { return 0; }
-  // The same, and the thread looks at once.
+  // As in ControlPlane, and wakes the thread.
   void revoke(CommKey comm, const Error& error, bool known = true);
   void suspect(CommKey comm, const CallNote& call);
   void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
               std::string blob, ControlPlane::Done done, CallNote call = {});
-  // Waits for the result, or until this rank's part is cancelled. Not from a watcher.
+  // Blocks until the result is there, or this rank's part is cancelled. Not from a watcher.
   GatherResult gather(const GatherKey& key, ControlPlane::Need need,
                       const std::vector<int>& participants, std::string blob,
                       const Cancellation* cancellation = nullptr, CallNote call = {});
@@ -55,7 +55,7 @@ class ControlNode : public Controlled {
               std::string host)
       : plane_(options, wire), secret_(secret), host_(std::move(host)) {}
 
-  // Of those that inherit: when they can be turned, and before they cannot any more.
+  // For derived classes: call at the end of the constructor, and at the start of the destructor.
   void begin();
   void leave_alone();
 
@@ -65,17 +65,17 @@ class ControlNode : public Controlled {
 
  private:
   static void leave(std::span<ControlNode* const> nodes, bool process_ends);
-  // Ends the wire, once what was said has left.
+  // Closes the wire after sending what is queued.
   virtual void close() {}
 
   bool running_ = false;  // the control thread turns it
 };
 
-// Start-up of a communicator whose ranks have a control plane already.
+// Gathers over an existing control plane: the start-up of child communicators.
 class ControlGatherer final : public Gatherer {
  public:
-  // `members`: ranks of the job, by rank of the communicator that is made; `named`: the same ranks
-  // by those numbers by which errors call them, -1 where there is none.
+  // `members`: ranks of the job, by rank of the new communicator; `named`: the same ranks, by the
+  // numbers that errors use, -1 where there is none.
   ControlGatherer(ControlNode& node, CommKey comm, std::vector<int> members, std::vector<int> named,
                   double timeout_s, std::shared_ptr<const Cancellation> cancellation);
   Expected<std::vector<std::string>> gather(const std::string& mine) override;

@@ -12,7 +12,7 @@ namespace pith {
 
 namespace {
 
-// Between two turns: this process stood still, and was not told what has been said meanwhile.
+// A longer time between two turns means that this process was stopped, with messages still unread.
 constexpr std::uint64_t pause_ns = 500'000'000;
 
 Stalls look_at_calls(const std::vector<std::pair<CommKey, CommWatcher*>>& watched,
@@ -55,9 +55,9 @@ void ControlPlane::close() {
   context_.started = false;
 }
 
-// --- who lives, and the tree ------------------------------------------------------------------
+// --- membership and the tree ------------------------------------------------------------------
 
-// A new parent is told everything.
+// A new parent is told all facts.
 void ControlPlane::refresh_tree() {
   if (!context_.started || !tree_.refresh()) return;
   parent_watch_.on_new_parent();
@@ -65,8 +65,8 @@ void ControlPlane::refresh_tree() {
   if (tree_.is_root()) {
     agreement_.roll().begin();
   } else {
-    // Results first: a fact must not overtake the result that somebody waited for before it came
-    // true.
+    // Results first: a fact must not overtake the result of an agreement that was decided before
+    // it.
     agreement_.send_results();
     tree_.send_up(all_facts(MessageKind::hello));
   }
@@ -135,7 +135,7 @@ void ControlPlane::on_lost(int rank, std::string_view how) {
   note_dead(rank, how, -1);
 }
 
-// Its neighbours know how it ended, and what they know comes with the next parent's facts.
+// That rank's neighbours know how it ended; what they know comes with the next parent's facts.
 void ControlPlane::on_unreachable(int rank, std::string_view how) {
   const std::lock_guard lock(mutex_);
   if (!context_.started || !context_.membership.lives(rank)) return;
@@ -143,7 +143,7 @@ void ControlPlane::on_unreachable(int rank, std::string_view how) {
   refresh_tree();
 }
 
-// Nobody lets go of a child, unless it leaves.
+// A parent closes the connection to a child only when it leaves.
 void ControlPlane::on_hung_up(int rank) {
   const std::lock_guard lock(mutex_);
   if (!context_.started) return;
@@ -201,7 +201,7 @@ void ControlPlane::on_message(int from, std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!context_.started || !context_.membership.exists(from)) return;
   if (!context_.membership.is_dead(from)) return hear(from, text);
-  // Given up by all others: whatever it says, it is told so, and nothing else.
+  // The others have given it up: only its hello is answered, with the facts that say so.
   if (Unpacker(text).value<MessageKind>() != MessageKind::hello) return;
   tree_.send(from, all_facts(MessageKind::facts));
 }
@@ -266,12 +266,12 @@ void ControlPlane::watch_parent(const Stalls& stalls) {
     case ParentWatch::Verdict::nothing:
       return;
     case ParentWatch::Verdict::pass_by:
-      // It may go on at any time, and is none of those who wait: nobody is to lose it.
+      // It may continue at any time and is not what others wait for, so it is not declared dead.
       tree_.pass_by_parent();
       return refresh_tree();
     case ParentWatch::Verdict::give_up: {
-      // It blocks the way to the others and is not to take part any more. When it wakes up it
-      // hears that.
+      // It blocks the way to other ranks and was left out of the agreement. It is told when it
+      // wakes up.
       const int parent = tree_.parent();
       const std::string how =
           fmt::format("it was left out and has not answered for {:.0f} s", parent_watch_.silence());
@@ -288,7 +288,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
     const std::lock_guard lock(mutex_);
     for (const auto& [comm, member] : watchers_.all()) watched.emplace_back(comm, member.watcher);
   }
-  // Without the lock: watchers may use what they like. remove() waits for the end of the turn.
+  // Without the lock, as watchers may use this class. remove() waits for the end of the turn.
   const Stalls stalls = look_at_calls(watched, now_ns, context_.options.report_s);
   Watchers::Calls calls;
   {

@@ -1,15 +1,15 @@
-// The control plane: what the ranks of a job tell each other besides data. Who has died, which
-// communicators are revoked and why, agreement, and why a call does not get on.
+// The control plane: what the ranks of a job tell each other besides data. Deaths, revoked
+// communicators, agreement, and why a call is stalled.
 //
-// What is known spreads along a tree as facts, which only ever grow in number, so that ranks with
-// different knowledge may build different trees for a while: whoever learns of a death computes its
-// parent anew and tells it all it knows, whoever hears something new passes it on, and once nothing
-// is new all have the same facts and hence the same tree.
+// Facts spread along a tree and only grow in number, so ranks with different knowledge may have
+// different trees for a while. A rank that learns of a death recomputes its parent and sends it all
+// facts; a rank that hears a new fact passes it on. Once there is no news, all ranks have the same
+// facts and hence the same tree.
 //
-// This class takes what arrives to the part that it concerns, and holds the lock for all of them.
+// This class passes messages to the part that they concern, and holds the lock for all parts.
 // Handlers instead of coroutines: facts have no order, so there is nothing to await. The same code
-// runs on sockets, between threads, and in virtual time; it never waits and has no thread of its
-// own. Thread-safe; watchers are called by whoever calls turn(), without the lock.
+// runs on sockets, between threads, and in virtual time; it never blocks and has no thread of its
+// own. Thread-safe; turn() calls watchers on its caller's thread, without the lock.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,13 @@ class ControlPlane final : public ControlHandler {
 
   // Joins the tree. The wire must be ready to send.
   void start(std::uint64_t now_ns);
-  // Calls watchers and callbacks, and does what time demands: call it about every 100 ms, and soon
-  // after anything has arrived.
+  // Calls watchers and callbacks, and does what is due. Call it about every 100 ms, and soon after
+  // a message has arrived.
   void turn(std::uint64_t now_ns);
-  // This rank will leave in order. True: it may go now. Ask again after a turn. `ends`: its process
-  // does, as the others hear.
+  // This rank wants to leave in order. True: it may leave now; else ask again after a turn. `ends`:
+  // its process ends, which the others are told.
   bool try_to_leave(bool ends = false);
-  // Whatever comes is not heard any more.
+  // Messages are ignored from now on.
   void close();
 
   void on_message(int from, std::string_view message) override;
@@ -51,27 +51,29 @@ class ControlPlane final : public ControlHandler {
   void on_unreachable(int rank, std::string_view how) override;
   void on_hung_up(int rank) override;
 
-  // `members`: ranks of the job, by rank of the communicator. A communicator that was revoked
-  // before hears of it in the next turn. After remove() the watcher is not called any more. Every
-  // member removes it, also one that could not make it and has not added it.
+  // `members`: ranks of the job, by rank of the communicator. If it is revoked already, the watcher
+  // is told in the next turn. After remove() the watcher is not called any more. Every member must
+  // call remove(), also one that failed to make the communicator and never added it.
   void add(CommKey comm, std::vector<int> members, CommWatcher& watcher);
   void remove(CommKey comm, const std::vector<int>& members);
-  // Here and at all members. The first cause counts. `known`: its own watcher says so.
+  // Revokes it here and at all members. The first cause counts. `known`: do not tell its own
+  // watcher.
   void revoke(CommKey comm, const Error& error, bool known = true);
-  // A message showed that ranks disagree about this call: the root compares and revokes.
+  // A message showed that ranks disagree about this call: the root compares their calls and
+  // revokes.
   void suspect(CommKey comm, const CallNote& call);
 
-  // Collective over the participants, in the same order of keys: ranks of the job, by the rank by
-  // which errors name them; -1: nobody. `done` is called from turn(). A member that is left out,
-  // has stopped and is in the way of the others is given up as if it had died. `call`: who is in
-  // another one disagrees, and all get that error; number 0: nobody is compared.
+  // Collective over the participants, with keys in the same order. `participants`: ranks of the
+  // job, by the rank that errors name; -1: nobody. `done` is called from turn(). A member that is
+  // left out, has stopped and blocks the others is given up as if it had died. `call`: ranks in
+  // another call of that number disagree, and all get that error; number 0: no comparison.
   using Need = GatherNeed;
   using Done = Agreement::Done;
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done, CallNote call = {});
 
-  // Ranks of the job whose process or host is gone, as far as is known here: the dead, and those
-  // who left because their process ended.
+  // Ranks of the job whose process or host is gone, as far as this rank knows: the dead, and those
+  // that left because their process ended.
   std::vector<int> dead() const {
     const std::lock_guard lock(mutex_);
     return context_.membership.gone_for_good();
@@ -80,12 +82,12 @@ class ControlPlane final : public ControlHandler {
     const std::lock_guard lock(mutex_);
     return context_.membership.any_died();
   }
-  // Why, or empty.
+  // Why a rank is gone; may be empty.
   std::string cause_of(int rank) const {
     const std::lock_guard lock(mutex_);
     return context_.membership.cause_of(rank);
   }
-  // What has revoked the communicator, as far as it is known here, also before it is added.
+  // What has revoked the communicator, as far as this rank knows; also before it is added.
   Error revocation_of(CommKey comm) const {
     const std::lock_guard lock(mutex_);
     return revocation_.cause_of(comm);
@@ -94,12 +96,12 @@ class ControlPlane final : public ControlHandler {
     const std::lock_guard lock(mutex_);
     return tree_.parent();
   }
-  // Connections of the tree that this rank has once it stands.
+  // The number of this rank's connections once the tree is complete.
   std::size_t neighbours() const {
     const std::lock_guard lock(mutex_);
     return tree_.neighbours();
   }
-  // Communicators of which this rank still knows anything, but for results of a limited size.
+  // Communicators of which this rank holds state, apart from stored results, whose size is limited.
   std::vector<CommKey> remembered() const;
 
  private:

@@ -16,14 +16,14 @@ namespace pith {
 namespace {
 
 constexpr const char* purpose = "control";
-constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of a caller
+constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of an accepted connection
 constexpr std::size_t most_unauthenticated = 256;
-constexpr std::uint64_t patience_ns = 1'000'000'000;  // with the oldest of them, when all are there
-constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after a call that could not be taken
+constexpr std::uint64_t patience_ns = 1'000'000'000;    // before the oldest is dropped to make room
+constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after accept has failed
 constexpr const char* in_order = "in order";
 constexpr const char* no_answer = "its host does not answer";
-// Silence is looked for so often in a heartbeat. Where that failed for a quarter of one, what was
-// owed before says nothing of the time since.
+// Links are checked for silence this often in a heartbeat. After a quarter of one without checks
+// the measurement starts anew, as earlier results say nothing of the time since.
 constexpr std::uint64_t looks_per_heartbeat = 16;
 constexpr std::uint64_t quarters = 4;
 
@@ -96,7 +96,7 @@ void ControlTcp::probe(int rank) {
 }
 
 void ControlTcp::dial(int rank, std::string first) {
-  if (rank > options_.rank) return;  // it calls us
+  if (rank > options_.rank) return;  // the higher rank connects
   Link* link = connect_to(rank, links_);
   if (!link) return;
   link->handshake =
@@ -107,7 +107,7 @@ void ControlTcp::dial(int rank, std::string first) {
 
 void ControlTcp::hang_up(int rank) {
   const std::lock_guard lock(mutex_);
-  // One that never stood must not come to stand behind a later one.
+  // One that is not open yet must not open after a later one.
   links_.remove_if(
       [rank](const Link& link) { return link.rank == rank && link.state != State::open; });
   for (Link& link : links_) {
@@ -119,7 +119,7 @@ void ControlTcp::hang_up(int rank) {
   }
 }
 
-// A rank proves itself at once: those who have waited longest are the least likely ones.
+// A rank authenticates at once, so the oldest connection is the least likely to be a rank's.
 bool ControlTcp::has_room() {
   if (monotonic_ns() < accepts_again_ns_) return false;
   if (unauthenticated_.size() < most_unauthenticated) return true;
@@ -129,7 +129,8 @@ bool ControlTcp::has_room() {
   return true;
 }
 
-// Who finds no room waits in the kernel's queue, and must not keep the thread awake there.
+// Without room, connections wait in the kernel's backlog. The listener is not watched then, for it
+// would keep the thread awake.
 void ControlTcp::listen_while_room() {
   const bool wanted = has_room();
   if (wanted == listens_) return;
@@ -142,7 +143,7 @@ void ControlTcp::listen_while_room() {
 void ControlTcp::accept_connections() {
   for (std::size_t i = 0; i < most_unauthenticated && has_room(); ++i) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
-    if (!accepted) accepts_again_ns_ = monotonic_ns() + accept_pause_ns;  // no descriptors are left
+    if (!accepted) accepts_again_ns_ = monotonic_ns() + accept_pause_ns;  // out of descriptors
     if (!accepted || !*accepted) return;
     Link& link = unauthenticated_.emplace_back();
     link.fd = std::move(*accepted);
@@ -153,8 +154,8 @@ void ControlTcp::accept_connections() {
   }
 }
 
-// A second call of a rank replaces its first: it would not call again if that one were any good.
-// Only higher ranks call.
+// A second connection from a rank replaces the first, which that rank must have given up. Only
+// higher ranks connect.
 void ControlTcp::adopt(std::list<Link>::iterator caller) {
   const int from = caller->handshake.greeting().from;
   if (from <= options_.rank || from >= options_.ranks) {
@@ -167,7 +168,7 @@ void ControlTcp::adopt(std::list<Link>::iterator caller) {
   links_.splice(links_.end(), unauthenticated_, caller);
 }
 
-// Whether the connection stands; one that cannot be made ends.
+// Whether the TCP connection is established; ends the link if it cannot be.
 bool ControlTcp::connected(Link& link) {
   pollfd ready{link.fd.get(), POLLOUT, 0};
   if (::poll(&ready, 1, 0) == 0) return false;
@@ -225,7 +226,7 @@ void ControlTcp::take_messages(Link& link, News& news) {
   }
 }
 
-// False where the connection is broken; reading tells why.
+// False where the connection is broken; the next read tells why.
 bool ControlTcp::write(Link& link) {
   while (link.out_done < link.out.size()) {
     const ssize_t sent = ::send(link.fd.get(), link.out.data() + link.out_done,
@@ -251,18 +252,18 @@ void ControlTcp::step(Link& link, News& news) {
   watch(link, false);
 }
 
-// What is heard of the end of a connection that this rank did not let go of itself.
+// Tells the handler of the end of a connection that this rank did not close itself.
 void ControlTcp::tell_end(const Link& link, News& news) {
   if (link.ended.empty() || link.leaving) return;
   news.push_back([rank = link.rank, heard = link.heard, how = link.ended](ControlHandler& handler) {
     if (how == in_order) return handler.on_hung_up(rank);
-    // Who leaves may close a connection that it has just begun: that alone is no death.
+    // A rank that leaves may close a connection that it has just begun: that alone is no death.
     heard ? handler.on_lost(rank, how) : handler.on_unreachable(rank, how);
   });
 }
 
-// As TcpTransport looks at the links of data. Those that are being made have a deadline, but once a
-// connection stands its host may vanish long before that.
+// Checks for silence, as TcpTransport does on data links. The deadline of a handshake is long, so a
+// host that vanishes during one must be detected here.
 void ControlTcp::look_at_links() {
   const std::uint64_t now_ns = monotonic_ns();
   if (now_ns < next_look_ns_) return;
@@ -318,7 +319,7 @@ void ControlTcp::close(std::uint64_t deadline_ns) {
     while (link.state == State::open && write(link) && !link.out.empty()) {
       if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
     }
-    // What lies unread when a socket closes makes the kernel drop what is still to be sent.
+    // Closing a socket with unread data makes the kernel drop what is still to be sent.
     char unread[4096];
     while (::recv(link.fd.get(), unread, sizeof unread, MSG_DONTWAIT) > 0) {
     }

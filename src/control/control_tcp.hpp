@@ -1,9 +1,9 @@
 // The control plane's wire between processes: one authenticated connection for each edge of the
 // tree, made when it is first needed.
 //
-// The end of a process is seen at once, a host that no longer answers after `heartbeat_s`: the
-// kernel asks on idle connections, and of what is under way it knows the answers. A process that is
-// merely stopped has a kernel that answers, also when it has no room any more. Thread-safe.
+// The end of a process is seen at once, a host that no longer answers after `heartbeat_s`: by TCP
+// keepalive on idle connections, by missing acknowledgements on busy ones. The kernel of a stopped
+// process still answers, even with full buffers. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,8 @@ struct ControlTcpOptions {
   int ranks = 1;
   Secret secret{};
   double heartbeat_s = 10;
-  double handshake_s = 120;  // a peer whose kernel answers may be busy, as at the start of many
+  double handshake_s = 120;  // long: the peer's kernel answers, but its process may be busy in a
+                             // big start-up
   PortRange ports;
 };
 
@@ -34,22 +35,22 @@ class ControlTcp final : public ControlWire {
  public:
   explicit ControlTcp(const ControlTcpOptions& options) : options_(options) {}
 
-  // The address for the other ranks.
+  // Returns the address for the other ranks.
   Expected<std::string> listen(const std::string& host);
-  // By rank. Before anything is sent.
+  // By rank. Must be called before send().
   void set_addresses(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   void send(int to, std::string message) override;
   void probe(int rank) override;
   void hang_up(int rank) override;
 
-  // Moves what can be moved without waiting and tells `handler` what has come.
+  // Sends and receives what is possible without blocking, and calls `handler` for each event.
   void progress(ControlHandler& handler);
-  // Says goodbye to everybody and writes what is left, as far as the deadline allows.
+  // Says goodbye on all connections and sends what is queued, until the deadline.
   void close(std::uint64_t deadline_ns);
   // Readable when progress() has something to do.
   int descriptor() const { return events_.get(); }
-  // That stand or are being made.
+  // Open or being opened.
   std::size_t connections() const {
     const std::lock_guard lock(mutex_);
     return links_.size() + unauthenticated_.size();
@@ -58,21 +59,21 @@ class ControlTcp final : public ControlWire {
  private:
   enum class State : std::uint8_t { connecting, shaking, open };
   struct Link {
-    int rank = -1;  // -1: not proved yet
+    int rank = -1;  // -1: not authenticated yet
     Descriptor fd;
     Handshake handshake;
     State state = State::shaking;
-    std::uint64_t deadline_ns = 0;  // until it must be open
+    std::uint64_t deadline_ns = 0;  // by when it must be open
     ControlFrames in;
     std::string out;
     std::size_t out_done = 0;
-    bool writing = false;  // watched for room
-    bool leaving = false;  // goodbye follows what is in `out`
-    bool heard = false;    // a message has come
+    bool writing = false;  // watched for writing
+    bool leaving = false;  // a goodbye is at the end of `out`
+    bool heard = false;    // a message has arrived
     TcpSilence silence;
-    std::string ended;  // why it is over; empty while it is not
+    std::string ended;  // why it has ended; empty while it has not
   };
-  // What the handler is to be told once nothing is locked.
+  // Calls to the handler, to be made without the lock.
   using News = std::vector<std::function<void(ControlHandler&)>>;
 
   void dial(int rank, std::string first);
@@ -97,10 +98,10 @@ class ControlTcp final : public ControlWire {
   Descriptor listener_;
   Descriptor events_;
   mutable std::mutex mutex_;
-  std::list<Link> links_;            // with ranks
-  std::list<Link> unauthenticated_;  // that have not proved themselves
-  std::list<Link> probes_;           // that only connect
-  News late_;                        // came up while no progress() was under way
+  std::list<Link> links_;            // to ranks
+  std::list<Link> unauthenticated_;  // accepted, not authenticated yet
+  std::list<Link> probes_;           // connect only, to see whether a rank is reachable
+  News late_;                        // events noted outside of progress()
   bool listens_ = true;              // whether the listener is watched
   std::uint64_t accepts_again_ns_ = 0;
   std::uint64_t next_look_ns_ = 0;

@@ -41,7 +41,7 @@ bool ControlThread::stopped() {
 
 void ControlThread::add(Controlled& controlled) {
   const std::lock_guard lock(mutex_);
-  // First: where it cannot be made, nobody is in the list.
+  // First, so that a failure leaves the list as it was.
   try {
     if (!stop_ && !thread_.joinable()) thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {

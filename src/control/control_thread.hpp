@@ -1,6 +1,6 @@
 // The process's one control thread: turns the control planes of its ranks, so that deaths, aborts
-// and questions are heard whatever the application does. Started with the first of them; sleeps
-// while nothing comes, but for a look every 100 ms.
+// and questions are handled whatever the application does. Started with the first plane; sleeps
+// while nothing arrives, but looks every 100 ms.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pith {
 
-// What the thread turns.
+// An object that the thread turns.
 class Controlled {
  public:
   virtual ~Controlled() = default;
@@ -25,13 +25,13 @@ class ControlThread {
  public:
   static ControlThread& instance();
 
-  // Until it is removed. Throws where no thread can be started: then nothing has changed.
+  // Turns it until remove(). Throws where no thread can be started; nothing has changed then.
   void add(Controlled& controlled);
-  // Returns when it is not being turned any more. Not from a turn().
+  // Returns when `controlled` is not being turned any more. Not from a turn().
   void remove(const Controlled& controlled);
-  // There is something to do that no descriptor shows.
+  // For work that no descriptor signals.
   void wake();
-  // At the end of the process; nothing is turned afterwards.
+  // When the process ends; nothing is turned afterwards.
   void stop();
   bool stopped();
 
@@ -42,7 +42,7 @@ class ControlThread {
   void run();
 
   std::mutex mutex_;    // guards the list
-  std::mutex turning_;  // held while they are turned
+  std::mutex turning_;  // held during turns
   std::vector<Controlled*> all_;
   int wake_descriptor_;
   bool stop_ = false;

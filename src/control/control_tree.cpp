@@ -9,8 +9,8 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint64_t awaited_ns = 300'000'000;  // after so long a child is probed
-// Those who have heard of a departure do not call any more, others may be about to.
+constexpr std::uint64_t awaited_ns = 300'000'000;  // after this an expected child is probed
+// Ranks that know of this departure do not connect any more; others may be about to.
 constexpr std::uint64_t farewell_ns = 100'000'000;
 
 }  // namespace
@@ -43,7 +43,7 @@ bool ControlTree::refresh() {
   const int old = std::exchange(parent_, parent);
   parent_since_ns_ = context_.now_ns;
   leave_told_ = leave_answered_ = false;
-  // Who is passed by is heard when it wakes up, and has told its children all until then.
+  // A parent that is only passed by stays connected, so that it is heard when it wakes up.
   if (old >= 0 && context_.membership.lives(old) && !passed_by_.contains(old)) wire_.hang_up(old);
   return true;
 }
@@ -60,7 +60,7 @@ bool ControlTree::can_pass_by_parent() const {
 bool ControlTree::try_to_leave(bool ends) {
   leaving_ = true;
   process_ends_ |= ends;
-  // Who called later would find nobody.
+  // A child that connected after this rank had left would find nobody.
   const bool waited = leave_told_once_ && context_.now_ns - parent_since_ns_ > farewell_ns;
   if (waited || is_complete()) tell_all_of_leaving();
   return leave_told_ && (is_root() || leave_answered_);

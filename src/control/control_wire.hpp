@@ -1,5 +1,5 @@
 // The seam below the control plane: short messages between ranks that know each other's address,
-// apart from the data path. Sockets, threads of one process, and virtual time implement it.
+// apart from the data path. Implemented by sockets, threads of one process, and virtual time.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace pith {
 
-// Who hears what a wire has to tell.
+// Handles the events of a wire.
 class ControlHandler {
  public:
   virtual void on_message(int from, std::string_view message) = 0;
@@ -15,7 +15,7 @@ class ControlHandler {
   virtual void on_lost(int rank, std::string_view how) = 0;
   // No connection could be made: the rank is dead, or has left in order a moment ago.
   virtual void on_unreachable(int rank, std::string_view how) = 0;
-  // It has let go of the connection.
+  // The peer has closed the connection in order.
   virtual void on_hung_up(int rank) = 0;
 
  protected:
@@ -26,12 +26,12 @@ class ControlWire {
  public:
   virtual ~ControlWire() = default;
 
-  // Never waits. Connects where there is no connection yet; only the higher rank of a pair does
-  // that, and the lower one sends to those that have called it. Messages of a pair stay in order.
+  // Never blocks. Connects where there is no connection yet, but only as the higher rank of the
+  // pair; the lower one can send once the other has connected. Messages of a pair stay in order.
   virtual void send(int to, std::string message) = 0;
-  // Looks whether the rank can be reached, apart from any connection: only a failure is told.
+  // Tests by a connection of its own whether the rank is reachable; only a failure is reported.
   virtual void probe(int rank) = 0;
-  // Lets go of a connection once what was sent has left; neither end takes that for a loss.
+  // Closes a connection once what was sent has left; neither end reports that as a loss.
   virtual void hang_up(int rank) = 0;
 };
 

@@ -6,7 +6,7 @@ namespace pith {
 
 namespace {
 
-// The root gives up first and says who is missing; a rank alone could only say that it waited.
+// The root's deadline comes first, for the root knows who is missing.
 constexpr double grace_s = 2;
 
 }  // namespace

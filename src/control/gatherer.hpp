@@ -1,4 +1,4 @@
-// What a start-up needs: all ranks tell each other a blob, several times over.
+// The all-gather that a start-up needs, for as many rounds as it asks for.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ class Gatherer {
  public:
   explicit Gatherer(double timeout_s = 0, std::shared_ptr<const Cancellation> cancellation = {});
   virtual ~Gatherer() = default;
-  // Collective: every rank's blob, by rank. Fails on all ranks where one is missing.
+  // Collective: returns every rank's blob, by rank. Fails on all ranks where one is missing.
   virtual Expected<std::vector<std::string>> gather(const std::string& mine) = 0;
-  // Of the whole start-up: a deadline, and whether it has failed elsewhere meanwhile.
+  // For waits within the start-up: its deadline, and whether it has failed elsewhere.
   Patience patience() const {
     return {deadline_ns_, [this] { return static_cast<bool>(failure()); }};
   }
-  // Why it cannot succeed any more, as far as is known; does not wait.
+  // Why the start-up cannot succeed any more, as far as is known; does not block.
   virtual Error failure() const = 0;
-  // The ranks of the job that take part, by the numbers by which errors call them; empty: by rank.
+  // The ranks of the job that take part, by the numbers that errors use; empty: by rank.
   virtual std::vector<int> named() const { return {}; }
-  // By whom this rank's part is cancelled; null: by nobody.
+  // Cancels this rank's part; may be null.
   const Cancellation* cancellation() const { return cancellation_.get(); }
 
  protected:

@@ -6,7 +6,7 @@
 
 namespace pith {
 
-// The communicator's number of a rank of the job; -1 where it is no member.
+// The rank in the communicator of a rank of the job; -1 where it is no member.
 inline int place_of(const std::vector<int>& members, int rank) {
   const auto found = std::find(members.begin(), members.end(), rank);
   return found == members.end() ? -1 : static_cast<int>(found - members.begin());

@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// Whoever knows that an unreachable rank has left in order says so within this time.
+// A rank that knows that an unreachable one has left in order says so within this time.
 constexpr std::uint64_t unreached_ns = 300'000'000;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Who lives, as far as this rank knows. What is known of a rank only ever grows, so that all agree
-// once they have heard the same.
+// Which ranks live, as far as this rank knows. Knowledge only grows, so all ranks agree once they
+// have heard the same.
 #pragma once
 
 #include <cstdint>
@@ -18,34 +18,34 @@ class Membership {
  public:
   Membership(int own, int ranks) : own_(own), ranks_(ranks) {}
 
-  // Who leaves in order may look dead to those who have not heard of it yet.
+  // A rank that leaves in order may look dead to ranks that have not heard of it yet.
   bool is_dead(int rank) const { return dead_.contains(rank) && !left_.contains(rank); }
   // Is dead or has left.
   bool is_gone(int rank) const { return dead_.contains(rank) || left_.contains(rank); }
   bool lives(int rank) const { return !is_gone(rank) && !unreached_.contains(rank); }
-  // It cannot be reached, and nobody has said yet what has become of it.
+  // Unreachable, and not known to be dead or to have left.
   bool is_unsure(int rank) const { return !is_gone(rank) && unreached_.contains(rank); }
   bool exists(int rank) const { return rank >= 0 && rank < ranks_; }
-  // Those up to `last` that live, and this one in any case.
+  // Living ranks up to `last`, and this one in any case.
   std::vector<int> living(int last) const;
   std::vector<int> living() const { return living(ranks_ - 1); }
-  // How many are known to be dead or to have left: it changes with each death and departure.
+  // Changes with every death and departure.
   std::size_t gone() const { return dead_.size() + left_.size(); }
   bool any_died() const;
-  // The dead, and those who left because their process ended.
+  // The dead, and ranks that left because their process ended.
   std::vector<int> gone_for_good() const;
-  // Why a rank is dead, or has ended; or empty.
+  // Why a rank is dead or has ended; empty: it is neither, as far as is known.
   std::string cause_of(int rank) const;
-  // Who was said to be dead, and why; perhaps has left.
+  // All reported deaths with their cause, also of ranks that have left since.
   const std::map<int, std::string>& said_to_be_dead() const { return dead_; }
 
-  // Whether it was not known.
+  // Returns whether it is news.
   bool add_dead(int rank, std::string_view how);
   enum class News { nothing, ended, left };
   News add_left(int rank, bool ended);
-  // No connection to it could be made: it is dead, unless somebody knows better soon.
+  // No connection could be made: the rank is dead, unless news of it arrives soon.
   void add_unreached(int rank, std::string_view how, std::uint64_t now_ns);
-  // Of whom nobody has known better.
+  // Unreachable ranks of which no news has arrived in time.
   std::vector<std::pair<int, std::string>> overdue(std::uint64_t now_ns) const;
 
   void pack(Packer& packer) const;
@@ -60,7 +60,7 @@ class Membership {
   const int ranks_;
   std::map<int, std::string> dead_;  // rank of the job: why
   std::set<int> left_;
-  std::set<int> ended_;  // of these, whose process has ended
+  std::set<int> ended_;  // of left_, those whose process has ended
   std::map<int, Unreached> unreached_;
 };
 

@@ -11,9 +11,9 @@ namespace pith {
 namespace {
 
 constexpr double ping_again_s = 0.7;
-// A parent that answers is given time to blame.
+// How long a parent that answers may take to find whom to blame.
 constexpr double patience_s = 4;
-// Those who shrink a communicator without their parent need not wait for one that has stopped.
+// A shrink that leaves the parent out waits for a stopped one only this long.
 constexpr double excluded_silent_s = 2;
 constexpr double least_excluded_silent_s = 0.5;
 
@@ -41,12 +41,12 @@ ParentWatch::Verdict ParentWatch::watch(const Stalls& stalls) {
     pinged_ns_ = 0;
     return Verdict::nothing;
   }
-  // Before those above miss what this rank has to say.
+  // Ends before the ranks above lose patience with this rank.
   const double timeout_s = context_.options.timeout_s;
   const double patience =
       timeout_s == 0 ? excluded_silent_s
                      : std::clamp(timeout_s / 2, least_excluded_silent_s, excluded_silent_s);
-  // More than one question must have gone unanswered.
+  // So that more than one ping has gone unanswered.
   ping(in_the_way ? patience / 3 : ping_again_s);
   if (excluded && silence() > patience) return Verdict::give_up;
   if (in_the_way && silence() > patience && tree_.can_pass_by_parent()) return Verdict::pass_by;
@@ -54,7 +54,7 @@ ParentWatch::Verdict ParentWatch::watch(const Stalls& stalls) {
   return Verdict::nothing;
 }
 
-// One that sleeps answers all of them when it wakes up: a few are enough.
+// A stopped parent answers all pings when it wakes up, so few are sent.
 void ParentWatch::ping(double again_s) {
   const bool first = pinged_ns_ == 0;
   if (first) silent_since_ns_ = context_.now_ns;
@@ -84,7 +84,7 @@ void ParentWatch::end_long_waits(const Stalls& stalls, double waited) {
   }
 }
 
-// What a rank tells itself that has waited too long.
+// The error of a rank that has waited too long, as far as it can tell by itself.
 Error ParentWatch::cause_of_wait(const std::vector<int>& members, int waits_for,
                                  double waited) const {
   const double silent = silence();
@@ -107,7 +107,7 @@ Error ParentWatch::cause_of_wait(const std::vector<int>& members, int waits_for,
   return {Code::remote, fmt::format("the other ranks have not gone on for {:.0f} s", waited)};
 }
 
-// Whether members of a communicator agree on one without the parent, which is a member, too.
+// Whether members of a communicator have an agreement that leaves out the parent, a member as well.
 bool ParentWatch::is_excluded() const {
   return std::ranges::any_of(agreement_.pending(), [this](const auto& entry) {
     const Contribution& own = entry.second.own;
@@ -117,8 +117,8 @@ bool ParentWatch::is_excluded() const {
   });
 }
 
-// Whether others wait by way of the parent for what does not concern it: as participants of an
-// agreement, here or below, or as members of a communicator.
+// Whether others wait, by way of the parent, for what does not concern it: an agreement without it,
+// here or below, or a communicator without it.
 bool ParentWatch::is_beside(const Stalls& stalls) const {
   return agreement_.others_wait_without(tree_.parent(), context_.options.report_s) ||
          std::ranges::any_of(stalls, [this](const auto& entry) {

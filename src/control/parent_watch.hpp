@@ -1,8 +1,8 @@
-// Whether this rank's parent has stopped, and what to do then: nobody knows how long it sleeps.
+// Whether this rank's parent has stopped, for nobody knows how long, and what to do then.
 //
-// The root tells when a call or an agreement has taken too long. If it has stopped itself, or a
-// rank on the way to it, each rank must do so for itself. A parent that is in the way of those who
-// do not wait for it is passed by, and one that was left out of a shrink is given up.
+// The root decides when a call or an agreement has taken too long. If the root or a rank on the way
+// to it has stopped, each rank must decide for itself. A stopped parent that blocks ranks which do
+// not wait for it is passed by; one that was left out of a shrink is given up.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ class ParentWatch {
         watchers_(watchers),
         agreement_(agreement) {}
 
-  // It has said something, is another one, or this rank stood still itself.
+  // The parent has sent something, or this rank was stopped itself.
   void on_heard() { heard_ns_ = context_.now_ns; }
   void on_new_parent() { pinged_ns_ = 0; }
-  // How long it has not answered, in seconds; 0 where nothing waits for it.
+  // Seconds without an answer; 0 where nothing waits for the parent.
   double silence() const;
-  // Asks it if need be, and ends what has waited too long.
+  // Pings the parent if need be, and ends waits that take too long.
   Verdict watch(const Stalls& stalls);
 
  private:
@@ -51,7 +51,7 @@ class ParentWatch {
   Watchers& watchers_;
   Agreement& agreement_;
   std::uint64_t heard_ns_ = 0;
-  std::uint64_t pinged_ns_ = 0;  // 0: nothing is waited for
+  std::uint64_t pinged_ns_ = 0;  // 0: nothing waits for the parent
   std::uint64_t silent_since_ns_ = 0;
 };
 

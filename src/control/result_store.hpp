@@ -1,5 +1,5 @@
-// Results of agreements, for ranks whose way to the root broke while it decided: those of
-// communicators that are not over, at least so many, and more while they are small.
+// Results of agreements, for ranks that lost their way to the root while it decided. Keeps those of
+// communicators that are not over: at least `least`, and more while they are small.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ class ResultStore {
   static constexpr std::size_t bytes_kept = 256 << 10;
   static constexpr std::size_t dropped_kept = 4096;
 
-  // Null: it is not known, or not any more.
+  // Null: not known, or dropped.
   const std::string* find(const GatherKey& key) const {
     const auto found = results_.find(key);
     return found == results_.end() ? nullptr : &found->second;
   }
-  // Kept once, and too old.
+  // Dropped as too old.
   bool was_dropped(const GatherKey& key) const { return dropped_.contains(key); }
   bool is_decided(const GatherKey& key) const { return results_.contains(key) || was_dropped(key); }
   // Oldest first.
@@ -46,7 +46,7 @@ class ResultStore {
   }
 
  private:
-  // It is not taken again from those who still have it: it would push out newer ones.
+  // For good: taking it back from a rank that still has it would push out newer ones.
   void drop_oldest() {
     const GatherKey oldest = order_.front();
     order_.pop_front();
@@ -60,7 +60,7 @@ class ResultStore {
     dropped_order_.pop_front();
   }
 
-  std::map<GatherKey, std::string> results_;  // as messages
+  std::map<GatherKey, std::string> results_;  // packed, as messages
   std::deque<GatherKey> order_;
   std::size_t bytes_ = 0;
   std::set<GatherKey> dropped_;

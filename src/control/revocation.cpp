@@ -16,7 +16,7 @@ constexpr std::size_t over_kept = 1024;
 void Revocation::revoke(CommKey comm, const std::vector<int>& members, const Error& error,
                         int from) {
   if (!error || tell_if_over(comm, from) || !revoked_.emplace(comm, error).second) return;
-  // All of them may die before one can let go of it.
+  // All members may die before one releases it, so they are noted now.
   if (!members.empty()) released_.try_emplace(comm, Released{members, {}});
   maybe_over_.insert(comm);
   Packer packer = message(MessageKind::revoked);
@@ -63,7 +63,7 @@ void Revocation::check_all() {
   for (const auto& [comm, released] : released_) maybe_over_.insert(comm);
 }
 
-// A rank that cannot be reached may still live.
+// A rank that is only unreachable may still live.
 bool Revocation::all_gone(const Released& released) const {
   if (released.members.empty()) return false;
   return std::ranges::all_of(released.members, [&](int rank) {

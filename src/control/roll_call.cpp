@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// A rank that has stopped does not answer.
+// A rank that has stopped is not waited for longer.
 constexpr std::uint64_t patience_ns = 5'000'000'000;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A new root calls the roll. Results move along the same connections as facts and ahead of them, so
-// once all that live have answered there is no result that it does not know, and it may decide.
+// A new root calls the roll. Results travel along the same connections as facts and ahead of them,
+// so once all living ranks have answered, the root knows every result and may decide.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ class RollCall {
 
   // This rank has become the root.
   void begin();
-  // At the root: whether all that live have answered. It is called anew after every death or
-  // departure: what came from such a rank may have been on its way to one that had answered.
+  // At the root: whether all living ranks have answered. The roll is called anew after every death
+  // or departure: a result from that rank may have been on its way to one that had answered.
   bool is_complete();
   void hear_roll(Unpacker& in, const std::string& whole);
   void hear_present(Unpacker& in, const std::string& whole);
-  // A child that has just come has not heard the last one.
+  // Sends the last roll to a child that has just connected.
   void tell(int child);
 
  private:
@@ -31,10 +31,10 @@ class RollCall {
 
   const ControlContext& context_;
   ControlTree& tree_;
-  std::string roll_;  // the last one
-  bool due_ = false;  // at a root that was not the first one
+  std::string roll_;  // the last roll
+  bool due_ = false;  // only at a root that was not the first one
   std::uint64_t since_ns_ = 0;
-  std::uint32_t gone_ = 0;  // deaths and departures that were known at the call
+  std::uint32_t gone_ = 0;  // deaths and departures known at the last roll
   std::set<int> present_;
 };
 

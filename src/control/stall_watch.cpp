@@ -11,8 +11,8 @@ namespace pith {
 
 namespace {
 
-// A stall is reported again so often: what the other ranks do meanwhile changes. Who disagrees with
-// a call that stands still is to be found within a second.
+// How often a stall is reported again: what other ranks do changes meanwhile, and a disagreement
+// must be found within a second.
 constexpr std::uint64_t again_ns = 700'000'000;
 constexpr std::uint64_t inquiry_kept_ns = 10'000'000'000;
 
@@ -21,8 +21,8 @@ bool disagree(const NotedCall& one, const NotedCall& other) {
          !contains(other.second.without, one.first);
 }
 
-// Ranks are compared with the lowest one that is in an agreement, and with the lowest one that has
-// begun the call itself. Null: there are no two that disagree.
+// Compares each rank with the lowest one that is in an agreement, and with the lowest one that has
+// begun the call itself. Null: no two disagree.
 std::pair<const NotedCall*, const NotedCall*> find_dispute(const std::map<int, CallNote>& notes) {
   for (const bool agreement : {true, false}) {
     const auto first = std::ranges::find_if(
@@ -50,7 +50,7 @@ Error dispute_error(std::uint32_t number, const std::vector<int>& members, const
       other};
 }
 
-// Who keeps a call from getting on: ranks that have not called it, else the one waited for.
+// Whom to blame for a stall: ranks that have not made the call, else the one waited for.
 Error blame(const StallReport& report, const std::map<int, CallNote>& notes, double timeout_s) {
   const Stall& stall = report.stall;
   std::vector<int> absent;
@@ -60,14 +60,14 @@ Error blame(const StallReport& report, const std::map<int, CallNote>& notes, dou
     if (!is_in_it) absent.push_back(static_cast<int>(i));
   }
   const std::string call = title_of(stall.call);
-  // Calls without a number concern pairs: others need not have called anything.
+  // Calls without a number are between pairs: other ranks take no part.
   if (!absent.empty() && stall.call.number != 0) {
     return {Code::remote,
             fmt::format("{} did not call {} within {} s, or has stopped", list_of(absent), call,
                         timeout_s),
             absent.front()};
   }
-  // Who waits for a kernel waits for no message.
+  // A rank that waits for a kernel waits for no rank.
   const std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   return {Code::remote,
           fmt::format("rank {} has waited {:.0f} s{} in {}", place_of(report.members, report.rank),
@@ -109,7 +109,7 @@ void StallWatch::report_calls(const Stalls& stalls) {
   }
 }
 
-// Of calls that are agreements: no watcher knows them. What is said of one may end it.
+// Reports calls that are agreements, which no watcher knows. A report may end its agreement.
 void StallWatch::report_agreements() {
   std::vector<std::pair<CommKey, Stall>> due;
   for (auto& [key, pending] : agreement_.pending()) {
@@ -125,7 +125,7 @@ void StallWatch::report_agreements() {
   }
 }
 
-// No watcher sees those that last too long, least of all where the communicator is revoked.
+// No watcher sees agreements that take too long, least of all those of a revoked communicator.
 void StallWatch::warn_of_agreements() {
   for (auto& [key, pending] : agreement_.pending()) {
     const double waited = context_.since(pending.since_ns);
@@ -134,7 +134,7 @@ void StallWatch::warn_of_agreements() {
     if (!member) continue;
     pending.warned = true;
     Stall stall{pending.call, waited, -1, list_of(pending.missing)};
-    // Then the root has not said for whom, or its word has not come.
+    // Then the root's list of missing ranks may not have arrived.
     const bool silent = parent_watch_.silence() > silent_s;
     if (silent) stall.waits_for = place_of(member->ranks, tree_.parent());
     watchers_.warn_later(key.comm, *member, std::move(stall));
@@ -179,7 +179,7 @@ void StallWatch::hear_stall(Unpacker& in, const std::string& whole) {
   if (tree_.is_root()) {
     if (in.whole()) judge(report);
   } else if (report.stall.seconds == 0) {
-    // A suspicion is said once, so it is put before those who sleep as well.
+    // A suspicion is reported once, so a parent that sleeps must get it, too.
     tree_.send_up(whole);
   } else {
     tree_.ask(tree_.parent(), whole);
@@ -198,14 +198,14 @@ void StallWatch::judge(const StallReport& report) {
   Inquiry& inquiry = entry->second;
   inquiry.members = report.members;
   inquiry.notes[report.rank] = stall.call;
-  // Of an agreement that takes too long its own result tells.
+  // An agreement that takes too long ends by its own result.
   const double timeout_s = context_.options.timeout_s;
   const bool too_long = timeout_s > 0 && stall.seconds >= timeout_s;
   if (!fresh && too_long && stall.call.round == 0) {
     return revocation_.revoke(comm, report.members, blame(report, inquiry.notes, timeout_s), -1);
   }
-  // All that stand still report, and all answer each time: one question for all of them. Who
-  // suspects has seen a message, says so once, and has no time.
+  // All stalled ranks report, and all ranks answer each question, so one question serves them all.
+  // A suspicion follows from a message and is reported once, so it is not delayed.
   const bool suspected = stall.seconds == 0;
   if (fresh || suspected || is_due(inquiry.asked_ns)) return ask(key, inquiry);
   inquiry.again = true;
@@ -221,7 +221,7 @@ void StallWatch::ask(const InquiryKey& key, Inquiry& inquiry) {
   hear_question(in, question);
 }
 
-// Not only when the next report comes: that may be too late for who has called meanwhile.
+// Does not wait for the next report, which may be too late for a rank that has called meanwhile.
 void StallWatch::ask_again() {
   for (auto& [key, inquiry] : inquiries_) {
     const bool due = inquiry.again && is_due(inquiry.asked_ns);
@@ -242,7 +242,7 @@ void StallWatch::hear_answer(Unpacker& in, const std::string& whole) {
 
 void StallWatch::compare(const InquiryKey& key, Inquiry& inquiry) {
   const CommKey comm = key.first;
-  // Who has ended an agreement may be in the call by now.
+  // A rank whose agreement has ended may be in the call by now.
   std::erase_if(inquiry.notes, [&](const NotedCall& noted) {
     return noted.second.round != 0 && agreement_.is_decided({comm, noted.second.round});
   });
@@ -250,13 +250,14 @@ void StallWatch::compare(const InquiryKey& key, Inquiry& inquiry) {
   if (!first) return;
   const bool agreement = first->second.round != 0 || second->second.round != 0;
   const auto is_lost = [this](int rank) { return context_.membership.is_dead(rank); };
-  // Then a shrink is right, whatever others are in: they will hear of it.
+  // Then a shrink is right, whatever other ranks are in: they will hear of the failure.
   if (agreement &&
       (revocation_.is_revoked(comm) || std::ranges::any_of(inquiry.members, is_lost))) {
     return;
   }
   const Error error = dispute_error(key.second, inquiry.members, *first, *second);
-  // Before the fact: who hears of that alone may begin the next agreement, and passes over this.
+  // Before the revocation: a rank that hears only of that may begin the next agreement and skip
+  // this one.
   for (const auto& [rank, call] : inquiry.notes) {
     if (agreement && call.round != 0) agreement_.conclude({comm, call.round}, error, {});
   }

@@ -1,9 +1,9 @@
-// Calls that get no further: ranks report them, the root asks the others what they are in, and
-// blames who disagrees or does not come.
+// Stalled calls: ranks report them, the root asks the others which call they are in, and blames
+// ranks that disagree or do not come.
 //
-// What ranks say again and again, that they stand still, and what the root asks because of that, is
-// answered by each neighbour at once, and where no answer comes it is not said any more: what lies
-// unread at a rank that sleeps lies in our memory.
+// Stall reports and the root's questions are sent repeatedly. Each neighbour answers at once, and
+// one that does not answer gets no more of them: what a stopped rank does not read stays in our
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +50,12 @@ class StallWatch {
   void add_known(std::set<CommKey>& known) const;
 
  private:
-  // At the root.
+  // What the root knows of one stalled call.
   struct Inquiry {
     std::vector<int> members;
     std::map<int, CallNote> notes;  // by rank of the job
     std::uint64_t asked_ns = 0;
-    bool again = false;  // to be asked as soon as that is due
+    bool again = false;  // ask again as soon as that is due
   };
   using InquiryKey = std::pair<CommKey, std::uint32_t>;
 

@@ -45,7 +45,7 @@ void Watchers::tell_revoked(CommKey comm, Member& member, const Error& error) {
   call_later(comm, [watcher = member.watcher, error] { watcher->on_revoked(error); });
 }
 
-// Who is given up itself can do nothing with the others any more.
+// If this rank itself was given up, its communicators are revoked.
 void Watchers::tell_of_dead(CommKey comm, Member& member, const Membership& membership) {
   for (const auto& [rank, how] : membership.said_to_be_dead()) {
     const int place = place_of(member.ranks, rank);

@@ -1,5 +1,5 @@
-// The communicators of this rank, and the calls to them that this turn is to make once nothing is
-// locked any more.
+// The communicators of this rank, and the calls to them that this turn is to make after releasing
+// the lock.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class Watchers {
   struct Member {
     std::vector<int> ranks;  // of the job, by rank of the communicator
     CommWatcher* watcher = nullptr;
-    bool told = false;              // the watcher knows that it is revoked
-    std::set<int> told_dead = {};   // of whom it knows that they are; ranks of the job
+    bool told = false;              // the watcher knows of the revocation
+    std::set<int> told_dead = {};   // deaths that the watcher knows of; ranks of the job
     std::uint64_t reported_ns = 0;  // the last report of a stall
-    bool warned = false;            // of the stall that lasts
+    bool warned = false;            // of the present stall
   };
   using Members = std::map<CommKey, Member>;
   using Calls = std::vector<std::pair<CommKey, std::function<void()>>>;
@@ -38,7 +38,7 @@ class Watchers {
 
   void call_later(CommKey comm, std::function<void()> call);
   void warn_later(CommKey comm, const Member& member, Stall stall);
-  // What they have not heard yet: of revoked communicators and of deaths.
+  // Queues what watchers do not know yet: revocations and deaths.
   void tell_later(const std::map<CommKey, Error>& revoked, const Membership& membership);
   Calls take_calls() { return std::exchange(calls_, {}); }
 

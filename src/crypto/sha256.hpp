@@ -1,8 +1,7 @@
-// SHA-256 by OpenSSL, and HMAC over it (RFC 2104), for proofs of a few bytes when ranks meet.
+// SHA-256 by OpenSSL, and HMAC over it (RFC 2104), for authenticating connections.
 //
-// The compression function alone, which OpenSSL calls low-level, linked statically: it brings five
-// of its objects into the library, no global state and nothing at exit. OpenSSL's own HMAC would
-// bring 4 MB, and the process may have another libcrypto.
+// Links OpenSSL's low-level SHA-256 statically: five of its objects, no global state and nothing at
+// exit. OpenSSL's own HMAC would add 4 MB, and the process may have another libcrypto.
 #pragma once
 
 #define OPENSSL_SUPPRESS_DEPRECATED
@@ -20,7 +19,7 @@ class Sha256 {
  public:
   Sha256();
   void add(std::span<const std::byte> data);
-  // Once; nothing is added afterwards.
+  // To be called once, after the last add().
   Digest finish();
 
  private:
@@ -29,7 +28,7 @@ class Sha256 {
 
 Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message);
 
-// Takes as long wherever the first difference is: a proof cannot be guessed byte by byte.
+// Constant time, so that a digest cannot be guessed byte by byte.
 bool same_digest(const Digest& a, const Digest& b);
 
 }  // namespace pith

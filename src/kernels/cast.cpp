@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cast.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/cast.hpp"
 #include "kernels/loop-inl.hpp"
@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace pith::kernels::HWY_NAMESPACE {
 
-// A last vector that is not full goes through padded copies; inputs are read before that store.
+// A partial last vector goes through padded copies; its inputs are read before the store.
 template <class Format>
 void narrow_all(std::byte* out, const std::byte* in, std::size_t count) {
   using Bits = typename Format::Bits;
@@ -100,7 +100,7 @@ void cast(std::byte* out, DType out_type, const std::byte* in, DType in_type, st
   if (to_narrow && in_type == DType::f32) {
     return HWY_DYNAMIC_DISPATCH(from_f32)(out, out_type, in, count);
   }
-  // float64 must be rounded once, so it may not pass through float32.
+  // float64 is rounded once, so it must not pass through float32.
   if (!from_narrow || !to_narrow) return scalar::cast(out, out_type, in, in_type, count);
 
   constexpr std::size_t block = 1024;

@@ -1,4 +1,5 @@
-// What reduce.cpp hands to the SIMD sources: one description of a call, one entry per type family.
+// The interface between reduce.cpp and the SIMD sources: a description of a call, and an entry
+// point for each type family.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +11,17 @@ namespace pith::kernels {
 
 struct Combine {
   std::byte* out;
-  std::byte* second_out;  // or null
+  std::byte* second_out;  // may be null
   const std::byte* a;
   const std::byte* b;
   std::size_t count;
   DType type;
   Op op;  // never avg
   Stores stores = Stores::cached;
-  float divisor = 0;  // not 0: out[i] = a[i] / divisor in place of op; floats only
+  float divisor = 0;  // not 0: out[i] = a[i] / divisor instead of op; floats only
 };
 
-// By the scalar twins: for CPUs without any SIMD target, where Highway has vectors of one lane.
+// Uses the scalar twins: for CPUs without a SIMD target, where Highway's vectors have one lane.
 void combine_scalar(const Combine& call);
 
 void combine_integers(const Combine& call);

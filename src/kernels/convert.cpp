@@ -1,4 +1,4 @@
-// Lists and whole vectors converted and parted: loops that the compiler makes SIMD of.
+// Conversion and splitting of lists and vectors: plain loops that the compiler vectorises.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace pith::kernels {
 
 namespace {
 
-// Small enough to stay in the first cache.
+// The buffer stays in the L1 cache.
 constexpr std::size_t block = 1024;
 using Block = std::array<float, block>;
 
@@ -47,7 +47,7 @@ void convert(const ConvertKernel::Args& args) {
   }
 }
 
-// Both lists are written for every element; only one of them counts it.
+// Writes each element to both lists and advances one of them, to avoid a branch.
 void split(const SplitKernel::Args& args) {
   std::size_t kept = 0;
   std::size_t lower = 0;

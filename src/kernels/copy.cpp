@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/copy.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "core/copy.hpp"
 #include "hwy/highway.h"
 #include "kernels/loop-inl.hpp"

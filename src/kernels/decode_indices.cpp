@@ -1,11 +1,10 @@
-// Bytes to indices; the format is in index_code.hpp. What the bytes say is checked a block at a
-// time before a loop runs: the number of bits that are set must be the count, and the count must
-// fit, so that the loops need no bounds; that indices rise and lie in the block is noted on the way
-// and judged at the end.
+// Bytes to indices; the format is in index_code.hpp. Input is not trusted. Each block is checked
+// before its loop runs (the number of set bits must equal the count, and the count must fit), so
+// that loops need no bounds; that indices ascend and lie in the block is checked after it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode_indices.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/index_code.hpp"
 #include "kernels/loop-inl.hpp"
@@ -21,11 +20,11 @@ void decode_range(const DecodeIndicesKernel::Args& args) { scalar::decode_indice
 
 #else
 
-// A block, its header checked against what is there.
+// A block whose header has been checked against the bytes available.
 struct Block {
   const std::byte* coded;
   std::size_t bytes;     // of the block's payload
-  std::size_t readable;  // bytes from `coded` on, at least those
+  std::size_t readable;  // bytes available from `coded` on, at least `bytes`
   std::size_t count;
   std::size_t span;
   unsigned form;
@@ -40,7 +39,7 @@ HWY_INLINE std::uint64_t word_at(const std::byte* bytes, std::size_t n) {
   return word;
 }
 
-// Writes base + the positions of all set bits, if these are `block.count`.
+// Writes base + the position of each set bit; false if their number is not `block.count`.
 bool decode_bits(const Block& block, const std::byte* bits, std::size_t bytes, std::uint32_t base) {
   const std::size_t whole = bytes / 8 * 8;
   const std::size_t rest = bytes - whole;
@@ -68,8 +67,8 @@ bool decode_bitmap(const Block& block) {
 using LowWords = hn::FixedTag<std::uint32_t, 4>;
 using LowWord = hn::Vec<LowWords>;
 
-// Low bits of four indices at a time. Eight of them start with a whole byte; each lies in three
-// bytes of sixteen, which a shuffle brings to its lane.
+// The low bits of four indices at a time. Eight indices start at a byte boundary; the bits of each
+// lie within three of sixteen bytes, which a shuffle moves to its lane.
 class LowBits {
  public:
   explicit LowBits(unsigned form) : form_(form) {
@@ -82,7 +81,7 @@ class LowBits {
       }
     }
   }
-  // Of indices 8 * eight + 4 * half and so on; 16 bytes must be readable.
+  // For indices 8 * eight + 4 * half to + 3; 16 bytes must be readable.
   HWY_INLINE LowWord operator()(const std::byte* eight, std::size_t half) const {
     const hn::FixedTag<std::uint8_t, 16> bytes;
     const LowWords d;
@@ -98,7 +97,7 @@ class LowBits {
   HWY_ALIGN std::uint32_t shifts_[8];
 };
 
-// first + (position of index i - i) << form | low bits, for four of them, at places i and so on.
+// first + (position - i) << form | low bits, for the four indices from place i on.
 HWY_INLINE LowWord join(const Block& block, LowWord positions, std::size_t i, LowWord low) {
   const LowWords d;
   const LowWord numbers = hn::Add(hn::Set(d, static_cast<std::uint32_t>(i)), hn::Iota(d, 0));
@@ -106,8 +105,8 @@ HWY_INLINE LowWord join(const Block& block, LowWord positions, std::size_t i, Lo
   return hn::Add(hn::Set(d, block.first), hn::Or(high, low));
 }
 
-// Turns the positions in the high part into indices, eight at a time. The last ones, and those
-// whose low bits end too near to the end of what may be read, go through copies.
+// Turns the positions of the high part into indices, eight at a time. The last ones, and those
+// whose low bits end near the end of the readable bytes, go through padded copies.
 void join_all(const Block& block) {
   const LowWords d;
   const LowBits low_bits(block.form);

@@ -1,5 +1,5 @@
-// One operation on one pair of elements in a native type; shared by the scalar twins and by the
-// short path of reduce(), which must not pay for a dispatch.
+// One operation on one pair of elements in a native type. Used by the scalar twins and by reduce()
+// for short vectors, where a dispatch would cost too much.
 #pragma once
 
 #include <bit>
@@ -44,7 +44,7 @@ T combine_pair(T a, T b, Op op) {
 
 template <std::integral T>
 T combine_pair(T a, T b, Op op) {
-  // 64 bits without a sign: wraps without undefined behaviour and without integer promotion.
+  // In 64-bit unsigned arithmetic: wraps without undefined behaviour, without integer promotion.
   using Unsigned = std::make_unsigned_t<T>;
   const std::uint64_t wide_a = static_cast<Unsigned>(a);
   const std::uint64_t wide_b = static_cast<Unsigned>(b);

@@ -1,4 +1,5 @@
-// Indices to bytes; the format is in index_code.hpp. Portable code, no SIMD: a few cycles an index.
+// Indices to bytes; the format is in index_code.hpp. Portable code without SIMD: a few cycles an
+// index.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -16,12 +17,12 @@ void put_bytes(std::byte* out, std::uint64_t bits, std::size_t bytes) {
   std::memcpy(out, &bits, bytes);
 }
 
-// Bits that rise from byte 0 on; whole words are written as soon as they are full.
+// Packs bits from bit 0 of byte 0 on; whole words are written when they are full.
 class BitWriter {
  public:
   explicit BitWriter(std::byte* out) : out_(out) {}
 
-  // n <= 64, the bits above are zero.
+  // n <= 64; bits of `bits` above n must be zero.
   void put(std::uint64_t bits, unsigned n) {
     word_ |= bits << filled_;
     filled_ += n;
@@ -31,7 +32,7 @@ class BitWriter {
     filled_ -= 64;
     word_ = filled_ == 0 ? 0 : bits >> (n - filled_);
   }
-  // The last bytes. Returns the end.
+  // Writes the last bytes and returns the end.
   std::byte* finish() {
     const std::size_t bytes = (filled_ + 7) / 8;
     put_bytes(out_, word_, bytes);
@@ -44,7 +45,7 @@ class BitWriter {
   unsigned filled_ = 0;
 };
 
-// Single bits at rising positions; what lies between is zero.
+// Sets single bits at ascending positions; all others are zero.
 class SparseBitWriter {
  public:
   explicit SparseBitWriter(std::byte* out) : out_(out) {}
@@ -53,7 +54,7 @@ class SparseBitWriter {
     while (position >= base_ + 64) flush();
     word_ |= std::uint64_t{1} << (position - base_);
   }
-  // Fills up to `bytes` in all.
+  // Pads with zeros to `bytes` bytes.
   void finish(std::size_t bytes) {
     while (8 * bytes > base_ + 64) flush();
     put_bytes(out_ + base_ / 8, word_, bytes - base_ / 8);
@@ -77,7 +78,7 @@ void encode_bitmap(std::span<const std::uint32_t> indices, std::uint32_t first, 
   bits.finish(IndexBlock::bitmap_bytes(span));
 }
 
-// Four at a time: their low bits make one word of at most 64.
+// Four at a time: their low bits fit into one word of 64.
 void encode_low(std::span<const std::uint32_t> indices, std::uint32_t first, unsigned form,
                 std::byte* out) {
   if (form == 0) return;
@@ -116,7 +117,7 @@ std::size_t encode_block(std::span<const std::uint32_t> indices, std::uint32_t f
   return IndexBlock::header_bytes + IndexBlock::payload_bytes(count, span, form);
 }
 
-// How many of the rising indices lie below `end`: by steps that double, then by halves.
+// How many of the ascending indices are below `end`: galloping, then binary search.
 std::size_t count_below(std::span<const std::uint32_t> indices, std::uint64_t end) {
   std::size_t step = 64;
   while (step < indices.size() && indices[step] < end) step *= 2;

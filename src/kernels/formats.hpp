@@ -7,8 +7,8 @@
 namespace pith::kernels {
 
 // Sign, then exponent, then `mantissa` bits, from the top of `Bits` down. A code is the bit pattern
-// of a value, a magnitude is a code without its sign. `overflow` is the magnitude that a finite
-// value too large for the format becomes; `infinity` the one that an infinity becomes.
+// of a value, a magnitude is a code without its sign. A finite value too large for the format
+// becomes `overflow`, an infinity becomes `infinity`.
 struct Float16 {
   using Bits = std::uint16_t;
   static constexpr int mantissa = 10, bias = 15;
@@ -39,8 +39,8 @@ inline constexpr float largest_f16 = 65504;
 inline constexpr float largest_bf16 = 0x1.fep127f;
 
 // Every NaN that a kernel produces is this one: all bits set but the sign. IEEE 754 leaves payloads
-// open, so without a fixed one the result of two NaNs would depend on operand order and on the CPU.
-// NVIDIA GPUs return the same pattern for formats up to 32 bits.
+// open, so otherwise the result of two NaNs would depend on operand order and on the CPU. NVIDIA
+// GPUs return the same pattern for formats up to 32 bits.
 inline constexpr std::uint32_t nan_f32 = 0x7fffffffu;
 inline constexpr std::uint64_t nan_f64 = 0x7fffffffffffffffu;
 

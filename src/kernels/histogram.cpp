@@ -12,7 +12,7 @@ namespace pith::kernels {
 namespace {
 
 constexpr std::size_t first_infinite_bin = 0x7f800000u >> MagnitudeHistogram::shift;
-// Below this many elements emptying the copies would cost more than it saves.
+// Below this many elements, clearing the copies would cost more than they save.
 constexpr std::size_t few = 4096;
 
 std::size_t bin_of(float value) {

@@ -116,7 +116,7 @@ std::byte* HostCompute::take_scratch(std::size_t bytes) {
     list.pop_back();
     return scratch;
   }
-  list.reserve(++made_[size_class]);  // giving back must not need memory
+  list.reserve(++made_[size_class]);  // so that give_scratch never allocates
   const std::size_t room = std::size_t{1} << size_class;
   auto* scratch = static_cast<std::byte*>(::operator new(room, alignment_of(room)));
   if (room >= huge_bytes) populate(scratch, room);

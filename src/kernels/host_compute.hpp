@@ -1,5 +1,5 @@
-// The compute seam on host memory: kernels run inline on the thread that submits them, so every
-// fence is in the past.
+// The compute seam on host memory: kernels run inline on the submitting thread, so every fence has
+// been reached.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ class HostCompute final : public Compute {
   void notify(FenceWait& wait) override { wait.reached(wait); }
   bool progress() override { return false; }
 
-  // Pooled by powers of two and aligned to 64 bytes. From 2 MiB on it is huge-page advised, with
-  // its pages present, so that no collective takes the faults.
+  // Pooled by powers of two and aligned to 64 bytes. From 2 MiB on huge pages are advised and
+  // faulted in at once, so that no collective takes the page faults.
   std::byte* take_scratch(std::size_t bytes) override;
   void give_scratch(std::byte* scratch, std::size_t bytes) override;
 

@@ -53,7 +53,7 @@ bool decode_elias_fano(const std::byte* coded, std::size_t count, std::size_t sp
                        std::uint32_t first, std::uint32_t* out) {
   const std::byte* high = coded + IndexBlock::low_bytes(count, form);
   std::size_t found = 0;
-  std::size_t next = 0;  // the lowest index that may follow
+  std::size_t next = 0;  // the next index must be at least this
   for (std::size_t bit = 0; bit < 8 * IndexBlock::high_bytes(count, span, form); ++bit) {
     if (!bit_at(high, bit)) continue;
     if (found == count) return false;

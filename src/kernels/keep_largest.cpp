@@ -1,13 +1,13 @@
 // Keep the k largest magnitudes of a list: exact selection in linear time, in place.
 //
-// A sample brackets the k-th magnitude; one pass counts what lies above the bracket and collects
-// what lies in it, a few per cent; a radix selection finds the k-th there [Floyd and Rivest 1975].
-// Where the sample has misled, or too much lies in the bracket, passes that only count narrow it
-// first, twelve bits each. A last pass splits the list.
+// A sample brackets the k-th magnitude; one pass counts what is above the bracket and collects what
+// is in it, a few per cent; a radix selection finds the k-th there [Floyd and Rivest 1975]. Where
+// the sample has misled, or the bracket holds too much, counting passes narrow it first, by twelve
+// bits each. A last pass splits the list.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/keep_largest.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include <cmath>
 #include <memory>
 
@@ -29,7 +29,7 @@ HWY_INLINE std::uint32_t bits_of(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
 }
 
-// Counts what is above the bracket, and collects what is in it as far as there is room.
+// Counts the magnitudes above the bracket, and collects those in it while there is room.
 BracketCounts collect(const float* values, std::size_t count, Bracket bracket,
                       std::uint32_t* candidates, std::size_t room) {
   const Integers d;
@@ -37,7 +37,7 @@ BracketCounts collect(const float* values, std::size_t count, Bracket bracket,
   const Integer below = hn::Set(d, static_cast<std::int32_t>(bracket.low) - 1);
   const Integer high = hn::Set(d, static_cast<std::int32_t>(bracket.high));
   BracketCounts counts;
-  Integer above = hn::Zero(d);  // minus the number of lanes above; far fewer than 2^31
+  Integer above = hn::Zero(d);  // minus the number of lanes above; does not reach -2^31
   std::size_t stored = 0;
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -64,7 +64,7 @@ BracketCounts collect(const float* values, std::size_t count, Bracket bracket,
   return counts;
 }
 
-// Elements that are dropped, on their way back to the accumulator.
+// Dropped elements, stored back to the accumulator in batches with prefetches.
 class Losers {
  public:
   explicit Losers(float* accumulator) : accumulator_(accumulator) {}
@@ -104,7 +104,7 @@ class Losers {
   HWY_ALIGN float values_[batch + HWY_MAX_BYTES];
 };
 
-// Keeps magnitudes above `cut`, and the first `ties` of those that equal it.
+// Keeps magnitudes above `cut`, and the first `ties` of those equal to it.
 double split(const KeepLargestKernel::Args& args, std::uint32_t cut, std::size_t ties) {
   const Floats d;
   const std::size_t lanes = hn::Lanes(d);

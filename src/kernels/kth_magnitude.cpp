@@ -33,7 +33,7 @@ unsigned shift_of(Bracket bracket) {
   return width > radix_bits ? width - radix_bits : 0;
 }
 
-// Where the k-th largest of the counted ones is; k becomes its rank in that bin.
+// The bin that holds the k-th largest; k becomes its rank within that bin.
 Bracket bin_of_kth(std::span<const std::uint32_t> bins, Bracket counted, std::size_t& k) {
   const unsigned shift = shift_of(counted);
   std::size_t bin = (counted.high - counted.low) >> shift;
@@ -42,8 +42,8 @@ Bracket bin_of_kth(std::span<const std::uint32_t> bins, Bracket counted, std::si
   return {low, std::min(counted.high, low + ((1u << shift) - 1))};
 }
 
-// The k-th largest of `candidates`, all in the bracket, and how many of them exceed it; destroys
-// them.
+// The k-th largest of `candidates`, all of which are in the bracket, and how many exceed it;
+// overwrites `candidates`.
 KthMagnitude kth_candidate(std::span<std::uint32_t> candidates, Bracket bracket, std::size_t k,
                            Scratch& scratch) {
   constexpr std::size_t few = 512;
@@ -69,7 +69,7 @@ KthMagnitude kth_candidate(std::span<std::uint32_t> candidates, Bracket bracket,
   return {kth, k - rank + static_cast<std::size_t>(larger)};
 }
 
-// A bracket that very likely contains the k-th: 4.5 standard deviations of a random sample's rank.
+// A bracket that very likely holds the k-th: 4.5 standard deviations of a random sample's rank.
 Bracket guess(const float* values, std::size_t count, std::size_t k, Scratch& scratch) {
   const std::size_t taken = std::min(count / 32, most_sampled);
   const std::size_t stride = count / taken;
@@ -89,7 +89,7 @@ Bracket guess(const float* values, std::size_t count, std::size_t k, Scratch& sc
   return bracket;
 }
 
-// The bin, one of 4096, that holds the k-th of those in the bracket.
+// Narrows to the bin, one of 4096, that holds the k-th of the elements in the bracket.
 Bracket narrowed(const float* values, std::size_t count, Bracket bracket, std::size_t k,
                  Scratch& scratch) {
   const unsigned shift = shift_of(bracket);

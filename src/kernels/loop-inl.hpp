@@ -1,6 +1,6 @@
 // The loop around every element-wise kernel; included once per SIMD target.
 //
-// A kernel is a function object: vector = kernel(d, a, b), for whole vectors of lanes of D.
+// A kernel is a function object, vector = kernel(d, a, b), on whole vectors of D's lanes.
 #if defined(PITH_KERNELS_LOOP_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef PITH_KERNELS_LOOP_INL
 #undef PITH_KERNELS_LOOP_INL
@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace pith::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Indices count elements, but pointers step by bytes: buffers need not be aligned to their type.
+// Indices count elements, but addresses are computed in bytes: buffers need not be aligned to the
+// type.
 template <class D>
 HWY_INLINE hn::Vec<D> load_at(D d, const std::byte* bytes, std::size_t index) {
   using T = hn::TFromD<D>;
@@ -43,7 +44,7 @@ HWY_INLINE void store_both(D d, hn::Vec<D> v, const Combine& call, std::size_t i
   if (call.second_out != nullptr) store_at(d, v, call.second_out, i);
 }
 
-// Fewer elements than a vector: through padded copies, so that no kernel needs a scalar form.
+// Fewer elements than a vector has: uses padded copies, so that no kernel needs a scalar form.
 template <class D, class Kernel>
 void run_short(D d, const Kernel& kernel, const Combine& call) {
   alignas(HWY_MAX_BYTES) std::byte a[HWY_MAX_BYTES] = {};
@@ -57,8 +58,8 @@ void run_short(D d, const Kernel& kernel, const Combine& call) {
   if (call.second_out != nullptr) std::memcpy(call.second_out, a, bytes);
 }
 
-// The last vector ends exactly at the end and may overlap the one before. It is computed before
-// anything is stored: in place, its inputs would be gone afterwards.
+// The last vector ends at the end of the buffer and may overlap the one before. It is computed
+// before anything is stored, as in-place operation would overwrite its inputs.
 template <bool kUnroll, class D, class Kernel>
 void run_cached(D d, const Kernel& kernel, const Combine& call) {
   const std::size_t lanes = hn::Lanes(d);
@@ -77,8 +78,8 @@ void run_cached(D d, const Kernel& kernel, const Combine& call) {
   store_at(d, tail, call.out, last);
 }
 
-// As run_cached for two outputs or for streaming, which writes whole aligned vectors and therefore
-// treats the first vector like the last one. Outputs that cannot be aligned together are cached.
+// Like run_cached, for two outputs or for streaming. Streaming writes whole aligned vectors, so the
+// first vector is treated like the last one. Two outputs that differ in alignment are not streamed.
 template <class D, class Kernel>
 void run_general(D d, const Kernel& kernel, const Combine& call) {
   const std::size_t lanes = hn::Lanes(d);
@@ -110,7 +111,7 @@ void run_general(D d, const Kernel& kernel, const Combine& call) {
   store_both(d, tail, call, last);
 }
 
-// kUnroll pays for kernels of a few instructions; the code of long ones would only grow.
+// kUnroll pays for kernels of a few instructions; for long ones it only adds code.
 template <class T, bool kUnroll = true, class Kernel>
 void run(const Kernel& kernel, const Combine& call) {
   const hn::ScalableTag<T> d;

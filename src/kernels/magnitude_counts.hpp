@@ -8,16 +8,17 @@
 
 namespace pith::kernels {
 
-// Count and sum of squares of a bin lie together, as two float64 that one addition changes; counts
-// below 2^53 are exact. Neighbouring elements go to different copies: additions to one bin would
-// wait for each other. What is not finite lands in bins of its own, which are dropped at the end.
+// Count and sum of squares of a bin are adjacent float64, updated by one vector addition; counts
+// below 2^53 are exact. Neighbouring elements go to different copies, because additions to the same
+// bin would wait for each other. Values that are not finite have bins of their own, which are
+// dropped at the end.
 class MagnitudeCounts {
  public:
-  // The calling thread's; empty. Allocated at the thread's first call.
+  // The calling thread's instance, empty. Allocated at the thread's first call.
   static MagnitudeCounts& of_thread();
 
   void add(const float* values, std::size_t count);
-  // Adds all to `histogram` and is empty again.
+  // Adds everything to `histogram` and clears this.
   void move_to(MagnitudeHistogram& histogram);
 
  private:

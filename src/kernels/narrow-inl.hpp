@@ -21,7 +21,7 @@ using Word = hn::Vec<Words>;
 using Floats = hn::ScalableTag<float>;
 using Float = hn::Vec<Floats>;
 
-// Where the CPU converts float16 itself. Highway's own fallback truncates.
+// Whether the CPU converts float16. Highway's own fallback truncates.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 inline constexpr bool native_f16 = true;
 #else
@@ -35,7 +35,7 @@ HWY_INLINE Word select(hn::Mask<Words> mask, Word yes, Word no) {
   return hn::IfThenElse(mask, yes, no);
 }
 
-// Magnitudes have no sign bit, and x86 compares only signed integers in one instruction.
+// Magnitudes have no sign bit, so signed comparison works; it takes one instruction on x86.
 HWY_INLINE hn::Mask<Words> above(Word magnitude, std::uint32_t bound) {
   const hn::RebindToSigned<Words> d;
   const auto signed_bound = hn::BitCast(d, constant(bound));
@@ -51,7 +51,8 @@ HWY_INLINE Float canonical_f32(Float v) {
   return hn::IfThenElse(hn::Eq(v, v), v, as_float(constant(nan_f32)));
 }
 
-// `code` sits in the top bits of each word; bits below it are zero. A NaN stays one, not canonical.
+// `code` is in the top bits of each word, over zeros. NaNs are decoded to NaNs, not to the
+// canonical one.
 template <class Format>
 HWY_INLINE Float decode(Word code) {
   constexpr int width = 8 * sizeof(typename Format::Bits);
@@ -62,19 +63,21 @@ HWY_INLINE Float decode(Word code) {
   constexpr int down = (32 - width) - (23 - Format::mantissa);
   const Word magnitude = hn::ShiftRight<down>(hn::Xor(code, sign));
   const Word normal = hn::Add(magnitude, constant(rebias));
-  // With the exponent of the smallest normal, a subnormal has a hidden bit too much: subtract it.
+  // With the exponent of the smallest normal, a subnormal gets a hidden bit that it must not have:
+  // subtract it.
   const Float hidden = as_float(constant(rebias + one_exponent));
   const Word subnormal =
       as_word(hn::Sub(as_float(hn::Add(normal, constant(one_exponent))), hidden));
   const Word number = select(below(magnitude, one_exponent), subnormal, normal);
-  // Above the largest number the mantissa tells infinity from NaN, as it does in float32.
+  // Above the largest number, the mantissa distinguishes infinity from NaN, as in float32.
   constexpr std::uint32_t largest = std::uint32_t{Format::largest} << (23 - Format::mantissa);
   const Word special = hn::Or(number, constant(0x7f800000u));
   return as_float(hn::Or(sign, select(above(magnitude, largest), special, number)));
 }
 
-// The code in the low bits of each word. Works as the scalar twin does: counts units of the last
-// place, which adding `ruler`, a power of two whose last place is that unit, rounds to even.
+// The code is returned in the low bits of each word. As in the scalar twin, the value is counted in
+// units of the last place: adding `ruler`, a power of two whose last place is that unit, rounds to
+// even.
 template <class Format>
 HWY_INLINE Word encode(Float value) {
   constexpr int width = 8 * sizeof(typename Format::Bits);
@@ -112,7 +115,7 @@ HWY_INLINE Word encode_bf16_high(Float value) {
 template <class Format>
 using Codes = hn::Rebind<typename Format::Bits, Words>;
 
-// Between float32 and the codes of a narrow format, rounded once, with canonical NaNs.
+// Convert between float32 and the codes of a narrow format, rounded once, with canonical NaNs.
 template <class Format>
 HWY_INLINE hn::Vec<Codes<Format>> narrow(Float value) {
   const Codes<Format> d;

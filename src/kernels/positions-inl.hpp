@@ -18,15 +18,15 @@ namespace pith::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET != HWY_SCALAR
 
-// The four lowest set bits, which it clears; what is written for those that are missing is garbage.
+// Writes the positions of the four lowest set bits and clears them; garbage where there are fewer.
 HWY_INLINE void write_four(std::uint64_t& bits, std::uint32_t base, std::uint32_t* out) {
   for (unsigned i = 0; i < 4; ++i, bits &= bits - 1) {
     out[i] = base + static_cast<std::uint32_t>(std::countr_zero(bits));
   }
 }
 
-// Writes base + the positions of the set bits, rising, and returns how many these are. There must
-// be room for them; what else there is room for may be overwritten, up to 8 elements.
+// Writes base + the position of each set bit, ascending, and returns their number, for which there
+// must be room. Up to 8 elements after them may be overwritten, as far as `room` allows.
 HWY_INLINE std::size_t write_positions(std::uint64_t bits, std::uint32_t base, std::uint32_t* out,
                                        std::size_t room) {
   const auto count = static_cast<std::size_t>(std::popcount(bits));
@@ -36,8 +36,8 @@ HWY_INLINE std::size_t write_positions(std::uint64_t bits, std::uint32_t base, s
     }
     return count;
   }
-  // Words of few bits are common and would not pay for a look at every byte. Counts decide by
-  // fours, so that the branches are seldom wrong.
+  // Words with few bits are common, and looking at every byte would cost more. The two branches
+  // depend on the count in steps of four, so they are seldom mispredicted.
   if (count <= 8) {
     write_four(bits, base, out);
     if (count > 4) write_four(bits, base, out + 4);

@@ -11,7 +11,7 @@
 namespace pith::kernels {
 namespace {
 
-// Up to here one element at a time beats the dispatch and the padded copies of a short vector.
+// Up to this size, element by element is faster than the dispatch and padded copies.
 constexpr std::size_t short_bytes = 32;
 
 // reduce_many folds blocks of this size, so that the running result stays in the L1 cache.
@@ -33,7 +33,7 @@ void combine_short(std::byte* out, const std::byte* a, const std::byte* b, std::
 
 template <class T>
 void divide(std::byte* data, std::size_t count, float by) {
-  // In the width of T, as wider division is slower; `by` need not fit into 8 bits, though.
+  // Computed in T, as wider division is slower; but in int for 8 bits, which need not hold `by`.
   using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
   const auto divisor = static_cast<Wide>(by);
   for (std::size_t i = 0; i < count; ++i) {
@@ -88,7 +88,8 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
   if (n == 1) return kernels::copy(out, in[0], count * size_of(type), stores);
   if (n == 2) return reduce(out, in[0], in[1], count, type, op, stores);
 
-  // The running result is kept apart until every input of the block is read: `out` may be one.
+  // A block's result is kept apart until all inputs of the block are read, as `out` may be one of
+  // them.
   alignas(64) std::byte block[block_bytes];
   const std::size_t block_count = block_bytes / size_of(type);
   for (std::size_t begin = 0; begin < count; begin += block_count) {

@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_floats.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/formats.hpp"
 #include "kernels/loop-inl.hpp"
@@ -45,7 +45,7 @@ struct FloatQuotient {
   }
 };
 
-// Numbers that compare equal differ at most in the sign of zero, where And keeps + and Or keeps -.
+// Equal numbers differ at most in the sign of zero, where And yields +0 and Or yields -0.
 struct FloatMaximum {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V a, V b) const {

@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_integers.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/loop-inl.hpp"
 
@@ -21,7 +21,8 @@ struct WrappingProduct {
     if constexpr (sizeof(hn::TFromD<D>) > 1) {
       return hn::Mul(a, b);
     } else {
-      // No CPU multiplies 8-bit lanes: the even ones as they are, the odd ones from the upper half.
+      // No CPU multiplies 8-bit lanes: even ones are multiplied in 16 bits, odd ones shifted down
+      // first.
       const hn::Repartition<std::uint16_t, D> wide;
       const auto wide_a = hn::BitCast(wide, a);
       const auto wide_b = hn::BitCast(wide, b);

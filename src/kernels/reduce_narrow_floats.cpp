@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/reduce_narrow_floats.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/loop-inl.hpp"
 #include "kernels/narrow-inl.hpp"
@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace pith::kernels::HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_SCALAR  // lacks the operations on halves, and decodes faster plainly
+#if HWY_TARGET == HWY_SCALAR  // lacks operations on halves; plain code is faster
 
 void narrow_floats(const Combine& call) { combine_scalar(call); }
 
@@ -21,7 +21,7 @@ struct Sum {
 struct Product {
   HWY_INLINE Float operator()(Float a, Float b) const { return hn::Mul(a, b); }
 };
-// Of operands that Float8ViaFloat16 sees as 2^-8 times their value.
+// For operands that Float8ViaFloat16 reads as 2^-8 times their value.
 struct ScaledProduct {
   HWY_INLINE Float operator()(Float a, Float b) const {
     return hn::Mul(hn::Mul(a, hn::Set(Floats(), 256.0f)), b);
@@ -34,8 +34,8 @@ struct Quotient {
   }
 };
 
-// Decodes `width` bits of each 32-bit word at a time: shifts stay within a word, where unpacking to
-// wider lanes would cross the vector.
+// Decodes `width` bits of each 32-bit word at a time: shifts stay within a word, whereas unpacking
+// to wider lanes would move data across the vector.
 template <class Format, class Arithmetic>
 struct Emulated {
   Arithmetic arithmetic;
@@ -103,7 +103,7 @@ struct NativeFloat16 {
 
 // Up to twice as fast as Emulated, as most of the work is on 16-bit lanes. Each result is rounded
 // to float16 and then to 8 bits; for sums and products of 8-bit floats that equals rounding once,
-// which the tests show for all pairs. E4M3 codes are read as float16 with a short mantissa, 2^-8
+// which the tests check for all pairs. E4M3 codes are read as float16 with a short mantissa, 2^-8
 // times their value, so that subnormals of one format are subnormals of the other.
 template <class Format, class Arithmetic>
 struct Float8ViaFloat16 {
@@ -117,7 +117,7 @@ struct Float8ViaFloat16 {
     return hn::Or(sign, hn::ShiftRight<1>(hn::Xor(code, sign)));
   }
 
-  // Codes in the high bytes of 16-bit lanes, over zeros.
+  // Codes are in the high bytes of 16-bit lanes, over zeros.
   template <class D16, class V>
   HWY_INLINE V high_bytes(D16 d, V a, V b) const {
     constexpr int dropped = 10 - Format::mantissa;
@@ -127,7 +127,7 @@ struct Float8ViaFloat16 {
     const V magnitude = hn::Xor(result, sign);
     const V odd = hn::And(hn::ShiftRight<dropped>(magnitude), hn::Set(d, std::uint16_t{1}));
     const V rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(d, below_half)));
-    // The canonical NaN of float16 rounds up past the last code, which is that of E5M2.
+    // The canonical NaN of float16 would round up past E5M2's NaN, its last code.
     constexpr std::uint16_t last = has_infinity ? Format::nan : Format::largest;
     const V code = hn::Min(hn::ShiftRight<dropped>(rounded), hn::Set(d, last));
     return hn::Or(sign, hn::ShiftLeft<8>(code));
@@ -147,7 +147,8 @@ struct Float8ViaFloat16 {
     const V larger = hn::Max(hn::And(a, all_but_sign), hn::And(b, all_but_sign));
     const V infinity = hn::Set(d, Format::infinity);
     if constexpr (has_infinity) {
-      // An infinity that no operand brought in is an overflow; the code below is the largest.
+      // An infinity without an infinite operand is an overflow; the code one below is the largest
+      // number.
       const auto infinite = hn::Eq(hn::And(code, all_but_sign), infinity);
       const auto overflow = hn::AndNot(hn::Eq(larger, infinity), infinite);
       return hn::Add(code, hn::VecFromMask(d, overflow));
@@ -157,8 +158,8 @@ struct Float8ViaFloat16 {
   }
 };
 
-// Order without decoding: flipping the magnitude of negative codes makes signed integers that sort
-// as the values do, -0 below +0.
+// Orders without decoding: flipping the magnitude bits of negative codes makes signed integers that
+// sort as the values do, -0 below +0.
 template <class Format, bool kMaximum>
 struct Extremum {
   template <class D, class V>

@@ -8,7 +8,7 @@
 namespace pith::kernels::scalar {
 namespace {
 
-// Accessors give each type a value to compute with: itself, or float32 for the narrow formats.
+// Accessors return a value to compute with: the type itself, or float32 for narrow formats.
 template <class T>
 struct Native {
   using Value = T;

@@ -1,4 +1,4 @@
-// The plain twins of the kernels, one element at a time, written to be read: they define what the
+// The scalar twins of the kernels, one element at a time, written for reading: they define what the
 // SIMD kernels must compute, bit for bit.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace pith::kernels::scalar {
 
-// The value of a code; exact, as float32 contains every narrower format.
+// Exact, as float32 contains every narrower format.
 template <class Format>
 float decode(typename Format::Bits code) {
   constexpr int sign_bit = 8 * sizeof(code) - 1;
@@ -45,8 +45,9 @@ typename Format::Bits encode(double value) {
   const int exponent = std::max(std::ilogb(value), lowest);
   if (exponent > Format::bias + 1) return static_cast<Bits>(sign | Format::overflow);
   const double units = std::ldexp(std::fabs(value), Format::mantissa - exponent);
-  // A normal number counts its hidden bit in `units`, which adds the one that its exponent field
-  // exceeds a subnormal's by; rounding up to the next binade carries into the field the same way.
+  // For a normal number `units` includes the hidden bit, which makes up for the exponent field
+  // being one more than `exponent - lowest`; rounding up to the next binade carries into the field
+  // the same way.
   const int magnitude =
       ((exponent - lowest) << Format::mantissa) + static_cast<int>(std::nearbyint(units));
   return static_cast<Bits>(sign | (magnitude > Format::largest ? Format::overflow : magnitude));

@@ -6,7 +6,7 @@
 
 namespace pith::kernels {
 
-// The factor is spread over a short vector, and the vectorised product does the rest.
+// Fills a short vector with the factor and uses the vectorised product.
 void scale(std::byte* out, const std::byte* in, const std::byte* factor, std::size_t count,
            DType type) {
   constexpr std::size_t most_bytes = 4096;

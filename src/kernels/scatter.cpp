@@ -1,12 +1,12 @@
-// Scatter: a sparse list becomes a dense range, of which every byte is written once.
+// Scatter: a sparse list becomes a dense range, every byte of which is written once.
 //
-// A range larger than the caches is composed block by block in a small buffer of zeros, streamed
-// out past the caches, and the few values are cleared again. Zeroing the range first and storing
-// values afterwards would touch their lines twice.
+// A range larger than the caches is composed block by block in a small zeroed buffer and streamed
+// out past the caches; then the few values in the buffer are cleared. Zeroing the range first and
+// storing values afterwards would touch their cache lines twice.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/scatter.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
@@ -24,7 +24,7 @@ constexpr std::size_t converted_block = 256;      // values
 constexpr std::size_t composed_bytes = 16 << 10;  // of a block in the buffer
 constexpr std::size_t streamed_bytes = 4 << 20;   // ranges from this size on are streamed
 
-// The quotients as codes of the output's type, `n` values from number `begin` on.
+// Converts value / divisor to codes of the output type, for `n` values from `begin` on.
 template <DType kType, DType kValues>
 HWY_INLINE void convert(const ScatterKernel::Args& args, std::size_t begin, std::size_t n,
                         std::byte* codes) {
@@ -37,8 +37,8 @@ HWY_INLINE void convert(const ScatterKernel::Args& args, std::size_t begin, std:
   narrow_block<kType, false>(codes, 0, values, n);
 }
 
-// Stores the values of which the indices lie below `end`, into `out`, whose first element is
-// `first`. Returns the number of the first value that is left.
+// Stores the values whose indices are within `span` elements of `first` to `out`, whose first
+// element is `first`. Returns the number of the next value.
 template <DType kType, DType kValues>
 std::size_t place(const ScatterKernel::Args& args, std::size_t next, std::uint32_t first,
                   std::size_t span, std::byte* out) {

@@ -1,20 +1,20 @@
 // Accumulate and select: one pass over gradient and accumulator, bound by memory.
 //
 // Four vectors at a time. Their largest magnitude tells in one test whether anything passes or is
-// not finite; at low densities nearly all groups end there. In the others the elements that pass
-// are compressed in registers and stored as whole vectors, each over the rest of the one before
-// [compressing stores are microcoded on AMD Zen 4]; the list grows too slowly for the hardware to
-// prefetch it. What is rare goes element by element: the end of a range, numbers that are not
-// finite, and a list that is nearly full.
+// not finite; at low densities nearly all groups end there. In the others, passing elements are
+// compressed in registers and stored as whole vectors, each over the unused rest of the one before
+// [compressing stores are microcoded on AMD Zen 4]. The list grows too slowly for the hardware to
+// prefetch it. Rare cases go element by element: the end of a range, numbers that are not finite,
+// and a list that is nearly full.
 //
 // Tried and slower [measured, Zen 3]: streaming stores, by 20-30 %; noting the groups that pass and
-// going through them in the L1 cache afterwards; picking from every group from 1.5 % on. A bit an
-// element instead of the test, and the list made of a block's bits [Zen 4, AVX-512]: 10 % faster at
-// 1 % of normal numbers, where the test is wrong every other time, but 3 % slower on gradients.
+// processing them in the L1 cache afterwards; compressing every group from 1.5 % on. A bitmap
+// instead of the test, with the list made from a block's bits [Zen 4, AVX-512]: 10 % faster at 1 %
+// of normal numbers, where every other test is mispredicted, but 3 % slower on gradients.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/select.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/magnitude_counts.hpp"
 #include "kernels/sparse.hpp"
@@ -30,20 +30,20 @@ void select_pass(const SelectKernel::Args& args) { scalar::select(args); }
 
 #else
 
-// What is added: nothing, or a gradient of this type.
+// What is added to the accumulator: nothing, or a gradient of this type.
 enum class Source : std::uint8_t { none, f32, f16, bf16 };
-// What happens to elements that pass: there are none, they go to the list, or they are counted.
+// For elements that pass: there are none, they go to the list, or they are only counted.
 enum class Mode : std::uint8_t { add, list, count };
 
 constexpr std::int32_t infinity_bits = 0x7f800000;
 constexpr std::size_t group_vectors = 4;
-constexpr std::size_t list_ahead = 64;       // elements from the end of the list to its prefetch
-constexpr std::size_t counted_block = 1024;  // elements of a step with a histogram
-// The prefetchers of older processors stop at the end of every page. Those of Zen 4 do not, and a
-// pass that asks for its lines takes 1.3 times as long there; with AVX2 on the same core, 1.15.
-// Other processors with AVX-512 have not been measured.
+constexpr std::size_t list_ahead = 64;       // from the list's end to its prefetch, in elements
+constexpr std::size_t counted_block = 1024;  // elements in a step with a histogram
+// Prefetchers of older processors stop at page boundaries. Those of Zen 4 do not, and with software
+// prefetch a pass takes 1.3 times as long there; with AVX2 on the same core, 1.15. Other processors
+// with AVX-512 have not been measured.
 constexpr bool prefetches = HWY_TARGET > HWY_AVX3;
-// Elements from the work to the prefetch, by the number of arrays that are read.
+// Prefetch distance in elements, by the number of arrays read.
 constexpr std::size_t ahead_of_two = 256, ahead_of_one = 512;
 
 constexpr DType type_of(Source source) {
@@ -51,7 +51,7 @@ constexpr DType type_of(Source source) {
   return source == Source::bf16 ? DType::bf16 : DType::f32;
 }
 
-// A magnitude passes from these bits on.
+// The least magnitude bits that pass.
 std::int32_t cut_of(float threshold) {
   if (!(threshold == threshold)) return infinity_bits;
   if (threshold <= 0) return 0;
@@ -70,7 +70,7 @@ struct Pass {
   float* values;
   std::size_t capacity;
   MagnitudeHistogram* histogram;
-  std::size_t done = 0;  // elements
+  std::size_t done = 0;  // elements processed
   PassResult result = {};
 };
 
@@ -81,7 +81,7 @@ HWY_INLINE Float sum_at(const float* accumulator, const std::byte* gradient, std
   return hn::Add(old, load_values<type_of(kSource)>(gradient, i));
 }
 
-// The next `n` elements, at most a group, one by one and with every check.
+// Processes the next `n` elements, at most a group, one by one with all checks.
 template <Source kSource, bool kFresh>
 HWY_NOINLINE void run_careful(Pass& pass, std::size_t n) {
   constexpr std::size_t most = group_vectors * hn::MaxLanes(Floats());
@@ -118,7 +118,7 @@ HWY_NOINLINE void run_careful(Pass& pass, std::size_t n) {
   pass.done += n;
 }
 
-// One vector of sums of a group in which something passes; returns what stays in the accumulator.
+// Handles one vector of a group in which something passes; returns what stays in the accumulator.
 template <Mode kMode>
 HWY_INLINE Float pick(Pass& pass, std::size_t& selected, Float sum, hn::Mask<Integers> passes,
                       std::size_t i) {
@@ -152,7 +152,7 @@ HWY_INLINE void prefetch_group(const Pass& pass, std::size_t i) {
   }
 }
 
-// Whole groups, until the end or until one needs care.
+// Processes whole groups until `end`, or until one needs run_careful.
 template <Mode kMode, Source kSource, bool kFresh>
 HWY_INLINE void run_groups(Pass& pass, std::size_t end) {
   const Floats d;
@@ -230,7 +230,8 @@ void run_until(Pass& pass, std::size_t end) {
   }
 }
 
-// Counts the sums of the elements until `end` before the pass changes them; they stay in the cache.
+// Adds the sums of the elements up to `end` to the histogram before the pass changes them; the data
+// stay in the cache.
 template <Source kSource, bool kFresh>
 void count_sums(const Pass& pass, std::size_t end, MagnitudeCounts& counts) {
   HWY_ALIGN float sums[counted_block];
@@ -280,7 +281,7 @@ void run_whole(Pass& pass, DType type, bool fresh) {
 }
 
 void accumulate_pass(const AccumulateKernel::Args& args) {
-  // No magnitude passes, and an empty list has no room.
+  // With this cut and an empty list nothing is selected.
   Pass pass{args.accumulator, args.gradient, args.count, infinity_bits, 0,
             nullptr,          nullptr,       0,          args.histogram};
   run_whole<false>(pass, args.type, args.fresh);

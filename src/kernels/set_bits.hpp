@@ -1,4 +1,4 @@
-// The positions of the set bits of every byte, lowest first; zeros behind them.
+// For every byte, the positions of its set bits, lowest first, padded with zeros.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// What Highway's dispatch asks of libhwy: which instruction sets this CPU has. Here, so that the
-// library needs none where it runs; headers are enough to build it. Only the instruction sets that
-// kernels profit from are known: any other CPU runs the baseline of the compiler.
+// The functions of libhwy that Highway's dispatch needs: which instruction sets this CPU has.
+// Defined here so that Highway's headers are enough to build Pith and nothing is needed at run
+// time. Knows only instruction sets that kernels profit from; other CPUs run the compiler's
+// baseline.
 #include <hwy/targets.h>
 
 #include <atomic>
@@ -33,7 +34,8 @@ bool has_sse4() {
          __builtin_cpu_supports("aes");
 }
 
-// Compilers test the rest with the operating system's word that it saves the wide registers.
+// For the other features, the compiler's tests include whether the operating system saves the wide
+// registers.
 bool has_avx2() {
   constexpr unsigned f16c = 1u << 29;
   constexpr unsigned lzcnt = 1u << 5;
@@ -42,7 +44,7 @@ bool has_avx2() {
          has_bit(0x80000001u, lzcnt);
 }
 
-// Of Highway's AVX3; later versions want cd.
+// What Highway's AVX3 needs; its later versions also need cd.
 bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
@@ -64,7 +66,7 @@ std::int64_t detect() { return HWY_STATIC_TARGET; }
 
 #endif
 
-// 0: those that the CPU has.
+// 0: use those that the CPU has.
 std::atomic<std::int64_t>& forced_targets() {
   static std::atomic<std::int64_t> targets{0};
   return targets;
@@ -74,7 +76,7 @@ std::atomic<std::int64_t>& forced_targets() {
 
 }  // namespace pith::kernels
 
-// Weak: a program with libpith.a and a libhwy of its own has one of both.
+// Weak: a program that links libpith.a and libhwy must not get two definitions.
 namespace hwy {
 
 [[gnu::weak]] ChosenTarget& GetChosenTarget() {
@@ -92,7 +94,7 @@ namespace hwy {
   GetChosenTarget().DeInit();
 }
 
-// Of Highway's own assertions, which only sanitized builds have.
+// For Highway's assertions, which only sanitized builds have.
 [[gnu::weak]] void Abort(const char* file, int line, const char* format, ...) {
   char text[500];
   va_list arguments;

@@ -1,9 +1,9 @@
-// The kernels of compressed collectives on host memory: core/sparse_kernel_args.hpp says what each
-// one does, sparse_scalar.hpp defines the results bit for bit; only sums of squares differ, by
-// their order, and where several NaNs are added the payload of the one that is left.
+// The kernels of compressed collectives on host memory. core/sparse_kernel_args.hpp documents each,
+// sparse_scalar.hpp defines the results bit for bit; exceptions are sums of squares, which depend
+// on the order of addition, and the payload of a NaN where several NaNs are added.
 //
-// Gradients, values and codings may start at any byte address. The functions cannot fail and may
-// run on any number of threads; keep_largest and histogram allocate scratch once per thread, the
+// Gradients, values and encoded indices may start at any byte address. The functions are
+// thread-safe and cannot fail; keep_largest and histogram allocate scratch once per thread, the
 // others nothing.
 #pragma once
 

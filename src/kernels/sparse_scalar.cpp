@@ -19,7 +19,7 @@ float value_at(const std::byte* values, std::size_t i, DType type) {
   return type == DType::bf16 ? decode<Bfloat16>(code) : decode<Float16>(code);
 }
 
-// Rounded once; clipped to the type's largest number, for the rest stays with the sender.
+// Rounded once; clipped to the type's largest number, because the rest stays with the sender.
 void put_value(std::byte* values, std::size_t i, DType type, float value) {
   if (type == DType::f32) return store(values, i, value);
   const float largest = type == DType::bf16 ? largest_bf16 : largest_f16;
@@ -38,7 +38,7 @@ void count_in(MagnitudeHistogram& histogram, float value) {
   histogram.squares[bin] += double(value) * double(value);
 }
 
-// The new sum at i, counted into `result`; false where it is not finite.
+// Computes the new sum at i and counts it into `result`; false where it is not finite.
 bool add_one(const AccumulateKernel::Args& args, std::size_t i, PassResult& result, float& sum) {
   const float old = args.fresh ? 0.0f : args.accumulator[i];
   sum = args.gradient ? old + value_at(args.gradient, i, args.type) : old;
@@ -187,7 +187,7 @@ void sum_values(const SumValuesKernel::Args& args) {
     put_value(args.out, i, args.type, sum);
     if (args.accumulator && args.type != DType::f32) {
       const float lost = sum - value_at(args.out, i, args.type);
-      // A sum beyond float32 has lost what no accumulator can hold.
+      // The rounding error of a sum beyond float32 is not finite and cannot be kept.
       if (std::isfinite(lost)) args.accumulator[args.indices[i]] += lost;
     }
   }
@@ -200,7 +200,7 @@ void sum_lists(const SumListsKernel::Args& args) {
       const std::size_t at = list.indices[i] - args.first;
       const std::uint64_t bit = std::uint64_t{1} << (at % 64);
       const float value = value_at(list.values, i, args.type);
-      // The first one is stored, not added: the sum of one value keeps the sign of a zero.
+      // The first value is stored, not added, so that a single -0 keeps its sign.
       args.sums[at] = (args.touched[at / 64] & bit) != 0 ? args.sums[at] + value : value;
       args.touched[at / 64] |= bit;
     }
@@ -220,7 +220,7 @@ void sum_lists(const SumListsKernel::Args& args) {
 
 namespace {
 
-// As results are written: rounded once, f16 overflows to infinity.
+// Results are rounded once; f16 overflows to infinity.
 void put_result(std::byte* out, std::size_t i, DType type, float value) {
   if (type == DType::f32) return store(out, i, value);
   store(out, i, type == DType::bf16 ? encode<Bfloat16>(value) : encode<Float16>(value));

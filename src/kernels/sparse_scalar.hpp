@@ -1,5 +1,5 @@
-// The plain twins of the compression kernels: they define what the fast ones must compute, bit for
-// bit but for sums of squares, whose order is open.
+// The scalar twins of the compression kernels: they define what the fast ones must compute, bit for
+// bit except for sums of squares, whose order is open.
 #pragma once
 
 #include "core/sparse_kernel_args.hpp"
@@ -8,7 +8,7 @@ namespace pith::kernels::scalar {
 
 void accumulate(const AccumulateKernel::Args& args);
 void select(const SelectKernel::Args& args);
-void sample(const SampleKernel::Args& args);  // has no other form: it waits for memory
+void sample(const SampleKernel::Args& args);  // no SIMD form: bound by memory latency
 void histogram(const HistogramKernel::Args& args);
 void keep_largest(const KeepLargestKernel::Args& args);
 void split(const SplitKernel::Args& args);

@@ -2,7 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/squares.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"

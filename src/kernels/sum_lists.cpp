@@ -1,12 +1,12 @@
-// The sum of sparse lists: added up in a dense scratch, collected through a bitmap.
+// The sum of sparse lists: added in a dense scratch vector, collected through a bitmap.
 //
-// Without branches on data: an element that is not yet touched counts as -0, to which any value
-// adds as itself. The bitmap is read eight bits at a time through a table of positions, whose
-// unused places are written too, and overwritten.
+// No branches on data: an untouched element counts as -0, to which adding any value gives that
+// value. Positions are read from the bitmap eight bits at a time through a table, whose unused
+// entries are stored as well and overwritten later.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sum_lists.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/positions-inl.hpp"
 #include "kernels/sparse.hpp"
@@ -22,10 +22,10 @@ void sum_lists_of(const SumListsKernel::Args& args) { scalar::sum_lists(args); }
 #else
 
 constexpr std::size_t added_block = 256;
-constexpr std::size_t collected_words = 32;  // between a look at the bitmap and at the sums
-constexpr std::size_t added_ahead = 32;      // elements from a prefetch to the access
+constexpr std::size_t collected_words = 32;  // words of the bitmap that are read before their sums
+constexpr std::size_t added_ahead = 32;      // prefetch distance in elements
 
-// Adds a list. The first one finds nothing touched and need not look.
+// Adds a list. For the first one nothing is touched yet, so there is nothing to add to.
 template <DType kType, bool kFirst>
 void add_list(const SumListsKernel::Args& args, const SparseList& list) {
   HWY_ALIGN float values[added_block];
@@ -64,7 +64,7 @@ HWY_INLINE bool none_touched(const std::uint64_t* four_words) {
   return (four_words[0] | four_words[1] | four_words[2] | four_words[3]) == 0;
 }
 
-// The touched indices, with their sums; the scratch is zero again.
+// Writes the touched indices with their sums, and zeroes the scratch.
 void collect_sums(const SumListsKernel::Args& args) {
   std::size_t total_count = 0;
   for (std::size_t l = 0; l < args.n; ++l) total_count += args.lists[l].count;
@@ -75,7 +75,7 @@ void collect_sums(const SumListsKernel::Args& args) {
     const std::size_t end_word = std::min(words, word + collected_words);
     std::size_t end = count;
     for (std::size_t w = word; w < end_word; ++w) {
-      // Four empty ones at once: of single words it is hard to predict whether they are.
+      // Skips four empty words at once: whether a single word is empty is hard to predict.
       if (w % 4 == 0 && w + 4 <= end_word && none_touched(args.touched + w)) {
         w += 3;
         continue;

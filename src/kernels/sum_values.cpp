@@ -1,10 +1,10 @@
-// The sum of n lists of values that share their indices, rounded once.
+// The sum of n value lists with the same indices, rounded once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/sum_values.cpp"
 #include <cmath>
 
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
@@ -20,8 +20,8 @@ void sum_values_of(const SumValuesKernel::Args& args) { scalar::sum_values(args)
 
 constexpr std::size_t summed_block = 256;
 
-// sums[0, n) = the sums of the values from number `begin` on. Two vectors at a time hide the
-// latency of the additions, which must follow each other.
+// sums[0, n) = the sums of the values from `begin` on. Two vectors at a time hide the latency of
+// the dependent additions.
 template <DType kType>
 HWY_INLINE void sum_block(const SumValuesKernel::Args& args, std::size_t begin, std::size_t n,
                           float* sums) {

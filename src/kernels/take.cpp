@@ -1,10 +1,10 @@
-// Take, round and give back: values at sorted indices of an accumulator that is larger than the
-// caches. A block's elements are gathered, with prefetches ahead, converted as vectors, and what
-// stays is scattered again while their lines are in the cache.
+// Take, round and give back: values at ascending indices of an accumulator larger than the caches.
+// A block's elements are gathered with prefetches, converted as vectors, and the remainders are
+// scattered back while their lines are in the cache.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/take.cpp"
 #include "hwy/foreach_target.h"
-// Highway asks for this order.
+// Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
@@ -21,9 +21,9 @@ void give_back_all(const ReturnKernel::Args& args) { scalar::give_back(args); }
 #else
 
 constexpr std::size_t block = 256;
-constexpr std::size_t ahead = 24;  // elements from a prefetch to the access
+constexpr std::size_t ahead = 24;  // prefetch distance in elements
 
-// What comes next for elements [begin, begin + n) of a list of `count`.
+// Prefetches the element that is accessed `ahead` elements later.
 HWY_INLINE void prefetch_ahead(const float* accumulator, const std::uint32_t* indices,
                                std::size_t i, std::size_t count) {
   if (i + ahead < count) hwy::Prefetch(accumulator + indices[i + ahead]);
@@ -55,7 +55,7 @@ void take_as(const TakeKernel::Args& args) {
 
 template <DType kType>
 void round_as(const RoundKernel::Args& args) {
-  // Nothing is lost, and the accumulator's cache lines are spared.
+  // Nothing is lost to rounding, so the accumulator is not touched.
   if constexpr (kType == DType::f32) {
     if (args.count > 0) std::memmove(args.out, args.in, args.count * sizeof(float));
     return;

@@ -1,4 +1,4 @@
-// Values of the three types that compression knows, as vectors of float32; included once per
+// Values of the three types that compression supports, as vectors of float32; included once per
 // SIMD target, but not for HWY_SCALAR.
 #if defined(PITH_KERNELS_VALUES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef PITH_KERNELS_VALUES_INL
@@ -27,7 +27,7 @@ using Integer = hn::Vec<Integers>;
 using Doubles = hn::ScalableTag<double>;
 using Double = hn::Vec<Doubles>;
 
-// The magnitude's bits: as integers they compare as the magnitudes do, infinities and NaNs last.
+// Magnitude bits: as integers they order as the magnitudes do, infinities and NaNs last.
 HWY_INLINE Integer magnitude(Float v) {
   return hn::BitCast(Integers(), hn::And(as_word(v), constant(0x7fffffffu)));
 }
@@ -39,14 +39,14 @@ HWY_INLINE Float load_values(const std::byte* values, std::size_t i) {
   return widen<Format>(load_at(Codes<Format>(), values, i));
 }
 
-// To the largest number of a format; a NaN stays.
+// Clips to +-`most`; a NaN stays.
 HWY_INLINE Float clip(Float v, float most) {
   const Float largest = hn::Set(Floats(), most);
   const Float clipped = hn::Min(hn::Max(v, hn::Neg(largest)), largest);
   return hn::IfThenElse(hn::Eq(v, v), clipped, v);
 }
 
-// Rounds once; clipped to the type's largest number where `kClip`.
+// Rounds once; clips to the type's largest number where `kClip`.
 template <DType kType, bool kClip>
 HWY_INLINE void store_values(Float v, std::byte* values, std::size_t i) {
   if constexpr (kType == DType::f32) {
@@ -60,7 +60,7 @@ HWY_INLINE void store_values(Float v, std::byte* values, std::size_t i) {
   }
 }
 
-// Which lanes to gather at the front: those of the mask, in order. Made once for several vectors.
+// Moves the lanes of the mask to the front, in order. Made once and applied to several vectors.
 // Highway's own Compress copies its tables to the stack at every call when gcc 12 compiles it for
 // AVX2 and SSE4 [measured: 60 cycles].
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
@@ -108,7 +108,7 @@ HWY_INLINE double total(Double sum0, Double sum1) {
   return hn::GetLane(hn::SumOfLanes(Doubles(), hn::Add(sum0, sum1)));
 }
 
-// out[0, n) = the values from number `i` on.
+// out[0, n) = the values from `i` on.
 template <DType kType>
 HWY_INLINE void widen_block(float* out, const std::byte* values, std::size_t i, std::size_t n) {
   constexpr std::size_t element = size_of(kType);
@@ -125,7 +125,7 @@ HWY_INLINE void widen_block(float* out, const std::byte* values, std::size_t i, 
   std::memcpy(out + done, rest, (n - done) * sizeof(float));
 }
 
-// The values from number `i` on = in[0, n), rounded once.
+// The values from `i` on = in[0, n), rounded once.
 template <DType kType, bool kClip>
 HWY_INLINE void narrow_block(std::byte* values, std::size_t i, const float* in, std::size_t n) {
   constexpr std::size_t element = size_of(kType);
@@ -142,7 +142,7 @@ HWY_INLINE void narrow_block(std::byte* values, std::size_t i, const float* in, 
   std::memcpy(values + (i + done) * element, narrow_rest, (n - done) * element);
 }
 
-// Calls body with the type as a constant.
+// Calls `body` with the type as a compile-time constant.
 template <class Body>
 HWY_INLINE void with_type(DType type, const Body& body) {
   if (type == DType::f32) return body(std::integral_constant<DType, DType::f32>());

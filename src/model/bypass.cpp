@@ -12,7 +12,7 @@
 
 namespace pith {
 
-// A pass over the vector costs what memory takes; a pair costs on every rank that adds it up.
+// Each pass over the vector costs memory bandwidth; each rank adds up all the pairs it receives.
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
   if (ranks == 1 || count == 0) return false;
   const LinkCost& link = views ? nominal::memory : nominal::wire;
@@ -45,7 +45,7 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
   const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
                                     : exdyna_cost({hosts.count(), slice, spec.density}, wire);
   const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
-  // The wires of a host carry all its slices.
+  // A host's network links carry the traffic of all its slices.
   const ByHostShape shape{most, hosts.slices(), count, found,
                           exchange * static_cast<double>(slices)};
   const double others = 1 - 1 / static_cast<double>(hosts.count());

@@ -1,5 +1,5 @@
-// When a compressed call that may be dense (bypass=auto) is better so. The same on all ranks: all
-// that it looks at is agreed.
+// Whether a compressed call with bypass=auto is faster dense. The same on all ranks, because all
+// inputs are agreed.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace pith {
 
 // `views`: all ranks reach each other's memory.
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);
-// Of hierarchy=host, where hosts have several ranks and are joined by wires.
+// For hierarchy=host: hosts with several ranks each, connected by a network.
 bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts);
 
 }  // namespace pith

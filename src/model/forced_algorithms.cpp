@@ -14,7 +14,7 @@ std::string full_name(const Algorithm& algorithm) {
   return fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
 }
 
-// With its collective, or without: then it may be several.
+// Finds "collective:name", or all algorithms of a bare name.
 std::vector<const Algorithm*> named(std::string_view item) {
   const bool bare = item.find(':') == std::string_view::npos;
   std::vector<const Algorithm*> found;
@@ -34,7 +34,7 @@ Error unknown(std::string_view item) {
                       item, known)};
 }
 
-// Of a bare name those count that can serve so many ranks.
+// For a bare name, forces those of its algorithms that serve this many ranks.
 Error force(std::string_view item, int ranks, ForcedAlgorithms& forced) {
   const std::vector<const Algorithm*> found = named(item);
   if (found.empty()) return unknown(item);

@@ -1,5 +1,5 @@
-// PITH_ALGO, read: "allreduce:ring,broadcast:chain" forces these algorithms, "ring" those of this
-// name in all collectives that have one. What names a collective goes before what does not.
+// Parses PITH_ALGO: "allreduce:ring,broadcast:chain" forces these algorithms, "ring" those of that
+// name in all collectives that have one. Items with a collective take precedence.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace pith {
 // By collective; null: the library chooses.
 using ForcedAlgorithms = std::array<const Algorithm*, collective_count>;
 
-// The error names what is unknown, or serves fewer ranks than these, and what is known.
+// The error says that a name is unknown, with the known ones, or serves fewer than `ranks` ranks.
 Expected<ForcedAlgorithms> read_forced_algorithms(std::string_view text, int ranks);
 
 }  // namespace pith

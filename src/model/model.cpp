@@ -21,9 +21,10 @@ Error Model::force(const std::string& text) {
   return {};
 }
 
-// A chunk in shared memory should stay in the cache until its reader comes. On sockets the streams
-// of a pair share it: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host, but for a noise
-// of 10 %, and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not 19.
+// In shared memory a chunk should stay in the cache until the peer reads it. On sockets the streams
+// of a pair share a chunk: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host (within a
+// noise of 10 %), and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not
+// 19.
 void Model::set_views(bool views) {
   constexpr std::size_t view_chunk = std::size_t{64} << 10;
   constexpr std::size_t wire_chunk = std::size_t{512} << 10;

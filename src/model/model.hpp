@@ -1,5 +1,5 @@
-// What chooses for a communicator's calls: algorithm, pieces, and whether a compressed call goes
-// dense. It sees only what all ranks agree on. Set up while ranks meet, constant while calls run.
+// Chooses for a communicator's calls: the algorithm, chunk sizes, and whether a compressed call is
+// made dense. Sees only what all ranks agree on. Set up during start-up, constant while calls run.
 #pragma once
 
 #include "collectives/algorithm.hpp"
@@ -11,15 +11,16 @@ namespace pith {
 
 class Model final : public Chooser {
  public:
-  // PITH_DETERMINISTIC: the arguments of a call alone decide, so that every run has the same bits.
+  // With PITH_DETERMINISTIC only the arguments of a call decide, so that every run has the same
+  // bits.
   Model(const Settings& settings, int ranks);
   explicit Model(int ranks) : Model(Settings(), ranks) {}
 
-  // PITH_ALGO; see read_forced_algorithms.
+  // Forces algorithms by PITH_ALGO; see read_forced_algorithms.
   Error force(const std::string& text);
   // Whether all ranks reach each other's memory.
   void set_views(bool views);
-  // The same, as far as choices may depend on it.
+  // False with PITH_DETERMINISTIC, as choices must not depend on it then.
   bool views() const { return views_; }
   void set_oversubscribed(bool oversubscribed) { oversubscribed_ = oversubscribed && !pinned_; }
   void set_multi_host(bool multi_host) { multi_host_ = multi_host && !pinned_; }
@@ -28,14 +29,14 @@ class Model final : public Chooser {
   const Tuning& tuning() const { return tuning_; }
   Shape shape(std::size_t bytes) const;
   const Algorithm& algorithm(Collective collective, std::size_t bytes) const override;
-  // The same by the collective's name, which ends with a zero; null: none has it.
+  // The same by the collective's name, which must be zero-terminated; null: no such collective.
   const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
 
  private:
   const int ranks_;
   const bool pinned_;
-  const std::size_t chunk_;  // as set; 0: by transport
+  const std::size_t chunk_;  // as set; 0: depends on the transport
   Tuning tuning_;
   ForcedAlgorithms forced_{};
   bool views_ = false;

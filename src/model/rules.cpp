@@ -7,7 +7,7 @@ namespace pith {
 
 namespace {
 
-// Resolved by the compiler: the choice is made in every call.
+// Evaluated at compile time, because the choice is made in every call.
 consteval const Algorithm& entry(Collective collective, std::string_view name) {
   for (const Algorithm& algorithm : algorithm_table) {
     if (algorithm.collective == collective && algorithm.name == name) return algorithm;
@@ -17,12 +17,12 @@ consteval const Algorithm& entry(Collective collective, std::string_view name) {
 
 constexpr std::size_t kib = 1024;
 
-// A message costs as much as so many bytes of it.
+// The size in bytes whose transfer costs as much as one message.
 std::size_t short_bytes_of(bool views) { return views ? 2 * kib : 32 * kib; }
 
 bool is_power_of_two(int ranks) { return floor_power_of_two(ranks) == ranks; }
 
-// Ranks take turns on the cores, so that rounds count more than messages.
+// Ranks take turns on the cores, so rounds cost more than messages.
 const Algorithm& oversubscribed_allreduce(const Shape& shape) {
   const std::size_t bytes_a_rank = shape.bytes / static_cast<std::size_t>(shape.ranks);
   if (shape.bytes <= 2 * kib && shape.ranks <= 8) return entry(Collective::allreduce, "direct");
@@ -33,7 +33,7 @@ const Algorithm& oversubscribed_allreduce(const Shape& shape) {
                                       : entry(Collective::allreduce, "double_tree");
 }
 
-// What a kernel can read in place is not staged in pinned memory for a message.
+// Kernels read peers' memory in place; messages would be staged in pinned memory.
 const Algorithm& device_allreduce(const Shape& shape) {
   return shape.bytes <= 64 * kib ? entry(Collective::allreduce, "one_shot")
                                  : entry(Collective::allreduce, "two_shot");
@@ -60,12 +60,13 @@ const Algorithm& default_allreduce(const Shape& shape) {
                                         : entry(Collective::allreduce, "recursive_doubling");
 }
 
-// Whether kernels read what their peers send, however short it is: else it would be staged.
+// Kernels read what their peers send, however short: messages would be staged in pinned memory.
 bool read_by_kernels(const Shape& shape) {
   return shape.devices && shape.views && shape.ranks <= 8 && shape.bytes > 0;
 }
 
-// Whether blocks are copied out of the peers' memory: long enough for an opening and a closing.
+// Whether to copy blocks out of the peers' memory: must be long enough to pay for the opening and
+// closing messages.
 bool pays_by_views(const Shape& shape) {
   const std::size_t all = shape.bytes * static_cast<std::size_t>(shape.ranks);
   return read_by_kernels(shape) || (shape.views && shape.ranks <= 8 && all > 32 * kib);
@@ -95,40 +96,51 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
 
 }  // namespace
 
-// The rule until links are measured; it sees only what all ranks agree on.
-//   allreduce  where all ranks share memory: recursive doubling up to 2 KiB (fewest messages), and
-//              4 KiB among two ranks (over views as fast as one-shot, by messages 1.4 times), there
-//              one-shot up to 32 KiB (over views as fast as two-shot, by messages a fifth faster,
-//              for it crosses once), two-shot up to 8 ranks (in place over views), else ring from
-//              16 KiB a rank on;
-//              else: recursive doubling up to 32 KiB (a message of a socket costs as much as 30 KiB
-//              on it), two-shot up to 4 ranks and 8 MiB a rank (then its inputs run so far ahead of
-//              its results that they leave the caches: 64 MiB between 2 ranks take twice the
-//              ring's time), ring as above. Between hosts two-shot only below 64 KiB a rank, or of
-//              2 ranks: its senders meet at every port, whose queue overflows (4 hosts, 1 to 16
-//              MiB, links of 0.1 and 1 Gbit/s: 1.06 to 1.44 times the ring's time). In between,
-//              among many ranks, the ring's 2(P-1) messages cost more than its bytes save:
-//              Rabenseifner, whose 2 log P messages carry as little, for P a power of two; else the
-//              double tree, from four times the short size on, where its 2n beat the log P vectors
-//              of recursive doubling. More ranks than cores over shared memory: direct up to 2 KiB
-//              and 8 ranks (one round: 1.0 to 1.9 times as fast as recursive doubling with 3 to 6
-//              ranks on two cores, as fast with 8), recursive doubling up to 32 KiB, two-shot up to
-//              8 ranks (two rounds; over views up to 2.7 times as fast as the ring, by messages at
-//              worst 1.3 times as slow), else ring from 128 KiB a rank.
-//              Where all ranks use CUDA devices and share memory, up to 8 of them: one-shot up to
-//              64 KiB, two-shot above, for whatever goes by messages is copied to the host and back
-//              (8 bytes of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured).
-//   broadcast, reduce-scatter, allgather, alltoall  over views where all ranks use CUDA devices and
-//              share memory, up to 8 of them, for the reason above (no GPU has measured). Else:
-//   broadcast  binomial up to one chunk; chain above, also among two ranks: a message is not to
-//              outgrow what a late receiver can park.
-//   reduce-scatter, allgather  over views where all ranks share memory, up to 8 of them, from 32
-//              KiB of all blocks together on. Else:
-//   reduce-scatter  recursive halving while all blocks together are short as above; then ring.
-//   allgather  Bruck's from four ranks on while all blocks together are short as above, or up to
-//              32 KiB where ranks share cores; then ring.
-//   alltoall  pairwise.
-//   reduce, gather, scatter, barrier  have one algorithm each.
+// The rule until links are measured; it sees only what all ranks agree on. The first case that fits
+// decides.
+//
+// allreduce, all ranks use CUDA devices and share memory, up to 8 ranks:
+//   one-shot   up to 64 KiB, then two-shot: messages would be copied to the host and back (8 bytes
+//              of 2 ranks: 10 operations of the driver, in place 7; no GPU has measured)
+// allreduce, more ranks than cores over shared memory, where rounds cost more than messages:
+//   direct     up to 2 KiB and 8 ranks (one round: 1.0 to 1.9 times as fast as recursive doubling
+//              with 3 to 6 ranks on two cores, as fast with 8)
+//   recursive doubling  up to 32 KiB
+//   two-shot   up to 8 ranks (two rounds; over views up to 2.7 times as fast as the ring, by
+//              messages at worst 1.3 times as slow)
+//   ring       from 128 KiB a rank on; below, Rabenseifner for P a power of two, else double tree
+// allreduce, all ranks share memory:
+//   recursive doubling  up to 2 KiB (fewest messages); 2 ranks up to 4 KiB (over views as fast as
+//              one-shot, by messages 1.4 times)
+//   one-shot   2 ranks up to 32 KiB (over views as fast as two-shot, by messages a fifth faster:
+//              data cross once)
+//   two-shot   up to 8 ranks (in place over views)
+// allreduce, other links:
+//   recursive doubling  up to 32 KiB (a message of a socket costs as much as 30 KiB on it)
+//   two-shot   up to 4 ranks, below 8 MiB a rank (above, its inputs run so far ahead of its results
+//              that they leave the caches: 64 MiB between 2 ranks take twice the ring's time). With
+//              more than 2 ranks on several hosts only below 64 KiB a rank: its senders converge on
+//              every port, whose queue overflows (4 hosts, 1 to 16 MiB, links of 0.1 and 1 Gbit/s:
+//              1.06 to 1.44 times the ring's time)
+// allreduce, what remains of the last two:
+//   ring       from 16 KiB a rank on; below, its 2(P-1) messages cost more than its bytes save
+//   Rabenseifner  for P a power of two: 2 log P messages carry as few bytes
+//   double tree   from four times the short size on, where its 2n bytes beat the log P vectors of
+//              recursive doubling; below, recursive doubling
+// broadcast, reduce-scatter, allgather, alltoall, all ranks use CUDA devices and share memory, up
+// to 8 ranks:
+//   views      for the reason above (no GPU has measured)
+// broadcast, else:
+//   binomial up to one chunk; chain above, also between two ranks: a message must not outgrow what
+//   a late receiver can park
+// reduce-scatter, else:
+//   views up to 8 ranks that share memory, above 32 KiB in all blocks together; recursive halving
+//   while all blocks together are short as above; then ring
+// allgather, else:
+//   views as for reduce-scatter; Bruck's from four ranks on while all blocks together are short as
+//   above, or up to 32 KiB where ranks share cores; then ring
+// alltoall, else: pairwise
+// reduce, gather, scatter, barrier: one algorithm each
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:

@@ -1,11 +1,11 @@
-// The algorithm by size and ranks, until links are measured.
+// The default algorithm by size and ranks, until links are measured.
 #pragma once
 
 #include "collectives/algorithm.hpp"
 
 namespace pith {
 
-// See its definition.
+// The rules and their reasons are at the definition.
 const Algorithm& default_algorithm(const Shape& shape, Collective collective);
 
 }  // namespace pith

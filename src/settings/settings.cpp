@@ -29,7 +29,7 @@ Error set_number(std::string_view name, const std::string& text, double least, d
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() ||
-      !(value >= least && value <= most)) {  // so that NaN is refused
+      !(value >= least && value <= most)) {  // written so that NaN is refused
     return bad_value(name, text, fmt::format("a number from {} to {}", least, most));
   }
   out = value;
@@ -124,7 +124,7 @@ Error set_root(const std::string& text, Settings& settings) {
   return {};
 }
 
-// Tells that there is one, and no more.
+// Shows that a secret is set without showing it.
 std::string veil(const std::string& secret) { return secret.empty() ? "" : "(set)"; }
 
 constexpr std::array table{
@@ -390,11 +390,11 @@ struct Defaults {
 };
 
 Defaults& defaults() {
-  static auto* const instance = new Defaults;  // threads may outlive the end of main
+  static auto* const instance = new Defaults;  // never destroyed: threads may outlive main
   return *instance;
 }
 
-// Empty where neither the environment nor a default says anything.
+// From the environment, else from the defaults; empty where neither sets it.
 std::string text_of(std::string_view name) {
   const char* text = std::getenv(fmt::format("PITH_{}", name).c_str());
   if (text && *text) return text;
@@ -403,7 +403,7 @@ std::string text_of(std::string_view name) {
   return found == defaults().values.end() ? std::string() : found->second;
 }
 
-// The line that begins at the front of `text`, which it takes off.
+// Takes the first line off `text`.
 std::string_view next_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);

@@ -30,66 +30,67 @@ struct Settings {
   std::string order = "topology";
   bool deterministic = false;
   std::string host;              // empty: by ifname and socket_family
-  std::string host_id;           // not empty: shares memory only with ranks of the same
-  std::string ifname;            // NCCL's syntax; empty: no wish
-  std::string socket_family;     // AF_INET, AF_INET6; empty: no wish
+  std::string host_id;           // not empty: only ranks with an equal one share memory
+  std::string ifname;            // NCCL's syntax; empty: no preference
+  std::string socket_family;     // AF_INET, AF_INET6; empty: no preference
   std::uint16_t port_first = 0;  // 0: any free port
   std::uint16_t port_last = 0;
-  int rank = -1;           // of pithCommInitEnv, by hand; -1: from the launcher
+  int rank = -1;           // set by hand for pithCommInitEnv; -1: from the launcher
   int size = 0;            // 0: from the launcher
   std::string root;        // host:port; empty: from the launcher
   std::uint16_t port = 0;  // of the bootstrap root; 0: derived from the launcher's variables
   std::string secret;
   std::string secret_file;
   bool insecure = false;
-  std::string launcher;  // empty: whichever is there
+  std::string launcher;  // empty: any
   double init_timeout = 120;
   double join_timeout = 0;
   double timeout = 300;  // 0: never
   double heartbeat = 10;
   std::string log = "warn";
   std::string trace;  // path prefix; empty: no trace
-  // Of libnccl.so.2 only, which reads what they mean: see src/nccl.
+  // Only for libnccl.so.2, which parses them: see src/nccl.
   std::string compress;  // spec of compressors, with min= and types=; empty: off
   std::string compress_comm = "world";
   std::string nccl_fallback;  // path of another libnccl.so.2; empty: none
   std::string nccl_fallback_for = "auto";
-  std::string nccl_fallback_lines;  // what "auto" compares; empty: nothing
+  std::string nccl_fallback_lines;  // costs that "auto" compares; empty: none
 
   double wait_for_ranks_s() const {
     return join_timeout > init_timeout ? join_timeout : init_timeout;
   }
 };
 
-// How one setting is documented and compared. Settings of scope `agreed` must be equal on all
-// ranks, for the choice of algorithms depends on them.
+// Documents and handles one setting. Settings of scope `agreed` must be equal on all ranks, because
+// the choice of algorithms depends on them.
 struct SettingInfo {
   enum class Scope { agreed, local };
   std::string_view name;
   Scope scope;
   std::string_view meaning;
   std::string (*value)(const Settings&);
-  // Null error: taken. Else what is wrong with the text.
+  // Parses `text`; the error says what is wrong with it.
   Error (*set)(Settings&, const std::string& text);
 };
 
 std::span<const SettingInfo> setting_table();
 
-// From the environment, anew at every call: communicators read them when they are created.
+// Reads the environment at every call: each communicator reads its settings when it is created.
 Expected<Settings> settings_from_environment();
 
-// What a library built from this one takes where the environment sets no PITH_<name>; by name.
+// Values that a library built on this one sets, by name; PITH_<name> in the environment overrides
+// them.
 void set_defaults(std::map<std::string, std::string> values);
 
-// Whether the environment sets a variable of this whole name: settings of libraries that we use are
-// the user's first.
+// Whether the environment sets this variable (full name). The user's value for a library that Pith
+// uses takes precedence.
 bool in_environment(const std::string& name);
 
-// Those of the named variables that are set, with their values: what launchers tell their ranks.
+// Those of `names` that are set, with their values; used for launchers' variables.
 using Variables = std::map<std::string, std::string, std::less<>>;
 Variables variables_from_environment(std::span<const std::string_view> names);
 
-// "name=value" lines of the agreed settings, and what differs between two such texts: empty, or
+// "name=value" lines of the agreed settings; and what differs between two such texts: empty, or
 // "PITH_CHUNK is 65536 there and 4096 here".
 std::string agreed_text(const Settings& settings);
 std::string difference(std::string_view theirs, std::string_view ours);

@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::string_view prefix = "PITH_";
 
-// Of tests and tools.
+// Prefixes of variables of tests and tools.
 constexpr std::array<std::string_view, 5> of_others = {"TEST_", "CUDA_STUB_", "FUZZ_", "DEMO_",
                                                        "BIN"};
 
-// Of single letters inserted, left out, changed or swapped with the next.
+// Edit distance: single letters inserted, deleted, changed or swapped with the next one.
 std::size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> steps(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {

@@ -1,4 +1,4 @@
-// Where settings come from: what changed them, and variables that look like settings and are none.
+// Where settings come from, and environment variables that look like settings and are none.
 #pragma once
 
 #include <string>
@@ -9,23 +9,22 @@
 
 namespace pith {
 
-// "environment", "library" (one built from this one gave it, as libnccl.so.2 does) or "default".
+// "environment", "library" (set by one built on this one, as libnccl.so.2) or "default".
 std::string_view origin_of(std::string_view setting);
 
-// The variable by which a user said it: PITH_<setting>, or where a library gave it, what that says
-// in "FROM_<setting>" of its defaults.
+// The variable by which the user set it: PITH_<setting>, or where a library set it, the value of
+// "FROM_<setting>" among its defaults.
 std::string variable_of(std::string_view setting);
 
-// Of what set_defaults was given: values whose names begin with this and are of other libraries,
-// without it. They count where the environment does not have the whole name.
+// Those values given to set_defaults whose names begin with `prefix`, without it. They are for
+// other libraries, and count only where the environment does not set the full name.
 Variables defaults_of_library(std::string_view prefix);
 
-// What is not as it is by itself: "PITH_LANES=2 (environment)". Secrets are veiled.
+// Settings that differ from their defaults: "PITH_LANES=2 (environment)". Secrets are masked.
 std::vector<std::string> changed_settings(const Settings& settings);
 
-// One line for each variable of the environment that begins with PITH_ and names no setting, with
-// the name that was probably meant. The library's tests and tools have variables of their own,
-// which are left out.
+// One line for each environment variable that begins with PITH_ and names no setting, with the name
+// that was probably meant. Leaves out variables of the library's tests and tools.
 std::vector<std::string> unknown_variables();
 
 // The setting whose name is nearest to `name`, without PITH_; empty: none is near.

@@ -1,5 +1,5 @@
-// The transports that PITH_TRANSPORT can name, best first; transport/transport_table.cpp has one
-// entry for each, in this order.
+// The transports that PITH_TRANSPORT can name, best first. transport/transport_table.cpp has them
+// in the same order.
 #pragma once
 
 #include <array>

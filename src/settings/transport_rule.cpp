@@ -35,7 +35,7 @@ TransportRule::TransportRule(std::string_view text, Names known) {
   std::vector<std::string_view> listed;
   if (!text.empty()) {
     split(text, [&](std::string_view name) {
-      const auto one = std::ranges::find(known, name);  // outlives the text
+      const auto one = std::ranges::find(known, name);  // not `name`, which points into the text
       if (one != known.end() && !contains(listed, name)) listed.push_back(*one);
     });
   }

@@ -1,4 +1,4 @@
-// PITH_TRANSPORT, read: which transports may be used between two ranks, and in which order.
+// Parses PITH_TRANSPORT: which transports may be used between two ranks, and in which order.
 //
 //   ""         all of them: threads and shared memory where ranks share it, UCX where it finds
 //              RDMA, TCP elsewhere
@@ -18,12 +18,12 @@ class TransportRule {
  public:
   using Names = std::span<const std::string_view>;
 
-  // `known`: in the order of preference where the user gives none. Precondition: the text is valid.
+  // `known`: all transports in default order of preference. Precondition: valid(text, known).
   explicit TransportRule(std::string_view text, Names known = transport_names);
   static bool valid(std::string_view text, Names known = transport_names);
 
   bool allows(std::string_view name) const;
-  // Asked for by name, so that it is an error where it is not available.
+  // Named explicitly, so it is an error if it is not available.
   bool names(std::string_view name) const { return named_ && allows(name); }
   const std::vector<std::string_view>& order() const { return order_; }
 

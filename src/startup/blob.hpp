@@ -1,4 +1,4 @@
-// How ranks and the bootstrap root talk: length-prefixed blobs.
+// Length-prefixed messages between ranks and the bootstrap root.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline void append_blob(std::string& out, std::string_view blob,
   out.append(blob);
 }
 
-// Several strings as one, and back; an empty vector where the text is not such a one.
+// Joins strings into one, and splits it again; split returns an empty vector for malformed text.
 std::string join_strings(const std::vector<std::string>& strings);
 std::vector<std::string> split_strings(std::string_view joined);
 

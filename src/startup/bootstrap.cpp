@@ -17,35 +17,35 @@ namespace pith {
 
 namespace {
 
-// Between two calls at a root that does not listen yet.
+// Pauses between two attempts to connect to a root that does not listen yet.
 constexpr std::chrono::milliseconds least_pause{5};
 constexpr std::chrono::milliseconds most_pause{200};
-// A root that hangs up may be too busy; one that does so for longer is none.
+// A root that closes the connection may be busy; for how long join tries again.
 constexpr std::uint64_t most_busy_ns = 20'000'000'000;
 
-// Who calls a free port of their own host often enough reaches themselves in the end: the system
-// may give that port to the caller.
+// A process that keeps connecting to a free port of its own host may end up connected to itself:
+// the kernel can pick that port as the connection's source.
 bool is_own_echo(int fd) {
   const Expected<Address> own = local_address(fd);
   return own && format_address(*own) == peer_name(fd);
 }
 
-// A root that many call at once has no patience with those that keep it waiting, as a rank does
-// whose machine is busy.
+// True when the peer has closed the connection. The root closes those that are slow to authenticate
+// when many ranks connect at once, and a rank on a busy machine is slow.
 bool hung_up(int fd) {
   char byte = 0;
   const ssize_t got = ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-// As errors name it to other ranks: "process 123 on node7".
+// This process as errors at other ranks name it: "process 123 on node7".
 std::string own_name() {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   return fmt::format("process {} on {}", ::getpid(), host);
 }
 
-// An address in an id was there when the id was made.
+// An id made at run time (not known_before) had a listening root when it was made.
 std::string nobody_there(const UniqueId& id) {
   return id.known_before
              ? "rank 0 has not started, or it has ended: then its own output says why"
@@ -134,14 +134,15 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
                                     std::shared_ptr<const Cancellation> cancellation) {
   Bootstrap bootstrap(times, std::move(cancellation));
   std::chrono::milliseconds pause = least_pause;
-  // Where there must be a root already, only one that hangs up is called again.
+  // A root that must be listening already is tried again only while it closes connections as busy.
   const std::uint64_t busy_until = monotonic_ns() + most_busy_ns;
   while (true) {
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
     if (Error cancelled = bootstrap.cancelled()) return cancelled;
     if (!error) {
-      bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's own begins at its first
+      bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's starts with its first
+                                                              // rank
       return bootstrap;
     }
     const std::uint64_t now = monotonic_ns();
@@ -164,7 +165,7 @@ Error Bootstrap::of_root(const Error& error) const {
   return {Code::remote, fmt::format("{} does not answer: {}", root_, error.message()), root_rank_};
 }
 
-// Outside of a gather the root says nothing, unless the start-up has failed.
+// Outside of a gather the root sends nothing but a failure of the start-up.
 Error Bootstrap::failure() const {
   if (Error error = cancelled()) return error;
   if (Error error = source_ ? source_() : Error()) return error;
@@ -180,7 +181,8 @@ Error Bootstrap::failure() const {
   return {Code::remote, std::string(said.text, length)};
 }
 
-// What is sent so far is whole, and so little finds room. Who has been told already says nothing.
+// Nothing is half sent here and the message is small, so the socket buffer takes it without
+// waiting. A rank that the root has told of a failure reports none of its own.
 void Bootstrap::give_up(const Error& error) {
   if (!connection_ || failure()) return;
   std::string message;
@@ -198,7 +200,7 @@ Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
   const Expected<std::string> all = exchange(mine);
   if (Error error = cancelled()) return error;
   if (!all) return all.error();
-  deadline_ns_ = connect_deadline();  // all have come
+  deadline_ns_ = connect_deadline();  // all ranks have joined by now
   return split_strings(*all);
 }
 
@@ -207,7 +209,7 @@ Expected<std::string> Bootstrap::exchange(const std::string& mine) {
   std::string message;
   append_blob(message, mine);
   if (Error error = send_all(connection_.get(), bytes_of(message), patience)) {
-    const Error told = failure();  // who has closed the connection may have said why
+    const Error told = failure();  // the root may have sent the reason
     return told ? told : of_root(error);
   }
   BlobHeader header;

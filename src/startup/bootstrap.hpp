@@ -1,4 +1,4 @@
-// One rank's side of the start-up: all ranks exchange what they need to know of each other.
+// One rank's side of the start-up: an all-gather among ranks that are not connected yet.
 #pragma once
 
 #include <functional>
@@ -14,52 +14,52 @@
 
 namespace pith {
 
-// How long a start-up waits.
+// Timeouts of a start-up.
 struct StartTimes {
   StartTimes(double seconds) : join_s(seconds), connect_s(seconds) {}
   StartTimes(double join, double connect) : join_s(join), connect_s(connect) {}
 
-  double join_s;     // until all ranks have come
-  double connect_s;  // for what is there: the root to answer, and the rest once all have come
+  double join_s;     // until the last rank has joined
+  double connect_s;  // for all else: the root's answer, and the steps after the join
 };
 
-// Over a connection to the bootstrap root.
+// Gathers over a connection to the bootstrap root.
 class Bootstrap final : public Gatherer {
  public:
   Bootstrap() = default;
   Bootstrap(StartTimes times, std::shared_ptr<const Cancellation> cancellation)
       : Gatherer(times.join_s, std::move(cancellation)), connect_s_(times.connect_s) {}
 
-  // Waits for the root, which then waits as long for the last rank: how late the root itself was
-  // takes nothing of that. Tells it who this process is, so that others can be told.
+  // Connects to the root and says which process this is, for error messages at other ranks. Time
+  // spent waiting for the root does not shorten the wait for the last rank.
   static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, StartTimes times,
                                   std::shared_ptr<const Cancellation> cancellation = {});
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
-  // This rank cannot go on, for a cause of its own: the root tells the others. Does not wait.
+  // Reports that this rank cannot go on; the root tells the others. Does not block.
   void give_up(const Error& error);
-  // Where else to hear that the start-up has failed.
+  // A second source of start-up failures, asked by `failure`.
   void listen_to(std::function<Error()> source) { source_ = std::move(source); }
 
-  // This end of the connection: an address of ours on the root's network.
+  // The local address of the connection, on the network that leads to the root.
   Expected<std::string> host() const;
 
  private:
-  // One call at the root. `refused` is set where another call would have the same end.
+  // One attempt. `refused` is set where another attempt would end in the same way.
   Error call(const UniqueId& id, int rank, int ranks, bool& refused);
   Expected<std::string> exchange(const std::string& mine);
-  // While the root may be silent for good reasons: until then, or until cancelled.
+  // Waits up to the deadline, or until cancelled.
   Patience silence_until(std::uint64_t deadline_ns) const;
-  // For what is there.
+  // The deadline for an answer that needs no other rank to appear.
   std::uint64_t connect_deadline() const;
   Error root_lost() const;
-  // What an error of the connection means.
+  // Explains an error of the connection.
   Error of_root(const Error& error) const;
 
   Descriptor connection_;
   std::string root_;    // for messages
-  int root_rank_ = -1;  // whose process it is, as far as is known
+  int root_rank_ = -1;  // the rank whose process runs the root; -1: not known
   double connect_s_ = 0;
   std::function<Error()> source_;
 };

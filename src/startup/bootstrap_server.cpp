@@ -21,8 +21,8 @@ constexpr std::uint64_t second_ns = 1'000'000'000;
 constexpr std::uint64_t handshake_ns = 10 * second_ns;
 constexpr int tick_ms = 100;
 constexpr std::uint32_t name_bytes_max = 300;
-constexpr std::uint64_t late_ns = 120 * second_ns;   // for ranks that come after the start failed
-constexpr std::uint64_t report_ns = 60 * second_ns;  // before it is told who has not come
+constexpr std::uint64_t late_ns = 120 * second_ns;   // how long a failed start answers late ranks
+constexpr std::uint64_t report_ns = 60 * second_ns;  // until the log names absent ranks
 
 std::uint64_t ns_of(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
@@ -80,8 +80,8 @@ bool BootstrapConnection::write() {
   return true;
 }
 
-// The oldest that is not authenticated goes when there are too many: a rank proves itself at once,
-// or calls again.
+// With too many unauthenticated connections the oldest is closed: a rank authenticates at once, or
+// connects again.
 bool BootstrapServer::may_accept() {
   const std::uint64_t now = monotonic_ns();
   const auto is_pending = [](const Connection& one) { return !one.authenticated; };
@@ -97,7 +97,7 @@ bool BootstrapServer::may_accept() {
 void BootstrapServer::accept_connections() {
   while (may_accept()) {
     Expected<Descriptor> accepted = accept_one(listener_.get());
-    if (!accepted) limiter_.pause(monotonic_ns());  // no descriptors are left
+    if (!accepted) limiter_.pause(monotonic_ns());  // out of descriptors
     if (!accepted) return starve(accepted.error());
     if (!*accepted) return;
     connections_.emplace_back(
@@ -107,8 +107,9 @@ void BootstrapServer::accept_connections() {
   }
 }
 
-// Unauthenticated connections that have all descriptors go after a while; ranks do not. Those that
-// could not be accepted are told when the others have left room for them.
+// Runs out of descriptors. Unauthenticated connections time out and free theirs; ranks keep theirs,
+// so with ranks alone the start fails. Peers still in the backlog are told when others have
+// disconnected.
 void BootstrapServer::starve(const Error& error) {
   const auto has_joined = [](const Connection& connection) { return connection.joined; };
   if (ranks_.empty() || complete()) return;
@@ -155,11 +156,11 @@ void BootstrapServer::read_name(Connection& connection) {
   if (!connection.gone && !connection.read()) leave(connection);
   if (!connection.has_blob()) return;
   join(connection, connection.take_blob().substr(0, name_bytes_max));
-  if (connection.gone) leave(connection);  // it came and went at once
+  if (connection.gone) leave(connection);  // it joined and disconnected at once
 }
 
-// Whoever proves to know the secret and does not fit shows that the ranks were started wrongly: all
-// who wait are told, for waiting will not help them.
+// An authenticated peer that does not fit (rank, size) shows that the job was started wrongly; all
+// waiting ranks are told, for no wait can mend it.
 void BootstrapServer::join(Connection& connection, const std::string& name) {
   const auto refuse = [&](const std::string& why) {
     connection.say(why, BlobHeader::Kind::failure);
@@ -203,7 +204,7 @@ void BootstrapServer::join(Connection& connection, const std::string& name) {
   connection.rank = rank;
   ranks_[place] = &connection;
   names_[place] = name;
-  // Before any rank can know that the start is over, and ask for the port again.
+  // Closed before any rank can know that the start is over and reuse the port.
   if (++joined_ == ranks_.size() && one_start_) listener_.reset();
 }
 
@@ -232,7 +233,7 @@ void BootstrapServer::leave(Connection& connection) {
   if (first_left_ < 0) first_left_ = connection.rank;
 }
 
-// Ranks go when they are done; one that goes while others wait for its blob ends the start-up.
+// A rank may disconnect when it is done; if others still wait for its blob, the start-up fails.
 void BootstrapServer::check_leavers() {
   if (first_left_ < 0) return;
   const auto waits = [](const Connection* connection) {
@@ -248,7 +249,7 @@ void BootstrapServer::check_leavers() {
 void BootstrapServer::fail_all(const std::string& why) {
   if (!failure_.empty()) return;
   failure_ = why;
-  note_debt(true);  // before anybody hears of it, and ends this process
+  note_debt(true);  // before a rank can hear of it and end this process
   give_up_at_ = monotonic_ns() + late_ns;
   log(LogLevel::info, "start-up failed: " + why, LogTopic::bootstrap);
   for (Connection& connection : connections_) {
@@ -264,13 +265,14 @@ void BootstrapServer::note_told(int rank) {
   }
 }
 
-// Whoever calls again means another start, and goes on calling until that begins.
+// A rank that was told of this failure and connects again wants the next start: its connection is
+// dropped, and it retries until that one listens.
 bool BootstrapServer::has_heard(int rank) const {
   return rank >= 0 && static_cast<std::size_t>(rank) < told_.size() &&
          told_[static_cast<std::size_t>(rank)];
 }
 
-// Those that had joined and are gone do not come again.
+// Ranks that joined and left need not be told.
 bool BootstrapServer::all_have_heard() const {
   if (told_.empty()) return false;
   for (std::size_t r = 0; r < told_.size(); ++r) {
@@ -279,7 +281,7 @@ bool BootstrapServer::all_have_heard() const {
   return true;
 }
 
-// A rank that gives up says why, in place of what it would have contributed.
+// A rank that gives up sends its reason instead of its blob.
 void BootstrapServer::hear_failures() {
   for (Connection& one : connections_) {
     if (!one.joined || !one.has_blob() || one.kind() != BlobHeader::Kind::failure) continue;
@@ -314,7 +316,7 @@ void BootstrapServer::check_absent() {
       LogTopic::bootstrap);
 }
 
-// Who has come and gone is not.
+// Ranks that joined and left again do not count as missing.
 std::string BootstrapServer::missing() const {
   std::string names;
   for (std::size_t r = 0; r < names_.size(); ++r) {
@@ -323,7 +325,7 @@ std::string BootstrapServer::missing() const {
   return names;
 }
 
-// An id that nobody uses costs no turns.
+// While nobody uses the id, poll blocks without a timeout.
 void BootstrapServer::wait_for_news(int wake) {
   const bool listens = may_accept();
   std::vector<pollfd> waits = {{listens ? listener_.get() : -1, POLLIN, 0}, {wake, POLLIN, 0}};
@@ -338,7 +340,7 @@ void BootstrapServer::wait_for_news(int wake) {
 void BootstrapServer::serve(const std::atomic<bool>& stop, int wake) {
   while (!stop) {
     wait_for_news(wake);
-    const std::string own = take_own_failure();  // what a rank here has said before comes first
+    const std::string own = take_own_failure();  // first, as it precedes what that rank sends
     for (Connection& one : connections_) {
       if (!one.authenticated) shake_hands(one);
       if (one.authenticated && !one.joined && !one.gone) read_name(one);
@@ -353,7 +355,7 @@ void BootstrapServer::serve(const std::atomic<bool>& stop, int wake) {
       if (one.joined && !one.gone && !one.write()) leave(one);
     }
     connections_.remove_if([](const Connection& one) { return one.gone; });
-    // Who comes too late is told why.
+    // Until its port is wanted the listener stays, so late ranks are told why the start failed.
     if (gives_back_.exchange(false, std::memory_order_relaxed) && !failure_.empty()) {
       listener_.reset();
     }

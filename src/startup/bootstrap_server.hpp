@@ -1,5 +1,5 @@
-// What serves the ranks of one start-up: it accepts their connections, gathers one blob from each
-// and sends all of them to everybody, as often as the ranks ask.
+// Serves the ranks of one start-up: accepts their connections, gathers one blob from each and sends
+// all blobs to every rank, for as many rounds as the ranks ask for.
 #pragma once
 
 #include <atomic>
@@ -19,36 +19,37 @@
 
 namespace pith {
 
-// One connection: first in its handshake, then a rank's.
+// One connection: first in its handshake, then joined as a rank.
 struct BootstrapConnection {
   BootstrapConnection(Descriptor accepted, Handshake begun, std::uint64_t refuse_at)
       : fd(std::move(accepted)), handshake(std::move(begun)), deadline(refuse_at) {}
 
-  // False: it has ended.
+  // Both return false when the connection has ended.
   bool read();
   bool write();
   bool has_blob() const;
   BlobHeader::Kind kind() const;
-  // Precondition: there is one.
+  // Precondition: has_blob().
   std::string take_blob();
   void say(const std::string& text, BlobHeader::Kind kind);
 
   Descriptor fd;
   Handshake handshake;
   std::uint64_t deadline;
-  bool authenticated = false;  // it says next who it is
+  bool authenticated = false;  // the next blob names its process
   bool joined = false;
   bool gone = false;
   int rank = -1;
   std::string in;
-  // What all ranks get is there once: it grows with their square.
+  // Shared between ranks: a gather's result goes to all of them, and a copy each would need memory
+  // quadratic in the ranks.
   std::deque<std::shared_ptr<const std::string>> out;
-  std::size_t out_done = 0;  // of the first
+  std::size_t out_done = 0;  // bytes of out.front() already sent
 };
 
 class BootstrapServer {
  public:
-  // `before`: what is told of the port where ranks do not come.
+  // `before`: appended to the error when ranks do not join; says how the port was used earlier.
   BootstrapServer(Descriptor listener, UniqueId id, double timeout_s, std::string before = {})
       : listener_(std::move(listener)),
         id_(std::move(id)),
@@ -58,16 +59,16 @@ class BootstrapServer {
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
-  // Nobody is served any more.
+  // Closes all connections and the listener.
   void hang_up() {
     connections_.clear();
     listener_.reset();
   }
-  // Ranks wait or may come, and the start has failed or does so if this process ends. Any thread.
+  // Ranks wait or may still come who must hear of a failure before this process ends. Any thread.
   bool owes_word() const { return owes_word_.load(std::memory_order_relaxed); }
-  // A start that has failed lets go of its port, which another one needs. Any thread.
+  // A start that has failed closes its listener, as another start needs the port. Any thread.
   void give_port_back() { gives_back_.store(true, std::memory_order_relaxed); }
-  // For a cause of this process, which whoever waits or comes is told. Any thread.
+  // Fails the start for a cause in this process; waiting and late ranks are told. Any thread.
   void cannot_join(const std::string& why);
   bool serves(const UniqueId& id) const {
     return id.address == id_.address && id.secret == id_.secret;
@@ -101,28 +102,28 @@ class BootstrapServer {
 
   Descriptor listener_;
   UniqueId id_;
-  const bool one_start_;  // its port is needed again
+  const bool one_start_;  // serves a fixed port that the next start needs
   const double timeout_s_;
   const std::string before_;
   std::uint64_t give_up_at_ = 0;  // set by the first rank that joins
-  std::uint64_t report_at_ = 0;   // too
+  std::uint64_t report_at_ = 0;   // likewise
   AcceptLimiter limiter_;
   std::list<Connection> connections_;
   std::vector<Connection*> ranks_;  // empty until the first rank says how many there are
-  std::vector<std::string> names_;  // of their processes, also when they have gone
+  std::vector<std::string> names_;  // processes by rank; kept when a rank has left
   std::size_t joined_ = 0;
-  std::string first_;  // who said how many ranks there are
+  std::string first_;  // the process that set the number of ranks
   int first_left_ = -1;
   struct {
     int calls = 0;
     std::string last;
-  } refused_;               // who held another secret
-  std::string failure_;     // why nobody can start any more; empty: they can
-  std::vector<bool> told_;  // ranks that have heard so
+  } refused_;               // attempts with a wrong secret
+  std::string failure_;     // why the start failed; empty: it has not
+  std::vector<bool> told_;  // by rank: has been sent failure_
   struct {
     std::mutex mutex;
     std::string why;
-  } own_failure_;  // of this process, until the loop hears of it
+  } own_failure_;  // set by other threads of this process, taken by serve
   std::atomic<bool> owes_word_{false};
   std::atomic<bool> gives_back_{false};
 };

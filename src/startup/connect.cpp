@@ -28,10 +28,10 @@ namespace pith {
 
 namespace {
 
-// The communicator that spans the whole job; its children have other keys.
+// Key of the communicator that spans the whole job; children have other keys.
 constexpr CommKey job_key = 1;
 
-// Apart from the rounds of a ControlGatherer.
+// Outside the range that a ControlGatherer numbers its rounds from.
 constexpr std::uint32_t connected_round = 0x20000000;
 
 std::vector<int> all_ranks(int ranks) {
@@ -40,7 +40,7 @@ std::vector<int> all_ranks(int ranks) {
   return all;
 }
 
-// Until every rank is in the tree.
+// Blocks until every rank is in the control tree.
 void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& nodes) {
   const std::vector<int> ranks = all_ranks(static_cast<int>(nodes.size()));
   std::latch joined(static_cast<std::ptrdiff_t>(nodes.size()));
@@ -51,7 +51,7 @@ void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& nodes) {
   joined.wait();
 }
 
-// What each has given, in this order, before what the first rank adds.
+// What a rank contributes, in this order; the first rank appends the hub's address.
 std::string info_of_thread(const Settings& settings, std::size_t ranks) {
   return Packer()
       .text(orders_by_locality(settings, ranks) ? own_locality().pack() : "")
@@ -95,8 +95,8 @@ RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& 
   return order_by_locality(ranks, one);
 }
 
-// Programs make several communicators from ids, whose files would have one name: a process's first
-// ones have it, for all others the place where their ranks have met is part of it.
+// A process can make several communicators from ids, whose trace files would have equal names.
+// Those of the first id keep the plain prefix; for others the root's address is added.
 class TracePaths {
  public:
   std::string prefix_of(const std::string& prefix, const std::string& met_at) {
@@ -117,7 +117,7 @@ class TracePaths {
   std::map<std::pair<std::string, int>, int> taken_;
 };
 
-// Children carry their key in the file's name, for their ranks count from 0 again.
+// Trace files of children carry the key, as their ranks are numbered from 0 again.
 void begin_trace(Communicator& made) {
   if (made.trace_prefix().empty()) return;
   const CommKey key = made.identity().key;
@@ -151,7 +151,7 @@ All make_threads(int ranks, const Settings& settings) {
   StartLog log("communicator", 0, ranks);
   log.begins(settings);
   const auto nodes = ControlNode::among_threads(ranks, settings);
-  // Where their threads will run is not known yet; this one's CPUs will be theirs.
+  // The threads that will drive the ranks are unknown here; they inherit this thread's CPU mask.
   const bool oversubscribed = are_oversubscribed(
       std::vector<UsableCores>(static_cast<std::size_t>(ranks), UsableCores::of_this_thread()));
   std::vector<std::unique_ptr<Communicator>> made;
@@ -168,7 +168,7 @@ All make_threads(int ranks, const Settings& settings) {
   return made;
 }
 
-// The transports between processes also serve ranks of one process, each started by a thread.
+// Transports between processes also serve ranks of one process, each started by its own thread.
 All make_by_meeting(int ranks, const Settings& settings) {
   const Expected<UniqueId> id = Rendezvous::open(settings);
   if (!id) return id.error();
@@ -233,7 +233,7 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
     if (error.code() != Code::remote) node.revoke(job_key, as_seen_elsewhere(error));
     return error;
   }
-  node.revoke(job_key, cancelled);  // the other ranks may have made it already
+  node.revoke(job_key, cancelled);  // other ranks may have completed it already
   return cancelled;
 }
 
@@ -255,7 +255,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
   }
   links.set_order(facts.order);
   links.set_hosts(facts.host_names);
-  // Nobody sends before everybody can receive, and the tree of control connections stands.
+  // No rank sends before all can receive and the tree of control connections is complete.
   const std::vector<int> named = gatherer.named();
   const GatherResult connected =
       who.control->gather({who.key, connected_round}, ControlPlane::Need::all,
@@ -274,7 +274,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
   return {};
 }
 
-// The first rank makes the hub; the others take it from where it says.
+// The first rank makes the hub and publishes the address of its variable; the others copy from it.
 Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& settings,
                       StartLog& log) {
   if (Error error = made.links().model().force(settings.algo)) return error;
@@ -287,7 +287,7 @@ Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& se
   }
   const Expected<std::vector<std::string>> all = gatherer.gather(mine);
   if (!all) return all.error();
-  // An error in making it is the first rank's alone, but everybody sees it there.
+  // Only the first rank can fail here; all read its error at that address.
   Unpacker of_first(all->front());
   of_first.text();
   of_first.text();
@@ -299,7 +299,7 @@ Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& se
   made.links().set_oversubscribed(threads.oversubscribed, threads.oversubscribed);
   made.links().model().set_devices(threads.devices);
   if (!error) join(made, **first, order_of_threads(*all, settings));
-  // Until then the first rank's variable is in use.
+  // The first rank's variable must stay alive until all have read it.
   if (Error failed = gatherer.gather("joined").error()) return failed;
   if (!error) log.ends("threads of one process");
   return error;

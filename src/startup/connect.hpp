@@ -1,4 +1,4 @@
-// How a communicator comes to be: its ranks meet and connect, or are threads of one process.
+// Creates communicators: ranks meet at the root and connect, or are threads of one process.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,17 @@
 
 namespace pith {
 
-// Collective over the holders of `id`. `cancellation`: may be null. `table`: the transports that it
-// and its children choose from; outlives them.
+// Collective over the holders of `id`. `cancellation` may be null. `table`: the transports for this
+// communicator and its children; must outlive them.
 Expected<std::unique_ptr<Communicator>> make_communicator(
     const Settings& settings, const UniqueId& id, int rank, int ranks,
     const std::shared_ptr<const Cancellation>& cancellation,
     TransportTable table = transport_table());
-// All ranks in this process.
+// All ranks are in this process.
 Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int ranks);
 
-// Collective, by what the members tell each other. At last it is known to the control plane.
+// Collective. Sets up the links from what the members exchange by `gatherer`, and at last registers
+// the communicator with the control plane.
 Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, StartLog& log);
 Error connect_threads(Communicator& made, Gatherer& gatherer, const Settings& settings,
                       StartLog& log);

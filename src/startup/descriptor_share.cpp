@@ -25,7 +25,7 @@ struct ProcessName {
 struct Process {
   int first_rank = 0;
   std::uint64_t ranks = 0;
-  std::uint64_t left = 0;  // as the last of its ranks saw it, when all had opened their listeners
+  std::uint64_t left = 0;  // the least that any of its ranks counted, with all listeners open
   std::uint64_t limit = 0;
   std::uint64_t fixed = 0;
   std::uint64_t peers = 0;
@@ -66,7 +66,7 @@ Error no_room(const Process& process) {
 }  // namespace
 
 DescriptorShare DescriptorShare::of_this_process(std::size_t most, std::size_t to_come) {
-  // So many are enough, or more than anybody counts.
+  // A count that reached `most` is reported as plenty.
   constexpr std::uint64_t enough = std::numeric_limits<std::uint64_t>::max() / 2;
   const std::uint64_t counted = descriptors_left(most);
   return {PerProcess<ProcessName>::get().value, counted < most ? counted : enough, to_come,

@@ -1,5 +1,5 @@
-// Descriptors that the ranks of a communicator have for their connections. Ranks that are threads
-// of one process share its limit.
+// File descriptors that the ranks of a communicator can still open for connections. Ranks that are
+// threads of one process share its limit.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,29 @@
 
 namespace pith {
 
-// What a rank tells of its process, once its own listeners are open.
+// What a rank reports of its process after opening its own listeners.
 struct DescriptorShare {
-  std::uint64_t process = 0;  // the same for its threads only
-  std::uint64_t left = 0;     // under the hard limit
-  std::uint64_t to_come = 0;  // for control connections of this rank
-  std::uint64_t limit = 0;    // the hard one
+  std::uint64_t process = 0;  // random; equal only for threads of one process
+  std::uint64_t left = 0;     // descriptors still free under the hard limit
+  std::uint64_t to_come = 0;  // that this rank's control connections will still take
+  std::uint64_t limit = 0;    // the hard limit
 
-  // `most`: of those left that are of any interest.
+  // Counts free descriptors up to `most` only.
   static DescriptorShare of_this_process(std::size_t most, std::size_t to_come);
   std::string pack() const;
-  // What is missing in the text is zero.
+  // Missing fields are zero.
   static DescriptorShare unpack(std::string_view text);
 };
 
-// What a rank is to open besides.
+// How many descriptors a rank is going to open.
 struct DescriptorNeed {
   DescriptorShare share;
-  std::uint64_t peers = 0;  // by TCP
-  std::uint64_t other = 0;  // for all else
+  std::uint64_t peers = 0;  // for each stream (TCP)
+  std::uint64_t other = 0;  // all others
 };
 
-// How many TCP connections, up to `most`, every pair of ranks can have: the same answer on all. An
-// error names a rank of the process that has no room for one.
+// How many TCP connections, at most `most`, each pair of ranks can have; the same on all ranks. The
+// error names the lowest rank of a process that has no room for one.
 Expected<int> streams_with_room(std::span<const DescriptorNeed> ranks, int most);
 
 }  // namespace pith

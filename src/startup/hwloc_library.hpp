@@ -1,6 +1,6 @@
-// hwloc's functions, loaded when somebody first asks for them: the library runs without hwloc, and
-// a program that preloads it is spared what hwloc brings along. Included only by what is built
-// where hwloc's headers are.
+// hwloc's functions, loaded at first use: Pith runs without hwloc, and a program that preloads Pith
+// does not get hwloc's dependencies. Included only by sources that are built where hwloc's headers
+// are.
 #pragma once
 
 #include <hwloc.h>
@@ -8,7 +8,7 @@
 namespace pith {
 
 struct HwlocLibrary {
-  bool there = false;  // all functions are
+  bool there = false;  // all functions were found
 
   decltype(&::hwloc_topology_init) topology_init = nullptr;
   decltype(&::hwloc_topology_set_flags) topology_set_flags = nullptr;
@@ -27,7 +27,7 @@ struct HwlocLibrary {
   decltype(&::hwloc_bitmap_isincluded) bitmap_isincluded = nullptr;
 };
 
-// The same one for the process, which never unloads it. Thread-safe.
+// Loaded once, never unloaded. Thread-safe.
 const HwlocLibrary& hwloc_library();
 
 }  // namespace pith

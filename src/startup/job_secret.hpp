@@ -1,4 +1,4 @@
-// The secret of a job that was started by variables: from PITH_SECRET or the file PITH_SECRET_FILE.
+// The secret of a job started by environment variables: PITH_SECRET or the file PITH_SECRET_FILE.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace pith {
 
-// What the user gave; empty: nothing. Never to be written anywhere.
+// What the user gave; empty: nothing. Never log or store it.
 Expected<std::string> secret_text(const Settings& settings);
 
-// Differs between jobs that share a text: what one job says is worth nothing in another.
+// Differs between jobs that share a text, so proofs from one job are not valid in another.
 Secret derive_secret(std::string_view text, std::string_view job);
 
 }  // namespace pith

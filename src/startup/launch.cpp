@@ -46,12 +46,12 @@ constexpr std::array<std::string_view, 31> names = {
     "SLURM_STEPID",
 };
 
-// One launcher is recognised by these variables, all of them; the first two are rank and size, or
-// what leads to them.
+// The variables by which a launcher is recognised; all must be set. The first two give rank and
+// size, or lead to them.
 struct Mark {
   std::string_view launcher;
   std::string_view setting;               // its name in PITH_LAUNCHER
-  std::array<std::string_view, 4> names;  // empty ones at the end
+  std::array<std::string_view, 4> names;  // padded with empty ones
 };
 
 constexpr std::array<Mark, 5> marks = {{
@@ -64,8 +64,8 @@ constexpr std::array<Mark, 5> marks = {{
     {"srun", "srun", {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}},
 }};
 
-// Below the ports that systems give to outgoing connections, so that none of these, and no rank
-// that calls before rank 0 listens, is in the way.
+// Below the usual range of ephemeral ports, so that no outgoing connection, nor a rank that
+// connects before rank 0 listens, takes the port.
 constexpr unsigned port_base = 10'000;
 constexpr unsigned port_span = 20'000;
 
@@ -73,7 +73,7 @@ std::uint16_t port_from(unsigned long long number) {
   return static_cast<std::uint16_t>(port_base + number % port_span);
 }
 
-// Reads variables; the first one that is wrong is kept.
+// Reads variables and keeps the first error.
 class Reader {
  public:
   explicit Reader(const Variables& variables) : variables_(variables) {}
@@ -98,7 +98,7 @@ class Reader {
     }
     return least;
   }
-  // Of a variable that only some versions set.
+  // For a variable that only some versions set.
   long long number_or(std::string_view name, long long otherwise) {
     constexpr long long most = 1LL << 40;
     return has(name) ? number(name, 0, most) : otherwise;
@@ -126,7 +126,7 @@ void read_place(Reader& read, Launch& launch, std::string_view rank, std::string
   launch.one_host = launch.size == 1 || read.number_or(local_size, 0) == launch.size;
 }
 
-// MASTER_PORT itself is where torchrun's own store listens.
+// MASTER_PORT itself is taken by torchrun's store.
 Launch from_torchrun(Reader& read) {
   Launch launch;
   read_place(read, launch, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
@@ -156,7 +156,7 @@ Launch from_mpich(Reader& read) {
   return launch;
 }
 
-// The step's own values where they differ from the job's.
+// Prefers the step's values to the job's.
 Launch from_srun(Reader& read, std::string_view rank) {
   Launch launch;
   const std::string_view size =
@@ -200,7 +200,7 @@ constexpr std::array<Read, marks.size()> readers = {from_torchrun, from_open_mpi
 
 bool is_step(const Reader& read) { return read.has("SLURM_STEP_ID") || read.has("SLURM_STEPID"); }
 
-// Steps of Slurm that are no tasks of srun: the shell of a batch job or of salloc, whose variables
+// Slurm steps that are not tasks of srun: the shell of a batch job or of salloc. Their variables
 // describe the allocation.
 bool is_step_of_shell(const Reader& read) {
   constexpr std::uint64_t first_special = 0xfffffff0;
@@ -217,7 +217,7 @@ bool carries(const Reader& read, const Mark& mark) {
   });
 }
 
-// "torchrun (RANK, WORLD_SIZE ...)", and what is there of it where it is not all.
+// "torchrun (RANK, WORLD_SIZE ...)"; names the missing variables where only some are set.
 std::string describe(const Reader& read, const Mark& mark) {
   std::string all;
   std::string lacking;
@@ -231,7 +231,7 @@ std::string describe(const Reader& read, const Mark& mark) {
   return fmt::format("{} ({}{})", mark.launcher, all, some ? ": not set " + lacking : "");
 }
 
-// `only`: PITH_LAUNCHER, empty where it is not set.
+// `only`: PITH_LAUNCHER, may be empty.
 Error nothing_found(const Reader& read, std::string_view only) {
   std::string looked = only.empty() ? "by hand (PITH_RANK, PITH_SIZE, PITH_ROOT)" : "";
   for (const Mark& mark : marks) {
@@ -243,8 +243,8 @@ Error nothing_found(const Reader& read, std::string_view only) {
           fmt::format("no launcher has said which rank this is{}; looked for: {}", why, looked)};
 }
 
-// A rank or a size that a launcher has set, though not all that it is recognised by. Slurm sets
-// both in its shells too, and for all that they start.
+// True when a launcher has set a rank or a size without all its other variables. Slurm's count only
+// inside a task: its shells and all that they start have them too.
 bool has_trace(const Reader& read) {
   const bool task = is_step(read) && !is_step_of_shell(read);
   return std::any_of(marks.begin(), marks.end(), [&](const Mark& mark) {
@@ -254,8 +254,8 @@ bool has_trace(const Reader& read) {
   });
 }
 
-// Whoever is started by another launcher inherits its variables and is counted anew: torchrun's
-// workers, as they say, and the processes of an mpirun that has started its daemons by srun.
+// A launcher started by another one inherits its variables and numbers ranks anew: torchrun's
+// workers (which set TORCHELASTIC_RUN_ID), and an mpirun that starts its daemons by srun.
 bool may_be_inherited(const Reader& read, const Mark& inner, const Mark& outer) {
   if (inner.setting == "torchrun") return read.has("TORCHELASTIC_RUN_ID");
   return outer.setting == "srun";
@@ -271,8 +271,8 @@ struct Told {
   const Mark& mark;
   const Launch& launch;
 };
-// What is left in an environment from elsewhere must not make another job of this one. A step of
-// one task is no evidence: shells run in one.
+// Left-over variables of another launcher must not change which job this is. A Slurm step of one
+// task proves nothing: shells run in one.
 Error conflict_of(const Reader& read, const Told& first, const Told& other) {
   const bool same =
       first.launch.rank == other.launch.rank && first.launch.size == other.launch.size;
@@ -370,7 +370,7 @@ std::string first_host(std::string_view list) {
     host += inside.substr(0, digits);
     const std::string_view rest = inside.substr(close + 1);
     const std::string_view tail = rest.substr(0, rest.find(','));
-    if (tail.find_first_of("[]") != std::string_view::npos) return {};  // of several dimensions
+    if (tail.find_first_of("[]") != std::string_view::npos) return {};  // multi-dimensional lists
     host += tail;
   }
   constexpr std::string_view allowed =

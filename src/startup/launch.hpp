@@ -1,5 +1,5 @@
-// Which rank of how many a process is, by the variables that its launcher has set, and how the
-// ranks find their bootstrap root. Reads nothing but its arguments.
+// Which rank of how many this process is, by its launcher's variables, and how ranks find their
+// bootstrap root. Depends on its arguments only.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +13,43 @@
 namespace pith {
 
 struct Launch {
-  // How the ranks meet: rank 0 listens where all of them know, or its id goes through the
-  // launcher's own exchange, which only the ranks of the job can read.
+  // How ranks find the root: rank 0 listens at an address that all know, or its id goes through the
+  // launcher's key-value exchange, which only ranks of the job can read.
   enum class Way : std::uint8_t { address, pmi, pmix };
 
   std::string launcher;  // for messages
   Way way = Way::address;
   int rank = -1;
   int size = 0;
-  int local_rank = 0;     // among the ranks of this host, as far as the launcher says
+  int local_rank = 0;     // among the ranks of this host; 0 where the launcher does not say
   bool one_host = false;  // the launcher says that all ranks are on this host
-  std::string host;       // address: of rank 0, a name or a number
+  std::string host;       // address: rank 0's host name or number
   std::uint16_t port = 0;
-  std::string port_by;  // what gave it, for messages: "PITH_PORT=5000", "from MASTER_PORT=29500"
-  std::string job;      // tells this job from another one at the same address
+  std::string port_by;  // where the port comes from, for messages: "PITH_PORT=5000", "from
+                        // MASTER_PORT=29500"
+  std::string job;      // distinguishes jobs that use the same address
   int pmi_fd = -1;
 
-  // address: the variables that say where rank 0 listens, for messages.
+  // address: the variable that names rank 0's host, for messages.
   std::string_view root_variable() const {
     if (launcher == "PITH_RANK") return "PITH_ROOT";
     return launcher == "torchrun" ? "MASTER_ADDR" : "SLURM_STEP_NODELIST";
   }
 };
 
-// Every variable that read_launch looks at.
+// Every variable that read_launch reads.
 std::span<const std::string_view> launch_variables();
 
-// PITH_RANK, PITH_SIZE and PITH_ROOT first, then torchrun, Open MPI or another PMIx, MPICH, srun:
-// who is started last stands first, as torchrun inside of srun. The error lists all that was looked
-// for, or names two that disagree and cannot be one inside of the other; PITH_LAUNCHER chooses.
+// Looks at PITH_RANK, PITH_SIZE and PITH_ROOT first, then torchrun, Open MPI or another PMIx,
+// MPICH, srun: inner launchers before outer ones, as torchrun inside of srun. The error lists all
+// that was looked for, or two launchers that disagree and cannot be nested; PITH_LAUNCHER chooses
+// one.
 Expected<Launch> read_launch(const Variables& variables, const Settings& settings);
-// The same, but nothing where the process seems to be nobody's rank: PITH_LAUNCHER is not set, and
-// no variable tells a rank or a size.
+// The same, but empty where the process is not a rank: PITH_LAUNCHER is not set, and no variable
+// gives a rank or a size.
 Expected<std::optional<Launch>> find_launch(const Variables& variables, const Settings& settings);
 
-// "node[003-005,9],other" -> "node003"; empty where the text is no such list.
+// "node[003-005,9],other" -> "node003"; empty where the text is malformed.
 std::string first_host(std::string_view list);
 
 // "127.0.0.1", "::1", "localhost": no other host can reach it.

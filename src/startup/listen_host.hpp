@@ -1,5 +1,5 @@
-// The address on which a process listens, by its settings: PITH_HOST, else PITH_IFNAME and
-// PITH_SOCKET_FAMILY, else what is likely to be right.
+// The address on which a process listens: PITH_HOST, else PITH_IFNAME and PITH_SOCKET_FAMILY, else
+// a guess.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace pith {
 
-// For the bootstrap root, which nobody has reached yet.
+// For the bootstrap root.
 Expected<std::string> root_host(const Settings& settings);
 
-// How that comes about, for whoever looks at it: what was to be chosen from, and by which rule.
+// The choice with its reason and the alternatives, for logs.
 struct HostChoice {
   std::string host;
   std::string why;
@@ -20,11 +20,10 @@ struct HostChoice {
 };
 Expected<HostChoice> explain_root_host(const Settings& settings);
 
-// For a rank's data. `to_root` is its own end of the connection to the bootstrap root: whoever
-// reaches the root's network reaches that, so without a wish all ranks use the network the root
-// has chosen.
+// For a rank's data. `to_root` is the local address of its connection to the bootstrap root. It is
+// the default: all ranks then use the network that the root has chosen.
 Expected<std::string> rank_host(const Settings& settings, const std::string& to_root);
-// By which rule, for whoever looks at it.
+// The rule that rank_host applied, for logs.
 std::string rank_host_rule(const Settings& settings);
 
 }  // namespace pith

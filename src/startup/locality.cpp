@@ -48,7 +48,7 @@ void RankGroups::join(std::size_t a, std::size_t b) {
 }
 
 RankOrder order_by_locality(std::span<const Locality> ranks, const RankGroups& groups) {
-  std::map<std::string_view, std::size_t> hosts;  // each with its lowest rank
+  std::map<std::string_view, std::size_t> hosts;  // the lowest rank of each host
   const auto key = [&](std::size_t rank) {
     const Locality& at = ranks[rank];
     const std::size_t group = groups.group_of(rank);

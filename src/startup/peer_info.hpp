@@ -1,4 +1,4 @@
-// What a rank tells the others before they connect.
+// What each rank sends to all others before they connect.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace pith {
 
 struct PeerInfo {
   std::string settings;
-  // By transport of the table, what each listens at; empty: the rank goes without that one.
+  // Where each transport of the table listens; empty: this rank does not use it.
   std::vector<std::string> addresses;
   std::string locality;
   UsableCores cores;
-  std::vector<std::string> devices;  // CUDA's, that the process uses, by cuda::uuid_of
+  std::vector<std::string> devices;  // CUDA devices that the process uses, by cuda::uuid_of
   std::string host_id;               // PITH_HOST_ID
   DescriptorShare descriptors;
 
   std::string pack() const;
-  // What is missing in the text is empty.
+  // Missing fields are empty.
   static PeerInfo unpack(std::string_view blob);
 };
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t line_bytes_max = 4096;
 constexpr std::uint64_t goodbye_ns = 1'000'000'000;
 
-// A launcher that is gone is an error, not a signal. Some launchers give us a pipe.
+// MSG_NOSIGNAL: a launcher that has died is an error, not SIGPIPE. Some launchers pass a pipe.
 ssize_t write_quietly(int fd, const char* data, std::size_t bytes) {
   const ssize_t sent = ::send(fd, data, bytes, MSG_NOSIGNAL);
   return sent < 0 && errno == ENOTSOCK ? ::write(fd, data, bytes) : sent;
@@ -87,7 +87,7 @@ Expected<std::string> PmiWire::ask(const std::string& question, std::string_view
       return broken(std::strerror(errno));
     }
   }
-  // Byte by byte: what follows the line belongs to whoever reads next.
+  // Byte by byte: bytes after the line belong to the next reader of the descriptor.
   std::string got;
   while (got.size() < line_bytes_max) {
     if (!wait_for(fd_, POLLIN, deadline_ns)) {

@@ -13,8 +13,8 @@ namespace pith {
 
 namespace {
 
-// The part of the PMIx standard's binary interface that is used here, as of version 4; its headers
-// are not needed for a build.
+// The part of the PMIx ABI (standard version 4) that is used here, declared by hand so that a build
+// needs no PMIx headers.
 constexpr int success = 0;
 constexpr std::uint8_t to_all = 3;  // PMIX_GLOBAL
 constexpr std::uint16_t is_bool = 1;
@@ -32,7 +32,7 @@ struct Value {
     char* text;
     int number;
     bool flag;
-    char room[24];  // of the largest member
+    char room[24];  // size of the largest member
   } data;
 };
 

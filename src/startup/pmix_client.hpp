@@ -1,5 +1,5 @@
-// What Pith needs of PMIx, by which Open MPI's mpirun and others give their processes a place to
-// leave values for each other. The library is loaded when it is first needed.
+// What Pith uses of PMIx, the key-value exchange that Open MPI's mpirun and others offer to their
+// processes. The library is loaded at first use.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,18 @@ namespace pith {
 
 class PmixClient {
  public:
-  // Introduces this process to its launcher; says goodbye at the end. Counts with other users of
-  // PMIx in the process, as MPI.
+  // PMIx_Init; the destructor finalizes. PMIx counts its users, so MPI in the same process is safe.
   static Expected<PmixClient> open();
   PmixClient() = default;
   PmixClient(PmixClient&& other) noexcept;
   PmixClient& operator=(PmixClient&& other) noexcept;
   ~PmixClient();
 
-  // For the other processes of the job, after the next fence.
+  // Visible to the other processes of the job after the next fence.
   Error put(const std::string& key, const std::string& value);
   // Waits for all processes of the job.
   Error fence(double timeout_s);
-  // What that rank has put before the last fence.
+  // The value that `rank` put before the last fence.
   Expected<std::string> get(int rank, const std::string& key, double timeout_s);
 
  private:

@@ -24,10 +24,10 @@ namespace pith {
 
 namespace {
 
-// For ranks that come after the start failed, where the process ends.
+// At the end of the process: how long late ranks of a failed start can still be told.
 constexpr std::uint64_t parting_ns = 1'000'000'000;
 
-// The servers of this process; they end with it at the latest.
+// The bootstrap servers of this process; their threads end with it at the latest.
 class Servers {
  public:
   static Servers& instance() { return PerProcess<Servers>::get(); }
@@ -36,7 +36,7 @@ class Servers {
     running_.remove_if([](const Running& one) { return one.over.load(); });
     running_.emplace_back(std::move(server), stop_, wake_.get());
   }
-  // Another start needs a port that one which has failed may have.
+  // Another start may need a port that a failed one still holds.
   void give_ports_back() {
     const std::lock_guard lock(mutex_);
     for (Running& one : running_) one.server->give_port_back();
@@ -73,7 +73,7 @@ class Servers {
     std::atomic<bool> over{false};
     std::jthread thread;
   };
-  // Ranks that come a little late to a start that has failed are to hear why.
+  // Late ranks of an unfinished or failed start are told why, before the process ends.
   void await_parting() {
     const std::uint64_t until = monotonic_ns() + parting_ns;
     const auto owes = [](const Running& one) { return !one.over && one.server->owes_word(); };
@@ -95,7 +95,7 @@ class Servers {
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
   Descriptor wake_{open_with_room([] { return eventfd(0, EFD_CLOEXEC); })};
-  std::list<Running> running_;  // joins those it lets go of
+  std::list<Running> running_;  // erasing one joins its thread
 };
 
 void tell_choice(const Settings& settings) {

@@ -23,8 +23,8 @@ std::string with_port(const std::string& host, std::uint16_t port) {
   return is_ip6(host) ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
-// A name's address in numbers, a loopback one where it has no other. All ranks must come to the
-// same family, so IPv4 goes first unless another one is asked for.
+// Resolves a name to a numeric address, preferably not loopback. All ranks must choose the same
+// family, so IPv4 is preferred unless IPv6 is asked for.
 Expected<std::string> resolve_name(const std::string& name, const std::string& family) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -56,8 +56,9 @@ bool has_address(const std::vector<Interface>& interfaces, const std::string& ho
                      [&](const Interface& one) { return one.host == host; });
 }
 
-// May be right, or a mistake that else shows as ranks that do not come. `host`: in numbers. Of a
-// name that stands for loopback nothing is said: tables of hosts have their own name so.
+// Warns that rank 0's address is not one of this host: correct behind a router, else a mistake that
+// would only show as ranks that do not join. `host`: numeric. Silent for loopback, which is how
+// /etc/hosts often maps a host's own name.
 void say_not_ours(const Launch& launch, const std::string& host,
                   const std::vector<Interface>& interfaces) {
   if (is_loopback(host)) return;
@@ -87,10 +88,10 @@ Expected<RootPlace> find_root(const Launch& launch, const Settings& settings) {
   if (!host) return host.error();
   place.listen = *host;
   place.address = with_port(*host, launch.port);
-  // A host's own name may stand for a loopback address in its own table, which others cannot reach,
-  // and an address may belong to a router in front of it: then rank 0 listens everywhere. It and
-  // the ranks beside it begin at their own interface, for by it they tell the others where they
-  // are.
+  // Rank 0 listens at all addresses where the name resolves to loopback (a host's own name in its
+  // /etc/hosts, useless to others) or to an address of a router in front of it. Rank 0 and ranks on
+  // its host then connect by their own interface, because the address of that connection is what
+  // they tell other ranks.
   const bool own_name = is_loopback(*host);
   if (launch.rank != 0 && !own_name) return place;
   const Expected<std::vector<Interface>> interfaces = list_interfaces();

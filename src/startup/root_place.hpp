@@ -1,5 +1,4 @@
-// Where the bootstrap root listens when all ranks know its address beforehand, and how they find
-// it.
+// Where the bootstrap root listens when all ranks know its address beforehand.
 #pragma once
 
 #include <string>
@@ -10,12 +9,12 @@
 namespace pith {
 
 struct RootPlace {
-  std::string listen;   // rank 0 binds this host
-  std::string address;  // the calling rank reaches it here: "10.0.0.1:5000"
+  std::string listen;   // host that rank 0 binds to
+  std::string address;  // where this rank connects: "10.0.0.1:5000"
   bool loopback = false;
 };
 
-// Asks the name service where the launch gives a name.
+// Resolves the host where the launch gives a name.
 Expected<RootPlace> find_root(const Launch& launch, const Settings& settings);
 
 }  // namespace pith

@@ -24,7 +24,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
-// How long a port may be in use by a root of ours that is just ending.
+// How long a previous root of this job may still hold the port.
 constexpr std::uint64_t rebind_ns = 2 * second_ns;
 
 std::uint64_t deadline_of(const Settings& settings) {
@@ -57,7 +57,7 @@ std::string to_text(const UniqueId& id) {
   return to_hex(bytes);
 }
 
-// Launchers say at most that a time has run out.
+// Launchers report a timeout at most, so the message adds which setting limits it.
 Error not_all_came(const Error& error, const Settings& settings) {
   const bool longer = settings.join_timeout > settings.init_timeout;
   return {Code::remote,
@@ -66,8 +66,8 @@ Error not_all_came(const Error& error, const Settings& settings) {
                       variable_of(longer ? "JOIN_TIMEOUT" : "INIT_TIMEOUT"), error.message())};
 }
 
-// The ids of this process that went through its launcher. The connection to it stays open to the
-// end, for launchers let a process come and go only once.
+// Passes ids through the launcher. The connection to it stays open until the process ends, as
+// launchers allow one init and one finalize a process.
 class Exchange {
  public:
   static Exchange& instance() { return PerProcess<Exchange>::get(); }
@@ -92,7 +92,7 @@ class Exchange {
     return launch.rank == 0 ? id : from_hex(*told);
   }
 
-  // At the end of the process.
+  // Called at process exit.
   void stop() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -101,7 +101,8 @@ class Exchange {
   }
 
  private:
-  // It carries a random secret. Where all ranks share a host nothing listens to a network.
+  // The id carries a random secret. Where all ranks share a host, the root listens on loopback
+  // only.
   static Expected<UniqueId> open_root(const Launch& launch, const Settings& settings) {
     if (!launch.one_host || !settings.host.empty() || !settings.ifname.empty()) {
       return Rendezvous::open(settings);
@@ -146,7 +147,7 @@ class Exchange {
   std::optional<PmixClient> pmix_;
 };
 
-// Without a secret strangers on the network could join, so only loopback will do.
+// Without a secret, unauthenticated peers on the network could join, so only loopback is allowed.
 Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
                             const Settings& settings) {
   const Expected<std::string> text = secret_text(settings);
@@ -165,7 +166,7 @@ Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
   return derive_secret(*text, launch.job);
 }
 
-// The port is taken. If another rank 0 of this job has it, its root tells both.
+// The port is taken. If another rank 0 of this job holds it, joining its root tells both.
 Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) {
   Expected<Bootstrap> joined = Bootstrap::join(id, 0, launch.size, 0);
   if (joined) {
@@ -180,9 +181,9 @@ Error who_listens(const Launch& launch, const UniqueId& id, const Error& error) 
                       id.address, launch.root_variable(), error.message(), rebind_ns / second_ns)};
 }
 
-// Ranks that have called meanwhile may have met those of another job.
+// Ranks that connected meanwhile may have reached another job.
 std::string in_use_before(const Launch& launch, std::uint64_t waited_ns) {
-  if (waited_ns < second_ns / 10) return {};  // by a root of ours that was ending
+  if (waited_ns < second_ns / 10) return {};  // held by a previous root of this job
   return fmt::format("; port {} was in use for {:.1f} s before that, perhaps by another job",
                      launch.port, static_cast<double>(waited_ns) * 1e-9);
 }

@@ -1,4 +1,4 @@
-// Start-up from the environment: which rank this is, and the id that leads it to the others.
+// Start-up from the environment: this process's rank, and the id that leads it to the other ranks.
 #pragma once
 
 #include "startup/launch.hpp"
@@ -12,8 +12,8 @@ struct Start {
   UniqueId id;
 };
 
-// Collective over the ranks that one launcher has started, as often as it is called. Rank 0 opens
-// the bootstrap root.
+// Collective over the ranks that one launcher started; may be called repeatedly. Rank 0 opens the
+// bootstrap root.
 Expected<Start> start_from_environment(const Settings& settings);
 
 }  // namespace pith

@@ -1,13 +1,13 @@
-// What a rank says that cannot go on in a start-up, for a cause of its own.
+// How the error of a rank that cannot continue its start-up is worded for itself and for others.
 #pragma once
 
 #include "core/error.hpp"
 
 namespace pith {
 
-// Names the rank, where the message is of its system and does not name one.
+// Prefixes system errors with the rank, unless they name one.
 Error as_of_rank(int rank, const Error& error);
-// What the other ranks get.
+// The error that other ranks get.
 Error as_seen_elsewhere(const Error& error);
 
 }  // namespace pith

@@ -1,6 +1,5 @@
-// What PITH_LOG tells of a start: at info one line by rank 0, at debug what somebody wants to know
-// who looks for a mistake: settings, addresses, places, transports and where the time went. Of the
-// start of one communicator.
+// What PITH_LOG tells of one communicator's start: at info one line by rank 0; at debug settings,
+// addresses, placement, transports and the time of each phase.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +14,17 @@ namespace pith {
 
 class StartLog {
  public:
-  // `what` is made: "communicator" or "child communicator". `level`: of the one line.
+  // `what`: "communicator" or "child communicator". `level`: of the one line by rank 0.
   StartLog(std::string what, int rank, int ranks, LogLevel level = LogLevel::info);
 
-  // At debug. Rank 0 also warns of variables that look like settings, once in a process.
+  // Logs changed settings at debug. Rank 0 also warns of unknown PITH_ variables, once in a
+  // process.
   void begins(const Settings& settings);
-  // At debug, behind the rank.
+  // Logs at debug, with the rank as prefix.
   void tell(const std::string& line) const;
-  // This took the time since the last one.
+  // Ends a phase: it took the time since the last one ended.
   void phase(std::string_view name);
-  // The one line: `how` the ranks are joined.
+  // Logs the one line. `how`: the transports in use.
   void ends(const std::string& how);
 
  private:
@@ -39,10 +39,10 @@ class StartLog {
   std::string phases_;
 };
 
-// "0-3,8" of numbers in ascending order.
+// "0-3,8"; expects ascending numbers.
 std::string ranges(std::span<const int> numbers);
 
-// Variables of the environment that look like settings and are none: each is told of once.
+// Warns of environment variables that look like settings and are none, each once.
 void warn_of_unknown_variables();
 
 }  // namespace pith

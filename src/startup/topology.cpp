@@ -30,7 +30,7 @@ struct Topology::Machine {
     if (topology) hwloc.topology_destroy(topology);
   }
 
-  // CPUs that a container may not use are kept, so that all its neighbours see the same objects.
+  // Keeps CPUs that a container may not use, so that all containers of a host see the same objects.
   bool read() {
     return hwloc.there && hwloc.topology_init(&topology) == 0 &&
            hwloc.topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) == 0 &&

@@ -1,6 +1,5 @@
-// Packages, NUMA nodes, caches and cores of this machine, by hwloc: what it takes to tell where a
-// rank runs. HWLOC_SYNTHETIC and hwloc's other variables have the meaning that they have there.
-// Where there is no hwloc, or where it fails, the host alone is known.
+// Packages, NUMA nodes, caches and cores of this machine, by hwloc. HWLOC_SYNTHETIC and hwloc's
+// other variables apply. Without hwloc, or where it fails, only the host is known.
 #pragma once
 
 #include <memory>
@@ -12,23 +11,23 @@ namespace pith {
 
 class Topology {
  public:
-  // Reads the machine, which takes milliseconds.
+  // Reads the machine; takes milliseconds.
   Topology();
   ~Topology();
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
 
-  // Of a thread that may run on these CPUs, by the system's numbers.
+  // For a thread that may run on these CPUs, in the system's numbers.
   Locality locate(std::span<const int> cpus) const;
-  // Of the calling thread, as it is bound now.
+  // For the calling thread, as it is bound now.
   Locality locate_this_thread() const;
 
  private:
   struct Machine;
-  std::unique_ptr<Machine> machine_;  // null: nothing is known
+  std::unique_ptr<Machine> machine_;  // null: only the host is known
 };
 
-// Of the calling thread; the machine is read once in a process. Any thread.
+// For the calling thread. The machine is read once in a process. Thread-safe.
 Locality own_locality();
 
 }  // namespace pith

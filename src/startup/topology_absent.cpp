@@ -1,4 +1,4 @@
-// Without hwloc nothing is known but what ranks find out by reaching each other.
+// Built without hwloc: only the host is known.
 #include "startup/topology.hpp"
 
 namespace pith {

@@ -1,4 +1,4 @@
-// What the set-up of transports has found, in words.
+// Describes the result of the transport set-up for logs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string_view TransportSetup::name_of(std::size_t link) const {
   return link == none ? "nothing" : table_[link]->name;
 }
 
-// Why it is none of the transports that would have come first.
+// Why this pair uses none of the transports that are preferred to the one in use.
 std::string TransportSetup::reason(std::size_t peer) const {
   const auto self = static_cast<std::size_t>(rank_);
   const std::size_t used = links_[peer];

@@ -13,7 +13,7 @@ namespace pith {
 
 namespace {
 
-// Looking at each costs a system call.
+// Counting a free descriptor costs a system call each.
 constexpr std::size_t descriptors_of_interest = std::size_t{1} << 16;
 
 std::vector<std::string_view> names_of(TransportTable table) {
@@ -86,7 +86,7 @@ Error TransportSetup::exchange() {
     if (std::ranges::find(order_, t) == order_.end()) continue;
     if (Error error = listen(t, mine.addresses[t])) return error;
   }
-  // All ranks may be threads of one process.
+  // The bound for the case that all ranks are threads of one process.
   const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.streams + 2);
   mine.descriptors = DescriptorShare::of_this_process(std::min(most, descriptors_of_interest),
                                                       node_.descriptors_to_come());
@@ -159,7 +159,8 @@ std::uint8_t TransportSetup::reach_each_other(const Reached& reached, std::size_
 
 void TransportSetup::choose(const Reached& reached) {
   RankGroups groups(ranks_);
-  RankGroups machines(ranks_);  // whatever PITH_HOST_ID calls them: their cores are the same
+  RankGroups machines(ranks_);  // by hardware, ignoring PITH_HOST_ID: the cores are shared all the
+                                // same
   for (std::size_t a = 0; a < ranks_; ++a) {
     for (std::size_t b = 0; b < a; ++b) {
       const std::uint8_t by = reach_each_other(reached, a, b);
@@ -190,7 +191,7 @@ void TransportSetup::note_link(std::size_t a, std::size_t b, std::size_t link) {
   }
 }
 
-// They share memory, or listen at one address.
+// The two ranks share memory, or listen at the same address.
 bool TransportSetup::share_host(std::size_t a, std::size_t b, std::uint8_t by) const {
   for (std::size_t t = 0; t < table_.size(); ++t) {
     if (contains(by, t) && is_memory(t)) return true;
@@ -202,7 +203,7 @@ bool TransportSetup::share_host(std::size_t a, std::size_t b, std::uint8_t by) c
 }
 
 void TransportSetup::find_oversubscribed(const RankGroups& groups) {
-  std::vector<std::vector<UsableCores>> hosts(ranks_);  // each at its lowest rank
+  std::vector<std::vector<UsableCores>> hosts(ranks_);  // each stored at its lowest rank
   for (std::size_t r = 0; r < ranks_; ++r) hosts[groups.group_of(r)].push_back(all_[r].cores);
   facts_.oversubscribed_here =
       are_oversubscribed(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
@@ -221,7 +222,7 @@ void TransportSetup::put_in_order(const RankGroups& groups) {
 Error TransportSetup::check_all_reached() const {
   for (std::size_t r = 0; r < ranks_; ++r) {
     if (r == static_cast<std::size_t>(rank_) || links_[r] != none) continue;
-    // A rank that died before it had attached shares no memory either.
+    // A rank that died before it attached also ends up here.
     return {Code::system,
             fmt::format("rank {} and rank {} have no transport in common; PITH_TRANSPORT is "
                         "\"{}\", known are {}",
@@ -231,13 +232,13 @@ Error TransportSetup::check_all_reached() const {
   return {};
 }
 
-// Ranks that use several connect them in the same order.
+// The same order on all ranks, so that no two wait for each other in different transports.
 Error TransportSetup::connect() {
   if (Error error = check_all_reached()) return first(error);
   for (std::size_t t = 0; t < table_.size(); ++t) {
     if (std::ranges::find(links_, t) == links_.end()) transports_[t].reset();
   }
-  // As many for all: both ends of a pair cut messages alike.
+  // The same number on all ranks: both ends of a pair cut messages alike.
   const Expected<int> streams = streams_with_room(needs_, settings_.streams);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
@@ -254,7 +255,7 @@ Error TransportSetup::connect() {
   return {};
 }
 
-// What has failed elsewhere explains more than what it has led to here.
+// A failure reported by another rank explains more than the local error it caused.
 Error TransportSetup::first(const Error& error) const {
   const Error cause = gatherer_.failure();
   return cause ? cause : error;

@@ -1,5 +1,5 @@
-// How the ranks of a communicator find each other: they tell each other where their transports
-// listen, and every two ranks connect by the first transport of the table that reaches both ways.
+// Connects the ranks of a communicator: they exchange where their transports listen, and each pair
+// uses the first transport of the table by which both reach each other.
 #pragma once
 
 #include <array>
@@ -19,16 +19,16 @@ namespace pith {
 
 class StartLog;
 
-// What the ranks have found out about each other, the same on all where it says nothing else.
+// What the ranks know of each other; the same on all unless noted.
 struct RankFacts {
-  bool all_share_memory = true;  // every two ranks
+  bool all_share_memory = true;  // every pair does
   bool any_share_memory = false;
   bool oversubscribed_here = false;            // more ranks than cores on this rank's host
   bool oversubscribed = false;                 // or on any
   bool devices = true;                         // every rank's process uses a CUDA device
-  std::vector<std::string> devices_of_others;  // than this process, by cuda::uuid_of
+  std::vector<std::string> devices_of_others;  // used by other processes, by cuda::uuid_of
   RankOrder order;
-  // Names of the ranks' hosts: ranks of one reach each other without leaving it.
+  // By rank, the lowest rank that is reached without leaving the host.
   std::vector<std::size_t> host_names;
 };
 
@@ -37,20 +37,21 @@ class TransportSetup {
   TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& node, Gatherer& gatherer,
                  const Settings& settings, TransportTable table);
 
-  // Collective; the deadline is the gatherer's. After an error the transports are of no use.
+  // Collective; the gatherer sets the deadline. After an error the transports are unusable.
   Error run(StartLog& log);
 
-  // What came of it, in a few words, the same on all.
+  // The result in a few words, the same on all ranks.
   std::string summary() const;
   const RankFacts& facts() const { return facts_; }
-  // How this rank reaches another one; null: not at all.
+  // The transport to another rank; null: none.
   Transport* route_to(std::size_t rank) const;
-  // Those that reach somebody; the routes stay.
+  // Hands over the transports in use; routes stay valid.
   std::vector<std::unique_ptr<PeerTransport>> take_transports();
 
  private:
   static constexpr std::size_t none = most_transports;
-  // By rank, what it has attached: for each rank a byte with a bit for each transport.
+  // For each rank the string of what it has attached: a byte for each peer, a bit for each
+  // transport.
   using Reached = std::vector<std::string>;
 
   std::string_view name_of(std::size_t link) const;
@@ -84,12 +85,13 @@ class TransportSetup {
   const Settings& settings_;
   const TransportTable table_;
   const TransportRule rule_;
-  std::vector<std::size_t> order_;  // of preference, by number in the table; only those allowed
-  std::vector<std::unique_ptr<PeerTransport>> transports_;  // as in the table
+  std::vector<std::size_t> order_;  // allowed transports in order of preference, by index in the
+                                    // table
+  std::vector<std::unique_ptr<PeerTransport>> transports_;  // by index in the table
   std::vector<PeerInfo> all_;                               // by rank
-  std::vector<std::size_t> links_;                          // to each rank, by number in the table
+  std::vector<std::size_t> links_;                          // to each rank, by index in the table
   std::vector<DescriptorNeed> needs_;                       // by rank
-  std::array<std::size_t, none + 1> pairs_{};               // of ranks, by link
+  std::array<std::size_t, none + 1> pairs_{};               // number of pairs of ranks, by link
   RankFacts facts_;
 };
 

@@ -19,7 +19,7 @@ Expected<UniqueId> UniqueId::load(std::span<const char, bytes> from) {
   const bool known_before =
       std::memcmp(from.data(), magic_known_before, sizeof magic_known_before) == 0;
   const bool known = known_before || std::memcmp(from.data(), magic, sizeof magic) == 0;
-  if (!known || from.back() != '\0') {  // an address ends
+  if (!known || from.back() != '\0') {  // the address must be NUL-terminated
     return Error(Code::invalid_argument,
                  "id is not one from pithGetUniqueId (all 128 bytes must be passed on)");
   }

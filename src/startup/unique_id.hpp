@@ -1,4 +1,4 @@
-// What a pithUniqueId holds: where the bootstrap root listens, and the job's secret.
+// The contents of a pithUniqueId: where the bootstrap root listens, and the job's secret.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@ struct UniqueId {
   static constexpr std::size_t bytes = 128;
 
   Secret secret{};
-  std::string address;  // of the root
-  // The address was fixed before the root listened, so a rank that finds nobody there calls again.
+  std::string address;  // of the root, "host:port"
+  // The address was fixed before the root listened, so ranks retry until the root is there.
   bool known_before = false;
 
-  // Error where the bytes were not made by `store`.
+  // Fails where the bytes were not made by `store`.
   static Expected<UniqueId> load(std::span<const char, bytes> from);
-  // Error where the address is too long.
+  // Fails where the address is too long.
   Error store(std::span<char, bytes> to) const;
 };
 

@@ -20,7 +20,7 @@ constexpr std::size_t word_bits = 64;
 constexpr std::size_t most_words = 1024;
 using Mask = std::vector<std::uint64_t>;
 
-// A kernel may know more CPUs than fit.
+// Doubles the mask until the kernel's fits.
 Mask mask_of_this_thread() {
   for (Mask mask(16); mask.size() <= most_words; mask.resize(2 * mask.size())) {
     const std::size_t bytes = mask.size() * sizeof mask[0];
@@ -51,7 +51,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// "150000 100000" in microseconds; without the first number there is no limit.
+// Parses "150000 100000" (quota and period in us) to cores, rounded up; 0: no limit.
 std::uint32_t cores_in(const std::string& quota_and_period) {
   std::istringstream text(quota_and_period);
   std::int64_t quota = 0;
@@ -61,7 +61,7 @@ std::uint32_t cores_in(const std::string& quota_and_period) {
   return static_cast<std::uint32_t>(std::min(most, (quota - 1) / period + 1));
 }
 
-// Of one group alone.
+// The limit of one control group, without those of its parents.
 std::uint32_t limit_at(const std::string& folder, bool version_2) {
   return cores_in(version_2 ? first_line(folder + "/cpu.max")
                             : first_line(folder + "/cpu.cfs_quota_us") + " " +
@@ -73,7 +73,7 @@ std::uint64_t number_of(const std::string& folder) {
   return stat(folder.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
 }
 
-// Whether "cpu" is one of "cpu,cpuacct".
+// Whether "cpu" is in a list such as "cpu,cpuacct".
 bool holds_cpu(std::string_view controllers) {
   while (!controllers.empty()) {
     const std::size_t end = std::min(controllers.find(','), controllers.size());
@@ -94,8 +94,8 @@ UsableCores UsableCores::of_this_thread() {
   return cores;
 }
 
-// Lines are "number:controllers:path", in version 2 "0::path". A container may see its own group
-// at the mount, and still read the host's path: what is not there limits nothing.
+// Lines are "number:controllers:path", in version 2 "0::path". A container may see its own group at
+// the mount point while the path is the host's; paths that do not exist set no limit.
 void UsableCores::read_limit(std::string_view membership, const std::string& mount) {
   while (!membership.empty()) {
     const std::size_t length = std::min(membership.find('\n'), membership.size());
@@ -143,7 +143,7 @@ std::size_t count_cores(std::span<const UsableCores> ranks) {
     Mask mask;
     std::size_t limit = ~std::size_t{0};
   };
-  std::map<std::uint64_t, Group> groups;  // 0: without a limit
+  std::map<std::uint64_t, Group> groups;  // key 0: ranks without a limit
   Mask all;
   for (const UsableCores& rank : ranks) {
     unite(all, rank.mask);

@@ -117,7 +117,8 @@ void World::come_back(Rank& rank) {
   if (on_end) on_end(rank.rank);
 }
 
-// As the communicator does after a failure: a peer may be in the middle of our memory.
+// As the communicator does after a failure: peers may still access a rank's memory, so calls return
+// only when all living ranks have ended theirs.
 void World::settle() {
   if (!unsettled_) return;
   for (const auto& rank : ranks_) {
@@ -149,7 +150,8 @@ void World::start(std::vector<Task<Error>> tasks) {
   }
 }
 
-// No frame is destroyed while it is suspended, so what is left is revoked and runs to its end.
+// A frame must not be destroyed while suspended, so unfinished calls are revoked and run to their
+// end.
 void World::tidy_up() {
   const Error over(Code::internal, "the simulation is over");
   for (auto& rank : ranks_) {

@@ -1,5 +1,5 @@
-// N ranks in virtual time, each with what its communicator would give to a Call: for tests that run
-// algorithms in the simulator, and for tools that look at them there.
+// N ranks in virtual time, each with what a communicator would give to a Call. For tests and tools
+// that run algorithms in the simulator.
 //
 //   World world(config);
 //   std::vector<Error> errors = run_ranks(world, [&](Call& call, int rank) {
@@ -38,13 +38,13 @@ class World {
   double revoke_delay_s = 1e-5;                   // until the other ranks hear of a revocation
   std::function<double(int rank)> start_s;        // when a rank makes the call; at once if empty
   std::function<std::uint64_t(int rank)> digest;  // of the rank's arguments; all equal if empty
-  // A rank's call returns: its coroutine has ended, and where peers reach its memory and the call
-  // has failed, so have those of all that live. May be empty.
+  // Called when a rank's call returns: its coroutine has ended and, if the call failed while peers
+  // could reach its memory, so have those of all living ranks. May be empty.
   std::function<void(int rank)> on_end;
 
-  // From the next calls on algorithms walk the ranks in this order. Before record().
+  // Order in which algorithms use the ranks, from the next calls on. Must precede record().
   void set_order(RankOrder order);
-  // From the next calls on ranks run on these hosts: by rank, any names. After set_order().
+  // The ranks' hosts, from the next calls on: by rank, any numbers. Must follow set_order().
   void set_hosts(const std::vector<int>& names);
   // From the next calls on every rank records its steps, the newest `most_steps` of them.
   void record(std::size_t most_steps = Recorder::default_steps);
@@ -59,28 +59,28 @@ class World {
   CommState& comm(int rank) { return at(rank).comm; }
   Call& call(int rank) { return *at(rank).call; }
 
-  // As the communicator of this rank would: its own operations end with `error` now, those of the
-  // other ranks after revoke_delay_s.
+  // Revokes as the communicator of this rank would: its operations end with `error` now, those of
+  // the other ranks after revoke_delay_s.
   void revoke(int rank, const Error& error);
 
-  // --- what run_ranks is made of ---
+  // --- the parts of run_ranks ---
   void new_calls();
   void start(std::vector<Task<Error>> tasks);
-  // Runs to the end. The results by rank: an unfinished one gives Code::internal with the deadlock
-  // report, or Code::remote where the rank is dead. All coroutines are then brought to their end.
+  // Runs to the end and returns results by rank: Code::internal with the deadlock report for an
+  // unfinished rank, Code::remote for a dead one. All coroutines are then run to their end.
   std::vector<Error> finish();
   bool ended(int rank) const { return ranks_[static_cast<std::size_t>(rank)]->task.done(); }
 
   double elapsed_s() const { return sim_seconds(last_end_ - started_); }
-  // When the rank's coroutine ended, from the start of the call.
+  // Time from the start of the call to the end of the rank's coroutine.
   double ended_s(int rank) const {
     return sim_seconds(ranks_[static_cast<std::size_t>(rank)]->ended - started_);
   }
-  // Makes another communicator of the same ranks for the next calls, while the old one stays as it
-  // is. Precondition: no call runs.
+  // Makes a new communicator of the same ranks for the next calls; the old one keeps its state.
+  // Precondition: no call runs.
   void renew();
-  // Closes all communicators. What is then still held (frames, leases, scratch, buffers), a line
-  // each; empty is good.
+  // Closes all communicators and lists what is still held (frames, leases, scratch, buffers), a
+  // line each; empty is good.
   std::string leaks();
 
  private:
@@ -101,7 +101,7 @@ class World {
     FrameArena arena;
     Mailbox mailbox;
     SimTransport transport;
-    // Its own: what an aborted rank gives back must not become memory of one that still reads it.
+    // One a rank: memory that an aborted rank frees must not be reused by one that still reads it.
     HostCompute kernels;
     SimCompute compute;
     CommState comm;
@@ -131,7 +131,7 @@ class World {
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::uint32_t calls_ = 0;
   bool announced_ = false;
-  bool unsettled_ = false;  // a rank waits with its return for the others
+  bool unsettled_ = false;  // a failed rank waits for the others before it returns
   SimTime started_ = 0;
   SimTime last_end_ = 0;
 };

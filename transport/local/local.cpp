@@ -20,7 +20,7 @@ Expected<std::shared_ptr<LocalHub>> LocalHub::create(int ranks, const RingShape&
     hub->doorbells_.push_back(doorbell);
   }
   const std::size_t bytes = count * count * shape.bytes();
-  // Zeroed, sparse, and page-aligned; the kernel's zero is a ring's initial state.
+  // Zeroed, sparse and page-aligned; all zeros is a ring's initial state.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {

@@ -1,5 +1,5 @@
-// Ranks that are threads of one process. Messages go through the rings of ordinary memory, and any
-// host memory of one rank can be read by every other one.
+// Ranks that are threads of one process. Messages go through rings in ordinary memory, and any host
+// memory of one rank can be accessed by every other one.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace pith {
 
 // What the ranks share. Everything exists from the beginning, so that ranks need not wait for each
-// other to attach; memory is touched by those who use it.
+// other to attach; pages are touched when they are first used.
 class LocalHub {
  public:
   static Expected<std::shared_ptr<LocalHub>> create(int ranks, const RingShape& shape = {});
@@ -47,7 +47,7 @@ class LocalTransport final : public RingTransport {
  public:
   LocalTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, std::shared_ptr<LocalHub> hub);
 
-  // They share the hub from the beginning, and end together.
+  // Nothing to do: ranks share the hub from the beginning, and end together.
   Expected<std::string> listen() override { return std::string(); }
   Error connect(std::span<const std::string>, std::span<const std::uint8_t>,
                 const Patience&) override {

@@ -35,7 +35,7 @@ void unmap(std::byte* memory, std::size_t bytes) {
   if (memory) munmap(memory, bytes);
 }
 
-// A memory file that could shrink could kill us by SIGBUS.
+// A memory file that its owner can shrink could kill this process by SIGBUS.
 bool is_firm(int fd, std::size_t bytes) {
   struct stat status;
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -114,7 +114,7 @@ bool ShmTransport::map_peer(Remote& remote, const ShmRendezvous::Met& met) {
   return true;
 }
 
-// The token tells our peer from whoever else has that number of a process.
+// The token distinguishes our peer from another process of the same number.
 bool ShmTransport::can_copy(const Remote& peer, const ShmRendezvous::Met& met) const {
   const std::uint64_t expected = board_at(peer.sleep).token;
   std::uint64_t token = 0;
@@ -192,7 +192,7 @@ bool ShmTransport::check_peers() {
   return report_departed() || found;
 }
 
-// A peer that is gone is lost to those who wait for what it never sent.
+// A peer that is gone is lost once a receive waits for something it never sent.
 bool ShmTransport::report_departed() {
   for (std::size_t i = 0; i < departed_.size(); ++i) {
     drain(departed_[i].rank);
@@ -205,7 +205,7 @@ bool ShmTransport::report_departed() {
   return false;
 }
 
-// The socket says only one thing while the peer lives: goodbye.
+// While the peer lives, its socket carries nothing but the goodbye.
 void ShmTransport::hear_from(int rank) {
   Remote& peer = remote(rank);
   if (!peer.socket) return;
@@ -214,7 +214,7 @@ void ShmTransport::hear_from(int rank) {
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
   peer.socket = Descriptor();
-  // What the peer sent before is in its ring and still counts.
+  // What the peer has sent before is in its ring and is still delivered.
   const bool in_order = length == 1 && word == goodbye;
   const Error error = in_order ? peer_left(rank) : peer_lost(rank, "its process has ended");
   end_sends(rank, error);

@@ -1,5 +1,5 @@
 // Ranks that are processes of one host. Each rank owns one sparse memory file with a ring to every
-// other rank, and gives its descriptor to those that prove they belong to the job. Memory of the
+// other rank, and passes its descriptor to peers that prove they belong to the job. Memory of the
 // registered heap (core/heap.hpp) can be read and written by peers directly.
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace pith {
 
 struct ShmOptions {
-  RingShape shape;       // the same on all ranks, or they do not attach
-  Heap* heap = nullptr;  // null: that of the process
+  RingShape shape;       // must be equal on all ranks, or they do not attach
+  Heap* heap = nullptr;  // null: the process's heap
   // Private memory of at least this size is copied across processes, where the system allows it;
   // shorter messages go through rings. 0: never.
   std::size_t copy_bytes = std::size_t{256} << 10;
@@ -30,16 +30,16 @@ class ShmTransport final : public RingTransport {
                const ShmOptions& options = {});
   ~ShmTransport() override;
 
-  // Makes what is shared; the result names this rank to those that attach.
+  // Creates the shared memory; returns the name by which peers attach.
   Expected<std::string> listen() override;
   Error attach(std::span<const std::string> names, std::vector<bool>& attached,
                const Patience& patience) override;
-  // Those that are used have been attached already.
+  // Drops unused peers; the others are attached already.
   Error connect(std::span<const std::string> names, std::span<const std::uint8_t> use,
                 const Patience& patience) override;
-  // Lets go of a peer that was attached, before anything was sent to it or came from it.
+  // Detaches an attached peer. Nothing may have been sent to it or received from it.
   void drop(int peer);
-  // What the peers still send is refused or ignored.
+  // Later messages of the peers are refused or ignored.
   void close(std::uint64_t deadline_ns) override;
 
   std::string_view name() const override { return "shm"; }
@@ -63,8 +63,8 @@ class ShmTransport final : public RingTransport {
     pid_t pid = 0;
   };
 
-  // In every rank's own memory: proof that a process is the one it seems, and whom of the others
-  // it can copy from and to (cross-memory attach; containers and seccomp may forbid that).
+  // In every rank's own memory file: a token to identify the process, and which other ranks it can
+  // copy from and to (cross-memory attach; containers and seccomp may forbid that).
   struct CopyBoard {
     std::uint64_t token;
     std::uint8_t reaches[ranks_on_board];
@@ -95,14 +95,14 @@ class ShmTransport final : public RingTransport {
   ShmRendezvous rendezvous_;
   Descriptor segment_;
   Descriptor doorbell_;
-  Descriptor events_;  // epoll: the doorbell, and the sockets of all peers that live
+  Descriptor events_;  // epoll: the doorbell, and the sockets of all living peers
   std::byte* memory_ = nullptr;
   std::vector<Remote> remotes_;
   struct Departed {
     int rank;
     Error error;
   };
-  std::vector<Departed> departed_;  // that nobody has waited for since
+  std::vector<Departed> departed_;  // no receive has waited for them since
 };
 
 }  // namespace pith

@@ -33,7 +33,7 @@ socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-// Empty with EAGAIN where the peer's queue is full.
+// Empty with EAGAIN where the peer's backlog is full.
 Descriptor connect_to_name(const std::string& name) {
   Descriptor fd(open_with_room(
       [] { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
@@ -68,7 +68,7 @@ bool send_greeting(int socket, const ShmGreeting& greeting, std::span<const int>
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof greeting);
 }
 
-// They are ours as soon as the message has been read, whatever else is in it.
+// The descriptors are ours once the message has been read, whatever else is in it.
 void take_descriptors(msghdr& message, ShmDescriptors& descriptors) {
   const std::array<Descriptor*, fds_max> places = {&descriptors.segment, &descriptors.doorbell,
                                                    &descriptors.heap};
@@ -82,7 +82,7 @@ void take_descriptors(msghdr& message, ShmDescriptors& descriptors) {
   }
 }
 
-// What a message brings and finds no room is lost.
+// Descriptors that arrive beyond the limit are lost, so the limit is raised before.
 void make_room_for_message(int socket) {
   const int lowest_free = fcntl(socket, F_DUPFD_CLOEXEC, 0);
   keep_descriptor_room(std::max(socket, lowest_free));
@@ -96,7 +96,7 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  // Without the padding of the space, in which the kernel would put one descriptor more.
+  // Not CMSG_SPACE: into its padding the kernel would put one descriptor more.
   message.msg_controllen = CMSG_LEN(fds_max * sizeof(int));
   make_room_for_message(socket);
   const ssize_t length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
@@ -107,7 +107,7 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
          greeting.magic == ShmGreeting::right_magic;
 }
 
-// 0 where the kernel does not tell.
+// The peer's process; 0 where the kernel does not tell.
 pid_t peer_process(int socket) {
   ucred credentials = {};
   socklen_t size = sizeof credentials;
@@ -157,7 +157,7 @@ bool ShmRendezvous::say(Talk& talk, bool prove, bool descriptors) {
   return send_greeting(talk.socket.get(), greeting, all.first(count));
 }
 
-// The first message of a talk's peer. A dialler already gets the proof with it.
+// Handles the peer's first message. A dialler gets the peer's proof with it.
 bool ShmRendezvous::hear_hello(Talk& talk, const ShmGreeting& theirs) {
   const bool fits = theirs.shape == greeting_.shape && theirs.ranks == greeting_.ranks;
   if (!fits || (talk.dialled && theirs.rank != talk.peer)) return false;
@@ -175,15 +175,14 @@ bool ShmRendezvous::hear_proof(Talk& talk, const ShmGreeting& theirs) {
   return same_digest(proof(talk, !talk.dialled), theirs.proof);
 }
 
-// A message of a rank may have come without its descriptors.
+// Notes when a rank's message has come without its descriptors for lack of room.
 void ShmRendezvous::note_lack(Talk& talk, const ShmGreeting& theirs) {
   const bool is_rank = talk.greeted && (talk.dialled || hear_proof(talk, theirs));
   if (!is_rank || make_descriptor_room(fds_max)) return;
   if (lacking_since_ns_ == 0) lacking_since_ns_ = monotonic_ns();
 }
 
-// Unauthenticated connections that have the last descriptors go after a while; without them nothing
-// helps.
+// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while.
 bool ShmRendezvous::is_starved() const {
   if (lacking_since_ns_ != 0) return monotonic_ns() - lacking_since_ns_ > lacking_ns;
   return unauthenticated() == 0 && descriptors_are_used_up();
@@ -237,7 +236,7 @@ bool ShmRendezvous::dial(int peer, const std::string& name) {
   Descriptor socket = connect_to_name(name);
   if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
   if (peer > rank_) {
-    // Only to learn whether the peer can be reached, for then it reaches us and will dial.
+    // Only tests whether the peer can be reached, for then it reaches us and will dial.
     expected_[static_cast<std::size_t>(peer)] = true;
     return true;
   }
@@ -255,7 +254,7 @@ void ShmRendezvous::accept_all() {
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket) {
-      // No descriptors are left, which unauthenticated ones may have: they go after a while.
+      // No descriptors are left; unauthenticated connections may hold them, and time out.
       if (errno != EAGAIN && errno != EWOULDBLOCK) limiter_.pause(monotonic_ns());
       return;
     }
@@ -271,7 +270,7 @@ std::size_t ShmRendezvous::unauthenticated() const {
   return static_cast<std::size_t>(std::count_if(talks_.begin(), talks_.end(), called));
 }
 
-// One at a time, as a full door opens again when the oldest has gone.
+// One at a time: as soon as the oldest is gone, another one can be accepted.
 void ShmRendezvous::dismiss_overdue() {
   const auto oldest =
       std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
@@ -288,7 +287,7 @@ bool ShmRendezvous::finished() const {
          std::find(expected_.begin(), expected_.end(), true) == expected_.end();
 }
 
-// polled: the listener, then talks.
+// `polled`: the listener, then the talks.
 int ShmRendezvous::poll_once(std::vector<pollfd>& polled, const Patience& patience) {
   const std::uint64_t now = monotonic_ns();
   const std::size_t pending = unauthenticated();
@@ -304,7 +303,7 @@ int ShmRendezvous::poll_once(std::vector<pollfd>& polled, const Patience& patien
   return poll(polled.data(), polled.size(), std::min(timeout_ms(until), patience.nap_ms()));
 }
 
-// A rank whose handshake was cut off, for many were under way, calls again.
+// A rank whose handshake was cut off, because many were in progress, is dialled again.
 void ShmRendezvous::end(std::size_t talk) {
   const Talk& ended = talks_[talk];
   if (ended.dialled && ended.cut) dials_.push_back({ended.peer, monotonic_ns() + retry_ns});
@@ -326,7 +325,7 @@ Error ShmRendezvous::meet(std::span<const std::string> names, const RingShape& s
     if (poll_once(polled, patience) < 0 && errno != EINTR) {
       return system_error("poll while attaching ranks of this host", errno);
     }
-    // From the back, as ended talks are taken out.
+    // From the back, because ended talks are erased.
     for (std::size_t i = polled.size(); i-- > 1;) {
       if (polled[i].revents != 0 && !hear(talks_[i - 1], found)) end(i - 1);
     }

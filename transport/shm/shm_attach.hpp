@@ -1,10 +1,10 @@
 // How processes of one host find each other and exchange descriptors.
 //
-// Each rank listens on an abstract UNIX socket with a random name, which the bootstrap ships to the
+// Each rank listens on an abstract UNIX socket with a random name, which the bootstrap sends to the
 // others. Abstract names belong to a network namespace, so ranks that cannot share memory do not
 // find each other either. Both ends prove by HMAC over fresh nonces that they know the job's
-// secret, for anybody on the host may read the names. Then descriptors travel: nothing is ever
-// created in a file system, so nothing can be left behind.
+// secret, for any process on the host can read the names. Descriptors are passed over the socket:
+// nothing is created in a file system, so nothing can be left behind.
 #pragma once
 
 #include <poll.h>
@@ -28,7 +28,7 @@
 
 namespace pith {
 
-// What ranks tell each other besides descriptors; plain data.
+// What ranks exchange besides descriptors; plain data.
 struct ShmGreeting {
   static constexpr std::uint64_t right_magic = 0x31304d4853485450;  // "PTHSHM01"
   std::uint64_t magic = right_magic;
@@ -37,7 +37,7 @@ struct ShmGreeting {
   RingShape shape;
   std::uint32_t padding = 0;
   std::uint64_t heap_bytes = 0;  // 0: no heap
-  std::uint64_t board = 0;       // where the sender has its CopyBoard
+  std::uint64_t board = 0;       // address of the sender's CopyBoard
   std::array<std::byte, 16> nonce{};
   Digest proof{};
 };
@@ -50,36 +50,36 @@ struct ShmDescriptors {
 
 class ShmRendezvous {
  public:
-  // `mine` stays owned by the caller and is used until meet() returns.
   ShmRendezvous(int rank, int ranks, const Secret& secret) : rank_(rank), secret_(secret) {
     greeting_.rank = rank;
     greeting_.ranks = ranks;
   }
 
-  // `board`: ours, as an address in this process.
+  // `board`: the address of our CopyBoard in this process.
   Expected<std::string> listen(const void* board);
 
   struct Met {
     int rank = -1;
-    Descriptor socket;  // stays open for the peer's life: its end is the news of the peer's death
+    Descriptor socket;  // stays open for the peer's life: its end signals the peer's death
     ShmDescriptors descriptors;
     std::uint64_t heap_bytes = 0;
-    pid_t pid = 0;  // as this process names the peer; by the kernel's word
+    pid_t pid = 0;  // the peer's, in this process's numbering, from the kernel
     std::uint64_t board = 0;
   };
-  // Calls found() for every peer that is reached in time.
+  // Calls found() for every peer that is reached in time. `mine` is used until this returns and
+  // stays the caller's.
   Error meet(std::span<const std::string> names, const RingShape& shape, const int (&mine)[3],
              std::uint64_t heap_bytes, const Patience& patience,
              const std::function<void(Met)>& found);
 
  private:
-  // One connection on its way. The dialler says hello; the other end proves itself; the dialler
-  // proves itself and gives its descriptors; the other end answers with its own.
+  // A connection in its handshake. The dialler says hello; the other end proves itself; the dialler
+  // proves itself and sends its descriptors; the other end answers with its own.
   struct Talk {
     Descriptor socket;
     bool dialled = false;
-    bool greeted = false;  // the first message of the peer has come
-    bool cut = false;      // the other end has ended it
+    bool greeted = false;  // the peer's first message has arrived
+    bool cut = false;      // the peer has closed it
     int peer = -1;
     std::uint64_t since_ns = 0;
     std::array<std::byte, 16> nonce{};
@@ -87,7 +87,7 @@ class ShmRendezvous {
     Met met;
   };
 
-  // A rank to be dialled, as soon as it has room.
+  // A rank to be dialled, again if its backlog is full.
   struct Dial {
     int peer = -1;
     std::uint64_t not_before_ns = 0;
@@ -118,9 +118,9 @@ class ShmRendezvous {
   Descriptor listener_;
   std::array<int, 3> mine_{};
   AcceptLimiter limiter_;
-  std::uint64_t lacking_since_ns_ = 0;  // descriptors that ranks have sent; 0: nothing lacks
+  std::uint64_t lacking_since_ns_ = 0;  // since when ranks' descriptors get lost; 0: they do not
   std::vector<Dial> dials_;
-  std::vector<Talk> talks_;     // those that were accepted by age
+  std::vector<Talk> talks_;     // the accepted ones in order of age
   std::vector<bool> expected_;  // higher ranks that will dial
 };
 

@@ -24,7 +24,7 @@ Expected<std::string> usable(const ListenPlace&) {
 }  // namespace
 
 extern const TransportFactory shm_factory;
-// A host that forbids memory files still has sockets.
+// Dispensable: a host that forbids memory files still has sockets.
 constinit const TransportFactory shm_factory = {
     .name = "shm",
     .medium = Medium::shared_memory,

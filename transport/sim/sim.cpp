@@ -12,7 +12,7 @@
 
 namespace pith {
 
-// Copies of messages that do not fit into a SimMessage, by powers of two.
+// Copies of messages too long for a SimMessage, pooled by powers of two.
 class SimWorld::Buffers {
  public:
   std::byte* take(std::size_t bytes) {
@@ -36,7 +36,6 @@ class SimWorld::Buffers {
 };
 
 // --- the world
-// ------------------------------------------------------------------------------------
 
 SimWorld::SimWorld(SimConfig config)
     : config_(std::move(config)),
@@ -85,7 +84,7 @@ void SimWorld::kill(int rank, double after_s) {
   after(after_s, die, true);
 }
 
-// Sends to it fail from now on, and so do those that wait for room.
+// Makes a death known: sends to the rank fail from now on, also those that wait for room.
 void SimWorld::notice(int rank) {
   lives_[index(rank)].noticed = true;
   for (int observer = 0; observer < config_.ranks; ++observer) {
@@ -96,7 +95,7 @@ void SimWorld::notice(int rank) {
   if (on_death) on_death();
 }
 
-// Whoever waits for a rank that is dead, when all that it had sent has come.
+// Reports a dead rank to those that wait for it, once all it had sent has arrived.
 bool SimWorld::report_lost() {
   for (const SimWire* wire : ended_wires_) {
     if (!alive(wire->to) || wire->messages != 0) continue;
@@ -112,7 +111,7 @@ void SimWorld::bury(int rank) {
   for (SimMessage* message : std::exchange(unburied_, {})) abandon(*message);
 }
 
-// When work that takes so long at the configured bandwidth ends, with its changes on the way.
+// When work ends that takes this long at the configured bandwidth, with the changes on the way.
 SimTime SimWorld::transfer_end(SimTime start, double picoseconds) const {
   const auto& changes = config_.bandwidth;
   if (changes.empty() || picoseconds <= 0) return start + whole_picoseconds(picoseconds);
@@ -140,7 +139,6 @@ SimTime SimWorld::jitter() {
 }
 
 // --- messages
-// -------------------------------------------------------------------------------------
 
 SimMessage& SimWorld::new_message(const Send& send, SimWire& wire) {
   if (!spare_messages_) {
@@ -215,14 +213,14 @@ void SimWorld::left(SimMessage& message) {
   drop_use(message);
 }
 
-// A lost message keeps its room on the wire: nobody is there who would make more.
+// A lost message keeps its room on the wire, one end of which is dead.
 bool SimWorld::lost(const SimMessage& message) const {
   const Life& sender = lives_[index(message.wire->from)];
   if (!alive(message.wire->to)) return true;
   return sender.state != Life::lives && message.leaves > sender.died;
 }
 
-// The first byte is here.
+// The first byte has arrived.
 void SimWorld::arrived(SimMessage& message) {
   SimWire& wire = *message.wire;
   if (lost(message)) {
@@ -264,7 +262,7 @@ void SimWorld::abandon(SimMessage& message) {
   drop_use(message);
 }
 
-// The last byte is here.
+// The last byte has arrived.
 void SimWorld::transferred(SimMessage& message) {
   if (lost(message)) return cut(message);
   SimWire& wire = *message.wire;
@@ -285,7 +283,7 @@ void SimWorld::hand_over(SimMessage& message) {
   wire.bytes -= wire_room_of(message.header);
   --wire.messages;
   if (message.incoming) {
-    // At once at its end: nothing of it was promised to be there before.
+    // Copied only now that all of it is here: nothing was promised earlier.
     if (std::byte* into = message.incoming->data) {
       std::memcpy(into, message.data, message.header.length);
     }

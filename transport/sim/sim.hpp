@@ -1,9 +1,9 @@
 // The transport in virtual time: thousands of ranks on one thread, reproducible from a seed.
 //
 // Links: between each ordered pair of ranks a latency alpha and a time per byte beta. Every rank
-// has one port out and one port in, both busy for beta times the bytes of a message. A message is
-// cut through: it arrives at alpha after its first byte left, and is delivered beta * bytes later
-// when the port in is free; where several meet, the port serves them in the order of their arrival.
+// has one outgoing and one incoming port, both busy for beta times the bytes of a message. A
+// message is cut through: it arrives at alpha after its first byte left, and is delivered beta *
+// bytes later when the incoming port is free; a port serves messages in the order of their arrival.
 //
 // A wire holds a limited number of bytes; a send beyond it suspends. Bytes stay on the wire while
 // the receiver's Mailbox does not accept them, so a rank far ahead is held back.
@@ -50,11 +50,11 @@ struct SimConfig {
   double detection_s = 1e-3;                       // from a death to on_peer_lost
   double kernel_s = 0;                             // charged per kernel
   double gamma_s_per_byte = 0;                     // charged per byte of a kernel's work
-  // Kernels work when their virtual time ends instead of when they are submitted: an algorithm
-  // that forgets a fence gets wrong data.
+  // Kernels do their work when their virtual time ends instead of when they are submitted: an
+  // algorithm that forgets a fence gets wrong data.
   bool late_kernels = false;
-  // How `peer` reaches memory of `owner`; not at all if empty. Reaching takes no time. Kernels that
-  // work late are not for it: whoever works on a peer's memory does so at once, or is a device.
+  // How `peer` reaches memory of `owner`; empty: not at all. Access takes no time. Not for
+  // late_kernels: only devices work on a peer's memory later than at once.
   std::function<MemoryHandle::Reach(int owner, int peer)> reach;
 };
 
@@ -73,8 +73,8 @@ class SimWorld final : private SlotOwner {
   Scheduler& scheduler() { return scheduler_; }
   SimTime now() const { return now_; }
 
-  // Resumes one coroutine or fires one event. False: nothing is left to do; events that only watch
-  // do not count. Unfinished coroutines are then in a deadlock.
+  // Resumes one coroutine or fires one event. False: nothing is left to do, not counting events
+  // that only watch; unfinished coroutines are then in a deadlock.
   bool step();
   void run() {
     while (step()) {
@@ -87,19 +87,19 @@ class SimWorld final : private SlotOwner {
   }
   void after(double seconds, std::function<void()> action, bool watches = false);
 
-  // From then on nothing of this rank runs, and what has not left its port never does. Every other
-  // rank learns through on_peer_lost. Does not keep the simulation alive until then.
+  // From then on nothing of this rank runs, and what has not left its port never will. Every other
+  // rank learns of it through on_peer_lost. Does not keep the simulation running until then.
   void kill(int rank, double after_s);
   bool alive(int rank) const { return lives_[index(rank)].state == Life::lives; }
   bool runs(int rank) const { return lives_[index(rank)].state != Life::dead; }
   std::function<void(int observer, int lost)> on_peer_lost;
-  // Every death is known to all.
+  // Called when all know of a death.
   std::function<void()> on_death;
   // Lets the coroutines of a dead rank run to their end: quiesce its mailbox, transport and compute
-  // afterwards. For tidying up; nothing of it reaches another rank.
+  // afterwards. For cleaning up; nothing of it reaches another rank.
   void bury(int rank);
 
-  // One line for each receive that waits and each send that has no room.
+  // One line for each waiting receive and each send without room.
   std::string deadlock_report() const;
   // Messages that receivers read in place.
   std::size_t leased() const { return leased_; }
@@ -149,8 +149,8 @@ class SimWorld final : private SlotOwner {
   std::vector<Life> lives_;
   std::vector<SimTransport*> transports_;
   std::vector<SimWire*> held_wires_;   // with messages that their receiver does not accept yet
-  std::vector<SimWire*> ended_wires_;  // from ranks that are dead, as is known
-  std::vector<SimMessage*> unburied_;  // had begun to arrive at ranks that are dead now
+  std::vector<SimWire*> ended_wires_;  // from ranks that are known to be dead
+  std::vector<SimMessage*> unburied_;  // had begun to arrive at ranks that have died
   std::list<Timer> timers_;
   std::vector<std::unique_ptr<SimMessage[]>> messages_;
   SimMessage* spare_messages_ = nullptr;
@@ -158,7 +158,7 @@ class SimWorld final : private SlotOwner {
   std::size_t leased_ = 0;
 };
 
-// The own rank's end of all wires. Peers are counted as ranks.
+// This rank's end of all wires. Peers are numbered by rank.
 class SimTransport final : public Transport {
  public:
   SimTransport(SimWorld& world, int rank, Mailbox& mailbox);
@@ -194,7 +194,7 @@ class SimTransport final : public Transport {
   Mailbox& mailbox_;
   SimTime out_free_ = 0;
   SimTime in_free_ = 0;
-  std::vector<std::unique_ptr<SimWire>> wires_;  // in the order of their first use
+  std::vector<std::unique_ptr<SimWire>> wires_;  // in order of first use
   std::unordered_map<int, SimWire*> wire_of_;
   SimWire* last_used_ = nullptr;
   std::vector<SimMessage*> leaving_;  // whose senders wait for the port

@@ -35,7 +35,7 @@ class SimCompute final : public Compute {
     kernels_.give_scratch(scratch, bytes);
   }
 
-  // Buffers that were taken and not given back.
+  // Buffers that were taken and not returned.
   std::size_t scratch_taken() const { return scratch_taken_; }
   // When the last kernel submitted so far ends.
   SimTime free_at() const { return free_; }
@@ -51,8 +51,8 @@ class SimCompute final : public Compute {
     std::vector<std::byte> args;
   };
 
-  // A ticket is the time of its end plus one, so that zero stays in the past.
-  // Two kernels may end at one time: nothing of that time is past before both have run.
+  // A ticket is the kernel's end plus one, so that zero is always in the past. Two kernels may end
+  // at one time: no fence of that time is reached before both have run.
   std::uint64_t past() const {
     const SimTime now = world_.now();
     return late_begin_ < late_.size() ? std::min(now + 1, late_[late_begin_].end) : now + 1;
@@ -65,7 +65,7 @@ class SimCompute final : public Compute {
   Compute& kernels_;
   SimTime free_ = 0;
   FenceWait* waits_ = nullptr;
-  // Kernels whose time has not ended, where they run late: a queue from late_begin_ on.
+  // Kernels that run late and have not ended: a queue from late_begin_ on.
   std::vector<Late> late_;
   std::size_t late_begin_ = 0;
   std::size_t scratch_taken_ = 0;

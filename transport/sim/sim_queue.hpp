@@ -1,5 +1,5 @@
-// The simulator's future: a heap of events, fired in the order of their times and, at one time, in
-// the order in which they were scheduled. Allocates only when it grows beyond its largest size.
+// The simulator's event queue: a heap, fired in the order of times and, at equal times, in the
+// order of scheduling. Allocates only when it grows beyond its largest size.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace pith {
 using SimTime = std::uint64_t;
 
 constexpr double sim_seconds(SimTime time) { return static_cast<double>(time) * 1e-12; }
-// To the nearest; lround is no constant expression.
+// Rounds to the nearest; lround is not constexpr.
 constexpr SimTime whole_picoseconds(double picoseconds) {
   const auto whole = static_cast<SimTime>(picoseconds);
   return picoseconds - static_cast<double>(whole) < 0.5 ? whole : whole + 1;
@@ -28,7 +28,7 @@ class SimQueue {
     Fire fire;
     void* object;
   };
-  // An event that `watches` fires like any other, but is no reason to go on.
+  // An event that `watches` fires like any other, but does not keep the simulation running.
   void push(SimTime time, Fire fire, void* object, bool watches = false) {
     if (!watches) ++working_;
     const Event event{time, (count_++ << 1) | (watches ? 1U : 0U), fire, object};

@@ -8,8 +8,6 @@
 
 namespace pith {
 
-// -------------------------------------------------------------------------
-
 namespace {
 
 Error lost(int rank) { return {Code::remote, fmt::format("rank {} is lost", rank), rank}; }
@@ -73,7 +71,7 @@ void SimTransport::end_sends(int peer) {
   }
 }
 
-// All ranks share one address space: where memory lies says how to get there.
+// All ranks share one address space, so an address is all that a peer needs.
 MemoryHandle SimTransport::expose(int peer, Bytes memory) {
   const SimConfig& config = world_.config();
   if (!config.reach || !memory.data) return {};
@@ -97,7 +95,7 @@ Error SimTransport::copy_to(int, std::uint64_t where, Bytes from) {
 void SimTransport::quiesce(const CommState& comm, const Error& error) {
   std::size_t kept = 0;
   for (SimMessage* message : leaving_) {
-    // The message travels on from its copy.
+    // The message is delivered from its copy.
     if (message->send->comm == &comm) {
       message->send->error = error;
       world_.scheduler_.complete(*std::exchange(message->send, nullptr));

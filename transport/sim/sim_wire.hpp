@@ -15,7 +15,7 @@ class SimTransport;
 class SimWorld;
 struct SimMessage;
 
-// What a message takes of its wire's capacity, so that empty ones fill it too.
+// What a message takes of its wire's capacity; empty ones take some, too.
 inline std::size_t wire_room_of(const Header& header) { return header.length + sizeof(Header); }
 
 struct SimWire {
@@ -25,7 +25,7 @@ struct SimWire {
   double ps_per_byte = 0;
   SimTime last_arrival = 0;  // jitter must not let one message overtake another
   std::size_t bytes = 0;     // on the way or held back
-  std::size_t messages = 0;  // the same, but for those that are lost
+  std::size_t messages = 0;  // likewise, without those that are lost
   SimTransport* sender = nullptr;
   // Sends without room, and messages that the receiver does not accept yet.
   Operation* waiting = nullptr;
@@ -42,9 +42,9 @@ struct SimMessage {
   SimWire* wire = nullptr;
   Send* send = nullptr;       // while its bytes have not left
   std::uint32_t leaving = 0;  // its place in SimTransport::leaving_
-  std::uint32_t uses = 0;     // by the port out, by the way to the receiver or its lease
+  std::uint32_t uses = 0;     // by the outgoing port, and by the way to the receiver or its lease
   SimTime leaves = 0;
-  SimMessage* next = nullptr;  // among the spare ones, or among the held ones of its wire
+  SimMessage* next = nullptr;  // in the list of spare messages, or of its wire's held ones
   Mailbox::Incoming* incoming = nullptr;
   std::byte* data = nullptr;
   std::array<std::byte, small_bytes> small;

@@ -20,11 +20,11 @@
 namespace pith {
 namespace {
 
-// Up to this many peers it is cheaper to try and read from each than to ask epoll.
+// Up to this many peers it is cheaper to try to read from each than to ask epoll.
 constexpr std::size_t few_peers = 4;
-// Of these, who is not waited for is tried once in so many turns, but where nobody is.
+// Of few peers, those without a waiting receive are read every 8th turn, unless none has one.
 constexpr unsigned others_mask = 7;
-// Per stream and turn, so that reading, writing and other peers take turns.
+// Per stream and turn, so that reading, writing and peers alternate.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -131,7 +131,7 @@ bool TcpTransport::start(Send& send) {
     send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
     return true;
   }
-  // It is ending, whatever the other connections still bring.
+  // Its first stream has ended, so it takes no more, whatever its other streams still bring.
   if (peer->live && !peer->streams[0]->socket) lose(*peer, peer->cause);
   if (!peer->live) {
     send.error = peer->error;
@@ -143,11 +143,11 @@ bool TcpTransport::start(Send& send) {
   peer->outbox.push(send);
   starting_ = &send;
   write(*peer);
-  // Cleared where this send has ended well; an error reaches its waiter through the scheduler.
+  // Null if this send is complete; an error reaches its waiter through the scheduler.
   return std::exchange(starting_, nullptr) == nullptr;
 }
 
-// The usual case: nothing waits, so the whole message goes in one call.
+// The usual case: nothing is queued, so the whole message goes in one call.
 bool TcpTransport::start_at_once(Peer& peer, Send& send) {
   const MessageOpening opening = whole_opening(send.header);
   const iovec parts[2] = {{const_cast<MessageOpening*>(&opening), sizeof opening},
@@ -163,7 +163,7 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
   }
   try {
     peer.outbox.push_rest(send, opening, written < 0 ? 0 : static_cast<std::size_t>(written));
-  } catch (const std::bad_alloc&) {  // nobody could tell where the next message begins
+  } catch (const std::bad_alloc&) {  // the stream is cut inside a message
     lose(peer, out_of_memory());
     send.error = peer.error;
     return true;
@@ -204,7 +204,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
   return gone != 0;
 }
 
-// A peer that has left in order cannot take what is left of aborted messages, and need not.
+// A peer that has left in order cannot take the rest of aborted messages, and need not.
 void TcpTransport::write_failed(Peer& peer, int cause) {
   if (peer.outbox.awaited()) return lose(peer, cause);
   peer.outbox.quiesce(nullptr, Error(), false);
@@ -296,7 +296,7 @@ bool TcpTransport::read_few() {
   return moved;
 }
 
-// epoll tells which first streams have something; the others matter while pieces are due.
+// epoll tells which first streams are readable; the others matter while pieces are due.
 bool TcpTransport::read_ready() {
   bool moved = false;
   poll_events();
@@ -313,14 +313,14 @@ bool TcpTransport::read_ready() {
   return moved;
 }
 
-// Fills ready_ with the peers that have something to read; returns how many events there were.
+// Fills ready_ with the readable peers; returns the number of events.
 int TcpTransport::poll_events() {
   epoll_event events[64];
   ready_.clear();
   const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
     Peer& peer = static_cast<Stream*>(events[i].data.ptr)->peer;
-    // The end of a connection is news even from a peer of which we take no more.
+    // The end of a connection counts even where no more messages are accepted from the peer.
     if (events[i].events & (EPOLLHUP | EPOLLERR)) peer.broken = true;
     if (!(events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))) continue;
     if (std::find(ready_.begin(), ready_.end(), &peer) == ready_.end()) ready_.push_back(&peer);
@@ -369,7 +369,7 @@ void TcpTransport::quiesce(const CommState& comm, const Error& error) {
   for (Peer* peer : peers_) {
     try {
       peer->outbox.quiesce(&comm, error, true);
-    } catch (const std::bad_alloc&) {  // no copy to complete its messages from
+    } catch (const std::bad_alloc&) {  // its messages cannot be completed
       lose(*peer, error);
     }
   }
@@ -401,7 +401,7 @@ void TcpTransport::close(std::uint64_t deadline_ns) {
       if (in_order)
         static_cast<void>(send_all(fd, std::as_bytes(std::span(&goodbye, 1)), deadline_ns));
       ::shutdown(fd, SHUT_WR);
-      // What lies unread when a socket closes makes the kernel drop what is still to be sent.
+      // Closing a socket with unread data makes the kernel drop what is still to be sent.
       std::byte unread[4096];
       while (::recv(fd, unread, sizeof unread, MSG_DONTWAIT | MSG_TRUNC) > 0) {
       }

@@ -1,10 +1,10 @@
-// Ranks connected by TCP: several streams per pair, non-blocking, polled by whoever drives the
+// Ranks connected by TCP: several non-blocking streams a pair, polled by the thread that drives the
 // engine. A small message is one system call at each end; a large one is cut over all streams and
 // read straight into the receiver's buffer.
 //
-// A rank whose connections have ended is gone, but what it had sent is delivered: it is lost to
-// those who wait for more, or send to it. One that acknowledges nothing for `heartbeat_s` is lost
-// at once: see on_peer_lost.
+// A peer whose connections have ended is gone, but what it had sent is delivered; it is lost once a
+// receive waits for more, or something is sent to it. A peer that acknowledges nothing for
+// `heartbeat_s` is lost at once: see on_peer_lost.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 namespace pith {
 
 struct TcpOptions {
-  std::string host = "127.0.0.1";                  // one that peers can reach: 0.0.0.0 is none
+  std::string host = "127.0.0.1";                  // reachable for peers, so not 0.0.0.0
   int streams = 4;                                 // per pair of ranks, the same on all
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;
@@ -43,13 +43,13 @@ class TcpTransport final : public PeerTransport {
   ~TcpTransport() override;
 
   Expected<std::string> listen() override;
-  // In place of the number in the options.
+  // Replaces the number in the options.
   void use_streams(int streams) override;
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                 const Patience& patience) override;
   void close(std::uint64_t deadline_ns) override;
 
-  // Whether the peers acknowledge what is under way, which the kernel does not judge.
+  // Checks whether the peers acknowledge what is in flight, which the kernel does not judge.
   void look_at_links(std::uint64_t now_ns) override;
   LinkState link_to(int peer) const override;
 
@@ -70,7 +70,7 @@ class TcpTransport final : public PeerTransport {
  private:
   struct Stream;
   struct Peer;
-  static constexpr int end_of_stream = 0;  // where an errno would say why
+  static constexpr int end_of_stream = 0;  // in place of an errno
 
   Error adopt(std::vector<Descriptor> descriptors);
   bool start_at_once(Peer& peer, Send& send);
@@ -107,14 +107,14 @@ class TcpTransport final : public PeerTransport {
   Descriptor epoll_;
   TcpOutgoingPool pool_;
   std::vector<std::unique_ptr<Peer>> by_rank_;
-  std::vector<Peer*> peers_;     // connected or once connected
-  std::vector<Peer*> departed_;  // gone; lost as soon as somebody waits for them
+  std::vector<Peer*> peers_;     // connected now or before
+  std::vector<Peer*> departed_;  // gone; lost once a receive waits for them
   std::vector<Peer*> ready_;     // by the last poll_events()
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;
   unsigned turn_ = 0;
   std::uint64_t next_look_ns_ = 0;
-  bool read_all_ = false;  // in the next turn: somebody has something to read
+  bool read_all_ = false;  // in the next turn: epoll has had events
 };
 
 }  // namespace pith

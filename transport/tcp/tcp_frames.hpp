@@ -1,4 +1,4 @@
-// What lies on a TCP stream between two ranks: frames, one after the other.
+// The format of a TCP stream between two ranks: a sequence of frames.
 //
 //   message  Frame Header payload   a whole message; stream 0 only
 //   large    Frame Header payload   announces a cut message and carries its first piece; stream 0
@@ -25,13 +25,13 @@ struct Frame {
   std::uint8_t version = wire_version;
   FrameType type = FrameType::message;
   std::uint16_t zero = 0;
-  std::uint32_t bytes = 0;    // of payload in this frame
-  std::uint32_t message = 0;  // numbers the cut messages of a sender to a peer
-  std::uint32_t offset = 0;   // of the piece in its message
+  std::uint32_t bytes = 0;    // payload in this frame
+  std::uint32_t message = 0;  // counts the cut messages of a sender to a peer
+  std::uint32_t offset = 0;   // of the piece within its message
 };
 static_assert(sizeof(Frame) == 16);
 
-// What precedes the payload of `message` and `large`.
+// Precedes the payload of `message` and `large`.
 struct MessageOpening {
   Frame frame;
   Header header;
@@ -40,7 +40,7 @@ static_assert(sizeof(MessageOpening) == sizeof(Frame) + sizeof(Header));
 
 inline bool opens(FrameType type) { return type == FrameType::message || type == FrameType::large; }
 
-// Null, or what is wrong with a frame that has arrived on `stream`.
+// Null, or what is wrong with a frame received on `stream`.
 inline const char* fault_of(const Frame& frame, int stream) {
   if (frame.version != wire_version) return "a frame of another wire version";
   if (frame.zero != 0 || frame.bytes > message_bytes_max) return "a frame that makes no sense";

@@ -1,4 +1,4 @@
-// How TcpTransport loses a peer: its connections have ended, or it acknowledges nothing any more.
+// How TcpTransport loses a peer: its connections have ended, or it acknowledges nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace pith {
 namespace {
 
-// Silence is looked for so often in a heartbeat. After a quarter of it, when the kernel begins to
-// ask on idle connections, a peer that owes an answer is doubtful.
+// Links are checked this often in a heartbeat. After a quarter of one, when the kernel begins to
+// probe idle connections, a peer that owes an answer is doubtful.
 constexpr std::uint64_t looks_per_heartbeat = 16;
 constexpr std::uint64_t quarters = 4;
-// The connections of a process end together. Where others go on without bringing anything, it was
-// not the process that ended.
+// The connections of a process end together. If some stay open without bringing anything, the
+// process has not ended, and the peer is lost after this time.
 constexpr std::uint64_t ending_ns = 500'000'000;
 
 const char* how_it_ended(int cause) {
@@ -26,7 +26,7 @@ const char* how_it_ended(int cause) {
 
 }  // namespace
 
-// What the peer has sent on the other connections still counts.
+// What the peer has sent on its other connections still counts.
 void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
   if (!stream.reader.said_goodbye()) {
     if (is_silence(cause)) return lose(peer, cause);
@@ -40,7 +40,7 @@ void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
   if (all) depart(peer);
 }
 
-// Whatever it has sent has been read. Sends to it and the rests of messages fail those who wait.
+// All that it has sent has been read. Sends to it and receives of incomplete messages fail.
 void TcpTransport::depart(Peer& peer) {
   peer.live = false;
   peer.error =
@@ -52,7 +52,8 @@ void TcpTransport::depart(Peer& peer) {
 
 void TcpTransport::look_at_links(std::uint64_t now_ns) {
   if (now_ns < next_look_ns_) return;
-  // Nobody looked, or this machine stood still: what was owed then says nothing of the time since.
+  // No check for a while, or this machine stood still: what was owed before says nothing of the
+  // time since.
   const bool anew = now_ns - next_look_ns_ > heartbeat_ns() / quarters;
   next_look_ns_ = now_ns + heartbeat_ns() / looks_per_heartbeat;
   for (Peer* peer : peers_) {
@@ -62,8 +63,8 @@ void TcpTransport::look_at_links(std::uint64_t now_ns) {
   }
 }
 
-// One connection that answers is enough: where the memory for a stopped process is full its kernel
-// may drop what comes without a word, and answers on those that are idle all the same.
+// One connection that answers is enough: a kernel whose memory for a stopped process is full may
+// drop data silently, and still answers on idle connections.
 void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
   TcpAnswers all;
   all.last_ns = now_ns;

@@ -26,7 +26,7 @@ struct Pending {
   std::uint64_t since_ns = 0;
 };
 
-// A connection of ours that is being made.
+// A connection that this rank is making.
 struct Attempt {
   Address address;
   Greeting greeting;
@@ -70,10 +70,10 @@ class Mesh {
   std::vector<Attempt> attempts_;
   std::vector<Pending> pending_;
   std::vector<pollfd> polled_;
-  std::size_t open_attempts_ = 0;  // the first of attempts_
+  std::size_t open_attempts_ = 0;  // attempts with a socket, which come first
   std::size_t missing_connections_ = 0;
   AcceptLimiter limiter_;
-  Error accept_error_;  // the last
+  Error accept_error_;  // the last one
 };
 
 Error Mesh::prepare() {
@@ -106,7 +106,7 @@ Error Mesh::run() {
       if (Error error = begin(attempt)) return error;
     }
     if (poll_once() < 0 && errno != EINTR) return system_error("wait for connections", errno);
-    // polled_: the listener, then open attempts, then pending ones, as they were before.
+    // polled_ has the listener, then open attempts, then pending connections, as of poll_once().
     const std::size_t accepted = pending_.size();
     for (std::size_t i = 0; i < accepted; ++i) {
       const std::uint64_t age = monotonic_ns() - pending_[i].since_ns;
@@ -132,7 +132,7 @@ int Mesh::poll_once() {
   std::uint64_t until = plan_.patience.deadline_ns;
   polled_.clear();
   if (missing_connections_ == 0) pending_.clear();
-  // When no more are accepted, they wait in the kernel's queue until the oldest has had its time.
+  // When full, new connections stay in the kernel's backlog until the oldest has had its time.
   if (!pending_.empty() &&
       now - pending_.front().since_ns > limiter_.stay_ns(pending_.size(), now)) {
     pending_.erase(pending_.begin());
@@ -140,7 +140,7 @@ int Mesh::poll_once() {
   const bool room = missing_connections_ != 0 && !limiter_.is_full(pending_.size(), now);
   if (now < limiter_.resumes_at_ns()) until = std::min(until, limiter_.resumes_at_ns());
   polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
-  // poll() refuses more places than there may be descriptors, so those without one come last.
+  // poll() refuses more entries than the descriptor limit, so attempts without a socket come last.
   std::partition(attempts_.begin(), attempts_.end(),
                  [](const Attempt& attempt) { return static_cast<bool>(attempt.socket); });
   open_attempts_ = 0;
@@ -160,14 +160,13 @@ int Mesh::poll_once() {
                 std::min(timeout_ms(until), plan_.patience.nap_ms()));
 }
 
-// Unauthenticated connections that have the last descriptors go after a while; without them nothing
-// helps.
+// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while.
 Error Mesh::starved(const Error& error) const {
   if (!error || !pending_.empty() || !descriptors_are_used_up()) return {};
   return {error.code(), fmt::format("connect to the other ranks: {}", error.message())};
 }
 
-// An error only where trying again would not help.
+// Returns an error only where a retry would not help.
 Error Mesh::begin(Attempt& attempt) {
   attempt.connected = false;
   attempt.events = POLLOUT;
@@ -181,7 +180,7 @@ Error Mesh::begin(Attempt& attempt) {
   return starved(attempt.last);
 }
 
-// An error only where trying again would not help.
+// Returns an error only where a retry would not help.
 Error Mesh::drive(Attempt& attempt) {
   const int fd = attempt.socket.get();
   if (!attempt.connected) {
@@ -213,7 +212,7 @@ void Mesh::accept_connections() {
   while (!limiter_.is_full(pending_.size(), monotonic_ns())) {
     Expected<Descriptor> socket = accept_one(plan_.listener);
     if (!socket) {
-      // No descriptors are left, which unauthenticated ones may have: they go after a while.
+      // No descriptors are left; unauthenticated connections may hold them, and time out.
       accept_error_ = socket.error();
       limiter_.pause(monotonic_ns());
       return;
@@ -228,7 +227,7 @@ void Mesh::accept_connections() {
   }
 }
 
-// False: no longer of interest.
+// False: the connection is to be dropped.
 bool Mesh::drive(Pending& pending) {
   Expected<Handshake::Want> want = pending.handshake.step(pending.socket.get());
   if (!want) return false;
@@ -242,7 +241,7 @@ bool Mesh::keep(Pending& pending) {
       greeting.stream >= plan_.streams) {
     return false;
   }
-  // A second call replaces the first: its rank would not call again if that one were any good.
+  // A second connection replaces the first, which that rank must have given up.
   Descriptor& mine = slot(greeting.from, greeting.stream);
   if (!mine) --missing_connections_;
   mine = std::move(pending.socket);

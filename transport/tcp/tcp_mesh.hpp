@@ -1,4 +1,4 @@
-// Start-up of TcpTransport: every pair of ranks that shall talk gets its authenticated streams.
+// Start-up of TcpTransport: makes the authenticated streams of every pair of ranks that uses it.
 // The higher rank of a pair connects, the lower one accepts.
 #pragma once
 
@@ -20,12 +20,12 @@ struct TcpMeshPlan {
   int streams = 1;
   int listener = -1;
   std::span<const std::string> addresses;  // by rank
-  std::span<const std::uint8_t> use;       // by rank: whether to have connections to it
+  std::span<const std::uint8_t> use;       // by rank: whether to connect to it
   Patience patience;
 };
 
-// The descriptor of stream s to rank r is number r * streams + s; empty where not used. Connections
-// that do not prove the secret, and slow ones, are dropped and hold up nobody.
+// The descriptor of stream s to rank r has index r * streams + s; empty where not used. Connections
+// that do not prove the secret, and slow ones, are dropped without delaying others.
 Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan);
 
 }  // namespace pith

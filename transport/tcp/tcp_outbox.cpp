@@ -7,7 +7,7 @@
 namespace pith {
 namespace {
 
-// iovec serves reading too, so it knows no const.
+// iovec has no const, as it serves reading too.
 void* writable(const void* data) { return const_cast<void*>(data); }
 
 std::span<const iovec> frame_rest(std::array<iovec, 2>& out, const MessageOpening& opening,
@@ -203,7 +203,7 @@ void TcpOutbox::for_each_sending(const std::function<void(const Send&)>& see) co
   }
 }
 
-// The bytes of a begun message become ours, so that their owner may go on.
+// Copies the bytes of a begun message, so that their owner may reuse the buffer.
 void TcpOutbox::detach(TcpOutgoing& outgoing, const Error& error, bool needed) {
   if (needed && outgoing.header.length != 0) {
     outgoing.copy = std::make_unique_for_overwrite<std::byte[]>(outgoing.header.length);

@@ -1,7 +1,7 @@
 // The sending half of a TCP connection to one peer: which bytes go next on which stream.
 //
 // Messages wait in one queue. Stream 0 takes them in order; those of `cut_bytes` and more are only
-// announced there and then shared out in pieces to whichever stream has room. Knows no socket.
+// announced there, and their pieces go to whichever stream has room. Knows no socket.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,7 +24,7 @@ struct TcpCutting {
   std::size_t piece_bytes;  // into pieces of this size
 };
 
-// A message that could not leave at once.
+// A message that could not be sent at once.
 struct TcpOutgoing {
   Send* send = nullptr;  // null: aborted, `copy` holds the bytes
   Header header;
@@ -46,12 +46,12 @@ class TcpOutgoingPool {
   std::vector<TcpOutgoing*> spare_;
 };
 
-// A frame on its way into one stream.
+// A frame that is being written to one stream.
 class TcpWriter {
  public:
   bool idle() const { return size_ == 0; }
   std::span<const iovec> rest();
-  // `bytes` of rest() are gone; true at the end of the frame.
+  // `bytes` of rest() have been written; true at the end of the frame.
   bool wrote(std::size_t bytes);
   TcpOutgoing* outgoing() const { return outgoing_; }
   void load(const MessageOpening& opening, std::size_t opening_bytes, TcpOutgoing* outgoing,
@@ -63,7 +63,7 @@ class TcpWriter {
   std::size_t opening_bytes_ = 0;
   TcpOutgoing* outgoing_ = nullptr;
   std::size_t offset_ = 0;
-  std::size_t size_ = 0;  // of the frame, with what precedes the payload
+  std::size_t size_ = 0;  // of the frame, including its opening
   std::size_t done_ = 0;
   std::array<iovec, 2> iovecs_{};
 };
@@ -80,28 +80,28 @@ class TcpOutbox {
   }
 
   bool empty() const { return pending_ == 0; }
-  // Sends of somebody who waits, not copies of what was aborted.
+  // Whether any send is waited for, besides copies of aborted messages.
   bool awaited() const { return waited_ != 0; }
 
   void push(Send& send);
-  // A message of which `written` bytes, with its opening, are already on stream 0. Only while
-  // empty.
+  // A message of which `written` bytes, counting its opening, are already on stream 0.
+  // Precondition: empty().
   void push_rest(Send& send, const MessageOpening& opening, std::size_t written);
 
-  // Bytes for a stream; none where it has nothing to do.
+  // Bytes to write to a stream; empty where there are none.
   std::span<const iovec> next(int stream);
-  // Returns the send that has ended with these bytes, null otherwise.
+  // Returns the send that is complete with these bytes, or null.
   Send* wrote(int stream, std::size_t bytes);
 
-  // Sends of the communicator, or all for null, end with the error. What has begun goes on from a
+  // Ends sends of the communicator (null: all) with the error. Begun messages are completed from a
   // copy, unless the connection is gone.
   void quiesce(const CommState* comm, const Error& error, bool connected);
 
-  // Sends that somebody waits for, in order.
+  // Sends that are waited for, in order.
   void for_each_sending(const std::function<void(const Send&)>& see) const;
 
  private:
-  static constexpr int sharing_max = 8;  // bounds what a peer must keep track of
+  static constexpr int sharing_max = 8;  // bounds what a peer must track
 
   bool load(int stream);
   void load_message(TcpWriter& writer);
@@ -115,7 +115,7 @@ class TcpOutbox {
   TcpCutting cutting_;
   std::vector<TcpWriter> writers_;
   std::vector<TcpOutgoing*> begun_;   // bytes are on the wire or in a writer
-  std::vector<TcpOutgoing*> shared_;  // announced, not yet wholly handed to streams
+  std::vector<TcpOutgoing*> shared_;  // announced, not yet wholly given to streams
   TcpOutgoing* queue_ = nullptr;
   TcpOutgoing* queue_tail_ = nullptr;
   std::uint32_t messages_ = 0;
@@ -123,7 +123,7 @@ class TcpOutbox {
   std::size_t waited_ = 0;
 };
 
-// What precedes the payload of a message that is sent in one frame.
+// The opening of a message that is sent in one frame.
 MessageOpening whole_opening(const Header& header);
 
 }  // namespace pith

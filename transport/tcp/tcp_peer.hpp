@@ -1,4 +1,4 @@
-// What TcpTransport keeps for one peer; included by nobody else.
+// TcpTransport's state for one peer; private to its sources.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ struct TcpTransport::Peer {
                {transport.options_.cut_bytes, transport.options_.piece_bytes},
                transport.options_.streams) {
     for (int s = 0; s < transport.options_.streams; ++s) {
-      // Pieces go to their destination; only their frames pass through the buffers of streams 1...
+      // Pieces are read to their destination; only frames pass through the buffers of streams 1...
       const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
       streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
     }
@@ -39,14 +39,14 @@ struct TcpTransport::Peer {
   std::vector<std::unique_ptr<Stream>> streams;
   Error error;                    // set once the peer is lost or gone
   bool live = true;               // false: lost or gone
-  bool broken = false;            // an end is in sight: read up to it even if no message is wanted
+  bool broken = false;            // an end is near: read up to it even if no message is wanted
   bool cut_short = false;         // a connection has ended without a goodbye
-  int cause = end_of_stream;      // why, where one has
-  std::uint64_t ending_ns = 0;    // since then, or since the others have brought something
-  std::uint64_t heard_bytes = 0;  // has come from it
+  int cause = end_of_stream;      // of the first such end
+  std::uint64_t ending_ns = 0;    // since that end, or since other streams brought something
+  std::uint64_t heard_bytes = 0;  // received from it
   TcpSilence silence;
-  bool doubtful = false;  // by the last look it may be cut off
-  bool cut_off = false;   // it is lost because it has not answered
+  bool doubtful = false;  // by the last check it may be cut off
+  bool cut_off = false;   // lost because it did not answer
 };
 
 inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_bytes)

@@ -57,7 +57,7 @@ std::span<const iovec> TcpReader::targets() {
     return targets_;
   }
   if (begin_ != 0) {
-    // What is left is the beginning of one small frame at most.
+    // At most the beginning of one small frame is left.
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
   }

@@ -1,8 +1,8 @@
-// The receiving half of a TCP stream: says where the next bytes shall go, and makes messages of
+// The receiving half of a TCP stream: says where to read the next bytes, and makes messages of
 // them. Knows no socket, so that tests and fuzzers can feed it.
 //
-// Small messages are delivered out of the read buffer, so several of them cost one system call;
-// the rest of a larger one is read straight to where the Mailbox wants it.
+// Small messages are delivered from the read buffer, so several of them cost one system call; the
+// rest of a larger one is read straight to where the Mailbox wants it.
 #pragma once
 
 #include <sys/uio.h>
@@ -19,24 +19,24 @@
 
 namespace pith {
 
-// The cut messages that are arriving from one peer, over all its streams.
+// The cut messages that are arriving from one peer, on all its streams.
 class TcpInbox {
  public:
   TcpInbox(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) { cut_.reserve(64); }
 
   int peer() const { return peer_; }
   Mailbox& mailbox() { return mailbox_; }
-  // Pieces are under way: the streams beside the first one matter.
+  // Pieces are in flight, so streams other than the first must be read.
   bool expects_pieces() const { return !cut_.empty(); }
 
   struct Cut {
     std::uint32_t message;
     Mailbox::Incoming* incoming;
-    // Of pieces that have begun. Never more than the message's length, so that no piece is under
-    // way any more once all bytes have arrived.
+    // Bytes of pieces whose reading has begun. Never more than the message's length, so that no
+    // piece is still being read once all bytes have arrived.
     std::size_t promised;
   };
-  // Null where the announcement does not follow the one before it.
+  // Null where the announcement is out of order.
   Cut* announce(std::uint32_t message, const Header& header);
   Cut* find(std::uint32_t message);
   // Whether the message may still be announced.
@@ -49,7 +49,7 @@ class TcpInbox {
   Mailbox::Incoming& begin_whole(const Header& header);
   void finish_whole();
 
-  // The rest will never come: the receives that wait for it end with `error`.
+  // The rest will never come: receives that wait for it end with `error`.
   void abandon(const Error& error);
   bool empty() const { return cut_.empty() && !whole_; }
 
@@ -67,16 +67,16 @@ class TcpReader {
  public:
   TcpReader(TcpInbox& inbox, int stream, std::size_t buffer_bytes);
 
-  // Where to read to, in this order. None while the reader waits for an announcement.
+  // Buffers to read into, in this order. Empty while the reader waits for an announcement.
   std::span<const iovec> targets();
-  // `bytes` have been read there. The message says what was wrong with them, null if nothing.
+  // `bytes` have been read there. Returns what is wrong with them, or null.
   const char* arrived(std::size_t bytes);
-  // Goes on with what is buffered, after another stream has brought an announcement.
+  // Continues with what is buffered, after another stream has brought an announcement.
   const char* resume();
 
   bool stalled() const { return stalled_; }
   bool said_goodbye() const { return goodbye_; }
-  // Nothing is half-read: an end of the stream here loses nothing.
+  // Nothing is half read: if the stream ends here, nothing is lost.
   bool between_frames() const { return body_left_ == 0 && begin_ == end_; }
 
  private:
@@ -91,7 +91,7 @@ class TcpReader {
 
   // Shorter messages wait in the buffer for their rest: a copy is cheaper than another read.
   static constexpr std::size_t wait_bytes = 4096;
-  // Read behind a body, for the frames after it.
+  // Room behind a body, to read the frames after it in the same call.
   static constexpr std::size_t tail_bytes = 4096;
 
   TcpInbox& inbox_;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t ms = 1'000'000;
 // The kernel counts in ticks of up to 10 ms.
 constexpr std::uint64_t tick_ns = 20 * ms;
-// What the kernel takes.
+// The kernel's limits.
 constexpr int most_seconds = 32767;
 constexpr int most_probes = 127;
 
@@ -25,7 +25,7 @@ void keep_alive(int fd, double limit_s) {
     const int number = std::clamp(static_cast<int>(value), 1, most);
     ::setsockopt(fd, level, option, &number, sizeof number);
   };
-  // Many probes, never fewer than three: on a link that loses packets a few may be lost.
+  // Many probes, and at least three: a link that loses packets may lose some.
   const double interval_s = std::max(1.0, std::floor(limit_s / 10));
   const double probes = std::max(3.0, std::ceil(limit_s / interval_s));
   set(IPPROTO_TCP, TCP_KEEPIDLE, limit_s / 4, most_seconds);
@@ -35,7 +35,7 @@ void keep_alive(int fd, double limit_s) {
 }
 
 bool is_silence(int error) {
-  // The kernel that gives up tells the last ICMP message, if there was one.
+  // A kernel that gives up reports the last ICMP error, if there was one.
   switch (error) {
     case ETIMEDOUT:
     case EHOSTUNREACH:
@@ -43,7 +43,7 @@ bool is_silence(int error) {
     case ENETUNREACH:
     case ENETDOWN:
     case ENONET:
-    case EACCES:  // of IPv6, where the way is forbidden by now
+    case EACCES:  // IPv6: traffic is prohibited by now
     case ENOPROTOOPT:
     case ECONNREFUSED:
       return true;
@@ -57,15 +57,15 @@ TcpAnswers answers_of(int fd) {
   socklen_t size = sizeof info;
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
   TcpAnswers answers;
-  // Sent means sent again, too. Probes are counted until one is answered.
+  // last_data_sent includes retransmissions; tcpi_probes counts probes without an answer.
   const bool unanswered = info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
   answers.owed = info.tcpi_probes != 0 || (info.tcpi_unacked != 0 && unanswered);
   answers.last_ns = info.tcpi_last_ack_recv * ms;
   return answers;
 }
 
-// Any look may fall into the round trip in which something is owed. It is still the same only if it
-// was owed at the look before, and no answer at all has come since.
+// A look may fall into a normal round trip. Something is still owed only if it was owed at the last
+// look as well, and no answer at all has come since.
 std::uint64_t TcpSilence::look(const TcpAnswers& answers, std::uint64_t now_ns) {
   const bool answered = answers.last_ns <= now_ns - looked_ns_ + tick_ns;
   if (!answers.owed || !owed_ || answered) since_ns_ = now_ns;

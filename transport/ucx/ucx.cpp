@@ -13,12 +13,12 @@
 namespace pith {
 namespace {
 
-// With RDMA a piece of this size is fetched by the receiver's hardware out of our slot.
+// With RDMA, pieces from this size on are fetched by the receiver's hardware out of our slot.
 constexpr std::size_t rdma_rendezvous_bytes = std::size_t{32} << 10;
-// Rounds of UCX's progress in one of ours, so that a burst is taken in one turn.
+// Calls of UCX's progress in one of ours, so that a burst is taken in one turn.
 constexpr int rounds_per_turn = 8;
-// UCX may use a connection of its own for each direction: what the peer said last, its goodbye, can
-// come after the news that the other one has ended.
+// UCX may use one connection for each direction, so that the peer's goodbye can arrive after the
+// report that the other connection has ended.
 constexpr std::uint64_t last_words_ns = 100'000'000;
 
 }  // namespace
@@ -88,13 +88,13 @@ bool UcxRanks::start(Send& send) {
   return peer->outbox.start(send);
 }
 
-// Shorter ones are faster through the host: they come with their head.
+// Shorter ones are faster through the host: their data come with the header.
 std::size_t UcxRanks::direct_bytes(MemoryKind kind) const {
   if (!direct_ || kind == MemoryKind::host) return no_bytes;
   return std::min(wire_.rendezvous_bytes, rdma_rendezvous_bytes);
 }
 
-// Null for whoever does not prove that it is a rank of this job.
+// Null where the message does not prove that it is from a rank of this job.
 UcxRanks::Peer* UcxRanks::sender_of(const UcxHead& head) {
   if (head.version != wire_version || head.from >= by_rank_.size()) return nullptr;
   Peer* peer = by_rank_[head.from].get();
@@ -130,7 +130,7 @@ ucs_status_t UcxRanks::message_came(void* self, const void* head, std::size_t he
   arrival.message = data;
   try {
     return ranks.take(*peer, arrival);
-  } catch (const std::bad_alloc&) {  // not through UCX's frames
+  } catch (const std::bad_alloc&) {  // must not pass through UCX's frames
     ranks.no_memory_ = true;
     return UCS_OK;
   }
@@ -148,7 +148,7 @@ ucs_status_t UcxRanks::take(Peer& peer, const UcxArrival& arrival) {
   return outcome.kept ? UCS_INPROGRESS : UCS_OK;
 }
 
-// What a message says at once, whatever waits before it.
+// Handles what takes effect at once, even while earlier messages wait.
 void UcxRanks::heed(Peer& peer, UcxKind kind) {
   switch (kind) {
     case UcxKind::hello:
@@ -170,7 +170,7 @@ void UcxRanks::heed(Peer& peer, UcxKind kind) {
   }
 }
 
-// What follows from it is done by progress(): UCX is in the middle of something here.
+// progress() handles it: UCX is in the middle of a call here.
 void UcxRanks::endpoint_broke(void* arg, ucp_ep_h, ucs_status_t status) {
   auto& peer = *static_cast<Peer*>(arg);
   if (peer.broken != UCS_OK) return;
@@ -203,7 +203,7 @@ void UcxRanks::direct_done(void* request, ucs_status_t status, std::size_t, void
   UcxInbox::landed(*static_cast<UcxInbox::Held*>(arg), status == UCS_OK);
 }
 
-// To where its receiver wants it, which may be a device's memory or the mailbox's.
+// Fetches into the receiver's memory, which may be a device's or the mailbox's.
 bool UcxRanks::fetch_wanted(Peer& peer) {
   bool moved = false;
   void* message = nullptr;
@@ -237,10 +237,10 @@ bool UcxRanks::pump(Peer& peer) {
   return moved;
 }
 
-// Whether the peer is still there.
+// Checks whether the peer is still there; true when anything changed.
 bool UcxRanks::check_peer(Peer& peer) {
   if (peer.broken != UCS_OK && peer.live) {
-    // After a goodbye it has closed in order; what it sent before may still wait here.
+    // After a goodbye it has closed in order; earlier messages may still wait here.
     if (peer.said_goodbye) {
       peer.outbox.peer_left();
       let_go(peer);
@@ -264,8 +264,8 @@ bool UcxRanks::check_peer(Peer& peer) {
   return false;
 }
 
-// Its process has ended: what it had sent is here, but for what was to be fetched. It is lost to
-// those who wait for more, or send to it.
+// Its process has ended. What it had sent is here, but for what was to be fetched; it is lost once
+// a receive waits for more, or something is sent to it.
 void UcxRanks::end(Peer& peer) {
   peer.ended =
       fmt::format("its connection has ended (UCX: {})", worker_->ucx().status_string(peer.broken));
@@ -293,7 +293,7 @@ void UcxRanks::lose(Peer& peer, std::string_view how) {
   unreported_.push_back(&peer);
 }
 
-// UCX forgets the peer; what it still has of ours ends.
+// Closes the endpoint, which ends what UCX still has of ours.
 void UcxRanks::let_go(Peer& peer) {
   if (!peer.endpoint) return;
   peer.outbox.fail(peer_left(peer.rank));

@@ -1,10 +1,10 @@
 // Ranks connected by UCX: active messages over whatever UCX finds (InfiniBand, RoCE, sockets; not
-// its shared memory). Header and payload of a message are ours to read before a receive is posted.
+// its shared memory). Header and payload of a message can be read before a receive is posted.
 //
-// UCX sees no memory but our own, pooled buffers and scratch of devices: nothing of the user's is
-// registered, so nothing has to watch the user's munmap, and an abort leaves no bytes of the user's
-// with the hardware. A message that lies in a device's scratch stays there until its receiver wants
-// it, and is fetched from there in one go, into a device's scratch where that is where it goes.
+// UCX sees only memory of this library, pooled buffers and scratch of devices. The user's is never
+// registered, so nothing has to watch the user's munmap, and an abort leaves none of the user's
+// bytes with the hardware. A message in a device's scratch stays there until its receiver wants it,
+// and is then fetched in one go, straight into device scratch if the receiver wants it there.
 // Flow control is ours too (see UcxOutbox), for UCX takes whatever comes.
 //
 // Addresses must travel over an authenticated channel.
@@ -26,9 +26,9 @@ namespace pith {
 
 struct UcxOptions {
   std::string host;  // a loopback address keeps UCX off the network; see HOST in the settings
-  // Bytes on their way to one peer, or waiting there, that it has not taken; the same on all ranks.
+  // At most this many bytes are in flight to a peer or waiting there; the same on all ranks.
   std::size_t window_bytes = std::size_t{512} << 10;
-  bool rdma_only = false;  // an error where UCX finds no RDMA
+  bool rdma_only = false;  // fail where UCX finds no RDMA
   // Pieces of this size and more go by rendezvous; 0: where there is RDMA, from 32 KiB on.
   std::size_t rendezvous_bytes = 0;
   // Whether the network reads and writes scratch of CUDA devices; may differ between ranks.
@@ -36,7 +36,7 @@ struct UcxOptions {
   Direct direct = Direct::where_known;
 };
 
-// What UCX could do for this process.
+// What UCX can do for this process.
 struct UcxSupport {
   Error why_not;  // null: it can be used
   std::string version;
@@ -54,7 +54,7 @@ class UcxTransport : public PeerTransport {
                                                         int rank, int ranks, const Secret& secret,
                                                         const UcxOptions& options = {});
 
-  // Messages that were dropped because they did not prove the job's secret.
+  // Messages dropped because they did not prove the job's secret.
   virtual std::uint64_t unauthenticated() const = 0;
 };
 

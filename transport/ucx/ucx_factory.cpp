@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// Asked for by name it must be there; else it is worth its start-up only where there is RDMA.
+// If PITH_TRANSPORT names it, it must work; else it is worth its start-up only with RDMA.
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   if (!site.named && !host_has_rdma()) return std::unique_ptr<PeerTransport>();
   UcxOptions options;
@@ -40,7 +40,7 @@ Expected<std::string> usable(const ListenPlace& place) {
 }  // namespace
 
 extern const TransportFactory ucx_factory;
-// By RDMA it takes no descriptors.
+// With RDMA it takes no descriptors.
 constinit const TransportFactory ucx_factory = {
     .name = "ucx", .medium = Medium::rdma, .make = make, .usable = usable};
 

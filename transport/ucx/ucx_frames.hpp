@@ -1,9 +1,9 @@
-// What travels as the header of a UCX active message, and how a rank shows that it belongs.
+// The header of UCX active messages, and how a rank proves that it belongs to the job.
 //
 // Every message carries a token of 64 bits: HMAC-SHA256 of the job's secret over direction, ranks
-// and a nonce of either side. The nonces and UCX's addresses travel over the authenticated
-// start-up, so whoever reaches a worker without it sends messages that are dropped. Like the TCP
-// streams, messages are not encrypted.
+// and a nonce of either side. The nonces and UCX's addresses are exchanged in the authenticated
+// start-up, so messages of other processes are dropped. Like the TCP streams, messages are not
+// encrypted.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 enum class UcxKind : std::uint8_t {
   piece = 1,     // of a message, in the order of `sequence`; pieces of a message follow each other
   goodbye = 2,   // in the same order: the sender leaves, nothing follows
-  credit = 3,    // nothing but what every header says: how much was taken
+  credit = 3,    // only reports, as every header does, how much was taken
   hello = 4,     // at start-up
   ready = 5,     // at start-up, once UCX has connected the sender's side
   farewell = 6,  // answers a goodbye
@@ -38,8 +38,8 @@ struct UcxHead {
   std::uint32_t from = 0;
   std::uint64_t token = 0;
   std::uint32_t sequence = 0;
-  std::uint32_t offset = 0;  // of the piece in its message
-  std::uint64_t taken = 0;   // cost of all that the sender has taken from the receiver of this
+  std::uint32_t offset = 0;  // of the piece within its message
+  std::uint64_t taken = 0;   // total cost that the sender has taken from the receiver of this
   Header header;             // of the whole message
 };
 static_assert(sizeof(UcxHead) == 64);
@@ -50,10 +50,10 @@ inline bool is_sequenced(UcxKind kind) {
 
 inline constexpr std::size_t ucx_piece_max = std::size_t{64} << 10;
 
-// What a message takes of the window: small ones cost memory at the receiver too.
+// What a message takes of the window; small ones also cost memory at the receiver.
 inline std::uint64_t ucx_cost(std::size_t bytes) { return bytes + 256; }
 
-// Null, or what is wrong with a head that came with `bytes` of payload.
+// Null, or what is wrong with a header that came with `bytes` of payload.
 inline const char* fault_of(const UcxHead& head, std::size_t bytes) {
   if (head.version != wire_version) return "a message of another wire version";
   if (head.zero != 0) return "a message that makes no sense";
@@ -80,19 +80,19 @@ inline const char* fault_of(const UcxHead& head, std::size_t bytes) {
 
 using UcxNonce = std::array<std::byte, 16>;
 
-// What a rank gives to the others: a nonce, then UCX's own address.
+// What a rank publishes: a nonce, then UCX's own address.
 struct UcxAddress {
   UcxNonce nonce{};
   std::string worker;
 
   std::string pack() const;
-  // Error where the bytes are none.
+  // Fails where the bytes are no address.
   static Expected<UcxAddress> unpack(std::string_view bytes);
 };
 
 Expected<UcxNonce> fresh_ucx_nonce();
 
-// Of messages from one rank to another.
+// For messages from one rank to another.
 struct UcxTokenInput {
   int from = 0;
   int to = 0;

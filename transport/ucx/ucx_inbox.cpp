@@ -34,7 +34,7 @@ UcxInbox::Held& UcxInbox::hold(const UcxArrival& arrival) {
   return held;
 }
 
-// Nearly always at the end.
+// Nearly always appends.
 void UcxInbox::insert(Held& held) {
   Held** at = &held_;
   while (*at && static_cast<std::int32_t>((*at)->head.sequence - held.head.sequence) < 0) {
@@ -66,7 +66,7 @@ UcxInbox::Outcome UcxInbox::arrive(const UcxArrival& arrival) {
   }
   Held& held = hold(arrival);
   if (in_turn && held.ready) {
-    // Only what stays with the mailbox is UCX's to release later; the rest it frees by itself.
+    // UCX frees the data after this callback, unless the mailbox keeps them: then let_go() does.
     void* message = std::exchange(held.message, nullptr);
     bool lent = false;
     const char* fault = take(held, lent);
@@ -96,7 +96,7 @@ bool UcxInbox::pump(const char*& fault) {
   return moved;
 }
 
-// A held piece whose turn has come. `lent`: the mailbox keeps it for now.
+// Takes a held piece whose turn has come. `lent`: the mailbox keeps its data for now.
 const char* UcxInbox::take(Held& held, bool& lent) {
   ++next_;
   if (held.head.kind == UcxKind::goodbye) {
@@ -143,7 +143,7 @@ const char* UcxInbox::take_piece(const UcxHead& head, const std::byte* data, std
 UcxInbox::Held* UcxInbox::next_fetch(void*& message) {
   if (unfetched_ == 0) return nullptr;
   for (Held* held = held_; held; held = held->next) {
-    // Without its message: fetched in vain from a peer that is about to be given up.
+    // Without a message its fetch has failed, and the peer is about to be given up.
     if (held->ready || held->fetching || !held->message) continue;
     --unfetched_;
     held->fetching = true;
@@ -161,7 +161,7 @@ void UcxInbox::fetched(Held& held, bool good) {
   if (held.dropped) held.inbox->let_go(held);
 }
 
-// False: nobody ever will want it.
+// False: no receive will ever want it.
 bool UcxInbox::announce(Held& held) {
   announced_.push_back(&held);
   held.announced = mailbox_.announce(peer_, held.head.header, *this, name_of(held));
@@ -189,7 +189,7 @@ UcxInbox::Held* UcxInbox::next_wanted(void*& message) {
 void UcxInbox::landed(Held& held, bool good) {
   UcxInbox& inbox = *held.inbox;
   held.fetching = false;
-  // A fetch fails with its endpoint, and what the peer has died of is not known yet.
+  // A fetch fails with its endpoint; abandon() ends it once the cause is known.
   if (!good && !held.dropped) return;
   std::erase(inbox.announced_, &held);
   if (good) {
@@ -206,7 +206,7 @@ void UcxInbox::abandon(const Error& error) {
   for (Held* held : std::exchange(announced_, {})) {
     held->dropped = true;
     if (held->fetching) {
-      announced_.push_back(held);  // UCX still writes where the mailbox said
+      announced_.push_back(held);  // UCX still writes to the receive's memory
       continue;
     }
     mailbox_.abandon(*held->announced, error);

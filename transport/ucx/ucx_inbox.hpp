@@ -1,6 +1,6 @@
-// The receiving half of the way to one peer: puts pieces in order, keeps them while the mailbox
-// takes no more from this peer, and makes messages of them. Calls UCX only through UcxData, so that
-// tests can feed it.
+// The receiving half of the connection to one peer: puts pieces in order, holds them while the
+// mailbox accepts no more from this peer, and makes messages of them. Calls UCX only through
+// UcxData, so that tests can feed it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace pith {
 
-// Who owns the bytes of a message that UCX has left with us.
+// Releases messages that UCX has left with us.
 class UcxData {
  public:
   virtual void release_data(void* message) = 0;
@@ -23,14 +23,14 @@ class UcxData {
   ~UcxData() = default;
 };
 
-// A piece as it came.
+// A piece as it arrived.
 struct UcxArrival {
   UcxHead head;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
-  bool may_keep = false;    // `data` can stay where it is, until it is released
-  bool rendezvous = false;  // there is no data yet: `message` is to be fetched
-  void* message = nullptr;  // UCX's name for it
+  bool may_keep = false;    // `data` can stay in place until it is released
+  bool rendezvous = false;  // no data yet: `message` must be fetched
+  void* message = nullptr;  // UCX's handle
 };
 
 class UcxInbox final : public SlotOwner, public MessageSource {
@@ -40,33 +40,33 @@ class UcxInbox final : public SlotOwner, public MessageSource {
   UcxInbox(const UcxInbox&) = delete;
   UcxInbox& operator=(const UcxInbox&) = delete;
 
-  // A piece that waits: for its turn, its contents, or the mailbox.
+  // A piece that waits for its turn, its data, or the mailbox.
   struct Held {
     UcxInbox* inbox = nullptr;
     UcxHead head;
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
     void* message = nullptr;  // to be released or fetched
-    UcxSlot* slot = nullptr;  // holds a copy, or what is being fetched
+    UcxSlot* slot = nullptr;  // holds a copy, or the fetched data
     bool ready = false;
     bool fetching = false;
     bool dropped = false;
-    Mailbox::Incoming* announced = nullptr;  // as the mailbox knows it
+    Mailbox::Incoming* announced = nullptr;  // its entry in the mailbox
     Held* next = nullptr;
   };
 
-  // Takes a sequenced message. `kept`: its data must stay; null `fault` is good.
+  // Takes a sequenced message. `fault`: what is wrong, or null. `kept`: its data must stay valid.
   struct Outcome {
     const char* fault = nullptr;
     bool kept = false;
   };
   Outcome arrive(const UcxArrival& arrival);
-  // Takes what waits and may be taken now; true when anything moved.
+  // Takes held pieces that can be taken now; true when anything moved.
   bool pump(const char*& fault);
-  // The first piece whose contents are to be fetched into its slot; `message` names them.
+  // The first piece whose data must be fetched into its slot; `message` is UCX's handle.
   Held* next_fetch(void*& message);
   static void fetched(Held& held, bool good);
-  // The next that the mailbox wants of what was announced, to be fetched to announced->data. Null:
+  // The next announced message that the mailbox wants, to be fetched to announced->data; null:
   // none.
   Held* next_wanted(void*& message);
   static void landed(Held& held, bool good);
@@ -79,8 +79,8 @@ class UcxInbox final : public SlotOwner, public MessageSource {
   // Cost of what was taken since the last call.
   std::uint64_t take_cost() { return std::exchange(cost_, 0); }
 
-  // Nothing more will be taken: the receive that waits for a rest ends with the error. Before the
-  // worker goes, for UCX's buffers go back to it.
+  // Takes nothing more: receives that wait for a rest end with the error. Must precede the worker's
+  // end, for UCX's buffers go back to it.
   void abandon(const Error& error);
   void release_slot(int peer, std::uint64_t held) override;
   void fetch(Mailbox::Incoming& incoming) override;
@@ -96,9 +96,9 @@ class UcxInbox final : public SlotOwner, public MessageSource {
   bool announce(Held& held);
   const char* take_piece(const UcxHead& head, const std::byte* data, std::size_t bytes);
 
-  // More than a window can hold is garbage.
+  // A sequence number further ahead than a window can hold is garbage.
   static constexpr std::uint32_t ahead_max = 1u << 16;
-  // Shorter messages are copied: UCX's buffers are larger than they.
+  // Shorter messages are copied, because UCX's buffers are larger than they are.
   static constexpr std::size_t keep_bytes = 2048;
 
   Mailbox& mailbox_;
@@ -113,9 +113,9 @@ class UcxInbox final : public SlotOwner, public MessageSource {
   Held* held_ = nullptr;  // by sequence
   std::vector<std::unique_ptr<Held>> all_;
   std::vector<Held*> spare_;
-  std::vector<Held*> announced_;  // which the mailbox has not got yet
-  std::vector<Held*> wanted_;     // of these
-  Error why_;                     // nothing more will be taken
+  std::vector<Held*> announced_;  // not delivered to the mailbox yet
+  std::vector<Held*> wanted_;     // of these, requested by the mailbox
+  Error why_;                     // set by abandon()
 };
 
 }  // namespace pith

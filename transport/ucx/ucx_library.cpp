@@ -14,7 +14,7 @@ class Loader {
  public:
   explicit Loader(Error& why_not) : why_not_(why_not) {}
 
-  // UCX's own dependencies come along; its modules find them by name.
+  // UCX's own dependencies are loaded with it; its modules find them by name.
   void* open(const char* name) {
     void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library && !why_not_) {
@@ -54,8 +54,8 @@ void find_worker_functions(UcxLibrary& ucx, Loader& loader, void* ucp) {
   loader.find(ucp, ucx.request_free, "ucp_request_free");
 }
 
-// The library that the user's program is a guest in shall not catch its signals, and shall not
-// write to its standard output that a peer has gone: Pith says that itself.
+// UCX must not catch the signals of the user's program, nor write to its standard output that a
+// peer has gone: Pith reports that itself.
 void calm_down(Loader& loader, void* ucs) {
   void (*disable_signals)() = nullptr;
   ucs_status_t (*set_option)(const char*, const char*) = nullptr;
@@ -65,14 +65,13 @@ void calm_down(Loader& loader, void* ucs) {
   if (set_option && !in_environment("UCX_LOG_LEVEL")) set_option("LOG_LEVEL", "fatal");
 }
 
-// While it is loaded, UCX 1.13 patches the code of mmap, munmap and their kin, to keep
-// registrations of memory that its user may free. Nothing that we give it goes away while it has
-// it. What it asks at that moment is the environment alone; this is once in a process, in the first
-// use of UCX.
+// While it is loaded, UCX 1.13 patches mmap, munmap and related functions, to track registered
+// memory that its user may free. Pith frees nothing that UCX still has, so that is not needed. UCX
+// reads only the environment at that time, so a variable is set, once, at the first use of UCX.
 class NoHooks {
  public:
   NoHooks() {
-    // Who loaded UCX before us keeps what it has.
+    // If UCX was loaded before, it stays as it is.
     void* loaded = dlopen("libucs.so.0", RTLD_NOLOAD | RTLD_LAZY);
     if (loaded) dlclose(loaded);
     ours_ = !loaded && !in_environment(variable);

@@ -1,8 +1,8 @@
-// UCX's functions, loaded when somebody first asks for them.
+// UCX's functions, loaded at first use.
 //
-// Loading UCX is not free: its libraries install signal handlers and start logging. So libpith does
-// not depend on them; it loads them for those who use UCX, and undoes what the user did not ask
-// for. Included only by what is built where UCX's headers are.
+// Loading UCX has side effects: its libraries install signal handlers and start logging. So libpith
+// does not depend on them; it loads them where UCX is used, and undoes what the user did not ask
+// for. Included only by sources that are built where UCX's headers are.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -45,7 +45,7 @@ struct UcxLibrary {
   decltype(&::ucs_status_string) status_string = nullptr;
 };
 
-// The same one for the process, which never unloads it. Thread-safe.
+// Loaded once, never unloaded. Thread-safe.
 const UcxLibrary& ucx_library();
 
 }  // namespace pith

@@ -14,8 +14,8 @@ namespace pith {
 namespace {
 
 constexpr std::uint64_t ms = 1'000'000;
-// For peers that do not drive UCX just now. Closing without their answer could make the kernel
-// drop what they have not read.
+// Time for peers that are not driving UCX at the moment. Closing without their answer could make
+// the kernel drop what they have not read.
 constexpr std::uint64_t farewell_ns = 100 * ms;
 constexpr std::uint64_t nap_ns = 5 * ms;
 
@@ -62,21 +62,21 @@ Error UcxRanks::connect(std::span<const std::string> addresses, std::span<const 
     }
     if (Error error = meet(*theirs, rank)) return error;
   }
-  // UCX connects on demand, both ways at once sometimes.
+  // UCX connects on demand, sometimes in both directions at once.
   make_descriptor_room(2 * peers_.size());
   unreported_.reserve(peers_.size());
   for (Peer* peer : peers_) peer->outbox.say(UcxKind::hello);
   return await_greetings(patience);
 }
 
-// Sleeps a little where nothing moves.
+// Makes progress, or sleeps a little.
 void UcxRanks::turn(std::uint64_t deadline_ns) {
   if (progress() || !arm()) return;
   wait_for(descriptor(), POLLIN, std::min(deadline_ns, monotonic_ns() + nap_ns));
 }
 
-// UCX connects on demand, and needs both sides driven for that: nobody leaves before all others are
-// connected to it. The last word, `ready`, goes over a connection that is whole.
+// UCX connects on demand and needs both sides driven for that, so no rank may return before all
+// others are connected to it. The last message, `ready`, goes over an established connection.
 Error UcxRanks::await_greetings(const Patience& patience) {
   begin_flush();
   bool flushed = false;
@@ -99,7 +99,7 @@ Error UcxRanks::await_greetings(const Patience& patience) {
 }
 
 Error UcxRanks::silent(const Peer& suspect) const {
-  // Whoever has said nothing at all is a likelier cause than the one that waits for it too.
+  // A peer that has said nothing at all is more likely the cause than one that waits for it, too.
   const auto mute = std::find_if(peers_.begin(), peers_.end(),
                                  [](const Peer* peer) { return !peer->said_hello; });
   const int rank = mute == peers_.end() ? suspect.rank : (*mute)->rank;
@@ -118,8 +118,8 @@ void UcxRanks::begin_flush() {
   }
 }
 
-// Until UCX has passed on our last words. Over sockets a flush would wait for the peers, which
-// their farewells do.
+// Until UCX has passed on our last messages. Over sockets a flush would wait for the peers, as
+// await_farewells() does.
 void UcxRanks::flush(std::uint64_t deadline_ns) {
   if (worker_->rdma()) begin_flush();
   const auto saying = [](const Peer* peer) { return peer->endpoint && peer->outbox.saying(); };

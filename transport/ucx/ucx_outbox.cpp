@@ -43,7 +43,7 @@ UcxHead UcxOutbox::head_of(UcxKind kind) {
   return head;
 }
 
-// Of the window: what is fetched takes no room at the peer.
+// What counts against the window: fetched messages take no room at the peer.
 std::size_t UcxOutbox::next_bytes(const UcxOutgoing& outgoing) const {
   if (outgoing.direct) return 0;
   return std::min<std::size_t>(outgoing.header.length - outgoing.posted, ucx_piece_max);
@@ -60,7 +60,7 @@ bool UcxOutbox::start(Send& send) {
   started_done_ = false;
   try {
     pump();
-  } catch (const std::bad_alloc&) {  // tried again by progress(), which says so
+  } catch (const std::bad_alloc&) {  // progress() tries again, and reports it
   }
   starting_ = nullptr;
   return started_done_;
@@ -122,7 +122,7 @@ bool UcxOutbox::post(UcxSlot& slot, UcxWorker::Way way) {
                  wire_.worker->send(endpoint_, head, data, way, &UcxOutbox::slot_sent, &slot));
 }
 
-// An error is no use either: the endpoint is broken, and its error handler says so to all.
+// An error counts as done: the endpoint is broken, and its error handler reports that.
 bool UcxOutbox::is_done(UcxSlot& slot, ucs_status_ptr_t request) {
   if (UCS_PTR_IS_PTR(request)) return false;
   wire_.slots->give(slot);
@@ -166,7 +166,7 @@ void UcxOutbox::credited(std::uint64_t taken) {
 
 void UcxOutbox::took(std::uint64_t cost) {
   taken_ += cost;
-  // Early enough that the sender does not run dry, seldom enough to cost nothing.
+  // Early enough that the sender does not stall, seldom enough to cost nothing.
   if (endpoint_ && taken_ - told_ >= wire_.window_bytes / 4) say(UcxKind::credit);
 }
 

@@ -1,11 +1,12 @@
-// The sending half of the way to one peer: cuts messages into pieces, copies them into slots of
-// ours and hands these to UCX, as far as the peer's window allows.
+// The sending half of the connection to one peer: cuts messages into pieces, copies them into slots
+// of ours and passes these to UCX, as far as the peer's window allows.
 //
-// The window is the flow control: UCX takes whatever comes, so at most `window_bytes` are on their
-// way or lie untaken at the peer, which tells with every message how much it has taken.
+// The window is the flow control, for UCX takes whatever comes: at most `window_bytes` are in
+// flight or untaken at the peer, which reports with every message how much it has taken.
 //
-// A send has ended when UCX has passed on all its pieces: then they need nobody's progress here.
-// And it needs nobody's there: UCX's flush is not asked, for over sockets the peer must answer it.
+// A send has ended when UCX has passed on all its pieces, so that they need no progress of this
+// process. Nor does it need the peer's: UCX's flush is not used, as over sockets the peer must
+// answer it.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@
 
 namespace pith {
 
-// What all outboxes of a transport share.
+// Shared by all outboxes of a transport.
 struct UcxWire {
   UcxWorker* worker = nullptr;
   Scheduler* scheduler = nullptr;
@@ -30,9 +31,9 @@ struct UcxWire {
   std::size_t rendezvous_bytes = 0;
 };
 
-// A message of which something is left to do.
+// A message that is not finished.
 struct UcxOutgoing {
-  Send* send = nullptr;  // null: it has ended, and the rest lies in `copy`
+  Send* send = nullptr;  // null: it has ended, and the rest is in `copy`
   Header header;
   const std::byte* data = nullptr;
   std::size_t posted = 0;  // bytes given to UCX
@@ -40,7 +41,7 @@ struct UcxOutgoing {
   int pending = 0;  // pieces that UCX has not finished
   std::unique_ptr<std::byte[]> copy;
   bool direct = false;             // sent whole, from where it lies
-  std::shared_ptr<void> withheld;  // what it is sent from, once `send` has ended
+  std::shared_ptr<void> withheld;  // keeps its memory once `send` has ended
 
   bool all_posted() const { return begun && posted == header.length; }
 };
@@ -50,34 +51,34 @@ class UcxOutbox {
   explicit UcxOutbox(const UcxWire& wire) : wire_(wire) {}
 
   void open(ucp_ep_h endpoint, std::uint64_t token);
-  // Everything ends: sends that somebody waits for with the error.
+  // Ends everything; sends that are waited for get the error.
   void fail(const Error& error);
 
-  // The peer has left in order. What UCX has, it took or did not need: nobody waits for that.
+  // The peer has left in order: it took what UCX still has, or did not need it.
   void peer_left();
 
   // True: complete at once.
   bool start(Send& send);
   // Posts what there is room for; true when anything moved.
   bool pump();
-  // The peer has taken so much from us since the beginning.
+  // `taken`: the total cost that the peer has taken from us.
   void credited(std::uint64_t taken);
-  // We have taken so much from the peer.
+  // `cost`: what we have newly taken from the peer.
   void took(std::uint64_t cost);
 
-  // A message of the transport's own, beside the window.
+  // Sends a message of the transport's own, outside the window.
   void say(UcxKind kind);
 
-  // Sends of the communicator end with the error; what has begun goes on from a copy.
+  // Ends sends of the communicator with the error; begun messages are completed from a copy.
   void quiesce(const CommState& comm, const Error& error);
 
-  // Sends that somebody waits for, in order.
+  // Sends that are waited for, in order.
   void for_each_sending(const std::function<void(const Send&)>& see) const;
 
   bool empty() const { return queue_.empty() && posted_.empty(); }
   bool can_post() const { return !queue_.empty() && has_room(*queue_.front()); }
   bool awaited() const;
-  // Messages of our own that UCX still has.
+  // Messages of the transport's own that UCX still has.
   bool saying() const { return saying_ != 0; }
 
  private:
@@ -101,12 +102,12 @@ class UcxOutbox {
   std::uint64_t token_ = 0;
   std::uint32_t sequence_ = 0;
   std::uint64_t spent_ = 0;     // cost of what was posted
-  std::uint64_t credited_ = 0;  // of what the peer has taken
-  std::uint64_t taken_ = 0;     // cost of what we have taken from it
-  std::uint64_t told_ = 0;      // of that, what it knows
+  std::uint64_t credited_ = 0;  // cost that the peer has taken
+  std::uint64_t taken_ = 0;     // cost that we have taken from it
+  std::uint64_t told_ = 0;      // of that, what it has been told
   int saying_ = 0;
   std::vector<UcxOutgoing*> queue_;   // in order; the first one may have begun
-  std::vector<UcxOutgoing*> posted_;  // wholly given to UCX, which has not finished
+  std::vector<UcxOutgoing*> posted_;  // wholly given to UCX, not finished
   std::vector<std::unique_ptr<UcxOutgoing>> all_;
   std::vector<UcxOutgoing*> spare_;
   UcxOutgoing* starting_ = nullptr;

@@ -1,4 +1,4 @@
-// UcxTransport's implementation: its seam in ucx.cpp, its start and end in ucx_mesh.cpp.
+// The implementation of UcxTransport: the seam in ucx.cpp, start and end in ucx_mesh.cpp.
 #pragma once
 
 #include <memory>
@@ -51,19 +51,19 @@ class UcxRanks final : public UcxTransport, private UcxData {
     UcxRanks& ranks;
     int rank;
     ucp_ep_h endpoint = nullptr;
-    std::uint64_t token = 0;  // its messages carry it
+    std::uint64_t token = 0;  // carried by its messages
     UcxInbox inbox;
     UcxOutbox outbox;
     Error error;                // set once the peer is lost
     bool live = true;           // false: lost, or has left in order
-    bool said_goodbye = false;  // it has, though messages before that may still wait
+    bool said_goodbye = false;  // messages before that may still wait
     bool said_farewell = false;
     bool said_hello = false;
     bool is_ready = false;
     ucs_status_t broken = UCS_OK;
     std::uint64_t broken_ns = 0;  // since when, or since the last message after that
-    std::uint64_t heard = 0;      // messages that have come
-    std::string ended;            // how its connection has ended, once what it sent is here
+    std::uint64_t heard = 0;      // messages that have arrived
+    std::string ended;            // how its connection has ended; set when what it sent is here
   };
 
   static ucs_status_t message_came(void* self, const void* head, std::size_t head_bytes, void* data,
@@ -108,8 +108,8 @@ class UcxRanks final : public UcxTransport, private UcxData {
   std::vector<Peer*> peers_;  // connected or once connected
   std::vector<Peer*> unreported_;
   std::uint64_t unauthenticated_ = 0;
-  bool no_memory_ = false;             // for a message that UCX has delivered
-  int flushing_ = 0;                   // flushes of all that UCX has not finished
+  bool no_memory_ = false;             // an allocation failed while UCX delivered a message
+  int flushing_ = 0;                   // flushes that UCX has not finished
   std::unique_ptr<UcxWorker> worker_;  // ends first: it calls back into all the others
 };
 

@@ -1,4 +1,4 @@
-// Memory that network hardware has been told of, so that it can read and write it by itself.
+// Memory that is registered with network hardware, which then reads and writes it by itself.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace pith {
 
 class UcxRegions {
  public:
-  // `type`: of all memory that is asked for.
+  // `type`: of all memory that is registered.
   UcxRegions(const UcxLibrary& ucx, ucp_context_h context, ucs_memory_type_t type)
       : ucx_(ucx), context_(context), type_(type) {}
   ~UcxRegions();
@@ -21,7 +21,7 @@ class UcxRegions {
   UcxRegions& operator=(const UcxRegions&) = delete;
 
   ucs_memory_type_t type() const { return type_; }
-  // `memory`: as Compute::network_memory(). Null: UCX refused, and sees for itself at each message.
+  // `memory`: as Compute::network_memory(). Null: UCX refused, and checks memory at each message.
   ucp_mem_h of(std::uint64_t memory, const std::byte* data, std::size_t bytes);
 
  private:

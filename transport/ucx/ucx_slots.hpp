@@ -1,4 +1,4 @@
-// Pooled buffers for what UCX sends and what it leaves with us: a head and a piece of payload.
+// Pooled buffers for what UCX sends and what it leaves with us: a header and a piece of payload.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@ class UcxOutbox;
 struct UcxOutgoing;
 
 struct UcxSlot {
-  UcxHead head;  // stays here until UCX is done: it sends the header late
+  UcxHead head;  // must stay until UCX is done: it sends the header late
   std::size_t room = 0;
   std::size_t bytes = 0;
   UcxOutbox* outbox = nullptr;      // while UCX sends it
-  UcxOutgoing* outgoing = nullptr;  // the message of which it is a piece; null: a message of ours
+  UcxOutgoing* outgoing = nullptr;  // the message it is a piece of; null: the transport's own
   std::unique_ptr<std::byte[]> data;
 };
 
@@ -42,7 +42,7 @@ class UcxSlots {
  private:
   static constexpr std::size_t small_bytes = 2048;
 
-  // Several at once, so that a steady state that varies a little allocates nothing.
+  // Several at once, so that small variations in a steady state allocate nothing.
   void add(std::size_t room) {
     auto& spare = spare_[room > small_bytes];
     for (int i = 0; i < 8; ++i) {

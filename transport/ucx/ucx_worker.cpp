@@ -19,11 +19,11 @@
 namespace pith {
 namespace {
 
-// A worker over sockets opens some 16 of its own.
+// A worker over sockets opens some 16 descriptors.
 constexpr std::size_t worker_descriptors = 24;
 constexpr std::uint64_t closing_ns = 1'000'000'000;
 
-// UCX reads sysfs, the environment and its modules meanwhile; ranks may be threads.
+// UCX reads sysfs, the environment and its modules while it starts; ranks may be threads.
 std::mutex& init_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -33,10 +33,10 @@ Error ucx_error(const UcxLibrary& ucx, std::string_view what, ucs_status_t statu
   return {Code::system, fmt::format("UCX: {}: {}", what, ucx.status_string(status))};
 }
 
-// With sockets the kernel tells at once that a peer is dead; with RDMA somebody has to ask.
+// With sockets the kernel reports a dead peer at once; with RDMA UCX has to probe.
 constexpr const char* rdma_keepalive = "1s";
-// A send that UCX does not copy ends when the kernel has taken its last byte. One that it copies
-// ends at once, but the socket may be full: then the rest stays until somebody drives UCX again.
+// A send that UCX does not copy ends when the kernel has taken its last byte. A copied one ends at
+// once, but if the socket is full, the rest stays until UCX is driven again.
 constexpr const char* sockets_copy_below = "0";
 
 bool is_loopback(std::string_view host) {
@@ -75,7 +75,7 @@ Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
   if (ucx.why_not) return ucx.why_not;
   std::unique_ptr<UcxWorker> worker(new UcxWorker(ucx));
   const std::lock_guard lock(init_mutex());
-  // UCX ends the process where it finds too few in the middle.
+  // UCX ends the process where it runs out of descriptors on the way.
   if (!make_descriptor_room(worker_descriptors)) {
     return system_error(fmt::format("UCX: {} descriptors for a worker", worker_descriptors),
                         EMFILE);
@@ -85,12 +85,12 @@ Expected<std::unique_ptr<UcxWorker>> UcxWorker::create(std::string_view host) {
   return worker;
 }
 
-// The user's own UCX_... settings go first.
+// The user's own UCX_... settings take precedence.
 void UcxWorker::prefer(ucp_config_t* config, const char* name, const char* value) const {
   if (!in_environment(fmt::format("UCX_{}", name))) ucx_.config_modify(config, name, value);
 }
 
-// What a host has need not be what UCX may use.
+// A host may have RDMA hardware that UCX cannot use.
 Error UcxWorker::find_devices(bool loopback) {
   const bool hardware = host_has_rdma();
   if (Error error = open_context(loopback, !hardware)) return error;
@@ -128,7 +128,7 @@ Error UcxWorker::make_worker() {
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  // Requests of peers that died stay where they are.
+  // Requests of peers that died are never completed.
   worker.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
   ucs_status_t status = ucx_.worker_create(context_, &worker, &worker_);
   if (status != UCS_OK) {
@@ -137,7 +137,7 @@ Error UcxWorker::make_worker() {
   }
   status = ucx_.worker_get_efd(worker_, &descriptor_);
   if (status != UCS_OK) return ucx_error(ucx_, "a descriptor to sleep on", status);
-  // Where UCX does not know devices, what is called their memory is the host's: in tests.
+  // Where UCX does not know devices, as in tests, their memory is the host's.
   regions_ = std::make_unique<UcxRegions>(
       ucx_, context_, knows_devices() ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST);
   return {};
@@ -150,7 +150,7 @@ bool UcxWorker::knows_devices() const {
          (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;
 }
 
-// A kernel module pins a device's memory for the hardware, or dma-buf does, which UCX 1.14 learned.
+// Hardware needs a kernel module that pins a device's memory, or dma-buf, as of UCX 1.14.
 bool UcxWorker::reaches_devices() const {
   if (!rdma() || !knows_devices()) return false;
   unsigned major = 0;
@@ -163,7 +163,7 @@ bool UcxWorker::reaches_devices() const {
          std::filesystem::exists("/sys/module/nv_peer_mem", none);
 }
 
-// UCX 1.13 tells what it found only as text: "#  resource 0 : md 0 dev 0 flags -- tcp/eth0".
+// UCX 1.13 lists what it found only as text: "#  resource 0 : md 0 dev 0 flags -- tcp/eth0".
 Error UcxWorker::read_devices() {
   devices_.clear();
   char* text = nullptr;

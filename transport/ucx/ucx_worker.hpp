@@ -1,4 +1,4 @@
-// One UCX context and worker, with the settings that Pith wants, as an object.
+// One UCX context and worker, with Pith's settings.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace pith {
 
 class UcxWorker {
  public:
-  // Where `host` is a loopback address: no network devices but lo, unless the user says otherwise
-  // by UCX_NET_DEVICES.
+  // Where `host` is a loopback address, only the device lo is used, unless UCX_NET_DEVICES says
+  // otherwise.
   static Expected<std::unique_ptr<UcxWorker>> create(std::string_view host);
-  // What was in flight ends with errors, through its callbacks.
+  // What is in flight ends with errors, through its callbacks.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -26,13 +26,13 @@ class UcxWorker {
   // "transport/device" each.
   const std::vector<std::string>& devices() const { return devices_; }
   bool rdma() const;
-  // Hardware can be given memory of CUDA devices, as far as UCX and the host's drivers tell.
+  // Whether hardware can access memory of CUDA devices, as far as UCX and the host's drivers tell.
   bool reaches_devices() const;
 
   Expected<std::string> address() const;
   void on_message(ucp_am_recv_callback_t handler, void* arg);
   Expected<ucp_ep_h> connect(std::string_view address, ucp_err_handler_cb_t on_error, void* arg);
-  // Without waiting for the peer; what is in flight ends with errors, also before this returns.
+  // Does not wait for the peer. What is in flight ends with errors, also before this returns.
   void close(ucp_ep_h endpoint);
 
   bool progress() { return ucx_.worker_progress(worker_) != 0; }
@@ -40,7 +40,7 @@ class UcxWorker {
   // False where there is work already.
   bool arm() const { return ucx_.worker_arm(worker_) == UCS_OK; }
 
-  // Null: done. Else `done` will be called with `arg`, unless it is an error (UCS_PTR_IS_ERR).
+  // Null: done. Else `done` is called with `arg`, unless the result is an error (UCS_PTR_IS_ERR).
   enum class Way { eager, rendezvous };
   ucs_status_ptr_t send(ucp_ep_h endpoint, std::span<const std::byte> head,
                         std::span<const std::byte> data, Way way, ucp_send_nbx_callback_t done,
@@ -52,7 +52,7 @@ class UcxWorker {
   ucs_status_ptr_t flush(ucp_ep_h endpoint, ucp_send_nbx_callback_t done, void* arg) const;
   ucs_status_ptr_t fetch(void* message, std::byte* into, std::size_t bytes,
                          ucp_am_recv_data_nbx_callback_t done, void* arg) const;
-  // The same, into such memory.
+  // The same, into device memory.
   ucs_status_ptr_t fetch_direct(void* message, std::span<std::byte> into, std::uint64_t memory,
                                 ucp_am_recv_data_nbx_callback_t done, void* arg) const;
   void release(void* message) const { ucx_.am_data_release(worker_, message); }
