@@ -1,4 +1,4 @@
-// A bounded queue between two strands of one call: its bound is the back-pressure between stages.
+// A bounded queue between two strands of one call. The bound gives back-pressure between stages.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace pith {
 
-// One producer, one consumer, both on the same scheduler. T is default constructible.
-// close() ends it: waiting and later pops return nullopt once the queue is empty, pushes false.
+// One producer and one consumer, both on the same scheduler. T must be default constructible. After
+// close() a push returns false, and a pop returns nullopt once the queue is empty.
 template <class T, std::size_t capacity>
 class Channel {
  public:

@@ -1,4 +1,4 @@
-// Time in nanoseconds: monotonic, or the simulator's.
+// Monotonic time in nanoseconds.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline std::uint64_t monotonic_ns() {
                                         .count());
 }
 
-// Adds the seconds of its life to a sum.
+// Adds the duration of its lifetime, in seconds, to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(double& sum) : sum_(sum), begun_ns_(monotonic_ns()) {}
@@ -27,8 +27,7 @@ class Stopwatch {
   std::uint64_t begun_ns_;
 };
 
-// How long something may be waited for: until a point of monotonic_ns(), or until it has become
-// pointless.
+// The limit of a wait: a deadline on monotonic_ns(), or a condition that makes waiting pointless.
 struct Patience {
   std::uint64_t deadline_ns = 0;
   std::function<bool()> pointless;  // may be empty
@@ -38,7 +37,7 @@ struct Patience {
       : deadline_ns(deadline), pointless(std::move(given_up)) {}
 
   bool over() const { return monotonic_ns() >= deadline_ns || (pointless && pointless()); }
-  // For poll(): no longer than until the next look at both.
+  // A timeout for poll(), short enough that over() is checked in time.
   int nap_ms() const {
     const std::uint64_t now = monotonic_ns();
     const std::uint64_t left_ms = deadline_ns > now ? (deadline_ns - now) / 1000000 + 1 : 0;

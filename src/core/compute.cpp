@@ -23,10 +23,10 @@ KernelNote Compute::note_of(Implementation implementation, const void* args) con
 std::shared_ptr<void> Compute::withhold_scratch(std::byte*, std::size_t) { return nullptr; }
 
 void Compute::retire(Lease lease, Scratch scratch, Fence fence) {
-  if (reached(fence)) return;  // the arguments' destructors let go
+  if (reached(fence)) return;  // the destructors of the arguments release both
   if (spare_retired_.empty()) {
     all_retired_.push_back(std::make_unique<Retired>());
-    spare_retired_.reserve(all_retired_.size());  // giving back must not need memory
+    spare_retired_.reserve(all_retired_.size());  // reached() below must not allocate
     spare_retired_.push_back(all_retired_.back().get());
   }
   Retired& retired = *spare_retired_.back();

@@ -1,8 +1,8 @@
-// The compute seam. A kernel is a type with an Args struct; run<Kernel>(args, after) enqueues it on
-// a strand's queue and never suspends; the Fence it returns is awaited only where the host must see
-// the result. Host queues run inline; CUDA queues launch in stream order; the simulator charges
-// virtual time. Who implements a kernel for a kind of memory sets it in that Compute's table, so a
-// new kernel never edits this file.
+// The compute seam. A kernel is a type with an Args struct. run<Kernel>(args, after) enqueues it on
+// a strand's queue and never suspends; the returned Fence is awaited only where the host must see
+// the result. A host queue runs the kernel inline, a CUDA queue launches it in stream order, and
+// the simulator charges virtual time. Each Compute enters its implementations in its own table, so
+// a new kernel never edits this file.
 #pragma once
 
 #include <array>
@@ -20,12 +20,13 @@
 
 namespace pith {
 
-// A point in a compute queue; zero is always in the past.
+// A point in a compute queue. Zero has always been reached.
 struct Fence {
   std::uint64_t ticket = 0;
 };
 
-// Called by Compute::progress once its fence is reached. Lives in the waiting coroutine's frame.
+// A callback that Compute::progress makes once the fence is reached. Lives in the waiting
+// coroutine's frame.
 struct FenceWait {
   Fence fence;
   void (*reached)(FenceWait& self) = nullptr;
@@ -33,8 +34,8 @@ struct FenceWait {
   FenceWait* next = nullptr;
 };
 
-// What a kernel is called and which memory it uses; only traces ask. A kernel that has no
-// `note(args)` is traced without.
+// The name of a kernel and the memory it uses, for traces only. A kernel without `note(args)` is
+// traced without its memory.
 struct KernelNote {
   std::string_view name = "kernel";
   static constexpr std::size_t most_operands = 32;
@@ -68,7 +69,7 @@ class Scratch;
 class Compute {
  public:
   static constexpr std::size_t max_kernels = detail::most_kernels;
-  // One compute may be used by several ranks' calls only where they share a thread of control.
+  // Calls of several ranks may share a Compute only if one thread of control runs them all.
   Compute();
   virtual ~Compute();
   Compute(const Compute&) = delete;
@@ -82,25 +83,25 @@ class Compute {
 
   virtual MemoryKind kind() const = 0;
   virtual bool reached(Fence fence) const = 0;
-  // Calls back from progress(); at the next one where the fence has been reached meanwhile.
+  // Calls wait.reached from progress(): from the next one if the fence has already been reached.
   virtual void notify(FenceWait& wait) = 0;
-  // Lets go of what kernels still read once the fence is reached.
+  // Keeps memory that kernels still read, and releases it once the fence is reached.
   void retire(Lease lease, Scratch scratch, Fence fence);
 
-  // Fires the waits that are due; true when any was.
+  // Calls the waits whose fences are reached; true if there were any.
   virtual bool progress() = 0;
 
-  // Memory of this kind. Pooled; ask for the same sizes again. Never null (throws bad_alloc).
+  // Memory of this kind, pooled by size. Throws bad_alloc, never returns null.
   virtual std::byte* take_scratch(std::size_t bytes) = 0;
   virtual void give_scratch(std::byte* scratch, std::size_t bytes) = 0;
 
-  // Where network hardware reads and writes this memory by itself: a name of it all, under which no
-  // address ever stands for other memory. 0: it does not.
+  // An id of this memory if network hardware reads and writes it directly, else 0. Under one id an
+  // address never comes to mean other memory.
   virtual std::uint64_t network_memory() const { return 0; }
-  // What the network has written until now is what the next kernels read.
+  // Makes what the network has written so far visible to the kernels that follow.
   virtual void see_network_writes() {}
-  // Scratch that the network may still use, though its call has ended: it serves nobody else until
-  // what is returned is gone, which may outlive this Compute. Where there is network_memory().
+  // For scratch that the network may still access after its call has ended: it is not reused until
+  // the returned object is destroyed, which may be after this Compute. Only with network_memory().
   virtual std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t bytes);
 
  protected:
@@ -111,12 +112,12 @@ class Compute {
       implementation(*static_cast<const typename Kernel::Args*>(args));
     };
   }
-  // For a Compute that runs one of its kernels in a way of its own.
+  // For a Compute that runs one of its kernels by other means than submit().
   template <class Kernel>
   Implementation implementation_of() const {
     return table_[static_cast<std::size_t>(detail::kernel_index<Kernel>)];
   }
-  // For a Compute that times or records the kernels of another one.
+  // For a Compute that wraps another one, to time or record its kernels.
   void adopt_kernels(const Compute& other) { table_ = other.table_; }
   static Fence submit_to(Compute& other, Implementation implementation, const void* args,
                          std::size_t args_bytes, std::size_t work_bytes, Fence after) {
@@ -133,7 +134,7 @@ class Compute {
   std::vector<Retired*> spare_retired_;
 };
 
-// Scratch memory for the length of a scope.
+// Scratch memory that is given back at the end of a scope.
 class Scratch {
  public:
   Scratch() = default;
@@ -154,7 +155,7 @@ class Scratch {
   }
   Bytes bytes() const { return {data_, size_, compute_ ? compute_->kind() : MemoryKind::host}; }
   std::uint64_t network_memory() const { return compute_->network_memory(); }
-  // Leaves it to whoever keeps what is returned. See Compute::withhold_scratch.
+  // Passes ownership to the returned object. See Compute::withhold_scratch.
   std::shared_ptr<void> withhold() {
     return std::exchange(compute_, nullptr)->withhold_scratch(data_, size_);
   }

@@ -15,10 +15,10 @@ namespace pith {
 
 namespace {
 
-// For what else the process opens meanwhile.
+// Extra descriptors for what other threads open at the same time.
 constexpr std::size_t spare = 16;
-// Of threads that start together each may take some at once: 16 whose messages brought three each
-// lost some with room for 64. A higher limit gives nobody a higher number.
+// Threads that start together may all open descriptors at once: with room for 64, 16 threads that
+// received three descriptors each lost some. Descriptor numbers do not rise with the limit.
 constexpr std::size_t ahead = 512;
 
 rlimit limits() {
@@ -27,7 +27,8 @@ rlimit limits() {
   return both;
 }
 
-// Numbers are given from the lowest free one on: the first limit under which so many are free.
+// Finds the lowest limit below which `wanted` numbers are free; the kernel assigns the lowest free
+// number.
 struct Walk {
   std::size_t limit = 0;
   std::size_t free = 0;

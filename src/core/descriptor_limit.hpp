@@ -1,5 +1,6 @@
-// How many descriptors this process may open (RLIMIT_NOFILE). Its soft limit is raised only where a
-// descriptor of ours finds no room under it, and only so far: programs may rely on low numbers.
+// How many file descriptors this process may open (RLIMIT_NOFILE). The library raises the soft
+// limit only when it needs a descriptor, and only as far as needed: programs may rely on low
+// numbers.
 #pragma once
 
 #include <cerrno>
@@ -8,22 +9,22 @@
 
 namespace pith {
 
-// Makes room for so many more, raising the soft limit if need be; false where the hard limit, or
-// the system, does not give that much. Thread-safe.
+// Makes room for `more` descriptors, raising the soft limit if needed. Returns false if the hard
+// limit or the system does not allow it. Thread-safe.
 bool make_descriptor_room(std::size_t more);
-// Where numbers near that of `fd`, which is open, reach the soft limit: room for those that others
-// open meanwhile, the system's own functions and the kernel too.
+// If the number of the open descriptor `fd` is close to the soft limit, makes room for descriptors
+// that other code opens, including the C library and the kernel.
 void keep_descriptor_room(int fd);
-// How many more there may be under the hard limit; counts up to `most`.
+// How many more descriptors the hard limit allows, counting up to `most`.
 std::size_t descriptors_left(std::size_t most);
-// Whether not one more can be opened.
+// Whether no further descriptor can be opened.
 bool descriptors_are_used_up();
-// As numbers, and in words for errors.
+// The hard limit, and both limits as text for errors.
 std::size_t hard_descriptor_limit();
 std::string descriptor_limit_text();
 
-// `open` returns a descriptor or -1 with errno. Tries again where the limit could be raised; other
-// threads may be faster.
+// `open` returns a descriptor, or -1 and sets errno. Retries after raising the limit, several
+// times, since other threads may take the room.
 template <class Open>
 int open_with_room(const Open& open) {
   constexpr int tries = 100;

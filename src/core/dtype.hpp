@@ -1,4 +1,4 @@
-// Element types and reduction operations; values equal those of pith.h.
+// Element types and reduction operations. The values equal those of pith.h.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr std::size_t size_of(DType type) { return dtype_bytes[static_cast<int>(
 
 constexpr bool is_float(DType type) { return type >= DType::f16; }
 
-// Names as nccl-tests prints them.
+// The names that nccl-tests prints.
 constexpr std::string_view name_of(DType type) {
   constexpr std::string_view names[dtype_count] = {"int8",   "uint8",    "int32",  "uint32",
                                                    "int64",  "uint64",   "half",   "float",

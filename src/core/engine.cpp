@@ -17,31 +17,33 @@ namespace pith {
 
 namespace {
 
-// Ways of waiting, gentler with time: by the clock, for a turn takes 10 ns over shared memory and a
-// microsecond over sockets, but short waits never ask for it. Spinning lasts longer than any
-// message between running ranks takes. Links that are slower than spinning and yielding lose
-// nothing by the few microseconds that it takes to wake, and whoever computes beside gains a core.
+// A wait spins first, then yields, then naps. The phases end by the clock, since a turn takes 10 ns
+// over shared memory and a microsecond over sockets; short waits do not read the clock. Spinning
+// lasts longer than any message between running ranks takes. On slower links the few microseconds
+// of a wake-up do not matter, and a nap frees the core for computation.
 constexpr unsigned short_spin_turns = 64;
 constexpr std::uint64_t spin_ns = 40'000;
 constexpr std::uint64_t yield_ns = 200'000;
-// With more ranks than cores: a few turns, for the peer may run on another core; then yields, for
-// the ranks of one core hand it on within a microsecond, where a nap costs two switches and a
-// doorbell; naps at last, for nobody may have anything to do for long.
+// With more ranks than cores (oversubscribed): spin a few turns, because the peer may run on
+// another core; then yield, because ranks on one core pass it on within a microsecond, while a nap
+// costs two context switches and a wake-up; at last nap, because all ranks may be idle for long.
 constexpr unsigned crowd_spin_turns = 12;
 constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
-// A stranger does not hand the core on but keeps it for its time slice, and a doorbell finds a
-// sleeper sooner than its turn behind strangers. After a yield this long a wait in a crowd is one
-// yield, to see whether they have left, and naps, until so many naps or a few short yields have
-// passed; elsewhere it is naps alone.
+// A yield this long means that another program has the core: it keeps the core for its time slice,
+// and a napping rank is woken sooner than a yielding one is scheduled. From then on an
+// oversubscribed wait yields once, to see whether that program is gone, and naps; other waits nap
+// only. That ends after `naps_after_time_slice` naps; short yields of an oversubscribed wait end it
+// sooner.
 constexpr std::uint64_t time_slice_ns = 1'000'000;
 constexpr unsigned naps_after_time_slice = 64;
 constexpr int nap_ms = 1;
-// Enough to say that there is no memory; its pages are not touched.
+// Enough to report that memory is exhausted. Its pages are not touched, so it costs address space
+// only.
 constexpr std::size_t reserve_bytes = std::size_t{64} << 10;
-// Sources nobody waits for are polled once in so many turns.
+// Sources without waiting operations are polled once in slow_poll_mask + 1 turns.
 constexpr std::uint32_t slow_poll_mask = 255;
 
-// Did somebody keep the core who does not hand it on?
+// Yields. True if another process kept the core for a time slice.
 bool yield_to_another_process() {
   const std::uint64_t start = monotonic_ns();
   sched_yield();
@@ -77,7 +79,7 @@ void Engine::post(Work& work) {
   wake();
 }
 
-// True where there was no memory: that is something to be told of.
+// Also returns true if memory was exhausted, so that the caller counts the turn as progress.
 template <class Run>
 bool Engine::with_memory(const Run& run) {
   try {
@@ -182,8 +184,8 @@ void Engine::wake() {
   [[maybe_unused]] const auto written = write(wake_descriptor_, &one, sizeof one);
 }
 
-// Sleeps on the descriptors of all sources. A wake-up lost between the last look and the sleep
-// costs one nap: that is cheaper than a full fence on every send.
+// Sleeps on the descriptors of all sources. A wake-up lost between the last check and the sleep
+// costs one nap, which is cheaper than a full memory fence on every send.
 void Engine::nap() {
   constexpr std::size_t most = 16;
   napping_.store(true, std::memory_order_seq_cst);
@@ -197,7 +199,7 @@ void Engine::nap() {
     const int descriptor = sources_[armed]->descriptor();
     if (descriptor >= 0 && count < most) descriptors[count++] = {descriptor, POLLIN, 0};
   }
-  all_sources_ = work;  // what refused to sleep may be one that nobody waits for
+  all_sources_ = work;  // the source that has work may be one without waiting operations
   if (!work) poll(descriptors, count, nap_ms);
   for (std::size_t i = 0; i < armed; ++i) sources_[i]->disarm();
   napping_.store(false, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // One engine per local rank: the ready queue, the sources it polls, and the token that says which
-// thread drives it. A blocking caller drives its own engine (lowest latency); work posted in the
-// background is driven by the process's progress thread whenever nobody else does.
+// thread drives it. A blocking caller drives its own engine, for the lowest latency. The process's
+// progress thread drives engines with background work that no other thread drives.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace pith {
 
-// Posted from any thread, run once by whoever drives the engine. The poster keeps it alive.
+// Posted from any thread and run once by the thread that drives the engine. The poster owns it.
 struct Work {
   void (*run)(Work& self) = nullptr;
   void* context = nullptr;  // the poster's
@@ -26,7 +26,7 @@ struct Work {
 
 class Engine {
  public:
-  // peers: how many peers the sources may name.
+  // peers: the number of peers of the sources.
   explicit Engine(int peers);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -36,27 +36,27 @@ class Engine {
   FrameArena& arena() { return arena_; }
   Mailbox& mailbox() { return mailbox_; }
 
-  // Before any work; sources must outlive the engine's last use.
+  // To be called before any work. The source must outlive the engine's last use.
   void add(Pollable& source) { sources_.push_back(&source); }
-  // More ranks than cores: spinning would keep the peer we wait for off its core.
+  // More ranks than cores: spinning would keep the awaited peer off the core.
   void set_oversubscribed(bool value) { oversubscribed_ = value; }
 
-  // Never waits for whoever drives the engine. Any thread.
+  // Any thread; never waits for the thread that drives the engine.
   void post(Work& work);
 
-  // The token. Everything that is not documented otherwise needs it.
+  // The token. All functions need it unless documented otherwise.
   bool try_own() { return !owned_.exchange(true, std::memory_order_acquire); }
   void own();
   void disown() { owned_.store(false, std::memory_order_release); }
 
-  // One turn: posted work, ready coroutines, sources. True when there was anything to do.
+  // One turn: posted work, ready coroutines, sources. True if there was anything to do.
   bool progress();
-  // Called by progress() where a source or posted work had no memory; both go on afterwards.
-  // Without it std::bad_alloc leaves progress().
+  // Called by progress() when a source or posted work runs out of memory; the engine goes on
+  // afterwards. If empty, std::bad_alloc leaves progress().
   std::function<void()> on_no_memory;
-  // Gives back what is kept for those who tell of a lack of memory.
+  // Frees the reserve, so that there is memory to report that memory is exhausted.
   void open_reserve() { reserve_.reset(); }
-  // One turn that leaves no source out, for who looks once in a while.
+  // One turn that polls every source, for callers that make turns rarely.
   bool progress_all() {
     all_sources_ = true;
     return progress();
@@ -72,27 +72,27 @@ class Engine {
     }
   }
 
-  // From now on the progress thread drives the engine while calls run in the background here. Error
-  // where it cannot be started: before anything has begun that would need it.
+  // Lets the progress thread drive the engine while calls run in the background. Fails if the
+  // thread cannot be started; to be called before anything begins that needs it.
   Error join_background();
-  // A call that runs in the background; the thread sleeps while there are none. Precondition:
+  // Count the calls in the background; the thread sleeps while there are none. Precondition:
   // join_background() has succeeded.
   void background_begins();
   void background_ends() { background_.fetch_sub(1, std::memory_order_release); }
-  // The progress thread will not drive this engine any more. Precondition: the token is not held.
+  // Takes the engine from the progress thread. Precondition: the token is not held.
   void leave_background();
-  // Grows whenever anything has moved here; work that was posted alone does not count, for those
-  // who look whether calls get on post some. Any thread.
+  // Counts the turns that made progress. Posted work does not count: the stall check, which reads
+  // this, posts some. Any thread.
   std::uint32_t moves() const { return moves_.load(std::memory_order_relaxed); }
   bool has_background() const { return background_.load(std::memory_order_acquire) > 0; }
 
-  // Waits a little, the longer the more idle turns have passed; lets go of the token meanwhile
-  // where others want it. Precondition: the token is held; it is held again on return.
+  // Waits, the longer the more idle turns have passed. Releases the token meanwhile if another
+  // thread wants it. Precondition: the token is held; it is held again on return.
   void rest(unsigned idle_turns);
 
  private:
   friend class ProgressThread;
-  bool run_posted();  // whether there was any
+  bool run_posted();  // true if there was any
   template <class Run>
   bool with_memory(const Run& run);
   void rest_alone(unsigned idle_turns);
@@ -107,9 +107,9 @@ class Engine {
   std::uint32_t turn_ = 0;
   bool all_sources_ = false;  // polls all of them in the next turn
   bool oversubscribed_ = false;
-  unsigned naps_left_ = 0;  // since strangers were found on this core
+  unsigned naps_left_ = 0;  // since another process was found on this core
   std::uint64_t spin_end_ = 0;
-  bool spun_ = false;        // enough in this wait
+  bool spun_ = false;        // this wait has spun for spin_ns
   bool registered_ = false;  // with the progress thread
   const int wake_descriptor_;
   std::unique_ptr<std::byte[]> reserve_;

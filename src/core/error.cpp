@@ -15,7 +15,7 @@ void Error::drop(Detail* detail) noexcept {
   if (detail->references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete detail;
 }
 
-// Never destroyed: threads may still run when the process ends.
+// Never destroyed: threads may still run when the process exits.
 const Error& out_of_memory() {
   static const Error& error = *new Error(Code::system, "out of memory in a collective");
   return error;

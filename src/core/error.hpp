@@ -1,5 +1,5 @@
-// One error type for the whole library: a null pointer is success and costs nothing to pass on.
-// The first function that knows the cause writes the message; every other one returns it as it is.
+// The one error type of the library. Success is a null pointer, which costs nothing to pass on. The
+// first function that knows the cause writes the message; the others return it unchanged.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ enum class Code : int {
 class Error {
  public:
   Error() noexcept = default;
-  // `rank` is the rank the message speaks of, -1 where there is none.
+  // `rank`: the rank that the message is about, -1 if none.
   Error(Code code, std::string message, int rank = -1);
   Error(const Error& other) noexcept : detail_(other.detail_) { retain(); }
   Error(Error&& other) noexcept : detail_(std::exchange(other.detail_, nullptr)) {}
@@ -57,13 +57,13 @@ class Error {
   Detail* detail_ = nullptr;
 };
 
-// There may be no memory for an error either: this one is made when the first engine is.
+// Made with the first engine, because there may be no memory to make an error when it is needed.
 const Error& out_of_memory();
 
-// Errno of a failed system call, with what was tried: "connect to 127.0.0.1:5000: refused".
+// The error of a failed system call: what was tried, then errno as text.
 Error system_error(std::string what, int errno_value);
 
-// A value or the reason why there is none.
+// A value, or the error that explains why there is none.
 template <class T>
 class Expected {
  public:

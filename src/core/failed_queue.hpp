@@ -1,4 +1,4 @@
-// How a device's queue says that it has failed: what its kernels should have written is not there.
+// How a device's queue reports that it has failed, so that results of its kernels are missing.
 #pragma once
 
 #include <limits>
@@ -7,10 +7,10 @@
 
 namespace pith {
 
-// No queue gives this fence; one that has failed has passed it.
+// No kernel gets this fence. A failed queue reports it as reached.
 inline constexpr Fence end_of_queue{std::numeric_limits<std::uint64_t>::max()};
 
-// Precondition: it is a device's.
+// Precondition: `queue` is a device's.
 inline bool has_failed(const Compute& queue) { return queue.reached(end_of_queue); }
 
 }  // namespace pith

@@ -1,5 +1,5 @@
-// An error as an exception: of code that answers with something else than an error, a kernel that
-// has ended when run() returns, say. It ends where the library's threads begin, as bad_alloc does.
+// An error as an exception, for code that cannot return an Error, such as a kernel that has ended
+// when run() returns. Like bad_alloc it is caught at the entry of the library's threads.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
-// The floating-point mode all arithmetic runs in: to the nearest, with subnormal numbers, without
-// traps. A caller's thread may have another one (torch.set_flush_denormal, code built with
-// -ffast-math, fesetround), and then ranks would get different bits.
+// The floating-point mode of all arithmetic: round to nearest, subnormal numbers, no traps. The
+// caller's thread may have another mode (torch.set_flush_denormal, code built with -ffast-math,
+// fesetround), with which ranks would get different bits.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pith {
 
-// Sets the mode for its lifetime. Costs a look at a register where it is set already.
+// Sets the mode for its lifetime. Costs one register read if the mode is set already.
 class FloatMode {
  public:
   FloatMode() : before_(read()) {
@@ -29,7 +29,7 @@ class FloatMode {
 #if defined(__x86_64__)
   using Word = std::uint32_t;
   static constexpr Word standard = 0x1f80;
-  static constexpr Word flags = 0x3f;  // exceptions that have happened
+  static constexpr Word flags = 0x3f;  // exception flags, which record and change nothing
   static Word read() { return _mm_getcsr(); }
   static void write(Word word) { _mm_setcsr(word); }
 #elif defined(__aarch64__)

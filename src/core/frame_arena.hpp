@@ -1,5 +1,5 @@
 // Memory for coroutine frames: free lists by size class, so that the steady state allocates
-// nothing. One arena per engine; whoever drives the engine uses it, so it takes no lock.
+// nothing. One arena per engine, used only by the thread that drives the engine, hence no lock.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class FrameArena {
   std::size_t live_ = 0;
 };
 
-// What a coroutine's first parameter must offer so that its frame comes from an arena.
+// A coroutine's frame comes from an arena if its first parameter satisfies this.
 template <class T>
 concept FrameSource = requires(T& source) {
   { source.frame_arena() } -> std::same_as<FrameArena&>;

@@ -35,7 +35,7 @@ std::size_t alignment_of(std::size_t bytes) {
   return bytes >= Heap::page_bytes ? Heap::page_bytes : Heap::granule_bytes;
 }
 
-// The mapping is aligned to 2 MiB, so that huge pages of the file and of the mapping coincide.
+// The mapping is aligned to 2 MiB, so that huge pages of file and mapping coincide.
 std::byte* map_aligned(int fd, std::size_t bytes) {
   void* reserved = mmap(nullptr, bytes + Heap::huge_bytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,7 +55,7 @@ std::byte* map_aligned(int fd, std::size_t bytes) {
 
 }  // namespace
 
-// Never destroyed: user memory may be used until the very end of the process.
+// Never destroyed: the program may use its memory until the process ends.
 Heap& Heap::process() {
   struct ProcessHeap {
     Heap heap{default_virtual_bytes()};
@@ -79,7 +79,7 @@ Heap::Heap(std::size_t virtual_bytes, std::size_t keep_bytes) : keep_bytes_(keep
       return;
     }
   }
-  // Peers may rely on every page of their mapping being there.
+  // The seals let peers rely on every page of their mapping.
   fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   madvise(base_, size_, MADV_HUGEPAGE);
   untouched_.emplace(0, size_);
@@ -132,7 +132,8 @@ bool Heap::populate(std::size_t offset, std::size_t bytes) const {
   if (madvise(base_ + from, to - from, MADV_POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;
 #endif
-  // Kernels before 5.14. First and last byte are ours; a page of a neighbour is not written.
+  // For kernels before 5.14: touches each page by a byte of this allocation, so that bytes of
+  // neighbours on the first and last page are not written.
   for (std::size_t at = offset; at < offset + bytes; at = round_up(at + 1, page_bytes)) {
     static_cast<volatile std::byte*>(base_)[at] = std::byte{0};
   }
@@ -153,7 +154,8 @@ void* Heap::allocate(std::size_t bytes) {
     }
     used_.emplace(offset, bytes);
   }
-  // Faults are taken here, not in the first collective; outside the lock, for it takes long.
+  // Takes the page faults here rather than in the first collective; outside the lock, since they
+  // take long.
   if (populate(offset, bytes)) return base_ + offset;
   this->free(base_ + offset);
   return nullptr;

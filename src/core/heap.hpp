@@ -1,10 +1,10 @@
-// The registered heap: memory that other processes of this host can map, behind pithMemAlloc.
+// The registered heap behind pithMemAlloc: memory that other processes of this host can map.
 //
-// One sparse memfd with a large virtual size, mapped once. A peer maps it once too, so an offset is
-// all it takes to name memory of ours, and nothing is registered call by call. No name in any file
-// system refers to it: it ends with the last process that has it.
+// It is one sparse memfd with a large virtual size, mapped once. A peer maps it once too, so an
+// offset suffices to name memory, and calls register nothing. The memfd has no name in a file
+// system and ends with the last process that has it open.
 //
-// Thread-safe. contains() and offset_of() read constants only and cost a few instructions.
+// Thread-safe. contains() and offset_of() read only constants and cost a few instructions.
 #pragma once
 
 #include <cstddef>
@@ -23,19 +23,19 @@ class Heap {
   static constexpr std::size_t page_bytes = 4096;
   static constexpr std::size_t huge_bytes = std::size_t{2} << 20;
 
-  // The heap of this process; a forked child gets one of its own, for its parent goes on using
-  // the inherited one.
+  // The heap of this process. A forked child gets its own, because the parent goes on using the
+  // inherited one.
   static Heap& process();
 
-  // Where there is not so much address space, less is taken. `keep_bytes`: how much freed memory
-  // keeps its pages for reuse.
+  // Takes less than `virtual_bytes` if the address space is limited. `keep_bytes`: how much freed
+  // memory keeps its pages for reuse.
   explicit Heap(std::size_t virtual_bytes, std::size_t keep_bytes = std::size_t{256} << 20);
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Aligned to 64 bytes, from 4 KiB on to a page, from 2 MiB on to 2 MiB; with its pages present.
-  // Null where there is no memory. Contents are arbitrary.
+  // Aligned to 64 bytes, from 4 KiB on to a page, from 2 MiB on to 2 MiB; its pages are present,
+  // its contents arbitrary. Null if there is no memory.
   void* allocate(std::size_t bytes);
   Error free(void* memory);
 
@@ -47,7 +47,7 @@ class Heap {
   std::uint64_t offset_of(const void* memory) const {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - base_);
   }
-  // -1 and 0 where the system gave no such memory; allocate then returns null.
+  // -1 and 0 if the system refused the memfd or the mapping; allocate() then returns null.
   int fd() const { return fd_; }
   std::size_t size() const { return size_; }
   // Freed memory that still has its pages.
@@ -56,9 +56,9 @@ class Heap {
  private:
   using Ranges = std::map<std::size_t, std::size_t>;  // offset -> bytes
 
-  // Takes an aligned range out of the smallest one that fits; false where none does.
+  // Takes an aligned range out of the smallest free range that fits; false if none does.
   static bool carve(Ranges& ranges, std::size_t bytes, std::size_t alignment, std::size_t& offset);
-  // Adds a range, joined with its neighbours.
+  // Adds a free range and joins it with its neighbours.
   static void add(Ranges& ranges, std::size_t offset, std::size_t bytes);
   bool populate(std::size_t offset, std::size_t bytes) const;
   void give_back(std::size_t offset, std::size_t bytes);

@@ -1,5 +1,5 @@
-// The kernels of the dense collectives, by their arguments. work_bytes: bytes read and written,
-// which is what a cost model charges for.
+// The arguments of the dense collectives' kernels. work_bytes: the bytes that a cost model
+// charges for.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace pith {
 
-// out[i] = op(a[i], b[i]); out may equal a or b. Avg reduces like sum; see FinishAvg.
+// out[i] = op(a[i], b[i]); out may equal a or b. Avg reduces as sum; see FinishAvgKernel.
 struct ReduceKernel {
   struct Args {
     std::byte* out;
@@ -29,8 +29,9 @@ struct ReduceKernel {
   }
 };
 
-// Every output gets op(op(in[0][i], in[1][i]), in[2][i])..., with the bits of a ReduceKernel for
-// each input but the first, and of FinishAvgKernel after a sum. An output may be an input.
+// Every output gets op(op(in[0][i], in[1][i]), in[2][i])..., divided by the divisor unless that is
+// 0. The bits are those of one ReduceKernel per further input, then FinishAvgKernel. An output may
+// be an input.
 struct ReduceManyKernel {
   static constexpr std::size_t most_operands = 32;
   struct Args {
@@ -39,7 +40,7 @@ struct ReduceManyKernel {
     Op op;
     float divisor = 0;          // 0: not divided
     bool streaming = false;     // the result is not needed in cache
-    std::uint32_t inputs = 0;   // at least one; those behind are not looked at
+    std::uint32_t inputs = 0;   // at least one; the rest of `in` is not read
     std::uint32_t outputs = 0;  // at least one
     std::array<const std::byte*, most_operands> in;
     std::array<std::byte*, most_operands> out;
@@ -57,7 +58,7 @@ struct ReduceManyKernel {
   }
 };
 
-// data[i] /= divisor, after a sum: a whole number for integers, which are divided towards zero.
+// data[i] /= divisor, after a sum. Integers need an integral divisor and round towards zero.
 struct FinishAvgKernel {
   struct Args {
     std::byte* data;
@@ -71,8 +72,9 @@ struct FinishAvgKernel {
   }
 };
 
-// out[i] = in[i] * factor, like one step of a product; out may equal in. The factor is the element
-// at `where` when the kernel runs, or the one whose bytes are the first of `bits`.
+// out[i] = in[i] * factor, rounded as in one step of Op::prod; out may equal in. The factor is the
+// element at `where` when the kernel runs; if `where` is null, the first bytes of `bits` are the
+// factor.
 struct ScaleKernel {
   struct Args {
     std::byte* out;

@@ -11,8 +11,8 @@ namespace pith {
 
 namespace {
 
-// A logger of our own: the application may have a "default" one with other ideas. Never destroyed,
-// for the library's threads may still log while the process ends.
+// A logger of its own, because the application may use spdlog's default logger. Never destroyed,
+// because the library's threads may still log while the process exits.
 spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto* made =
@@ -24,7 +24,7 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-// Set once, before anything is logged so.
+// Set once by log_by(); see there.
 struct OwnLines {
   LogLine line;
   spdlog::logger* logger;
@@ -54,7 +54,7 @@ bool log_by(LogLine line, const std::string& path) {
   } catch (const spdlog::spdlog_ex&) {
     return false;
   }
-  auto* made = new spdlog::logger("pith-lines", std::move(sink));  // stays, as the other one does
+  auto* made = new spdlog::logger("pith-lines", std::move(sink));  // never destroyed either
   made->set_pattern("%v");
   made->set_level(spdlog::level::trace);
   made->flush_on(spdlog::level::trace);

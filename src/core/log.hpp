@@ -1,4 +1,4 @@
-// What the library says while it runs, to standard error.
+// The library's log, on standard error unless log_by() has been called.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 namespace pith {
 
 enum class LogLevel { error, warn, info, debug };
-// What a line is about, in the words by which NCCL's users choose; `all`: whatever they chose.
+// The subsystem of a line, by which NCCL's users select lines; `all`: always selected.
 enum class LogTopic { all, init, env, bootstrap, p2p, alloc, graph };
 
-// From the LOG setting; the last one set counts.
+// From the setting PITH_LOG, for the whole process; the last call counts.
 void set_log_level(std::string_view level);
 bool logs(LogLevel level);
 void log(LogLevel level, const std::string& message, LogTopic topic = LogTopic::init);
 
-// A library on top may have lines of its own.
+// Formats a line for log_by(). For a library on top, whose log has another format.
 using LogLine = std::string (*)(LogLevel level, LogTopic topic, const std::string& message);
-// From then on lines are what `line` makes of them, none where that is empty: in the file, which
-// begins empty, or on standard output where the path is empty. False where the file cannot be
-// opened.
+// From now on `line` formats every line; an empty result drops the line. Lines go to the file
+// `path`, which is truncated first, or to standard output if `path` is empty. False if the file
+// cannot be opened.
 bool log_by(LogLine line, const std::string& path);
-// A line for that log alone, as it is, whatever the level.
+// Writes a line as it is, at any level, if log_by() has been called.
 void log_plain(const std::string& line);
 
 }  // namespace pith

@@ -1,4 +1,4 @@
-// Spans of memory with a kind, so that host and CUDA memory can travel through the same code.
+// Spans of memory with a kind, so that the same code handles host and CUDA memory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace pith {
 
 enum class MemoryKind : std::uint8_t { host, cuda };
 
-// A view of memory that somebody else owns.
+// A view of memory; it does not own it.
 struct Bytes {
   std::byte* data = nullptr;
   std::size_t size = 0;
@@ -19,7 +19,7 @@ struct Bytes {
   }
 };
 
-// The same to be read only, on whatever kind of memory.
+// A read-only view of memory of any kind.
 struct ConstBytes {
   const std::byte* data = nullptr;
   std::size_t size = 0;

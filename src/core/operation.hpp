@@ -1,5 +1,5 @@
-// What a suspended coroutine waits for. Operations live in the frame of the coroutine that awaits
-// them; transports and mailbox link them into lists and never own them.
+// What a suspended coroutine waits for. An operation lives in the frame of the coroutine that
+// awaits it; transports and mailbox link operations into lists and never own them.
 #pragma once
 
 #include <coroutine>
@@ -12,8 +12,8 @@
 
 namespace pith {
 
-// Names one message between two ranks. `call` numbers the calls of a communicator, `lane` the
-// strands of a call, `step` the messages of a strand.
+// Identifies a message between two ranks: `call` is the number of the call in its communicator,
+// `lane` of the strand in its call, `step` of the message in its strand.
 struct Tag {
   std::uint32_t comm = 0;
   std::uint32_t call = 0;
@@ -24,11 +24,12 @@ struct Tag {
 };
 
 inline constexpr std::uint8_t wire_version = 2;
-// No message is longer, on any wire.
+// The longest message on any transport.
 inline constexpr std::uint32_t message_bytes_max = std::uint32_t{1} << 31;
 
-// In front of every message on every wire; 32 bytes, so that header, flag and a small payload
-// share one cache line. `digest` identifies the call's arguments: ranks that disagree are told.
+// The header of every message on every transport: 32 bytes, so that header, flag and a small
+// payload share one cache line. `digest` is a hash of the call's arguments; a mismatch is reported
+// as an error.
 struct Header {
   std::uint32_t comm = 0;
   std::uint32_t call = 0;
@@ -43,19 +44,19 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32);
 
-// A communicator as transports and mailbox see it. Once `revoked` is set no operation succeeds.
+// A communicator as transports and mailbox see it. Once `revoked` is set, every operation fails.
 struct CommState {
   std::uint32_t id = 0;
   Error revoked;
-  bool exposed = false;  // peers have been told how to reach memory of ours
+  bool exposed = false;  // peers have been given access to memory of this rank
 };
 
 struct Operation {
   std::coroutine_handle<> waiter;
-  int* remaining = nullptr;  // set where one coroutine waits for several operations
+  int* remaining = nullptr;  // set if one coroutine waits for several operations
   Operation* next = nullptr;
   CommState* comm = nullptr;
-  int peer = -1;  // as the transport counts its peers
+  int peer = -1;  // the transport's index of the peer
   Error error;
 };
 
@@ -64,10 +65,10 @@ class Scratch;
 struct Send : Operation {
   Header header;
   const std::byte* data = nullptr;
-  Scratch* direct = nullptr;  // set where `data` lies there, in memory that only the network reads
+  Scratch* direct = nullptr;  // set if `data` is in it: memory that the network reads directly
 };
 
-// Where a borrowed message lies until it is given back.
+// The owner of the slots in which borrowed messages stay until they are released.
 class SlotOwner {
  public:
   virtual void release_slot(int peer, std::uint64_t slot) = 0;
@@ -76,7 +77,7 @@ class SlotOwner {
   ~SlotOwner() = default;
 };
 
-// A received message, readable in place; the end of the lease returns the slot (the credit).
+// A received message, read in place. The end of the lease returns the slot (the credit).
 class Lease {
  public:
   Lease() = default;
@@ -116,16 +117,16 @@ class Lease {
 struct Receive : Operation {
   Tag tag;
   std::uint64_t digest = 0;
-  std::byte* into = nullptr;  // not used when borrowing
-  std::size_t room = 0;       // a longer message is an error, never a truncation
-  std::size_t length = 0;     // out: what came
+  std::byte* into = nullptr;  // unused if borrow
+  std::size_t room = 0;       // of `into`; a longer message is an error, never truncated
+  std::size_t length = 0;     // out: bytes received
   bool borrow = false;
-  Lease lease;                // out, when borrowing
-  Scratch* direct = nullptr;  // where the network may put the message instead, if it was sent so
-  bool landed = false;        // out: it lies there
+  Lease lease;                // out, if borrow
+  Scratch* direct = nullptr;  // where the network may write instead, if Send::direct is set
+  bool landed = false;        // out: the message is in `direct`
 };
 
-// Sees operations begin and end; see transport/trace.hpp.
+// Is told when operations begin and end; see transport/trace.hpp.
 class OperationObserver {
  public:
   virtual void begins(const Send& send) = 0;

@@ -1,5 +1,5 @@
-// Plain values and strings as bytes, and back: what control messages and blobs are made of. All
-// ranks of a job run on machines of one byte order, which the transports presume as well.
+// Serialization of plain values and strings for control messages and blobs. All machines of a job
+// must have the same byte order, which the transports assume as well.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Packer {
   std::string out_;
 };
 
-// Reads past the end give zeros and empty strings, and `whole()` says so afterwards.
+// Reads past the end return zeros and empty strings, and make whole() false.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view in) : in_(in) {}
@@ -70,7 +70,7 @@ class Unpacker {
     for (std::uint32_t i = 0; i < size && !short_; ++i) numbers.push_back(value<int>());
     return numbers;
   }
-  // Whether all that was read was there.
+  // True unless a read went past the end.
   bool whole() const { return !short_; }
   bool empty() const { return in_.empty(); }
 

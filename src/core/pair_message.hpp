@@ -1,7 +1,8 @@
-// Messages between two ranks outside any collective: how their headers tell what they are.
+// Headers of point-to-point messages, which belong to no collective.
 //
-// They have a lane of their own, and a number for each pair and direction in place of the call's.
-// Their digest holds what both ends must agree on, readably, so that a receiver can name both.
+// They use a lane of their own. In place of the call's number they have a number counted per pair
+// of ranks and direction. Their digest encodes type and count, on which both ends must agree, so
+// that an error can name both sides' values.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@
 namespace pith {
 
 inline constexpr std::uint16_t pair_lane = 0xfffe;
-// In this lane, the step of the word from a message's receiver that it receives the message: it
-// travels against the direction whose number it has. Its digest is 0.
+// The step, in this lane, of the notice by which the receiver of a message tells the sender that it
+// has called Recv. The notice has the message's number, goes the opposite way, and its digest is 0.
 inline constexpr std::uint32_t receiving_step = std::uint32_t{1} << 31;
 
 struct PairDigest {

@@ -1,5 +1,5 @@
-// Between two looks at something that wakes nobody: yields while it may come soon, then naps, so
-// that a long wait costs no core.
+// A pause between two polls of something that cannot wake the thread: yields while an event may
+// come soon, then sleeps, so that a long wait does not occupy a core.
 #pragma once
 
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 namespace pith {
 
-// `idle_turns`: looks in vain so far.
+// `idle_turns`: polls without success so far.
 inline void pause(unsigned idle_turns) {
   constexpr unsigned yields = 2000;
   if (idle_turns < yields) {

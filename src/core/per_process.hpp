@@ -1,21 +1,21 @@
-// What a process has one of, with threads inside. A forked child has none of its parent's threads,
-// so it gets one of its own and leaves the parent's alone.
+// A singleton per process, for objects that own threads or locks. A forked child has none of its
+// parent's threads, so it makes its own object and leaves the inherited one alone.
 //
-// At the end of the process it is stopped, by T::stop() where there is that, but never destroyed:
-// globals that were made earlier are destroyed later, and may hold what still calls it.
+// At exit the object is stopped by T::stop(), if that exists, but never destroyed: globals that
+// were made earlier are destroyed later and may still call it.
 #pragma once
 
 #include <atomic>
 
 namespace pith {
 
-// Grows in the child of every fork.
+// Incremented in the child of every fork.
 unsigned fork_generation();
 
 template <class T>
 class PerProcess {
  public:
-  // Made at first use.
+  // Thread-safe. Makes the object at first use.
   static T& get() {
     const unsigned generation = fork_generation();
     T* value = find(generation);
@@ -26,7 +26,8 @@ class PerProcess {
   struct AtExit {
     ~AtExit() { stop(); }
   };
-  // Held by a generation: what a parent's thread held when it forked is free in the child.
+  // A lock whose holder is a generation: if the parent held it while it forked, the child may take
+  // it.
   struct Making {
     explicit Making(unsigned generation) {
       for (unsigned holder = 0; !maker_.compare_exchange_strong(holder, generation);) {
@@ -49,7 +50,8 @@ class PerProcess {
     }
   }
 
-  // The generation is written last and read first: who sees it sees its value.
+  // The generation is written after the value and read before it: a reader that sees the generation
+  // sees its value.
   static T* find(unsigned generation) {
     const bool ours = generation_.load(std::memory_order_acquire) == generation;
     return ours ? value_.load(std::memory_order_relaxed) : nullptr;

@@ -7,13 +7,14 @@ class Pollable {
  public:
   virtual ~Pollable() = default;
 
-  // Moves what can move without waiting; true when anything did.
+  // Does what can be done without waiting; true if anything was done.
   virtual bool progress() = 0;
-  // Whether some operation waits for this source: the engine polls such ones on every turn.
+  // Whether an operation waits for this source; the engine then polls it on every turn.
   virtual bool busy() const = 0;
 
-  // Sleeping: `arm` prepares it and returns false where there is work already. While armed, the
-  // descriptor becomes readable when there is work (-1: none; the engine then only naps).
+  // For the engine's sleep. arm() prepares the descriptor, which becomes readable when there is
+  // work; it returns false if there is work already. -1: no descriptor; the engine then polls
+  // between naps.
   virtual int descriptor() const = 0;
   virtual bool arm() = 0;
   virtual void disarm() = 0;

@@ -60,16 +60,17 @@ bool ProgressThread::turn(unsigned& idle) {
     held = engine;
   }
   idle = moved ? 0 : idle + 1;
-  // A nap watches the descriptors of one engine; with several only yielding is fair to all.
+  // rest() sleeps on the descriptors of one engine only; with several engines the thread pauses
+  // instead, so that none waits for another's.
   if (active == 0) return false;
   if (idle && active == 1 && held) {
     held->rest(idle);
   } else if (!held) {
-    // Blocking callers drive all there is; look again soon, without taking their core.
+    // Blocking callers drive all active engines: check again soon, without taking their cores.
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (held) held->disown();
-  if (idle && active > 1 && held) pause(idle);  // without a token, which others may wait for
+  if (idle && active > 1 && held) pause(idle);  // without a token: callers may wait for it
   return true;
 }
 

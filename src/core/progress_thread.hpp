@@ -1,5 +1,5 @@
-// The process's one progress thread: drives engines that have background work and no other driver.
-// Started with the first background call; sleeps while there is none.
+// The process's only progress thread. It drives engines that have background work and no other
+// driver. It starts with the first engine that joins and sleeps while there is no background work.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@ class ProgressThread {
  public:
   static ProgressThread& instance();
 
-  // From the engine's join_background and leave_background. Throws where no thread can be started:
-  // then nothing has changed.
+  // For the engine's join_background() and leave_background(). enlist() throws if the thread cannot
+  // be started, and has then changed nothing.
   void enlist(Engine& engine);
   void remove(Engine& engine);
-  // There is a reason to look again.
+  // Wakes the thread, because there may be new work.
   void signal();
-  // At the end of the process; nothing is driven afterwards.
+  // Ends the thread, at exit; it drives no engine afterwards.
   void stop();
 
  private:
@@ -32,12 +32,13 @@ class ProgressThread {
   ProgressThread() = default;
   ~ProgressThread() = default;
   void run();
-  // One turn of every engine with background work and no driver; false: there was none at all.
+  // One turn of every engine with background work and no other driver. False if no engine has
+  // background work.
   bool turn(unsigned& idle);
 
-  std::mutex mutex_;  // guards engines_; held by the thread while it drives them
+  std::mutex mutex_;  // guards engines_; the thread holds it while it drives them
   std::vector<Engine*> engines_;
-  std::atomic<std::uint32_t> signal_{0};  // counts reasons to look again
+  std::atomic<std::uint32_t> signal_{0};  // counts calls of signal()
   std::atomic<bool> stop_{false};
   std::atomic<int> removing_{0};
   std::thread thread_;

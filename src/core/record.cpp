@@ -91,7 +91,7 @@ Step::Place Recorder::place_of(const std::byte* data) const {
   return {};
 }
 
-// The newest writers first, until one of them wrote all of it.
+// Newest writers first, up to the first one that wrote all of `read`.
 void Recorder::wait_for_writers(Step& step, ConstBytes read) const {
   const std::uint64_t known = std::min<std::uint64_t>(write_count_, remembered_writes);
   for (std::uint64_t back = 1; back <= known; ++back) {

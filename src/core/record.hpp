@@ -1,7 +1,7 @@
-// What one rank did, step by step: calls, messages, kernels, with their times and what they waited
-// for. transport/trace.hpp fills it by decorators; without them nothing here runs.
+// The trace of one rank: its calls, messages and kernels, with their times and what they waited
+// for. The decorators of transport/trace.hpp fill it; without them nothing here runs.
 //
-// Bounded: the newest steps are kept, the oldest make room. Not thread-safe: whoever drives the
+// Bounded: new steps overwrite the oldest ones. Not thread-safe: only the thread that drives the
 // engine writes it.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace pith {
 
 struct Step {
   enum class Op : std::uint8_t { call, send, receive, kernel };
-  // Where in a buffer; addresses would differ from run to run. Buffer 0: none of this rank's, as a
-  // message in its slot, or a peer's memory.
+  // A buffer and an offset in it, since addresses differ from run to run. Buffer 0: no named buffer
+  // of this rank, as for a message in its slot or a peer's memory.
   struct Place {
     std::uint32_t buffer = 0;
     std::uint64_t offset = 0;
@@ -33,16 +33,16 @@ struct Step {
   bool ended = false;
   std::uint16_t lane = 0;
   std::uint32_t step = 0;
-  std::uint32_t call = 0;  // 0: not known, or messages of pairs
+  std::uint32_t call = 0;  // 0: unknown, or a point-to-point message
   int peer = -1;
-  std::uint64_t id = 0;     // counts a recorder's steps, from 1
+  std::uint64_t id = 0;     // counts the recorder's steps from 1
   std::uint64_t bytes = 0;  // of the message, the kernel's work, or the call's send buffer
   Place place;              // what is sent, received or written
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;
-  std::string_view name;       // the kernel's or the collective's, which live for ever
+  std::string_view name;       // of the kernel or collective; a static string
   std::string_view algorithm;  // of a call
-  // Steps whose results it uses, or whose fence it was behind; 0: none.
+  // The steps whose results or fence this step waited for; 0: none.
   std::array<std::uint64_t, most_waits> waits{};
 };
 
@@ -52,7 +52,7 @@ class Recorder {
  public:
   static constexpr std::size_t default_steps = 32768;
 
-  // Times are now()'s. wall_offset_ns added to them makes the time of day, for merging hosts.
+  // Times are now()'s. wall_offset_ns is added to get the time of day, for merging traces of hosts.
   Recorder(int rank, int ranks, std::function<std::uint64_t()> now,
            std::size_t most_steps = default_steps, std::int64_t wall_offset_ns = 0);
 
@@ -60,22 +60,22 @@ class Recorder {
   int ranks() const { return ranks_; }
   std::uint64_t now() const { return now_(); }
 
-  // Memory of this rank that steps will name; the same memory keeps its number.
+  // Names memory of this rank for the steps that follow. The same memory keeps its number.
   void name_buffer(ConstBytes memory, std::string_view what);
 
-  // Takes id, begin and place; `waits` are those whose results lie in `reads`, after those given.
-  // Returns the id.
+  // Sets id, begin and place, and adds to `waits` the steps that wrote what `reads` covers. Returns
+  // the id.
   std::uint64_t begin(Step step, ConstBytes at, std::span<const ConstBytes> reads);
-  // `writes`: what now holds the step's result. Does nothing where the step made room for others.
+  // `writes`: the memory that now holds the step's result. The step may have been overwritten.
   void end(std::uint64_t id, std::span<const ConstBytes> writes);
-  // The step, to correct it; null where it made room for others.
+  // The step, to be corrected; null if it is overwritten.
   Step* find(std::uint64_t id);
 
-  // What is kept, oldest first. dropped(): how many made room.
+  // The steps that are kept, oldest first. dropped(): how many were overwritten.
   std::vector<Step> steps() const;
   std::uint64_t dropped() const { return count_ > ring_.size() ? count_ - ring_.size() : 0; }
 
-  // One JSON object a line: a head with rank and ranks, then the buffers, then the steps.
+  // One JSON object per line: a head with rank and ranks, then the buffers, then the steps.
   std::string text() const;
 
  private:
@@ -100,7 +100,7 @@ class Recorder {
   const std::int64_t wall_offset_ns_;
   std::vector<Step> ring_;
   std::uint64_t count_ = 0;
-  std::vector<Buffer> buffers_;  // the one used last comes last
+  std::vector<Buffer> buffers_;  // least recently named first
   std::uint32_t numbers_ = 0;
   std::array<Write, remembered_writes> writes_{};
   std::uint64_t write_count_ = 0;

@@ -1,4 +1,4 @@
-// Jobs that wait for each other: each on a thread of its own, all of them or none.
+// Runs jobs that wait for each other, each on its own thread: all of them or none.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace pith {
 
-// For threads of ours: what the job throws becomes an error.
+// Runs a job on a thread of the library: an exception of the job becomes an error.
 Error without_throwing(const std::function<Error()>& job);
 
-// What came of each job. Where a thread cannot be made no job begins: those that had begun would
-// wait for the others in vain. That is the error of all then.
+// Returns the error of each job. If a thread cannot be started, no job begins, since it would wait
+// for the missing one in vain; every job then has that error.
 std::vector<Error> run_together(std::span<const std::function<Error()>> jobs);
 
-// The first failure. Where there is none: that something has begun in the background, if any has.
+// The first failure. If there is none, the first error Code::in_progress, if any.
 Error first_failure(std::span<const Error> errors);
 
 }  // namespace pith

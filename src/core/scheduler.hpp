@@ -1,4 +1,4 @@
-// The ready queue of one thread of control: an engine's, or the simulator's for all its ranks.
+// The ready queue of one thread of control: of an engine, or of the simulator for all its ranks.
 #pragma once
 
 #include <coroutine>
@@ -11,7 +11,7 @@ namespace pith {
 
 class Scheduler {
  public:
-  // Of operations that had to wait; null: nobody looks.
+  // Told of the ends of operations that had to wait; may be null.
   OperationObserver* observer = nullptr;
 
   void make_ready(std::coroutine_handle<> handle) {
@@ -19,7 +19,7 @@ class Scheduler {
     ring_[(head_ + count_++) & (ring_.size() - 1)] = handle;
   }
 
-  // Resumes the waiter once all operations it waits for are complete.
+  // Makes the waiter ready once all operations that it waits for are complete.
   void complete(Operation& operation) {
     if (observer) [[unlikely]]
       observer->ends(operation);
@@ -27,7 +27,7 @@ class Scheduler {
     make_ready(operation.waiter);
   }
 
-  // Resumes what is ready now; what becomes ready meanwhile runs in the next round.
+  // Resumes the coroutines that are ready now. Those that become ready meanwhile run next time.
   bool run_ready() {
     const std::size_t batch = count_;
     for (std::size_t i = 0; i < batch; ++i) {
@@ -39,7 +39,7 @@ class Scheduler {
     return batch != 0;
   }
 
-  // Resumes the first one only: for whoever counts resumptions.
+  // Resumes the first ready coroutine only, for callers that count resumptions.
   bool run_one() {
     if (count_ == 0) return false;
     const std::coroutine_handle<> handle = ring_[head_];

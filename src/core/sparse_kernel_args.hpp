@@ -1,12 +1,13 @@
-// The kernels of compressed collectives, by their arguments.
+// The arguments of the compressed collectives' kernels.
 //
-// They work on accumulators: float32, one per element of a vector, which hold gradient plus
-// residual while a call runs and the residual between calls. An index names an element of the whole
-// vector in 32 bits; lists of indices rise strictly. `accumulator` and `gradient` point to the
-// first element of the range that a kernel works on, unless it takes indices.
+// An accumulator has one float32 per element of a vector. It holds gradient plus residual during a
+// call and the residual between calls. An index is the 32-bit position of an element in the whole
+// vector; the indices of a list are strictly ascending. `accumulator` and `gradient` point to the
+// first element of the range that a kernel works on. In kernels that take indices, `accumulator`
+// points to the whole vector.
 //
 // Magnitudes are compared as float32, by >=. An element whose sum is not finite is counted, passes
-// no threshold, and leaves the accumulator as it was; where nothing is added it becomes zero.
+// no threshold and leaves the accumulator unchanged; if nothing is added, it becomes zero.
 #pragma once
 
 #include <array>
@@ -18,31 +19,31 @@
 
 namespace pith {
 
-// Counts and sums of squares by magnitude: a bin is the exponent and four bits of the mantissa.
+// Counts and sums of squares by magnitude. A bin is given by the exponent and four mantissa bits.
 struct MagnitudeHistogram {
   static constexpr std::size_t bins = 4096;
-  static constexpr unsigned shift = 19;  // of the magnitude's bits
+  static constexpr unsigned shift = 19;  // bin = bits of the magnitude >> shift
   std::array<std::uint64_t, bins> counts{};
   std::array<double, bins> squares{};
 };
 
-// What a pass over a range has found. Written as a whole.
+// The result of a pass over a range. The kernel overwrites all of it.
 struct PassResult {
-  std::size_t selected = 0;   // elements that passed, also those for which there was no room
+  std::size_t selected = 0;   // elements that passed, including those beyond the capacity
   std::size_t nonfinite = 0;  // elements that were not finite
-  double squares = 0;         // sum of the squares of the finite elements; order not defined
+  double squares = 0;         // sum of squares of the finite elements, in any order
 };
 
 // accumulator[i] += gradient[i].
 struct AccumulateKernel {
   struct Args {
     float* accumulator;
-    const std::byte* gradient;  // null: nothing to add
+    const std::byte* gradient;  // null: nothing is added
     DType type;                 // of the gradient: f32, f16 or bf16
     std::size_t count;
-    bool fresh;  // the accumulator counts as zero: there is no feedback
+    bool fresh;  // the accumulator is read as zero, for feedback=0
     PassResult* result;
-    MagnitudeHistogram* histogram = nullptr;  // of the finite sums; added to what it holds
+    MagnitudeHistogram* histogram = nullptr;  // the finite sums are added to it
   };
   static std::size_t work_bytes(const Args& args) { return 12 * args.count; }
   static KernelNote note(const Args& args) {
@@ -53,14 +54,14 @@ struct AccumulateKernel {
   }
 };
 
-// The same, and elements of at least this magnitude go to a list, in order, and leave zero behind.
-// Those for which there is no room stay where they are.
+// As AccumulateKernel. In addition, elements of at least the threshold's magnitude are moved to a
+// list, in order, leaving zero behind. Elements beyond the capacity stay in the accumulator.
 struct SelectKernel {
   struct Args {
     AccumulateKernel::Args pass;
     float threshold;
     std::uint32_t first;     // index of the range's first element
-    std::uint32_t* indices;  // room for `capacity` of both
+    std::uint32_t* indices;  // `capacity` of both
     float* values;
     std::size_t capacity;
   };
@@ -72,8 +73,9 @@ struct SelectKernel {
   }
 };
 
-// Magnitudes of what a pass over a range would leave, of some elements: `lines` runs of `line`
-// elements, `stride` apart. Those that are not finite count as zero. Nothing changes.
+// Samples the magnitudes that AccumulateKernel would leave: `lines` runs of `line` elements, one
+// every `stride` elements. Elements that are not finite count as zero. The accumulator is not
+// changed.
 struct SampleKernel {
   static constexpr std::size_t line = 16;  // a cache line of float32
   struct Args {
@@ -85,7 +87,7 @@ struct SampleKernel {
   static std::size_t work_bytes(const Args& args) { return 12 * line * args.lines; }
 };
 
-// Adds the finite values to a histogram, without changing them.
+// Adds the finite values to a histogram.
 struct HistogramKernel {
   struct Args {
     const float* values;
@@ -95,23 +97,23 @@ struct HistogramKernel {
   static std::size_t work_bytes(const Args& args) { return 4 * args.count; }
 };
 
-// Keeps the k largest magnitudes of a list, in place and in order; of equal ones those of lowest
-// index. The others are stored back to the accumulator at their indices. 1 <= k <= count.
+// Keeps the k largest magnitudes of a list, in place and in order; of equal magnitudes the lowest
+// indices. The other values are stored back to the accumulator. 1 <= k <= count.
 struct KeepLargestKernel {
   struct Args {
     std::uint32_t* indices;
     float* values;
     std::size_t count;
     std::size_t k;
-    float* accumulator;  // of the whole vector; null: the others are dropped
-    float* smallest;     // out: the smallest magnitude kept
-    double* squares;     // out: sum of the squares of what was kept
+    float* accumulator;  // null: the others are dropped
+    float* smallest;     // out: smallest magnitude kept
+    double* squares;     // out: sum of squares of the kept values
   };
   static std::size_t work_bytes(const Args& args) { return 8 * args.count; }
 };
 
-// Parts a list by magnitude, in order: what is at least the threshold stays, the rest is appended
-// to another list. Both counts are written.
+// Splits a list by magnitude, in order: elements of at least the threshold stay, the others are
+// written to a second list.
 struct SplitKernel {
   struct Args {
     std::uint32_t* indices;
@@ -120,13 +122,13 @@ struct SplitKernel {
     float threshold;
     std::uint32_t* lower_indices;  // room for `count`
     float* lower_values;
-    std::size_t* kept;   // out
-    std::size_t* lower;  // out
+    std::size_t* kept;   // out: elements that stay
+    std::size_t* lower;  // out: elements of the second list
   };
   static std::size_t work_bytes(const Args& args) { return 8 * args.count; }
 };
 
-// The sum of squares of values.
+// squares = sum of values[i]^2.
 struct SquaresKernel {
   struct Args {
     const std::byte* values;
@@ -137,20 +139,20 @@ struct SquaresKernel {
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
 };
 
-// values[i] = accumulator[indices[i]], which is left with what the rounding of `type` lost.
+// values[i] = accumulator[indices[i]] rounded to `type`. The accumulator keeps the rounding error.
 struct TakeKernel {
   struct Args {
     float* accumulator;  // of the whole vector
     const std::uint32_t* indices;
     std::size_t count;
     std::byte* values;
-    DType type;       // of values: f32, bf16, or f16, which clips
-    double* squares;  // out: sum of the squares of what was taken
+    DType type;       // of values: f32, bf16, or f16, which saturates
+    double* squares;  // out: sum of squares of the values
   };
   static std::size_t work_bytes(const Args& args) { return args.count * 8; }
 };
 
-// out[i] = in[i] rounded to `type`; what the rounding lost is added to the accumulator.
+// out[i] = in[i] rounded to `type`. The rounding error is added to accumulator[indices[i]].
 struct RoundKernel {
   struct Args {
     float* accumulator;  // of the whole vector
@@ -158,12 +160,12 @@ struct RoundKernel {
     const float* in;
     std::size_t count;
     std::byte* out;
-    DType type;  // f32, or bf16 and f16, which clip
+    DType type;  // f32, or bf16 and f16, which saturate
   };
   static std::size_t work_bytes(const Args& args) { return args.count * 8; }
 };
 
-// accumulator[indices[i]] += values[i]: what was taken goes back.
+// accumulator[indices[i]] += values[i], to undo TakeKernel.
 struct ReturnKernel {
   struct Args {
     float* accumulator;  // of the whole vector
@@ -175,16 +177,16 @@ struct ReturnKernel {
   static std::size_t work_bytes(const Args& args) { return args.count * 8; }
 };
 
-// out = in[0] + in[1] + ... in this order, in float32, rounded once to `type`. What the rounding
-// lost is added to the accumulator, where there is one.
+// out = in[0] + in[1] + ... in this order, in float32, rounded once to `type`. The rounding error
+// is added to the accumulator at the indices.
 struct SumValuesKernel {
   struct Args {
     std::byte* out;              // may be one of the inputs
     const std::byte* const* in;  // n of them
     std::size_t n;
     std::size_t count;
-    DType type;                    // of inputs and output: f32, or bf16 and f16, which clip
-    float* accumulator;            // of the whole vector; null: losses are lost
+    DType type;                    // of inputs and output: f32, or bf16 and f16, which saturate
+    float* accumulator;            // null: rounding errors are dropped
     const std::uint32_t* indices;  // of the values
   };
   static std::size_t work_bytes(const Args& args) {
@@ -198,8 +200,8 @@ struct SparseList {
   std::size_t count = 0;
 };
 
-// The sum of lists whose indices lie in one range: every index once, with the sum of its values in
-// float32 in the order of the lists.
+// Sums lists whose indices are in one range. The result has every index once, with the sum of its
+// values in float32, added in the order of the lists.
 struct SumListsKernel {
   struct Args {
     const SparseList* lists;
@@ -207,9 +209,9 @@ struct SumListsKernel {
     DType type;  // of their values
     std::uint32_t first;
     std::size_t span;
-    float* sums;             // scratch: `span` zeros, and zeros again afterwards
-    std::uint64_t* touched;  // scratch: a bit per element, zero before and afterwards
-    std::uint32_t* indices;  // out; room for the sum of the counts, or for `span`
+    float* sums;             // scratch: `span` elements, zero before and after
+    std::uint64_t* touched;  // scratch: one bit per element, zero before and after
+    std::uint32_t* indices;  // out; capacity: min(sum of the counts, span)
     float* values;           // out
     std::size_t* count;      // out
   };
@@ -221,7 +223,7 @@ struct SumListsKernel {
   static KernelNote note(const Args&) { return {"add up", {}, {}}; }
 };
 
-// One range of a dense result: values[i] / divisor at the indices, zero elsewhere.
+// Writes one range of a dense result: values[i] / divisor at the indices, zero elsewhere.
 struct ScatterKernel {
   struct Args {
     std::byte* out;  // of the range's first element
@@ -271,19 +273,19 @@ struct FillNanKernel {
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
 };
 
-// The indices of one range as bytes: per block of the vector the cheapest of several codings. See
-// kernels/index_code.hpp for the format.
+// Encodes the indices of one range, each block of the vector by the shortest of several codings.
+// See kernels/index_code.hpp for the format.
 struct EncodeIndicesKernel {
   struct Args {
     const std::uint32_t* indices;
     std::size_t count;
     std::uint32_t first;
     std::size_t span;
-    std::byte* out;        // room for coded_bound(count, span)
-    std::size_t* written;  // out: bytes
+    std::byte* out;        // of coded_bound(count, span) bytes
+    std::size_t* written;  // out: bytes written
   };
   static constexpr std::size_t block_elements = std::size_t{1} << 16;
-  // Bytes that no coding of a range exceeds.
+  // The most bytes that a coding of `count` indices in `span` elements takes.
   static constexpr std::size_t coded_bound(std::size_t count, std::size_t span) {
     const std::size_t blocks = (span + block_elements - 1) / block_elements;
     const std::size_t bitmaps = span / 8 + 8 * blocks;
@@ -297,16 +299,16 @@ struct EncodeIndicesKernel {
 };
 
 struct Decoded {
-  bool valid = false;     // false: no coding of a range; nothing else holds then
-  std::size_t count = 0;  // indices
-  std::size_t bytes = 0;  // of the coding
+  bool valid = false;     // false: malformed; the rest is then undefined
+  std::size_t count = 0;  // number of indices
+  std::size_t bytes = 0;  // length of the coding
 };
 
-// Never reads behind `bytes` nor writes behind `capacity`, whatever the bytes are.
+// Never reads beyond `bytes` or writes beyond `capacity`, even for malformed input.
 struct DecodeIndicesKernel {
   struct Args {
     const std::byte* coded;
-    std::size_t bytes;  // at least those of the coding
+    std::size_t bytes;  // at least the length of the coding
     std::uint32_t first;
     std::size_t span;
     std::uint32_t* indices;  // out

@@ -1,11 +1,14 @@
-// Task<T>: a lazily started coroutine that one other coroutine (or the engine) waits for.
+// Task<T>: a lazily started coroutine that one other coroutine, or the engine, waits for.
 //
-// Rules for this compiler set (g++ 12 destroys aggregate temporaries in a co_await expression
-// twice): awaiters have a constructor or a trivial destructor, see SafeAwaiter; no lambda inside a
-// co_await, which is no arm of `?:`; parameters by value, span or reference to what outlives them.
+// Rules, because g++ 12 destroys aggregate temporaries in a co_await expression twice:
+// - An awaiter has a constructor or a trivial destructor; see SafeAwaiter.
+// - A co_await expression contains no lambda and is not an operand of `?:`.
+// - Parameters are passed by value, by span, or by reference to what outlives the task.
+// - Promises have no await_transform: with one, this compiler builds every awaiter twice and moves
+//   it, which costs some 7 % of a short call.
+//
 // A frame that is suspended in an operation is never destroyed: abort makes the operation resume
-// with an error, and the coroutine runs to its end. Promises have no await_transform: with one,
-// this compiler builds every awaiter twice and moves it: some 7 % of a short call.
+// with an error, and the coroutine runs to its end.
 #pragma once
 
 #include <coroutine>
@@ -28,7 +31,7 @@ struct Join {
   std::coroutine_handle<> waiter;
 };
 
-// What an awaiter must be; asserted beside those that have members with destructors.
+// Required of every awaiter; asserted next to awaiters whose members have destructors.
 template <class Awaiter>
 concept SafeAwaiter = !std::is_aggregate_v<Awaiter> || std::is_trivially_destructible_v<Awaiter>;
 
@@ -39,7 +42,7 @@ namespace detail {
 
 class PromiseBase {
  public:
-  // The frame comes from the arena of the first parameter (a Call, or *this of a member).
+  // The frame comes from the arena of the first parameter: a Call, or *this of a member function.
   template <FrameSource Source, class... Rest>
   static void* operator new(std::size_t bytes, Source& source, Rest&&...) {
     return source.frame_arena().allocate(bytes);
@@ -79,7 +82,7 @@ class Promise : public PromiseBase {
   void return_value(U&& value) {
     value_.emplace(std::forward<U>(value));
   }
-  // Only allocation can throw in here; it must not pass through the engine or the C API.
+  // Only allocation can throw in a coroutine. The exception must not reach the engine or the C API.
   void unhandled_exception() { value_.emplace(out_of_memory()); }
   T take() { return std::move(*value_); }
   const T& result() const { return *value_; }
@@ -137,8 +140,8 @@ Task<T> detail::Promise<T>::get_return_object() {
   return Task<T>(std::coroutine_handle<Promise>::from_promise(*this));
 }
 
-// Runs all children; resumes when every one has ended, also after errors. The result is the first
-// error in the order of the children.
+// Runs all children and resumes when every one has ended, even after errors. The result is the
+// first error in the order of the children.
 class [[nodiscard]] WhenAll {
  public:
   explicit WhenAll(std::span<Task<Error>> children) : children_(children) {}
@@ -146,7 +149,7 @@ class [[nodiscard]] WhenAll {
   bool await_ready() const noexcept { return children_.empty(); }
   bool await_suspend(std::coroutine_handle<> waiter) {
     join_.waiter = waiter;
-    join_.remaining = children_.size() + 1;  // one for this loop: no child may resume us inside it
+    join_.remaining = children_.size() + 1;  // + 1: no child may resume the waiter in this loop
     for (Task<Error>& child : children_) {
       child.handle().promise().set_join(join_);
       child.handle().resume();
