@@ -1,4 +1,4 @@
-// Argument checks of the C API. Each names the function, the argument, its value and what was
+// Argument checks of the C API. The error names the function, the argument, its value and what was
 // expected.
 #pragma once
 
@@ -11,42 +11,44 @@
 
 namespace pith::api {
 
-// The same error as this function's, where whoever wrote it did not know who had asked.
+// Puts the name of the API function before the message of an error from a layer below.
 Error told_by(const char* function, const Error& error);
 Error check_pointer(const char* function, const char* argument, const void* pointer);
-// What the use of a destroyed communicator is answered with.
+// The error for the use of a destroyed communicator.
 Error destroyed_before(const char* function);
+// Neither NULL nor destroyed, and made by this process.
 Error check_handle(const char* function, pithComm_t comm);
-// And that it is made, and not finalized; it may be busy.
+// As check_handle; also that creation has succeeded and comm is not finalized. It may be busy.
 Error check_made(const char* function, pithComm_t comm);
-// That it can be asked for what it is, also when it is finalized; not while it is busy.
+// As check_handle; also that creation has succeeded and comm is not busy. It may be finalized.
 Error check_queried(const char* function, pithComm_t comm);
-// And that it takes calls now.
+// As check_queried; also that comm is not finalized, so that it takes calls.
 Error check_communicator(const char* function, pithComm_t comm);
-// That no call of it waits in the group that this thread has open, which a handle's end would be
-// the end of without a word, where the group never ends. Those of a revoked one can only fail.
+// That this thread's open group holds no calls of comm: to end the handle would drop them silently
+// if the group never ends. Calls of a revoked communicator are allowed, since they can only fail.
 Error check_not_in_group(const char* function, const pithComm& comm);
 Error still_in_group(const char* function);
-// "pithMax (2)", or the number alone where no enumerator has it.
+// "pithMax (2)", or the number alone if it is no enumerator.
 std::string describe(pithRedOp_t op);
 std::string describe(pithDataType_t type);
 Error check_type(const char* function, pithDataType_t type);
-// One of the five, or a handle of this communicator made for this type.
+// One of the five built-in operations, or one that was made for this communicator and type.
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);
-// `argument` names a rank: root or peer.
+// `argument`: "root" or "peer".
 Error check_rank(const char* function, const char* argument, int rank, int ranks);
-// Memory of count elements.
+// Not NULL unless count is 0.
 Error check_memory(const char* function, const char* argument, const void* memory, size_t count);
 Error check_stream(const char* function, pithStream_t stream);
-// And makes NULL the legacy default stream where some of the memory is a device's. A call without
-// memory, as of empty tensors, does not hold up a thread that uses CUDA either.
+// As check_stream. In addition, replaces NULL by the legacy default stream if any buffer is device
+// memory, or if all buffers are NULL and the thread has a CUDA context, so that such a call, as of
+// empty tensors, does not block the thread.
 Error resolve_stream(const char* function, pithStream_t& stream,
                      std::initializer_list<const void*> buffers);
-// count elements of the type, `copies` times over, must be a size that memory can have.
+// That `copies` times `count` elements of the type fit into the address space.
 Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
                   int copies);
 
-// The first of several checks that failed.
+// The error of the first check that failed.
 inline Error first_of(std::initializer_list<Error> checks) {
   for (const Error& error : checks) {
     if (error) return error;

@@ -1,4 +1,4 @@
-// The calls of pith.h that move data: argument checks, then the communicator. No logic of its own.
+// The functions of pith.h that move data: argument checks, then the communicator. No further logic.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ Error check_call(const char* function, pithComm_t comm, pithDataType_t type) {
   return check_type(function, type);
 }
 
-// The longer of the two buffers must be a size that memory can have.
+// That the larger of the two buffers fits into the address space.
 Error check_extent(const char* function, const char* argument, size_t count, pithDataType_t type,
                    Collective collective, pithComm_t comm) {
   const Extent extent = extent_of(collective, comm->communicator->size());
@@ -46,7 +46,7 @@ CollectiveArgs make_args(Collective collective, const void* send, const void* re
           .root = root};
 }
 
-// Precondition: check_op has accepted it.
+// Precondition: check_op has accepted `op`.
 Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t stream,
              CollectiveArgs& args) {
   if (op < op_count) {
@@ -79,7 +79,7 @@ Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
   return submit(*comm, args, stream);
 }
 
-// send is read on the root only, and recv's contents go there elsewhere.
+// send is used on the root only; other ranks pass recv in its place.
 Error broadcast(const char* function, const void* send, void* recv, size_t count,
                 pithDataType_t type, int root, pithComm_t comm, pithStream_t stream) {
   Error error = check_call(function, comm, type);

@@ -12,20 +12,21 @@
 #include "core/per_process.hpp"
 #include "pith/pith.h"
 
-// It keeps what must outlive a moved or failed communicator.
+// Holds what must outlive a communicator that was moved or has failed.
 struct pithComm : pith::CallTarget {
-  std::atomic<bool> being_made{false};  // by a thread of ours: nobody else may look at it
-  std::atomic<bool> destroyed{false};   // nothing but this is left; see destroyed_handles.hpp
+  std::atomic<bool> being_made{false};  // by a thread of the library; not usable yet
+  std::atomic<bool> destroyed{false};   // all else is released; see destroyed_handles.hpp
   bool finalized = false;
-  const unsigned process = pith::fork_generation();  // that made it: a forked child is another one
+  const unsigned process = pith::fork_generation();  // that made it; a forked child must not use it
   std::string name;
   std::shared_ptr<pith::Cancellation> making;  // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
-  std::shared_ptr<void> attached;  // what a layer on top keeps with it; goes first
+  std::shared_ptr<void> attached;  // data of a layer on top; released first
   std::atomic<bool> has_attached{false};
 
-  // As its end would, but that the handle stays. Precondition: `destroyed`, and nothing runs on it.
+  // Releases all that the handle owns, but not the handle. Precondition: `destroyed` is set, and
+  // nothing runs on it.
   void let_go() {
     attached.reset();
     registrations.clear();
@@ -34,7 +35,7 @@ struct pithComm : pith::CallTarget {
     communicator.reset();
   }
 
-  // Null where there is none, or not yet.
+  // The communicator; null if creation failed or has not ended.
   pith::Communicator* made() const {
     return being_made.load(std::memory_order_acquire) ? nullptr : communicator.get();
   }

@@ -1,4 +1,4 @@
-// The handle of a compressor in the C API, and who may use it.
+// The handle of a compressor in the C API, and the checks before its use.
 #pragma once
 
 #include <atomic>
@@ -10,24 +10,24 @@
 
 struct pithCompressor {
   std::shared_ptr<pith::Compressor> state;  // shared with calls in flight
-  std::atomic<bool> destroyed{false};       // there is no state; see destroyed_handles.hpp
+  std::atomic<bool> destroyed{false};       // `state` is released; see destroyed_handles.hpp
 };
 
 namespace pith::api {
 
-// NULL or destroyed is an error.
+// Neither NULL nor destroyed.
 Error check_compressor(const char* function, pithCompressor_t compressor);
 
-// Holds a compressor for the length of a scope, so that no call touches it meanwhile.
+// Claims a compressor until the end of a scope, so that no call can use it meanwhile.
 class Claim {
  public:
   Claim(const char* function, Compressor& compressor);
   ~Claim();
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
-  // Set where a call that has not ended holds it.
+  // Set if a call that has not ended has the claim.
   const Error& error() const { return error_; }
-  // Somebody else lets go of it.
+  // Leaves it to other code to release the claim.
   void keep() { compressor_ = nullptr; }
 
  private:
@@ -35,9 +35,9 @@ class Claim {
   Error error_;
 };
 
-// Error where a call that has not ended holds it.
+// That no unfinished call has the claim.
 Error check_free(const char* function, const Compressor& compressor);
-// Error where the compressor belongs to another communicator that still takes calls.
+// That the compressor is not bound to another communicator that still takes calls.
 Error check_binding(const char* function, const Compressor& compressor, const Communicator& comm);
 
 }  // namespace pith::api

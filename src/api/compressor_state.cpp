@@ -1,4 +1,4 @@
-// pith.h implemented: what can be asked of a compressor between its calls. All of it is local.
+// pith.h implemented: the state of a compressor between its calls. All functions are local.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Error refuse(const char* function, const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
 }
 
-// Runs the body while no call uses the compressor.
+// Runs the body with the compressor claimed, so that no call uses it meanwhile.
 template <class Body>
 pithResult_t between_calls(const char* function, pithCompressor_t compressor, Body body) {
   return guarded([&]() -> Error {
@@ -32,7 +32,7 @@ pithResult_t between_calls(const char* function, pithCompressor_t compressor, Bo
   });
 }
 
-// What was sent and what stayed are gradient plus residual.
+// Unless the norm of acc is known, it follows from what was sent and what stayed.
 double gain_of(const CompressorStats& stats, double residual_squares) {
   const bool known = !std::isnan(stats.squares_all);
   const double all = known ? stats.squares_all : stats.squares_sent + residual_squares;

@@ -1,5 +1,5 @@
-// pith.h implemented: compressors and the calls that use them. What can be asked of a compressor
-// between calls is in compressor_state.cpp.
+// pith.h implemented: compressors and the calls that use them. Functions on the state between calls
+// are in compressor_state.cpp.
 #include <fmt/format.h>
 
 #include "api/check.hpp"
@@ -23,7 +23,7 @@ Error check_sum(const char* function, pithRedOp_t op) {
                 fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
 }
 
-// Everything but the buffers.
+// Checks all arguments but the buffers.
 Error check_call(const char* function, size_t count, pithDataType_t type, pithRedOp_t op,
                  pithCompressor_t compressor, pithComm_t comm) {
   Error error = check_communicator(function, comm);
@@ -39,7 +39,7 @@ Error check_call(const char* function, size_t count, pithDataType_t type, pithRe
   return error ? refuse(function, error.message()) : error;
 }
 
-// What the compressor keeps must not be overwritten by the result.
+// That the result does not overwrite the compressor's accumulator.
 Error check_apart(const char* function, const char* argument, const void* out, size_t bytes,
                   const Compressor& compressor) {
   const auto* begin = static_cast<const std::byte*>(out);
@@ -93,7 +93,7 @@ pithResult_t pithCompressorDestroy(pithCompressor_t compressor) {
     constexpr const char* function = "pithCompressorDestroy";
     if (Error error = check_compressor(function, compressor)) return error;
     if (Error error = check_free(function, *compressor->state)) return error;
-    // Of two threads that destroy it, the second one hears what all later ones hear.
+    // Of two threads that destroy it at once, the second gets the error of a destroyed compressor.
     if (compressor->destroyed.exchange(true)) return check_compressor(function, compressor);
     keep_destroyed(compressor);
     return {};

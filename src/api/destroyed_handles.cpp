@@ -11,7 +11,7 @@ namespace pith::api {
 
 namespace {
 
-// The last ones. An older one's memory may be another handle's, as it would be without all this.
+// The handles destroyed last. The memory of older ones is freed and may become another handle.
 template <class Handle>
 class DestroyedHandles {
  public:
@@ -27,12 +27,12 @@ class DestroyedHandles {
   std::size_t next_ = 0;
 };
 
-// The one that is kept no longer ends here.
+// Keeps the handle, and frees the oldest one in exchange.
 template <class Handle>
 void keep(std::unique_ptr<Handle> handle) noexcept {
   try {
     PerProcess<DestroyedHandles<Handle>>::get().keep(handle);
-  } catch (...) {  // no memory to keep it in
+  } catch (...) {  // no memory for the list: the handle is freed now
   }
 }
 

@@ -24,7 +24,7 @@ pithResult_t report(Code code, std::string text) {
 
 pithResult_t report(const Error& error) {
   if (!error) return pithSuccess;
-  if (error.code() == Code::in_progress) return pithInProgress;  // no failure
+  if (error.code() == Code::in_progress) return pithInProgress;  // not a failure
   return report(error.code(), error.message());
 }
 

@@ -1,4 +1,4 @@
-// The message of this thread's last error.
+// The message of the calling thread's last error.
 #pragma once
 
 #include <system_error>
@@ -8,21 +8,21 @@
 
 namespace pith::api {
 
-// Remembers the error's message where there is one; returns its code.
+// Remembers the message of an error, if there is one, and returns its code.
 pithResult_t report(const Error& error);
 pithResult_t report(Code code, std::string message);
 const char* last_error();
-// This thread's last error came of a call on this handle, which need not be there any more.
+// Notes that this thread's last error is of a call on `comm`, a handle that may be freed already.
 void last_error_is_of(const void* comm);
-// "" where it came of something else.
+// The last error's message if it is of a call on `comm`, else "".
 const char* last_error_of(const void* comm);
-// The handle is a new one, whoever had its address before.
+// For a new handle: forgets errors of an earlier handle at the same address.
 void begin_errors_of(const void* comm);
-// The error's message, in this thread's keeping: it stays until this thread has asked for several
-// other ones, whatever other threads do to whom the error belongs.
+// Returns the error's message and keeps the error for this thread, so that the string stays valid
+// whatever other threads do, until this thread has asked for several other messages.
 const char* keep_for_this_thread(const Error& error);
 
-// Runs a body that returns Error; what it throws becomes one.
+// Runs a body that returns Error and turns its exceptions into errors.
 template <class Body>
 pithResult_t guarded(Body body) noexcept {
   try {
@@ -36,7 +36,7 @@ pithResult_t guarded(Body body) noexcept {
   }
 }
 
-// The same for a call on a communicator; `comm` is not looked at.
+// The same for a call on a communicator. `comm` is not dereferenced.
 template <class Body>
 pithResult_t guarded(const void* comm, Body body) noexcept {
   const pithResult_t result = guarded(body);

@@ -1,5 +1,5 @@
-// pith.h implemented: groups and memory. The life of communicators is in communicators.cpp, the
-// calls on them in collectives.cpp.
+// pith.h implemented: groups and memory. Creation and end of communicators are in
+// communicators.cpp, the calls on them in collectives.cpp.
 #include "pith/pith.h"
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@ using namespace pith::api;
 
 namespace {
 
-// Requests are kept and used again, so that one that has been freed can be told.
+// Freed requests stay in a pool, so that the use of one is detected.
 Error check_unfinished(const char* function, const pithRequest& request) {
   if (request.group) return {};
   return {Code::invalid_argument,
           fmt::format("{}: request has ended before, expected one of pithGroupEndAsync", function)};
 }
 
-// Its calls have ended: it goes back to who keeps requests.
+// Returns the request to the pool. Precondition: its calls have ended.
 Error end(pithRequest_t request) {
   const Request ended(request);
   return ended->group->error();

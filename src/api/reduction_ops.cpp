@@ -9,7 +9,7 @@ namespace pith::api {
 
 namespace {
 
-// The handles of all communicators of the process.
+// The handles in use by all communicators of the process.
 class Handles {
  public:
   int take() {

@@ -1,4 +1,4 @@
-// The operations that pithRedOpCreatePreMulSum made for one communicator.
+// The operations that pithRedOpCreatePreMulSum has made for one communicator.
 #pragma once
 
 #include <map>
@@ -15,10 +15,10 @@ class ReductionOps {
   ReductionOps(const ReductionOps&) = delete;
   ReductionOps& operator=(const ReductionOps&) = delete;
 
-  // No two operations of a process have one handle, so that one of another communicator is seen;
-  // and none has that of one that was destroyed, until there have been as many as the type has.
+  // Handles are unique in the process, so that the use of another communicator's handle is
+  // detected. The handle of a destroyed operation is reused only after all values of the type.
   pithRedOp_t add(DType type, const Factor& factor);
-  // False where there is none of that handle.
+  // False if there is no operation with this handle.
   bool remove(pithRedOp_t op);
 
   void clear();

@@ -1,5 +1,5 @@
-// The buffers that a communicator's user has registered. Memory of pithMemAlloc is reached by
-// everybody anyway and private memory goes by messages, so a registration is a handle and no more.
+// The buffers registered with a communicator. A registration is only a handle: peers can access
+// memory of pithMemAlloc without it, and other memory is sent by messages in any case.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ class Registrations {
   void* add(const void* buffer, std::size_t bytes) {
     return made_.emplace_back(std::make_unique<Registration>(buffer, bytes)).get();
   }
-  // False where there is none of that handle.
+  // False if there is no registration with this handle.
   bool remove(const void* handle) {
     return std::erase_if(made_, [handle](const auto& one) { return one.get() == handle; }) != 0;
   }
