@@ -1,5 +1,6 @@
-// An error as an exception, for code that cannot return an Error, such as a kernel that has ended
-// when run() returns. Like bad_alloc it is caught at the entry of the library's threads.
+// An error as an exception, for code that cannot return an Error, such as a Compute whose run()
+// returns after the kernel has ended. Like bad_alloc it is caught at the entry of the library's
+// threads.
 #pragma once
 
 #include <exception>

@@ -16,7 +16,7 @@ Error without_throwing(const std::function<Error()>& job);
 // for the missing one in vain; every job then has that error.
 std::vector<Error> run_together(std::span<const std::function<Error()>> jobs);
 
-// The first failure. If there is none, the first error Code::in_progress, if any.
+// The first failure. If there is none: Code::in_progress, if any job has returned it.
 Error first_failure(std::span<const Error> errors);
 
 }  // namespace pith
