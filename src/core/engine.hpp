@@ -62,7 +62,7 @@ class Engine {
     return progress();
   }
 
-  // Drives until `done()`, which is only evaluated while holding the token; keeps it at the end.
+  // Drives until `done()`, which is evaluated with the token held. Keeps the token at the end.
   // Precondition: the token is held.
   template <class Done>
   void drive_until(Done done) {
