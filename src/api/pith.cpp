@@ -1,4 +1,4 @@
-// pith.h implemented: groups and memory. The life of communicators is in communicators.cpp, the
+// pith.h implemented: groups and memory. The life of communicators is in communicator_*.cpp, the
 // calls on them in collectives.cpp.
 #include "pith/pith.h"
 
