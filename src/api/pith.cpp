@@ -1,5 +1,5 @@
-// pith.h implemented: groups and memory. Creation and end of communicators are in
-// communicators.cpp, the calls on them in collectives.cpp.
+// pith.h implemented: groups and memory. The functions of a communicator's life are in
+// communicator_*.cpp, the calls on them in collectives.cpp.
 #include "pith/pith.h"
 
 #include <fmt/format.h>

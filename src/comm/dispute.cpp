@@ -3,6 +3,7 @@
 #include "core/call_number.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
+#include "core/mailbox/hand_over.hpp"
 
 namespace pith {
 
@@ -25,7 +26,7 @@ void Dispute::begin(int peer, std::uint32_t call) {
   {
     const std::lock_guard lock(mutex_);
     if (error_) return;
-    error_ = Mailbox::another_call(peer, call);
+    error_ = another_call(peer, call);
   }
   if (const std::optional<CallNote> note = recorder_.find(call)) {
     who_.control->suspect(who_.key, *note);

@@ -7,11 +7,23 @@ import tidy
 HEADER = "src/comm/a.hpp"
 TEST = "tests/core/test_a.cpp"
 SHORT = "int f() {\n" + "  g();\n" * 68 + "}\n"
+CLASS = """class A final : public B<void()> {
+ public:
+  template <class T> A(T x = {}) : x_{1}, y_(2) { g(); }
+  A(const A&) = delete;
+  int operator()(int) const { return 1; }
+""" + "  bool f(std::function<void(int)> g = {}) noexcept;\n" * 28 + """
+  static constexpr int most = 3;
+  struct Inner { int a, b; void f(); };
+ private:
+  std::function<void(int)> z_ = [] { g(); };
+  void (*told_)(int, int) = nullptr;
+""" + "  std::size_t x_ = std::size_t{1} << 3, y_{f(2)};\n" * 9 + "};\n"
 
 # rule: what keeps it, what breaks it, the file that both stand in.
 RULES = [
     (tidy.check_columns, "x" * 100, "x" * 101, "src/comm/a.cpp"),
-    (tidy.check_file_length, "x\n" * 800, "x\n" * 801, "src/comm/a.cpp"),
+    (tidy.check_file_length, "x\n" * 500, "x\n" * 501, "src/comm/a.cpp"),
     (tidy.check_words, "// to do is not to say\nint TODOS;", "// TO" "DO: later", "src/comm/a.cpp"),
     (tidy.check_header, "#pragma once\n// using namespace std", "#ifndef A\n#define A\n#endif",
      HEADER),
@@ -31,6 +43,10 @@ RULES = [
     (tidy.check_functions, SHORT, SHORT.replace("}", "  g();\n}"), "src/comm/a.cpp"),
     (tidy.check_functions, SHORT, SHORT.replace("int f()", 'TEST_CASE("a { b", "[x]")').replace(
         "}", "  g();\n}"), TEST),
+    (tidy.check_classes, CLASS, CLASS.replace("\n};", "\n  void g();\n};"), HEADER),
+    (tidy.check_classes, CLASS, CLASS.replace("\n};", "\n  long y = 1;\n};"), HEADER),
+    (tidy.check_classes, CLASS.replace(" A ", " Links ").replace("\n};", "\n  void g();\n};"),
+     CLASS.replace(" A ", " Links ").replace("\n};", "\n  void f();\n  void g();\n};"), HEADER),
 ]
 
 
@@ -66,6 +82,11 @@ class Rules(unittest.TestCase):
             texts = {"src/a/CMakeLists.txt": cmake}
             self.assertEqual(len(list(tidy.check_dead_files([*texts, "src/a/x.cpp"], texts.get))),
                              dead, cmake)
+
+    def test_folder_sizes(self):
+        files = [f"src/core/{i}.hpp" for i in range(50)] + [f"tests/a/{i}.cpp" for i in range(60)]
+        self.assertEqual(list(tidy.check_folder_sizes(files)), [])
+        self.assertEqual(len(list(tidy.check_folder_sizes([*files, "src/core/x.cpp"]))), 1)
 
     def test_one_definition(self):
         for other, breaches in (("class B : public A", 0), ("class A", 1)):

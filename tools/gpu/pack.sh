@@ -34,8 +34,9 @@ configure() {
 compile_cuda_perf() {
   local nvcc
   nvcc=$(find_nvcc) || { say "no nvcc: no cuda_perf" && return 0; }
-  [[ ! -x $tree/bin/cuda_perf || $root/perf/cuda_perf.cu -nt $tree/bin/cuda_perf ]] || return 0
-  "$nvcc" "${kernel_flags[@]}" "-arch=$1" -o "$tree/bin/cuda_perf" "$root/perf/cuda_perf.cu"
+  local made=$tree/bin/cuda_perf source=$root/perf/cuda_perf.cu
+  [[ ! -x $made || -n $(find "$source" "$root/perf/cuda" -newer "$made") ]] || return 0
+  "$nvcc" "${kernel_flags[@]}" "-arch=$1" -o "$made" "$source"
 }
 
 # What the programs load beyond libc and the compiler's own, which every machine has.

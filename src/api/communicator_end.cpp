@@ -1,0 +1,71 @@
+// pith.h implemented: how communicators end.
+#include <memory>
+#include <mutex>
+
+#include "api/check.hpp"
+#include "api/destroyed_handles.hpp"
+#include "api/last_error.hpp"
+
+using namespace pith;
+using namespace pith::api;
+
+namespace {
+
+// What is behind a handle goes with it; calls in flight end first.
+Error destroy(pithComm_t comm) {
+  if (!comm) return {};
+  // Threads that it would wait for and locks that they held are the parent's; so is the rank.
+  if (comm->process != fork_generation()) return {};
+  if (comm->destroyed.exchange(true)) return destroyed_before("pithCommDestroy");
+  comm->background = Background();
+  if (comm->communicator) comm->communicator->drain();
+  keep_destroyed(comm);
+  return {};
+}
+
+// What still makes the communicator, or a child of it, ends first.
+Error abort(pithComm_t comm) {
+  if (!comm || comm->process != fork_generation()) return {};
+  if (comm->destroyed) return destroyed_before("pithCommAbort");
+  std::shared_ptr<Communicator> communicator;
+  bool promised = false;  // by a group, whose end takes it back
+  {
+    const std::lock_guard lock(comm->guard);
+    if (comm->making) comm->making->cancel();
+    communicator = comm->communicator;
+    promised = comm->being_made && !comm->background;
+  }
+  if (promised) return {};
+  if (communicator) {
+    communicator->children().cancel();
+    communicator->abort();
+  }
+  return destroy(comm);
+}
+
+}  // namespace
+
+pithResult_t pithCommFinalize(pithComm_t comm) {
+  return guarded(comm, [&] {
+    if (!comm) return Error();
+    constexpr const char* function = "pithCommFinalize";
+    if (Error error = check_communicator(function, comm)) return error;
+    if (Error error = check_not_in_group(function, *comm)) return error;
+    comm->communicator->drain();
+    comm->finalized = true;
+    return Error();
+  });
+}
+
+pithResult_t pithCommDestroy(pithComm_t comm) {
+  return guarded([&]() -> Error {
+    constexpr const char* function = "pithCommDestroy";
+    const bool is_alive = comm && !check_handle(function, comm);
+    if (Error error = is_alive ? check_not_in_group(function, *comm) : Error()) return error;
+    return destroy(comm);
+  });
+}
+
+pithResult_t pithCommAbort(pithComm_t comm) {
+  return guarded([&] { return abort(comm); });
+}

@@ -1,0 +1,111 @@
+// Messages that came before anybody waited for them, until a receive takes them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/call_number.hpp"
+#include "core/mailbox/tag_buckets.hpp"
+#include "core/operation.hpp"
+#include "core/pair_message.hpp"
+
+namespace pith {
+
+struct IncomingMessage;
+
+struct StoredMessage {
+  static constexpr std::size_t inline_bytes = 64;
+
+  Header header;
+  int peer = -1;
+  const std::byte* data = nullptr;
+  SlotOwner* owner = nullptr;  // null: `small` holds the bytes
+  std::uint64_t slot = 0;
+  IncomingMessage* incoming = nullptr;  // still arriving
+  StoredMessage* next = nullptr;
+  std::array<std::byte, inline_bytes> small;
+
+  // In a slot of `from`, until a receive gives it back or leases it.
+  void keep(const std::byte* bytes, SlotOwner* from, std::uint64_t name) {
+    data = bytes;
+    owner = from;
+    slot = name;
+  }
+  // What it takes to keep such a message.
+  static std::size_t room(const Header& header) { return header.length + sizeof(StoredMessage); }
+};
+
+class StoredMessages {
+ public:
+  StoredMessages() { reserve(); }
+
+  bool empty() const { return spare_.size() == all_.size(); }
+
+  // The only one that allocates: the next add() finds room. Many at once, for how far peers run
+  // ahead varies, and steady state is to allocate nothing.
+  void reserve() {
+    if (!spare_.empty()) return;
+    constexpr std::size_t batch = 64;
+    all_.reserve(all_.size() + batch);
+    spare_.reserve(all_.size() + batch);
+    for (std::size_t i = 0; i < batch; ++i) {
+      all_.push_back(std::make_unique<StoredMessage>());
+      spare_.push_back(all_.back().get());
+    }
+  }
+  StoredMessage& add(int peer, const Header& header) {
+    StoredMessage& stored = *spare_.back();
+    spare_.pop_back();
+    stored.header = header;
+    stored.peer = peer;
+    stored.owner = nullptr;
+    stored.incoming = nullptr;
+    buckets_.append(peer, header.tag(), stored);
+    return stored;
+  }
+
+  // What is taken is read, then given to recycle(). Null: nothing is there for this receive.
+  StoredMessage* take(const Receive& receive, bool of_any_digest) {
+    return buckets_.take(receive.peer, receive.tag, [&](const StoredMessage& stored) {
+      return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
+             (stored.header.digest == receive.digest || receive.tag.lane == pair_lane ||
+              of_any_digest);
+    });
+  }
+  void take(StoredMessage& stored) {
+    buckets_.take(stored.peer, stored.header.tag(),
+                  [&](const StoredMessage& other) { return &other == &stored; });
+  }
+  // Calls f(stored) for each of the communicator.
+  template <class F>
+  void take_all(std::uint32_t comm, const F& f) {
+    buckets_.take_all([&](const StoredMessage& stored) { return stored.header.comm == comm; }, f);
+  }
+  void recycle(StoredMessage& stored) { spare_.push_back(&stored); }
+
+  template <class F>
+  void for_each(const F& f) const {
+    buckets_.for_each(f);
+  }
+  // One of the communicator's collectives up to `call`; null: there is none.
+  const StoredMessage* find_left_over(std::uint32_t comm, std::uint32_t call) const {
+    if (empty()) [[likely]]
+      return nullptr;
+    return buckets_.find([&](const StoredMessage& stored) {
+      const Header& header = stored.header;
+      const bool same_sequence = ((header.call ^ call) >> 31) == 0;
+      return header.comm == comm && same_sequence && !is_later(header.call, call) &&
+             header.lane != pair_lane;
+    });
+  }
+
+ private:
+  TagBuckets<StoredMessage> buckets_;
+  std::vector<std::unique_ptr<StoredMessage>> all_;
+  std::vector<StoredMessage*> spare_;
+};
+
+}  // namespace pith
