@@ -67,10 +67,12 @@ ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& set
                                                    int key) {
   if (Error revoked = parent_.error()) return revoked;
   const CommIdentity& who = parent_.identity();
-  const std::uint32_t number = parent_.calls().begin_split();
+  CallJournal& journal = parent_.calls().journal();
+  const std::uint32_t number = parent_.calls().numbers().take();
+  journal.begin_split(number);
   Split split(who.key, who.members, who.own_member(), rounds_, color, key);
   split.hear(ask(split.question()));
-  parent_.calls().end_split(number, !split.error());
+  journal.end_split(number, !split.error());
   if (split.error()) return leave(split.key(), split.error());
   if (split.step() == ChildStep::end) return std::unique_ptr<Communicator>();
 
@@ -136,7 +138,7 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
   parent_.revocation().revoke_if_any_died();
   parent_.engine().disown();
   const CommIdentity& who = parent_.identity();
-  const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().next_call();
+  const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().numbers().next();
   Shrink shrink(who.key, who.members, who.own_member(), excluded, rounds_, next_call);
   std::vector<int> unreached;
   if (shrink.step() != ChildStep::end) unreached = cut_off(excluded);

@@ -27,7 +27,7 @@ Communicator::Communicator(const Settings& settings, CommIdentity who, Transport
       revocation_(links_, under_way_, recorder_, who_),
       runner_(links_, under_way_, recorder_, revocation_),
       background_(links_, runner_, revocation_),
-      watch_(links_, recorder_, runner_.windows()),
+      watch_(links_, recorder_, runner_.tasks().windows()),
       compressors_(*this, links_, revocation_),
       children_(*this, settings),
       streams_(std::make_unique<Streams>(StreamHost{runner_, links_, revocation_, compressors_},

@@ -74,7 +74,7 @@ Error StreamCalls::prepare() {
   CollectiveArgs args;
   args.count = prepared_bytes;
   args.type = DType::u8;
-  host_.runner.complete(args);
+  host_.runner.tasks().complete(args);
   return scratch_.prepare(args);
 }
 
@@ -84,7 +84,7 @@ Error StreamCalls::enqueue(CallArgs args, void* raw_stream, HeldCompressors held
   order_.take_turn(grouped);
   const cuda::Current current(device_->cuda());  // the caller's thread may have none
   if (Error error = check_and_place(args, stream)) return error;
-  host_.runner.complete(args);
+  host_.runner.tasks().complete(args);
   used_ = true;  // a call that is refused does not tell which device is the communicator's
   const auto* const dense = std::get_if<CollectiveArgs>(&args);
   if (dense && host_.runner.is_alone(*dense)) return copy(*dense, stream);

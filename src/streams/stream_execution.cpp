@@ -27,7 +27,7 @@ void StreamExecution::admit(StreamCall& call, cuda::CUstream stream) {
     device_.let_go(call.looks);  // a graph knows addresses, which may be others' memory at a replay
     captured_.add(call);
   } else {
-    call.number = host_.runner.number(call.args);
+    call.number = host_.runner.numbers().take_for(call.args);
     CallsUnderWay& calls = host_.runner.under_way();
     calls.active.fetch_add(1, std::memory_order_relaxed);
     calls.not_begun.fetch_add(1, std::memory_order_relaxed);
@@ -76,7 +76,7 @@ void StreamExecution::start(StreamCall& call) {
 
 Task<Error> StreamExecution::run(StreamCall& call) {
   cuda::CudaCompute& compute = device_.compute();
-  Task<Error> task = host_.runner.start(call.running, call.args);
+  Task<Error> task = host_.runner.tasks().start(*call.running.call, call.args);
   Error error = out_of_memory();
   if (task) error = co_await std::move(task);
   error = host_.runner.conclude(call.running, call.args, error);
