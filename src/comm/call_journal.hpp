@@ -50,6 +50,9 @@ class CallJournal {
   void begin_split(std::uint32_t number);
   void end_split(std::uint32_t number, bool well);
 
+  // Any thread. Up to this call all have ended well here.
+  std::uint64_t last_completed() const { return recorder_.last_completed(); }
+
  private:
   Links& links_;
   CallRecorder& recorder_;

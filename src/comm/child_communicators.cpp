@@ -150,7 +150,7 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
       if (made) child = std::move(*made);
       continue;
     }
-    const GatherResult result = ask(shrink.question(parent_.last_completed(), unreached));
+    const GatherResult result = ask(shrink.question(parent_.calls().journal().last_completed(), unreached));
     shrink.hear(result);
     if (result.error && shrink.step() == ChildStep::ask) continue;
     if (result.error) {
