@@ -108,10 +108,11 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
     if (std::ranges::find(excluded, peer) == excluded.end()) peers.push_back(peer);
   }
   const auto undecided = [&] {
-    links.look(monotonic_ns());
+    links.transports().look_at_links(monotonic_ns());
     const std::vector<int> dead = who.control->plane().dead();
     return std::ranges::any_of(peers, [&](int peer) {
-      return links.is(LinkState::doubtful, peer) && !contains(dead, who.member(peer));
+      return links.transports().is_link(peer, LinkState::doubtful) &&
+             !contains(dead, who.member(peer));
     });
   };
   const FloatMode mode;
@@ -125,7 +126,7 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
   });
   std::vector<int> found;
   for (int peer = 0; peer < who.size(); ++peer) {
-    if (links.is(LinkState::cut_off, peer)) found.push_back(who.member(peer));
+    if (links.transports().is_link(peer, LinkState::cut_off)) found.push_back(who.member(peer));
   }
   engine.disown();
   return found;
@@ -150,7 +151,8 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
       if (made) child = std::move(*made);
       continue;
     }
-    const GatherResult result = ask(shrink.question(parent_.calls().journal().last_completed(), unreached));
+    const GatherResult result =
+        ask(shrink.question(parent_.calls().journal().last_completed(), unreached));
     shrink.hear(result);
     if (result.error && shrink.step() == ChildStep::ask) continue;
     if (result.error) {

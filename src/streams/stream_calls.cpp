@@ -156,7 +156,7 @@ Error StreamCalls::prepare_compressed(const CallArgs& args, const LateChoice& ch
   if (!choice.candidate()) return {};
   CompressedTensor tensor = *choice.candidate();
   if (uses_device(args)) tensor.device = &device_->compute();
-  const CompressedArgs compressed{std::span(&tensor, 1), host_.links.tuning()};
+  const CompressedArgs compressed{std::span(&tensor, 1), host_.links.model().tuning()};
   if (Error error = check_compressed_call(device_->context(), compressed.tensors)) return error;
   if (choice.is_fresh()) {
     const auto place_it = [&] { return compressors_.place(compressed); };

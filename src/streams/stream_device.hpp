@@ -24,7 +24,6 @@ class StreamDevice {
   StreamDevice& operator=(const StreamDevice&) = delete;
 
   cuda::Device& cuda() { return device_; }
-  const cuda::Device& cuda() const { return device_; }
   const cuda::Driver& driver() const { return device_.driver(); }
   cuda::CudaCompute& compute() { return *compute_; }
   cuda::PinnedCompute& pinned() { return pinned_; }

@@ -49,7 +49,7 @@ void StreamExecution::decide(StreamCall& call) {
   if (choice.candidate()) tensor = *choice.candidate();
   if (std::shared_ptr<Compressor> compressor = choice.take()) {
     tensor.device = call.on_device ? &device_.compute() : nullptr;
-    call.keep(CompressedArgs{std::span(&tensor, 1), host_.links.tuning()});
+    call.keep(CompressedArgs{std::span(&tensor, 1), host_.links.model().tuning()});
     std::vector claimed{std::move(compressor)};
     call.held = HeldCompressors(std::move(claimed));
   }
