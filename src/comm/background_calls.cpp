@@ -39,12 +39,12 @@ void BackgroundCall::conclude(const Error& error) {
 
 void BackgroundCalls::issue(BackgroundCall& call, bool driven) {
   call.owner = this;
-  runner_.complete(call.args);
+  runner_.tasks().complete(call.args);
   const auto* const dense = std::get_if<CollectiveArgs>(&call.args);
   if (dense && runner_.is_alone(*dense)) {
     return call.group.finish_one(runner_.run_alone(*dense));
   }
-  call.number = runner_.number(call.args);
+  call.number = runner_.numbers().take_for(call.args);
   call.driven = driven;
   runner_.under_way().active.fetch_add(1, std::memory_order_relaxed);
   call.run = [](Work& self) {
@@ -83,7 +83,7 @@ void BackgroundCalls::start_queued() {
 }
 
 Task<Error> BackgroundCalls::run(BackgroundCall& call, CallRunner& runner) {
-  Task<Error> task = runner.start(call.running, call.args);
+  Task<Error> task = runner.tasks().start(*call.running.call, call.args);
   Error error = out_of_memory();
   if (task) error = co_await std::move(task);
   error = runner.conclude(call.running, call.args, error);

@@ -56,13 +56,13 @@ void CallWatch::look_who_is_waited_for() {
   links_.engine().mailbox().for_each_waiting([&](int from, const Tag& tag) {
     awaited.add({from, tag, false});
   });
-  links_.for_each_sending([&](const Send& send) {
+  links_.transports().for_each_sending([&](const Send& send) {
     awaited.add({send.peer, send.header.tag(), true});
   });
   recorder_.tell_awaited(awaited.some());
   waits_for_.store(awaited.waits_for(), std::memory_order_relaxed);
   // Whether whoever it is can be reached at all.
-  links_.look(monotonic_ns());
+  links_.transports().look_at_links(monotonic_ns());
   look_posted_.store(false, std::memory_order_release);
 }
 
@@ -75,7 +75,7 @@ void CallWatch::tell(const Stall& stall) const {
   text += "; its last calls:";
   constexpr std::size_t told_ended = 4;  // jobs have many ranks
   const std::vector<std::string> lines =
-      recorder_.lines(windows_.head_bytes(), links_.tuning().chunk_bytes, told_ended);
+      recorder_.lines(windows_.head_bytes(), links_.model().tuning().chunk_bytes, told_ended);
   for (const std::string& line : lines) text += "\n  " + line;
   log(LogLevel::warn, text);
 }

@@ -67,10 +67,12 @@ ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& set
                                                    int key) {
   if (Error revoked = parent_.error()) return revoked;
   const CommIdentity& who = parent_.identity();
-  const std::uint32_t number = parent_.calls().begin_split();
+  CallJournal& journal = parent_.calls().journal();
+  const std::uint32_t number = parent_.calls().numbers().take();
+  journal.begin_split(number);
   Split split(who.key, who.members, who.own_member(), rounds_, color, key);
   split.hear(ask(split.question()));
-  parent_.calls().end_split(number, !split.error());
+  journal.end_split(number, !split.error());
   if (split.error()) return leave(split.key(), split.error());
   if (split.step() == ChildStep::end) return std::unique_ptr<Communicator>();
 
@@ -106,10 +108,11 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
     if (std::ranges::find(excluded, peer) == excluded.end()) peers.push_back(peer);
   }
   const auto undecided = [&] {
-    links.look(monotonic_ns());
+    links.transports().look_at_links(monotonic_ns());
     const std::vector<int> dead = who.control->plane().dead();
     return std::ranges::any_of(peers, [&](int peer) {
-      return links.is(LinkState::doubtful, peer) && !contains(dead, who.member(peer));
+      return links.transports().is_link(peer, LinkState::doubtful) &&
+             !contains(dead, who.member(peer));
     });
   };
   const FloatMode mode;
@@ -123,7 +126,7 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
   });
   std::vector<int> found;
   for (int peer = 0; peer < who.size(); ++peer) {
-    if (links.is(LinkState::cut_off, peer)) found.push_back(who.member(peer));
+    if (links.transports().is_link(peer, LinkState::cut_off)) found.push_back(who.member(peer));
   }
   engine.disown();
   return found;
@@ -136,7 +139,7 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
   parent_.revocation().revoke_if_any_died();
   parent_.engine().disown();
   const CommIdentity& who = parent_.identity();
-  const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().next_call();
+  const std::uint32_t next_call = parent_.is_revoked() ? 0 : parent_.calls().numbers().next();
   Shrink shrink(who.key, who.members, who.own_member(), excluded, rounds_, next_call);
   std::vector<int> unreached;
   if (shrink.step() != ChildStep::end) unreached = cut_off(excluded);
@@ -148,7 +151,8 @@ ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& se
       if (made) child = std::move(*made);
       continue;
     }
-    const GatherResult result = ask(shrink.question(parent_.last_completed(), unreached));
+    const GatherResult result =
+        ask(shrink.question(parent_.calls().journal().last_completed(), unreached));
     shrink.hear(result);
     if (result.error && shrink.step() == ChildStep::ask) continue;
     if (result.error) {

@@ -27,13 +27,12 @@ Communicator::Communicator(const Settings& settings, CommIdentity who, Transport
       revocation_(links_, under_way_, recorder_, who_),
       runner_(links_, under_way_, recorder_, revocation_),
       background_(links_, runner_, revocation_),
-      watch_(links_, recorder_, runner_.windows()),
+      control_events_(links_, recorder_, revocation_, runner_.tasks().windows()),
       compressors_(*this, links_, revocation_),
       children_(*this, settings),
       streams_(std::make_unique<Streams>(StreamHost{runner_, links_, revocation_, compressors_},
                                          StreamOptions(settings))) {
   look_for_device_memory();  // calls without a stream ask what their memory is
-  recorder_.tell_time(monotonic_ns());
 }
 
 Communicator::~Communicator() {
@@ -43,15 +42,8 @@ Communicator::~Communicator() {
 }
 
 void Communicator::join_control_plane(bool process_end) {
-  who_.control->plane().add(who_.key, who_.members, *this);
+  who_.control->plane().add(who_.key, who_.members, control_events_);
   if (process_end) ProcessEnd::instance().add(*this);
-}
-
-std::optional<Stall> Communicator::look(std::uint64_t now_ns) {
-  recorder_.tell_time(now_ns);
-  const bool revoked = is_revoked();
-  revocation_.look(now_ns);
-  return revoked ? std::nullopt : watch_.look(now_ns);
 }
 
 Error Communicator::async_error() {

@@ -1,6 +1,6 @@
 // A communicator of one rank: what its ranks have connected (links), its calls, its end, and what
-// is made from it. Each is a class of its own; this one holds them, and is whom the control plane
-// tells. How it comes to be is in connect.hpp.
+// is made from it. Each is a class of its own; this one holds them. How it comes to be is in
+// startup/connect.hpp.
 //
 // Threads: one thread at a time issues calls; abort() and error() may come from any thread.
 #pragma once
@@ -14,9 +14,9 @@
 #include "comm/background_calls.hpp"
 #include "comm/bound_compressors.hpp"
 #include "comm/call_runner.hpp"
-#include "comm/call_watch.hpp"
 #include "comm/child_communicators.hpp"
 #include "comm/comm_identity.hpp"
+#include "comm/control_events.hpp"
 #include "comm/links.hpp"
 #include "comm/revocation_state.hpp"
 
@@ -24,7 +24,7 @@ namespace pith {
 
 class Streams;
 
-class Communicator final : public std::enable_shared_from_this<Communicator>, private CommWatcher {
+class Communicator final : public std::enable_shared_from_this<Communicator> {
  public:
   // One that is not connected yet.
   Communicator(const Settings& settings, CommIdentity who,
@@ -41,7 +41,6 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   Engine& engine() { return links_.engine(); }
 
   CallRunner& calls() { return runner_; }
-  const CallRunner& calls() const { return runner_; }
   BackgroundCalls& background() { return background_; }
   Streams& streams() { return *streams_; }
   BoundCompressors& compressors() { return compressors_; }
@@ -71,22 +70,10 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   bool leave_with_process(std::uint64_t deadline_ns);
   // What a rank that leaves waits for its peers at most.
   static constexpr std::uint64_t goodbye_ns = 1'000'000'000;
-  // Up to this call all have ended well here.
-  std::uint64_t last_completed() const { return recorder_.last_completed(); }
 
  private:
   bool ends_soon(std::uint64_t until_ns);
   void close(const Error& why, std::uint64_t deadline_ns);
-
-  // CommWatcher, called by the control thread
-  void on_revoked(const Error& error) override { revocation_.hear(error); }
-  void on_dead(const Error& error) override { revocation_.hear_of_death(error); }
-  std::optional<CallNote> find_call(std::uint32_t number) override {
-    return recorder_.find(number);
-  }
-  Error refusal_of(std::uint32_t number) override { return revocation_.refusal_of(number); }
-  std::optional<Stall> look(std::uint64_t now_ns) override;
-  void on_stalled(const Stall& stall) override { watch_.tell(stall); }
 
   const CommIdentity who_;
   std::string trace_prefix_;
@@ -96,7 +83,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator>, pr
   RevocationState revocation_;
   CallRunner runner_;
   BackgroundCalls background_;
-  CallWatch watch_;
+  ControlEvents control_events_;
   BoundCompressors compressors_;
   ChildCommunicators children_;
   std::unique_ptr<Streams> streams_;

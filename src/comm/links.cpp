@@ -9,7 +9,8 @@ Links::Links(const Settings& settings, int rank, int ranks, TransportTable table
       model_(settings, ranks),
       table_(table),
       rank_(rank),
-      routes_(static_cast<std::size_t>(ranks)) {
+      routes_(static_cast<std::size_t>(ranks)),
+      transports_(*engine_) {
   context_.scheduler = &engine_->scheduler();
   context_.arena = &engine_->arena();
   context_.mailbox = &engine_->mailbox();
@@ -50,29 +51,19 @@ void Links::set_hosts(std::span<const std::size_t> names) {
   model_.set_multi_host(multi_host);
 }
 
-void Links::add(std::unique_ptr<PeerTransport> transport) {
-  engine_->add(*transport);
-  transports_.push_back(std::move(transport));
-}
-
-bool Links::is(LinkState state, int rank) const {
-  return std::ranges::any_of(transports_,
-                             [&](const auto& one) { return one->link_to(rank) == state; });
-}
-
 void Links::begin_trace(const std::string& path) {
   trace_ = std::make_unique<CallTrace>(path, rank_, context_, routes_);
 }
 
 void Links::revoke(const Error& error) {
   engine_->mailbox().quiesce(state_, error);
-  for (const auto& transport : transports_) transport->quiesce(state_, error);
+  transports_.quiesce(state_, error);
 }
 
 void Links::close(const Error& why, std::uint64_t deadline_ns) {
   if (!state_.revoked) state_.revoked = why;
-  for (const auto& transport : transports_) transport->quiesce(state_, state_.revoked);
-  for (const auto& transport : transports_) transport->close(deadline_ns);
+  transports_.quiesce(state_, state_.revoked);
+  transports_.close(deadline_ns);
   engine_->scheduler().run_ready();
 }
 

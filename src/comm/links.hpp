@@ -11,6 +11,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/hosts.hpp"
 #include "comm/call_trace.hpp"
+#include "comm/open_transports.hpp"
 #include "core/engine.hpp"
 #include "kernels/host_compute.hpp"
 #include "model/model.hpp"
@@ -34,7 +35,6 @@ class Links {
   // What chooses for the calls.
   Model& model() { return model_; }
   const Model& model() const { return model_; }
-  const Tuning& tuning() const { return model_.tuning(); }
   TransportTable transport_table() const { return table_; }
   int rank() const { return rank_; }
   int size() const { return context_.size; }
@@ -45,16 +45,7 @@ class Links {
     return routes_[static_cast<std::size_t>(order_.place_of(rank))];
   }
   CallTrace* trace() { return trace_.get(); }  // null: none is wanted
-  template <class See>
-  void for_each_sending(const See& see) {
-    for (const auto& transport : transports_) transport->for_each_sending(see);
-  }
-  // With the engine's token, often while calls stand still. Whether the links live, as far as their
-  // transports look after that.
-  void look(std::uint64_t now_ns) {
-    for (const auto& transport : transports_) transport->look_at_links(now_ns);
-  }
-  bool is(LinkState state, int rank) const;
+  OpenTransports& transports() { return transports_; }
 
   // All ranks are threads of this process.
   bool is_one_process() const { return one_process_; }
@@ -68,7 +59,6 @@ class Links {
   void set_order(RankOrder order);
   // By rank, equal where ranks run on one host.
   void set_hosts(std::span<const std::size_t> names);
-  void add(std::unique_ptr<PeerTransport> transport);
   void begin_trace(const std::string& path);
   // Who hears of a call's failure.
   void on_failure(void* context, void (*hear)(void* context, const Error& error)) {
@@ -93,7 +83,7 @@ class Links {
   std::vector<Route> routes_;  // in order
   RankOrder order_;
   Hosts hosts_;
-  std::vector<std::unique_ptr<PeerTransport>> transports_;
+  OpenTransports transports_;
   bool one_process_ = false;
 };
 

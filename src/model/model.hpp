@@ -29,6 +29,9 @@ class Model final : public Chooser {
   const Tuning& tuning() const { return tuning_; }
   Shape shape(std::size_t bytes) const;
   const Algorithm& algorithm(Collective collective, std::size_t bytes) const override;
+  const Algorithm& algorithm(const CollectiveArgs& args) const {
+    return algorithm(args.collective, args.count * size_of(args.type));
+  }
   // The same by the collective's name, which must be zero-terminated; null: no such collective.
   const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;

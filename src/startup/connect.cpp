@@ -136,7 +136,7 @@ void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
   }
   links.set_order(std::move(order));
   links.set_hosts(std::vector<std::size_t>(static_cast<std::size_t>(made.size())));
-  links.add(std::move(local));
+  links.transports().add(std::move(local));
   links.set_views(true, true);
   links.set_one_process();
   begin_trace(made);
@@ -265,7 +265,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
     transport->on_peer_lost = [&made](int, const Error& error) {
       made.revocation().revoke_for_loss(error);
     };
-    links.add(std::move(transport));
+    links.transports().add(std::move(transport));
   }
   begin_trace(made);
   made.join_control_plane(true);

@@ -1,0 +1,61 @@
+// What is written down of calls: in the flight recorder, and in the trace where one is wanted. With
+// the engine's token, but where it is said otherwise.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "collectives/call_args.hpp"
+#include "comm/links.hpp"
+#include "control/call_recorder.hpp"
+
+namespace pith {
+
+// A call that has begun and not ended.
+struct RunningCall {
+  std::optional<Call> call;
+  CallRecorder::Batch messages;  // of pairs, as the recorder knows them
+};
+
+class CallJournal {
+ public:
+  CallJournal(Links& links, CallRecorder& recorder) : links_(links), recorder_(recorder) {}
+
+  void begin(RunningCall&, std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
+    recorder_.begin(number, digest, args);
+    if (CallTrace* const trace = links_.trace()) {
+      trace->begin(number, args, links_.model().algorithm(args).name);
+    }
+  }
+  void begin(RunningCall&, std::uint32_t number, std::uint64_t digest, const CompressedArgs& args) {
+    recorder_.begin(number, digest, args.tensors);
+    if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
+  }
+  void begin(RunningCall& running, std::uint32_t number, std::uint64_t, const PairArgs& args) {
+    running.messages = recorder_.begin(args.messages);
+    if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
+  }
+  void end(const RunningCall& running, bool well) {
+    const std::uint32_t number = running.call->number();
+    if (running.messages.count != 0) {
+      recorder_.end(running.messages, well);
+    } else {
+      recorder_.end(number, well);
+    }
+    if (CallTrace* const trace = links_.trace()) trace->end(number, well);
+  }
+
+  // A split has a number as well, and no task: the ranks agree on it by the control plane. By the
+  // thread that makes it, without the token: calls in the background are written down meanwhile.
+  void begin_split(std::uint32_t number);
+  void end_split(std::uint32_t number, bool well);
+
+  // Any thread. Up to this call all have ended well here.
+  std::uint64_t last_completed() const { return recorder_.last_completed(); }
+
+ private:
+  Links& links_;
+  CallRecorder& recorder_;
+};
+
+}  // namespace pith

@@ -1,0 +1,48 @@
+// The numbers of a communicator's calls: counted in the order that is that of all ranks, so that
+// messages find the calls that they are of. By the thread that issues the calls.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "collectives/call_args.hpp"
+#include "comm/pair_numbers.hpp"
+#include "core/call_number.hpp"
+
+namespace pith {
+
+class CallNumbers {
+ public:
+  explicit CallNumbers(std::size_t ranks) : pairs_(ranks) {}
+
+  // One thread at a time writes it, so that no locked operation is needed.
+  std::uint32_t take() {
+    const std::uint32_t number = next_.load(std::memory_order_relaxed);
+    next_.store(next_number(number), std::memory_order_relaxed);
+    return number;
+  }
+  // Any thread.
+  std::uint32_t next() const { return next_.load(std::memory_order_relaxed); }
+
+  // That of a call, by its kind.
+  template <class Args>
+  std::uint32_t take_for(const Args&) {
+    return take();
+  }
+  // Messages of pairs do not count among the calls: other ranks may know nothing of them.
+  std::uint32_t take_for(PairArgs& args) {
+    pairs_.take(args.messages);
+    return 0;
+  }
+  std::uint32_t take_for(CallArgs& args) {
+    return std::visit([this](auto& kind) { return take_for(kind); }, args);
+  }
+
+ private:
+  std::atomic<std::uint32_t> next_{1};
+  PairNumbers pairs_;
+};
+
+}  // namespace pith

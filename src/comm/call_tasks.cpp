@@ -1,0 +1,44 @@
+#include "comm/call_tasks.hpp"
+
+#include "collectives/premultiply.hpp"
+
+namespace pith {
+
+namespace {
+
+// A dense collective of nothing needs nobody, but for a barrier.
+bool moves_nothing(const CollectiveArgs& args) {
+  return args.count == 0 && args.collective != Collective::barrier;
+}
+
+Task<Error> do_nothing(Call&) { co_return Error(); }
+
+}  // namespace
+
+void CallTasks::complete(CollectiveArgs& args) const {
+  const std::size_t bytes = args.count * size_of(args.type);
+  const Extent extent = extent_of(args.collective, links_.size());
+  args.send.size = bytes * extent.send;
+  args.recv.size = bytes * extent.recv;
+  args.tuning = links_.model().tuning();
+}
+
+Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
+  if (moves_nothing(args)) return do_nothing(call);
+  CollectiveArgs placed = args;
+  placed.root = links_.order().place_of(args.root);
+  scale_average(placed, links_.size());
+  const Algorithm& algorithm = links_.model().algorithm(args);
+  if (placed.factor.used) return run_premultiplied(call, placed, algorithm);
+  return algorithm.run(call, placed);
+}
+
+Task<Error> CallTasks::task_of(Call& call, const CompressedArgs& args) {
+  return allreduce_compressed(call, args.tensors, args.tuning);
+}
+
+Task<Error> CallTasks::task_of(Call& call, const PairArgs& args) {
+  return exchange_messages(call, args.messages, windows_, args.chunk_bytes);
+}
+
+}  // namespace pith

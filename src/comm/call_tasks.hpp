@@ -1,0 +1,52 @@
+// What a call runs, by its kind: what its communicator fills in of its arguments, and the coroutine
+// of the algorithm.
+#pragma once
+
+#include <new>
+#include <variant>
+
+#include "collectives/call_args.hpp"
+#include "collectives/pair_windows.hpp"
+#include "comm/links.hpp"
+
+namespace pith {
+
+class CallTasks {
+ public:
+  explicit CallTasks(Links& links)
+      : links_(links), windows_(static_cast<std::size_t>(links.size())) {}
+
+  // In what messages of pairs are cut.
+  const PairWindows& windows() const { return windows_; }
+
+  // Fills in what the caller leaves to the communicator.
+  void complete(CollectiveArgs& args) const;
+  void complete(CompressedArgs& args) const { args.tuning = links_.model().tuning(); }
+  void complete(PairArgs& args) const { args.chunk_bytes = links_.model().tuning().chunk_bytes; }
+  void complete(CallArgs& args) const {
+    std::visit([this](auto& kind) { complete(kind); }, args);
+  }
+
+  // With the engine's token. Null: there is no memory for it.
+  template <class Args>
+  Task<Error> start(Call& call, const Args& args) {
+    try {
+      return task_of(call, args);
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+  }
+
+ private:
+  Task<Error> task_of(Call& call, const CollectiveArgs& args);
+  Task<Error> task_of(Call& call, const CompressedArgs& args);
+  Task<Error> task_of(Call& call, const PairArgs& args);
+  Task<Error> task_of(Call& call, const CallArgs& args) {
+    return std::visit([&](const auto& kind) { return task_of(call, kind); }, args);
+  }
+
+  Links& links_;
+  PairWindows windows_;
+};
+
+}  // namespace pith

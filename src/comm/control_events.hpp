@@ -1,0 +1,34 @@
+// What the control plane tells a communicator, and asks it. By the control thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "comm/call_watch.hpp"
+#include "comm/revocation_state.hpp"
+#include "control/call_recorder.hpp"
+#include "control/comm_watcher.hpp"
+
+namespace pith {
+
+class ControlEvents final : public CommWatcher {
+ public:
+  ControlEvents(Links& links, CallRecorder& recorder, RevocationState& revocation,
+                const PairWindows& windows);
+
+  void on_revoked(const Error& error) override { revocation_.hear(error); }
+  void on_dead(const Error& error) override { revocation_.hear_of_death(error); }
+  std::optional<CallNote> find_call(std::uint32_t number) override {
+    return recorder_.find(number);
+  }
+  Error refusal_of(std::uint32_t number) override { return revocation_.refusal_of(number); }
+  std::optional<Stall> look(std::uint64_t now_ns) override;
+  void on_stalled(const Stall& stall) override { watch_.tell(stall); }
+
+ private:
+  CallRecorder& recorder_;
+  RevocationState& revocation_;
+  CallWatch watch_;
+};
+
+}  // namespace pith

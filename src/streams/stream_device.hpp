@@ -1,0 +1,51 @@
+// The device of a communicator's calls on streams: the queues on which their kernels run, for its
+// memory and for pinned memory, and its way to the memory of other ranks' devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "collectives/algorithm.hpp"
+#include "comm/links.hpp"
+#include "cuda/cuda_compute.hpp"
+#include "cuda/peer_access.hpp"
+#include "streams/stream_options.hpp"
+
+namespace pith {
+
+class StreamDevice {
+ public:
+  // `links`: connected; they outlive it.
+  static Expected<std::unique_ptr<StreamDevice>> create(Links& links, const StreamOptions& options,
+                                                        cuda::Device& device);
+  StreamDevice(const StreamDevice&) = delete;
+  StreamDevice& operator=(const StreamDevice&) = delete;
+
+  cuda::Device& cuda() { return device_; }
+  const cuda::Driver& driver() const { return device_.driver(); }
+  cuda::CudaCompute& compute() { return *compute_; }
+  cuda::PinnedCompute& pinned() { return pinned_; }
+  // Of calls on its memory.
+  const CallContext& context() const { return context_; }
+
+  // What a call sends and receives, as peers are told of it; zeros: nothing is looked at.
+  using Looks = std::array<std::uint32_t, 2>;
+  Looks look_at(const CollectiveArgs& args);
+  void let_go(Looks& looks);
+  // Calling thread, once in a while.
+  void look_for_freed();
+
+ private:
+  StreamDevice(Links& links, bool cuda_ipc, cuda::Device& device,
+               std::unique_ptr<cuda::CudaCompute> compute);
+
+  cuda::Device& device_;
+  cuda::PinnedCompute pinned_;                  // what the other one retires goes back here
+  std::optional<cuda::PeerAccess> peers_;       // none: not wanted, or no two ranks share memory
+  std::unique_ptr<cuda::CudaCompute> compute_;  // ends first: its kernels use what peers_ unmaps
+  CallContext context_;
+};
+
+}  // namespace pith

@@ -1,0 +1,123 @@
+#include "streams/stream_scratch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "collectives/dense/handle_exchange.hpp"
+#include "collectives/premultiply.hpp"
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
+
+// Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
+// short enough for one-shot algorithms.
+struct Need {
+  std::size_t device;
+  std::size_t pinned;
+};
+
+// Each message of a pair is staged piece by piece.
+Need need_of(const PairArgs& args, std::size_t) {
+  Need need{0, 0};
+  for (const Message& message : args.messages) {
+    need.pinned += 2 * std::min(message.data.size, args.chunk_bytes);
+  }
+  return need;
+}
+
+// Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
+Need need_of(const CompressedArgs& args, std::size_t ranks) {
+  constexpr std::size_t pair_bytes = 12;
+  constexpr std::size_t least = std::size_t{1} << 20;
+  Need need{2 * least, 4 * least};
+  for (const CompressedTensor& tensor : args.tensors) {
+    const Spec& spec = tensor.compressor->spec();
+    const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
+    need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
+    need.pinned += pair_bytes * (4 + ranks) * k;
+    if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
+    if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+    if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
+  }
+  const std::size_t chunks = 32 * args.tuning.chunk_bytes;
+  return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
+}
+
+Need need_of(const CollectiveArgs& args, std::size_t p) {
+  constexpr std::size_t short_bytes = std::size_t{1} << 20;
+  constexpr std::size_t strands = 16;
+  const std::size_t vector = std::max(args.send.size, args.recv.size);
+  const std::size_t chunk = std::min(vector, args.tuning.chunk_bytes);
+  const std::size_t whole = std::min(vector, short_bytes);
+  const std::size_t collected = 4 * args.tuning.chunk_bytes;
+  const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
+  const std::size_t lent = std::min<std::size_t>(p, most_view_ranks);  // by peers, at once
+  return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
+          2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work)};
+}
+
+// Messages that the network reads and writes by itself lie in scratch of the device.
+bool has_direct_routes(const CallContext& context) {
+  if (context.compute->network_memory() == 0) return false;
+  return std::any_of(context.routes.begin(), context.routes.end(), [](const Route& route) {
+    return route.transport && route.transport->direct_bytes(MemoryKind::cuda) != no_bytes;
+  });
+}
+
+Need need_of(const CallArgs& args, const CallContext& context) {
+  const auto ranks = static_cast<std::size_t>(context.size);
+  Need need = std::visit([ranks](const auto& kind) { return need_of(kind, ranks); }, args);
+  if (has_direct_routes(context)) need.device += need.pinned;
+  return need;
+}
+
+}  // namespace
+
+Error StreamScratch::prepare(const CallArgs& args) {
+  const Need need = need_of(args, device_.context());
+  const auto reserve_part = [](cuda::ScratchPool& pool, std::size_t bytes) {
+    return pool.reserve(std::min(bytes, most_prepared_bytes));
+  };
+  if (Error error = reserve_part(device_.compute().scratch(), need.device)) return error;
+  return reserve_part(device_.pinned().scratch(), need.pinned);
+}
+
+Error StreamScratch::reserve(const CallArgs& args, cuda::CUstream stream) {
+  const void* const identity = cuda::identity_of(stream);
+  if (std::find(streams_.begin(), streams_.end(), identity) == streams_.end()) {
+    streams_.push_back(identity);
+    warn_of_priority(stream);
+  }
+  const Need need = need_of(args, device_.context());
+  device_need_ = std::max(device_need_, need.device);
+  pinned_need_ = std::max(pinned_need_, need.pinned);
+  if (Error error = device_.compute().scratch().reserve(streams_.size() * device_need_)) {
+    return error;
+  }
+  return device_.pinned().scratch().reserve(streams_.size() * pinned_need_);
+}
+
+// Streams of one priority share hardware queues, where one that waits for a call of ours holds up
+// the stream of ours that is to end it.
+void StreamScratch::warn_of_priority(cuda::CUstream stream) const {
+  static std::once_flag told;
+  int priority = 0;
+  if (device_.compute().workers()) return;
+  const cuda::CUresult asked = device_.driver().stream_get_priority(stream, &priority);
+  if (asked != cuda::kSuccess || priority != device_.compute().priority()) return;
+  std::call_once(told, [&] {
+    log(LogLevel::warn,
+        fmt::format("stream {} has priority {}, as Pith's own streams have: with more of them than "
+                    "hardware queues (CUDA_DEVICE_MAX_CONNECTIONS, 8) calls may hang; lower it, or "
+                    "set PITH_CUDA_STEPS=worker",
+                    static_cast<const void*>(stream), priority));
+  });
+}
+
+}  // namespace pith
