@@ -1,11 +1,14 @@
-// Bruck's allgather for short blocks: the number of blocks a rank holds doubles in every step.
+// Bruck's allgather: the number of blocks that a rank holds doubles in every step.
 //
-//   step with distance d = 1, 2, 4, ...: send all blocks to r-d, take as many from r+d; the last
-//   step moves only the P-d that are still missing   [Bruck, Ho, Kipnis, Upfal, Weathersby 1997]
+//   step with d = 1, 2, 4, ...: rank r sends the d blocks that it holds to r-d and gets d blocks
+//   from r+d; the last step moves only the P-d blocks that are still missing
+//                                             [Bruck, Ho, Kipnis, Upfal, Weathersby 1997]
 //
-// A rank keeps the blocks in the order of their distance, its own one first, and puts each to its
-// place at the end. Long blocks are cut into columns, so that scratch stays at four chunks.
-// Cost for any P, blocks of m bytes: ceil(log2 P) alpha + (P-1) beta m.
+// A rank collects the blocks in scratch in the order of their owners' distance, its own block
+// first, and copies each to its place in recv at the end. Long blocks are processed in columns
+// (columns.hpp), so that scratch stays at four chunks.
+// Cost for any P and blocks of m bytes in one piece: ceil(log2 P) alpha + (P-1) beta m. Wins for
+// short blocks.
 #include "collectives/dense/columns.hpp"
 
 namespace pith {

@@ -1,6 +1,6 @@
-// Ring allgather: in step s every rank passes on the block it got in step s-1.
+// Ring allgather: in step s every rank passes on the block that it got in step s-1.
 //
-// Blocks are cut into chunks and `lanes` strands each carry every lanes-th chunk round the ring.
+// Blocks are cut into chunks; each of `lanes` strands carries every lanes-th chunk round the ring.
 // Cost with one chunk a block of m bytes: (P-1)(alpha + beta m). Bandwidth-optimal.
 #include <cmath>
 

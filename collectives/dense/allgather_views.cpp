@@ -1,11 +1,11 @@
-// Allgather over views: every rank copies the other ranks' blocks out of their send buffers.
+// Allgather over views: every rank copies the blocks of the other ranks out of their send buffers.
 //
-// A block that can be reached is read in place, one that can only be copied is fetched chunk by
-// chunk, any other comes by messages of a chunk, from its owner to each rank that cannot read it.
-// Nobody writes into what others read: in place too a rank's own block stays as it is.
-// Cost by messages, where no ranks share memory: alpha + (P-1) beta m. Wins where memory is in
-// reach, except for short blocks, whose opening and closing cost more than they save. Needs: P <=
-// 32.
+// A block in memory that this rank can load from is read in place. A block in memory that can only
+// be copied is fetched chunk by chunk. Any other block is sent by its owner, one message a chunk,
+// to each rank that cannot read it. Works in place: no rank writes to a block that others read.
+// Cost by messages, where no ranks share memory: alpha + (P-1) beta m for blocks of m bytes. Wins
+// where ranks share memory, except for short blocks, where opening and closing
+// (handle_exchange.hpp) cost more than they save. Needs: P <= 32.
 #include "collectives/dense/sent_blocks.hpp"
 
 namespace pith {

@@ -1,9 +1,9 @@
-// Direct allreduce: every rank sends its vector to every other one and reduces all of them itself.
+// Direct allreduce: every rank sends its vector to every other rank and reduces all vectors itself.
 //
-// One round, so nobody waits for anybody who waits himself. Cost: alpha + (P-1)(beta n + gamma n).
-// Wins for a few bytes among few ranks, most where ranks take turns on a core: each of the log P
-// rounds of recursive doubling may cost a switch of tasks. Operands are taken in rank order: all
-// ranks get the same bits. Needs: P <= 32.
+// There is one round, so no rank waits for a rank that is itself waiting.
+// Cost: alpha + (P-1)(beta n + gamma n). Wins for a few bytes among few ranks, most where ranks
+// share a core: there each of the log P rounds of recursive doubling may cost a context switch. All
+// ranks reduce in rank order: all ranks get the same bits. Needs: P <= 32.
 #include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
@@ -39,7 +39,7 @@ Task<Error> reduce_all(Call& call, const CollectiveArgs& args, Bytes out) {
 }  // namespace
 
 Task<Error> allreduce_direct(Call& call, CollectiveArgs args) {
-  // Sends may still read the vector while we reduce, so in place the result waits beside it.
+  // In place, sends may still read the vector while this rank reduces: the result waits in scratch.
   Scratch beside;
   Bytes out = args.recv;
   if (args.send.data == args.recv.data) {

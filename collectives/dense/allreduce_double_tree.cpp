@@ -1,19 +1,22 @@
 // Double binary tree allreduce: each half of the vector is reduced up one of two binary trees and
-// broadcast down the same one, chunk by chunk.
+// broadcast down the same tree, chunk by chunk.
 // [Sanders, Speck, Traeff 2009: two-tree algorithms for full bandwidth]
 //
-//   0                 first tree, P = 8: odd ranks are leaves     7
-//   '--4              second tree: the same with ranks turned     '--3
-//     / \             round, so that the first one's inner          / \       .
-//    2   6            ranks are leaves here                        5   1
-//   / \ / \           (P odd: shifted by one)                     / \ / \     .
-//   1 3 5  7                                                      6 4 2  0
+//   first tree, P = 8        second tree
+//     0                        7            The second tree is the first one with its ranks in
+//     '--4                     '--3         reverse order (P odd: shifted by one). The inner ranks
+//       / \                      / \        of one tree are leaves of the other.
+//      2   6                    5   1
+//     / \ / \                  / \ / \      .
+//     1 3 5 7                  6 4 2 0
 //
-// So no rank (P odd: one) has two children in both, and all of them send and receive alike. Sums go
-// up while earlier chunks come down: `lanes` strands each way in each tree.
+// No rank has two children in both trees (P odd: one rank has), so all ranks send and receive about
+// as much. Sums go up while results of earlier chunks come down: `lanes` strands each way in each
+// tree.
 // Cost with one chunk a half, for large P: about 2 log2(P)(alpha + beta n) + log2(P) gamma n;
-// longer vectors add 2 beta a byte. Wins among many ranks, P not a power of two, before the ring
-// does. The root reduces once for all: all ranks get the same bits.
+// longer vectors add 2 beta a byte. Wins among many ranks, P not a power of two, for vectors too
+// short for the ring. One root reduces each half and broadcasts its result: all ranks get the same
+// bits.
 #include <cmath>
 
 #include "collectives/dense/tree_cost.hpp"
@@ -23,7 +26,7 @@ namespace pith {
 
 namespace {
 
-// One half with its tree.
+// One half of the vector, and this rank's node in that half's tree.
 struct Half {
   const CollectiveArgs& args;
   TreeNode node;
@@ -43,11 +46,11 @@ struct Half {
   }
 };
 
-// Messages of chunk k: up, and down.
+// Steps of the messages of chunk k: the partial sum up, the result down.
 constexpr std::uint32_t up(std::size_t k) { return static_cast<std::uint32_t>(2 * k); }
 constexpr std::uint32_t down(std::size_t k) { return up(k) + 1; }
 
-// To the children, once `after` is reached.
+// Sends the result of chunk k to the children, once `after` is reached.
 Task<Error> pass_down(Call& call, const Half& half, std::uint16_t lane, std::size_t k,
                       Fence after) {
   for (const int child : half.node.children) {
@@ -59,7 +62,8 @@ Task<Error> pass_down(Call& call, const Half& half, std::uint16_t lane, std::siz
   co_return Error();
 }
 
-// Our own part and what the children lend; the root's is the result. Leaves send as they are.
+// Adds the children's partial sums to this rank's own chunk; at the root that is the result. A leaf
+// has no children, and sends its chunk from the send buffer.
 Fence add_children(Call& call, const Half& half, std::size_t k, std::array<Borrowed, 2>& lent) {
   const Bytes out = half.piece(half.args.recv, k);
   const std::byte* have = half.piece(half.args.send, k).data;
@@ -97,7 +101,7 @@ Task<Error> sum_up(Call& call, const Half& half, std::size_t& next) {
   co_return Error();
 }
 
-// The sum that is here until then has reached the root before its result can come.
+// The result may overwrite this rank's partial sum in recv: the root has used that sum before.
 Task<Error> take_down(Call& call, const Half& half, std::size_t& next) {
   for (std::size_t k = next++; k < half.chunks; k = next++) {
     const std::uint16_t lane = half.lane(k % half.lanes);
@@ -139,7 +143,7 @@ Task<Error> allreduce_double_tree(Call& call, CollectiveArgs args) {
 
 namespace {
 
-// Vectors that pass the busiest port each way, and that the busiest rank adds.
+// Loads of the busiest rank, in vectors: through its port, each way, and added by it.
 struct Load {
   double wire = 0;
   double work = 0;

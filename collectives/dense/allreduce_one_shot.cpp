@@ -1,9 +1,9 @@
-// One-shot allreduce: every rank reads every other rank's vector and reduces all of them itself.
+// One-shot allreduce: every rank reads the vectors of all other ranks and reduces them itself.
 //
-// Where a peer's memory can be reached it is read in place; else its vector comes as a message.
+// A vector in memory that this rank can load from is read in place; any other comes as a message.
 // Cost by messages, where no ranks share memory: alpha + (P-1)(beta n + gamma n). Wins for short
-// vectors among few ranks. Operands are taken in rank order: all ranks get the same bits. Needs: P
-// <= 32.
+// vectors among few ranks. All ranks reduce in rank order: all ranks get the same bits. Needs:
+// P <= 32.
 #include "collectives/dense/handle_exchange.hpp"
 
 namespace pith {
@@ -67,12 +67,12 @@ Task<Error> give_and_reduce(Call& call, const CollectiveArgs& args, HandleExchan
 Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
 
 Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
-  // A vector of no elements may have no address, and cannot be offered.
+  // A vector without elements may have no address, and then cannot be exposed to peers.
   if (args.send.size == 0) {
     Task<Error> by_messages = allreduce_direct(call, args);
     co_return co_await std::move(by_messages);
   }
-  // Peers still read our vector while we reduce, so in place the result waits beside it.
+  // In place, peers still read the vector while this rank reduces: the result waits in scratch.
   Scratch beside;
   Bytes out = args.recv;
   if (args.send.data == args.recv.data) {

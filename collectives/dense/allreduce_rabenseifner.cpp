@@ -1,15 +1,16 @@
 // Rabenseifner's allreduce: reduce-scatter by recursive halving, then allgather by recursive
-// doubling, over the same partners. [Thakur, Rabenseifner, Gropp 2005, section 4.5]
+// doubling, with the same partners in reverse order.
+// [Thakur, Rabenseifner, Gropp 2005, section 4.5]
 //
-//   halving: partners at distance Q/2, ..., 2, 1      blocks kept: Q/2, ..., 2, 1
-//   doubling: at distance 1, 2, ..., Q/2              blocks had:  1, 2, ..., Q
+//   halving:  partners at distance Q/2, ..., 2, 1     blocks left to reduce: Q/2, ..., 2, 1
+//   doubling: partners at distance 1, 2, ..., Q/2     complete blocks:       2, 4, ..., Q
 //
-// P not a power of two: the ranks above the largest one, Q, hand their vector to rank r - Q first
-// and get the result at the end. The vector is cut into segments of four chunks, each of which goes
-// through all rounds; `lanes` strands each take every lanes-th one.
+// Q is the largest power of two up to P. Each rank r >= Q first sends its vector to rank r - Q, and
+// gets the result from it at the end. The vector is cut into segments of four chunks, each of which
+// goes through all rounds; each of `lanes` strands takes every lanes-th segment.
 // Cost for a power of two and one segment: 2 log2(P) alpha + (P-1)/P (2 beta + gamma) n. Wins among
-// many ranks between recursive doubling and the ring: fewer bytes than the one, fewer messages than
-// the other. Each block is reduced by one rank, lower ranks first: all ranks get the same bits.
+// many ranks between recursive doubling and the ring: fewer bytes than the former, fewer messages
+// than the latter. One rank reduces each block, lower ranks first: all ranks get the same bits.
 #include <cmath>
 
 #include "collectives/typed_span.hpp"
@@ -23,7 +24,7 @@ constexpr std::uint32_t doubling_step = 100;
 constexpr std::uint32_t fold_step = 200;
 constexpr std::uint32_t unfold_step = 201;
 
-// One segment's blocks in send and recv.
+// One segment, cut into Q blocks.
 struct Segment {
   const CollectiveArgs& args;
   Range range;
@@ -39,7 +40,7 @@ struct Segment {
   }
 };
 
-// Halving leaves this rank's block complete in recv; the inputs are in `have`.
+// Reduces this rank's block of the segment into recv. `have` is the vector that holds the inputs.
 Task<Error> halve(Call& call, const Segment& segment, Bytes have, int q) {
   const CollectiveArgs& args = segment.args;
   Fence reduced;
@@ -144,7 +145,7 @@ double allreduce_rabenseifner_cost(const Shape& shape, const LinkCost& link) {
   double work = (q - 1) / q * link.gamma * bytes;
   double pass = 2 * ceil_log2(static_cast<int>(q)) * link.alpha + wire + work;
   if (shape.ranks > static_cast<int>(q)) {
-    wire += 2 * link.beta * bytes;  // to take in a vector and give one back, which do not overlap
+    wire += 2 * link.beta * bytes;  // one vector in and one out, which do not overlap
     work += link.gamma * bytes;
     pass += 2 * link.alpha + (2 * link.beta + link.gamma) * bytes;
   }

@@ -1,12 +1,12 @@
-// Recursive doubling: in round i every rank exchanges all it has with the rank whose number differs
-// in bit i, and reduces. [Thakur, Rabenseifner, Gropp 2005, section 4]
+// Recursive doubling: in round i every rank exchanges its partial sum with the rank whose number
+// differs in bit i, and adds the two. [Thakur, Rabenseifner, Gropp 2005, section 4]
 //
 //   0-1 2-3 4-5 6-7   then   0-2 1-3 4-6 5-7   then   0-4 1-5 2-6 3-7
 //
-// P not a power of two: the ranks above the largest one hand their vector to rank r - Q first and
-// get the result at the end. Cost: log2(Q)(alpha + beta n + gamma n), else about two more
-// alpha + beta n and one gamma n. Wins for short vectors: fewest rounds.
-// The lower half is always the first operand, so all ranks get the same bits.
+// Q is the largest power of two up to P. Each rank r >= Q first sends its vector to rank r - Q, and
+// gets the result from it at the end. Cost: log2(Q)(alpha + beta n + gamma n); P not a power of two
+// adds about two (alpha + beta n) and one gamma n. Wins for short vectors: it has the fewest
+// rounds. The lower rank's sum is always the first operand: all ranks get the same bits.
 #include "collectives/typed_span.hpp"
 
 namespace pith {
@@ -62,7 +62,7 @@ double allreduce_recursive_doubling_cost(const Shape& shape, const LinkCost& lin
   const double rounds = ceil_log2(q) * (message + link.gamma * n);
   const int extra = shape.ranks - q;
   if (extra == 0) return rounds;
-  // Where at most half of the ranks take another vector first, that hides behind a round.
+  // With at most Q/2 extra ranks, taking in their vectors overlaps the first round of the others.
   const double delays = 2 * extra > q ? 2 : 1;
   return rounds + delays * link.alpha + 2 * link.beta * n + link.gamma * n;
 }

@@ -1,13 +1,14 @@
 // Ring allreduce: reduce-scatter, then allgather, around one ring.
 //
 //   step 0     step 1                  The vector is cut into P blocks. Block b starts at rank b,
-//   b --b--> b+1 --b--> b+2 --> ...    is reduced by every rank that it passes, arrives complete
-//                                      at rank b-1, and goes round once more as it is.
+//   b --b--> b+1 --b--> b+2 --> ...    is reduced by every rank that it passes, is complete at
+//                                      rank b-1, and goes round once more to all ranks.
 //
-// Each block is cut into chunks; `lanes` strands each walk the ring with every lanes-th chunk, so
-// that one chunk is reduced while others are on the wire. Bandwidth-optimal [Patarasu, Yuan 2009].
+// Each block is cut into chunks. Each of `lanes` strands walks the ring with every lanes-th chunk,
+// so that one chunk is reduced while others are on the wire. Bandwidth-optimal [Patarasu,
+// Yuan 2009].
 // Cost with one chunk a block: 2(P-1)(alpha + beta n/P) + (P-1) gamma n/P. Wins for long vectors.
-// Needs: nothing. Operands meet in ring order, once per block: all ranks get the same bits.
+// Needs: nothing. Each block is summed once, in ring order: all ranks get the same bits.
 #include <cmath>
 
 #include "collectives/typed_span.hpp"
@@ -24,13 +25,13 @@ struct Ring {
   std::size_t chunks;
 };
 
-// Chunk k of the blocks, named by their distance from this rank's own block round the ring.
+// Chunk k of every block. Blocks are named by their distance on the ring from this rank's own.
 class Lane {
  public:
   Lane(const Call& call, const CollectiveArgs& args, const Ring& ring, std::size_t k)
       : call_(call), args_(args), ring_(ring), k_(k) {}
 
-  // Distance from -P to 1.
+  // `distance`: from -P to 1.
   Bytes sent(int distance) const { return part(args_.send, args_.type, piece(distance)); }
   Bytes received(int distance) const { return part(args_.recv, args_.type, piece(distance)); }
 
@@ -82,7 +83,7 @@ Task<Error> ring_lanes(Call& call, CollectiveArgs args, Ring ring, std::size_t l
 
 }  // namespace
 
-// No coroutine itself: a short vector is one strand, and costs one frame.
+// Not a coroutine: a short vector needs one strand, and so costs one coroutine frame.
 Task<Error> allreduce_ring(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const Blocks blocks(args.count, p);

@@ -1,15 +1,15 @@
-// Two-shot allreduce: rank r reduces block r of everybody's vector, then everybody gets it.
+// Two-shot allreduce: rank r reduces block r of all vectors, then every rank gets the result.
 //
 //   shot 1: block r of all P vectors -> rank r        shot 2: reduced block r -> all ranks
 //
-// Where memory can be reached, blocks are read in place and results are stored straight into the
-// peers' buffers; where it can be copied, owners fetch the blocks chunk by chunk and put the
-// results back, which wakes nobody; else they go by messages, chunk by chunk, so that reducing
-// overlaps the wire. Kernels of a device take large pieces, and are not waited for between them,
-// where they reach all buffers. Each pair of ranks does as its own two buffers allow. Operands in
-// rank order:
-// same bits for all. Cost by messages, one chunk a block, where no ranks share memory: 2 alpha +
-// (P-1)(2 beta + gamma) n/P. Wins from some KiB on among few ranks. Needs: P <= 32.
+// Each pair of ranks does what its own two buffers allow. Memory in reach of load and store: blocks
+// are read in place, and results are stored straight into the peers' buffers. Memory that can only
+// be copied: block owners fetch the inputs chunk by chunk and copy the results back, without waking
+// the peer. Otherwise chunks go by messages, so that reducing overlaps the wire. Where a device's
+// kernels reach all buffers, one kernel does both shots of a block.
+// Cost by messages, one chunk a block, where no ranks share memory: 2 alpha + (P-1)(2
+// beta + gamma) n/P. Wins from some KiB on among few ranks. Operands are taken in rank order: all
+// ranks get the same bits. Needs: P <= 32.
 #include <cmath>
 
 #include "collectives/dense/shot.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint16_t result_lane = Shot::input_lane + 1;
 
-// Shot 2, taking: the blocks of ranks that cannot store into our buffer.
+// Shot 2, receiver: the blocks whose owners cannot store into this rank's recv.
 Task<Error> take_results(Call& call, const Shot& shot) {
   const std::uint32_t most = shot.chunks(0);
   for (std::uint32_t k = 0; k < most; ++k) {
@@ -35,8 +35,8 @@ Task<Error> take_results(Call& call, const Shot& shot) {
   co_return Error();
 }
 
-// Where the result of `range` is stored at once: with us, and with the peers whose buffers kernels
-// reach.
+// Where a kernel stores the result of `range` at once: this rank's recv, and that of the peers
+// whose buffers kernels reach.
 std::span<std::byte* const> find_outputs(const Call& call, const Shot& shot, Range range,
                                          std::span<std::byte*> outputs) {
   std::size_t used = 0;
@@ -48,7 +48,7 @@ std::span<std::byte* const> find_outputs(const Call& call, const Shot& shot, Ran
   return outputs.first(used);
 }
 
-// The reduction of `range`, out of all inputs into all outputs in reach.
+// Reduces `range` of all inputs into all outputs in reach.
 Fence reduce_range(Call& call, const Shot& shot, Range range,
                    std::span<const std::byte* const> inputs) {
   constexpr std::size_t streaming_bytes = std::size_t{8} << 20;
@@ -59,7 +59,7 @@ Fence reduce_range(Call& call, const Shot& shot, Range range,
                           streaming);
 }
 
-// Both shots of our own block by one kernel.
+// Both shots of this rank's block, by one kernel.
 Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   const Range own = shot.block_of(call.rank());
   if (own.size == 0) co_return Error();
@@ -69,7 +69,7 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   co_return Error();
 }
 
-// By the host, into memory that kernels do not reach.
+// Writes the result into a peer's recv by the host, where kernels do not reach it.
 Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes result) {
   const PeerHandles& theirs = shot.handles[to];
   if (!theirs.recv) return call.copy_to(to, shot.far(theirs.far_recv, range), result);
@@ -77,7 +77,7 @@ Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes 
   return {};
 }
 
-// Shot 1, taking, and shot 2, giving: our own block, chunk by chunk.
+// This rank's block, chunk by chunk: shot 1 as receiver, shot 2 as sender.
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   Task<Error> answers = shot.handles.hear();
   Error heard = co_await std::move(answers);
@@ -99,7 +99,7 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     if (taken) co_return taken;
     Fence reduced = reduce_range(call, shot, range, inputs);
     leases.give_back(call, reduced);
-    // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
+    // Nothing here suspends where all memory is in reach: yield to other work, and see an abort.
     constexpr std::uint32_t pieces_a_turn = 16;
     if (k % pieces_a_turn == pieces_a_turn - 1) {
       co_await call.turn();
@@ -108,7 +108,7 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
     for (int d = 1; d < p; ++d) {
       const int to = wrap(call.rank() + d, p);
       const PeerHandles& theirs = shot.handles[to];
-      if (theirs.recv && !theirs.copies_only) continue;  // has it
+      if (theirs.recv && !theirs.copies_only) continue;  // stored by the kernel
       if (!theirs.recv && theirs.far_recv == 0) {
         Error error = co_await call.send(to, result_lane, k, out, reduced);
         if (error) co_return error;

@@ -1,10 +1,10 @@
 // Pairwise all-to-all: in step s rank r sends to r+s and receives from r-s, so that in every step
 // each rank has one peer each way.
 //
-// Blocks are cut into chunks. No step needs another one's outcome, so that strands share the
-// steps of all chunks: as many as hold `lanes` chunks in flight, of short blocks more.
-// Cost with P-1 messages of m bytes in flight: alpha + (P-1) beta m.
-// Needs: send and recv apart.
+// Blocks are cut into chunks. Steps do not depend on each other, so strands share the steps of all
+// chunks. There are as many strands as keep `lanes` full chunks in flight; for short blocks more.
+// Cost with all P-1 messages of m bytes in flight: alpha + (P-1) beta m.
+// Needs: send and recv must not overlap.
 #include <cmath>
 
 #include "collectives/typed_span.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t most_strands = 32;
 
-// How many of `messages` are in flight; the longest has `bytes`.
+// How many of `messages` are in flight at once; the longest has `bytes` bytes.
 std::size_t window(const Tuning& tuning, std::size_t messages, std::size_t bytes) {
   const auto lanes = static_cast<std::size_t>(std::max(1, tuning.lanes));
   const std::size_t fitting = lanes * tuning.chunk_bytes / std::max<std::size_t>(1, bytes);
@@ -72,7 +72,7 @@ double alltoall_pairwise_cost(const Shape& shape, const LinkCost& link) {
   const std::size_t chunks = chunks_in(shape.bytes, shape.tuning.chunk_bytes);
   const std::size_t messages = chunks * steps;
   const double wire =
-      link.beta * static_cast<double>(shape.bytes) / static_cast<double>(chunks);  // a message's
+      link.beta * static_cast<double>(shape.bytes) / static_cast<double>(chunks);  // of one message
   const std::size_t strands =
       window(shape.tuning, messages, std::min(shape.bytes, shape.tuning.chunk_bytes));
   const std::size_t full_rounds = (messages - 1) / strands;

@@ -1,9 +1,10 @@
-// All-to-all over views: every rank copies its own block out of each other rank's send buffer.
+// All-to-all over views: every rank copies its own block out of all other ranks' send buffers.
 //
-// A block that can be reached is read in place, one that can only be copied is fetched chunk by
-// chunk, any other comes by messages of a chunk. Cost by messages, where no ranks share memory:
-// alpha + (P-1) beta m. Wins where memory is in reach, except for short blocks, whose opening and
-// closing cost more than they save. Needs: send and recv apart, P <= 32.
+// A block in memory that this rank can load from is read in place. A block in memory that can only
+// be copied is fetched chunk by chunk. Any other block comes by messages of one chunk each.
+// Cost by messages, where no ranks share memory: alpha + (P-1) beta m for blocks of m bytes. Wins
+// where ranks share memory, except for short blocks, where opening and closing
+// (handle_exchange.hpp) cost more than they save. Needs: send and recv must not overlap, P <= 32.
 #include "collectives/dense/sent_blocks.hpp"
 
 namespace pith {

@@ -1,5 +1,5 @@
-// Dissemination barrier: in round i rank r tells r + 2^i that it, and all it heard of, have come.
-// Cost: ceil(log2 P) alpha. [Hensgen, Finkel, Manber 1988]
+// Dissemination barrier: in round i rank r tells rank r + 2^i that r, and all ranks that r has
+// heard of, have arrived. Cost: ceil(log2 P) alpha. [Hensgen, Finkel, Manber 1988]
 #include "collectives/typed_span.hpp"
 
 namespace pith {

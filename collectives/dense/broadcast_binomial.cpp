@@ -1,4 +1,4 @@
-// Binomial broadcast: whoever has the vector sends it on, the largest subtree first.
+// Binomial broadcast: a rank that has the vector sends it to its children, largest subtree first.
 //
 //   root -> root+4 -> root+6 -> root+7      P = 8, ranks relative to the root
 //        -> root+2 -> root+3    ...
@@ -31,7 +31,7 @@ Task<Error> broadcast_binomial(Call& call, CollectiveArgs args) {
 double broadcast_binomial_cost(const Shape& shape, const LinkCost& link) {
   const int p = shape.ranks;
   const double bytes_time = link.beta * static_cast<double>(shape.bytes);
-  // When a rank has the vector: its parent's time, and its turn on the parent's port.
+  // A rank gets the vector after its parent has it and has sent it to the earlier children.
   double last = 0;
   for (int rank = 1; rank < p; ++rank) {
     double time = 0;

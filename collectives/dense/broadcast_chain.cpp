@@ -1,10 +1,11 @@
 // Pipelined chain broadcast: the vector travels from rank to rank in chunks, so that every link of
-// the chain carries another chunk at the same time.
+// the chain carries a different chunk at the same time.
 //
 //   root --c2--> root+1 --c1--> root+2 --c0--> root+3
 //
 // Cost with K chunks of c bytes: K beta c + alpha + (P-2)(alpha + beta c). Wins for long vectors.
-// The more ranks, the shorter the chunks, for the last rank waits for one to pass all others.
+// The more ranks, the shorter the chunks: the last rank waits until one chunk has passed all
+// others.
 #include <cmath>
 
 #include "collectives/typed_span.hpp"
@@ -13,11 +14,11 @@ namespace pith {
 
 namespace {
 
-// Chunks that may have arrived and not yet been passed on.
+// How many chunks may have arrived that have not been passed on.
 constexpr std::size_t depth = 4;
 using Arrived = Channel<std::uint32_t, depth>;
 
-// Of n bytes: what minimises (n/c) alpha + (P-2) beta c, at most what is set.
+// The chunk length c that minimises (n/c) alpha + (P-2) beta c for n bytes, at most the tuning's.
 std::size_t chunk_bytes_of(std::size_t bytes, int ranks, const Tuning& tuning) {
   if (ranks <= 2) return tuning.chunk_bytes;
   constexpr std::size_t unit = 1024;
@@ -31,7 +32,7 @@ struct Chain {
   std::size_t chunk = 0;
   std::uint32_t chunks = 0;
   int previous = -1;
-  int next = -1;  // -1: the last of the chain
+  int next = -1;  // -1: this rank is the last of the chain
 
   Bytes piece(Bytes memory, std::uint32_t k) const {
     return part(memory, args.type, chunk_of({0, args.count}, chunk, k));
@@ -106,7 +107,7 @@ double broadcast_chain_cost(const Shape& shape, const LinkCost& link) {
   const std::size_t chunk_bytes = chunk_bytes_of(shape.bytes, shape.ranks, shape.tuning);
   const double chunk = std::min(n, static_cast<double>(chunk_bytes));
   const double full = std::floor(n / chunk) * chunk;
-  const double last = n - full;  // a shorter chunk at the end trails the full ones at every hop
+  const double last = n - full;  // a shorter last chunk follows the full ones at every hop
   const double hops = shape.ranks - 2;
   const double full_chunks =
       link.alpha + link.beta * full + hops * (link.alpha + link.beta * chunk);

@@ -1,10 +1,11 @@
-// Broadcast over views: every rank copies the root's vector out of its send buffer, all at once.
+// Broadcast over views: all ranks copy the root's vector out of its send buffer at the same time.
 //
-// The root learns from the opening who reaches it and tells everybody whether all do. Where one
-// does not the vector goes down the chain: a root that sent it to each rank would take P-1 times as
-// long as one that sends it to the first.
-// Cost by messages, where no ranks share memory: the chain's. Wins on devices whose memory is in
-// reach, for what a kernel can read in place is not staged on the host. Needs: P <= 32.
+// The root learns from the opening (handle_exchange.hpp) which ranks reach its memory, and tells
+// every rank whether all do. If one does not, the vector goes down the chain instead: sending it to
+// each rank would occupy the root's port P-1 times as long as sending it to the first rank of the
+// chain.
+// Cost by messages, where no ranks share memory: the chain's. Wins for device memory in reach,
+// because a kernel reads the vector in place and nothing is staged on the host. Needs: P <= 32.
 #include "collectives/dense/sent_blocks.hpp"
 
 namespace pith {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::uint16_t verdict_lane = HandleExchange::open_lane - 1;
 
-// Whether every rank reaches the root's vector, as the root says.
+// The root decides whether every rank reaches its vector, and tells the others.
 Task<Error> agree(Call& call, const HandleExchange& handles, int root, std::byte& all_reach) {
   const Bytes verdict{&all_reach, 1};
   if (call.rank() != root) co_return co_await call.recv(root, verdict_lane, 0, verdict);
@@ -56,7 +57,7 @@ Task<Error> broadcast_views(Call& call, CollectiveArgs args) {
     Task<Error> chain = broadcast_chain(call, args);
     co_return co_await std::move(chain);
   }
-  // The others theirs nothing, but on the kind of memory that they have.
+  // Only the root exposes a buffer; the others state the kind of their memory.
   const Bytes sent = call.rank() == args.root ? args.send : Bytes{nullptr, 0, args.recv.kind};
   HandleExchange handles(call, sent, {}, true);
   Task<Error> work = copy_or_pass(call, args, handles);

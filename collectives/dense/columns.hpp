@@ -1,6 +1,6 @@
-// A vector of one block a rank, cut into columns: piece k is the same few elements of every block.
-// Algorithms that collect blocks on the way work on one piece after the other, so that their
-// scratch stays at four chunks, however long the blocks are.
+// Cuts a vector of one block a rank into pieces: piece k is the same few columns (elements) of
+// every block. Algorithms that collect blocks of other ranks process one piece after another, so
+// that their scratch stays at four chunks, however long the blocks are.
 #pragma once
 
 #include "collectives/typed_span.hpp"
@@ -16,13 +16,13 @@ class Columns {
             room(args.tuning) / (static_cast<std::size_t>(ranks) * size_of(args.type)), 1,
             std::max<std::size_t>(1, args.count))) {}
 
-  // What all blocks of a piece may take together.
+  // Bytes of one piece, all blocks together.
   static constexpr std::size_t room(const Tuning& tuning) { return 4 * tuning.chunk_bytes; }
 
   std::uint32_t pieces() const { return static_cast<std::uint32_t>(chunks_in(count_, columns_)); }
-  // Of one block of the first piece; the last one may be smaller.
+  // Bytes of one block in the first piece; the last piece may be smaller.
   std::size_t block_bytes() const { return columns_ * size_of(type_); }
-  // Piece k of a block.
+  // The part of a block that belongs to piece k.
   Bytes of(Bytes blocks, int block, std::uint32_t k) const {
     return part(blocks, type_,
                 chunk_of({static_cast<std::size_t>(block) * count_, count_}, columns_, k));
@@ -34,7 +34,7 @@ class Columns {
   std::size_t columns_;
 };
 
-// The same for costs: how many pieces, and the bytes of a block in one of them.
+// For costs: the number of pieces, and the bytes of one block in one piece.
 struct BlockPieces {
   explicit BlockPieces(const Shape& shape) {
     const auto p = static_cast<std::size_t>(shape.ranks);

@@ -1,12 +1,14 @@
-// Binomial gather: every rank collects the blocks of its subtree and passes them on in one message.
+// Binomial gather: every rank collects the blocks of its subtree and sends them to its parent in
+// one message.
 //
-//   root <- root+1          P = 8, ranks relative to the root; a rank's subtree is itself and
-//        <- root+2 <- root+3          what follows it up to its lowest set bit
-//        <- root+4 <- root+5 ...      [Chan, Heimlich, Purkayastha, van de Geijn 2007]
+//   root <- root+1                   P = 8, ranks relative to the root. The subtree of rank r is
+//        <- root+2 <- root+3         r, ..., r + b - 1, where b is the lowest bit set in r.
+//        <- root+4 <- root+5 ...     [Chan, Heimlich, Purkayastha, van de Geijn 2007]
 //
-// Long blocks are cut into columns, so that an inner rank holds no more than four chunks.
+// Long blocks are processed in columns (columns.hpp), so that an inner rank holds at most four
+// chunks.
 // Cost for P a power of two, blocks of m bytes: log2(P) alpha + (P-1) beta m.
-// In place at the root (send == recv + root * count); nobody else's recv is used.
+// In place at the root where send == recv + root * count. Only the root uses recv.
 #include <cmath>
 #include <vector>
 
@@ -60,8 +62,8 @@ Task<Error> gather_binomial(Call& call, CollectiveArgs args) {
 
 namespace {
 
-// When a rank has the blocks of its subtree: its children's come through one port, in the order in
-// which they are sent.
+// When a rank has the blocks of its subtree. The messages of its children come through one port, in
+// the order in which they are sent.
 double collected_time(int rank, int ranks, const LinkCost& link, double block) {
   struct Arrival {
     double time;

@@ -4,7 +4,7 @@ namespace pith {
 
 namespace {
 
-// A handle as one word, so that the whole theirs fits beside the header in a cache line.
+// Packs a handle into one word, so that the whole message fits into a cache line with its header.
 constexpr unsigned reach_bits = 2;
 std::uint64_t pack(MemoryHandle handle) {
   const auto reach = static_cast<std::uint64_t>(handle.reach);
@@ -14,7 +14,8 @@ MemoryHandle unpack(std::uint64_t word) {
   return {word >> reach_bits, static_cast<MemoryHandle::Reach>(word & ((1u << reach_bits) - 1))};
 }
 
-// Marks of a rank whose call is on device memory; handles leave these bits free.
+// Set in a message's words by a rank whose call is on device memory: in `send` always, in `recv`
+// where a note follows. Handles leave this bit free.
 constexpr std::uint64_t mark = std::uint64_t{1} << 63;
 constexpr std::uint16_t note_lane = 102;
 static_assert(PeerMemory::words_end <= mark >> reach_bits);
@@ -28,8 +29,8 @@ PeerMemory* HandleExchange::find_peer_memory(Compute& compute) {
   return reached ? reached->peer_memory() : nullptr;
 }
 
-// A buffer that a rank does not have is no place at null: a peer would find nothing there, and not
-// close what we had opened.
+// A buffer that a rank does not have is not exposed as address null: the peer would take the null
+// for "out of reach", and would not close what this rank takes for open.
 std::uint64_t HandleExchange::describe(int rank, Bytes memory) {
   if (!memory.data) return 0;
   const MemoryHandle handle = call_.expose(rank, memory);
@@ -133,7 +134,7 @@ Error HandleExchange::take(int from, Message message) {
     take_host(from, message);
     return {};
   }
-  return on_device_ ? take_device(from, message) : Error();  // the peer knows that we are not
+  return on_device_ ? take_device(from, message) : Error();  // the peer knows that ours is not
 }
 
 void HandleExchange::take_host(int from, Message message) {
@@ -148,7 +149,7 @@ void HandleExchange::take_host(int from, Message message) {
   if (!on_device_) [[likely]]
     return;
   theirs.copies_only = true;
-  theirs.sees_send = theirs.sees_recv = false;  // ours are out of its reach
+  theirs.sees_send = theirs.sees_recv = false;  // ours are device memory
 }
 
 Error HandleExchange::take_device(int from, Message message) {

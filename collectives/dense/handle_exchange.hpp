@@ -1,9 +1,10 @@
-// The opening of a collective over views: every rank tells every other how it can reach the two
-// buffers, in one small message each way; the closing: that it will not touch them any more.
+// Opening and closing of a collective over views. The opening: every rank tells every peer, in one
+// small message each way, how the peer can reach its two buffers. The closing: every rank tells the
+// peers that it will not touch their buffers any more.
 //
-// On device memory a rank waits for the answers before it decides who reads what, since a peer's
-// call may be on host memory, where its kernels cannot follow; and the closing goes behind all
-// kernels. Host memory of a peer is copied before kernels of a device may read it.
+// On device memory a rank awaits all answers before it decides who reads what, because a peer's
+// call may be on host memory, which kernels do not reach: such memory is copied before kernels read
+// it. The closing is sent after all kernels have ended.
 #pragma once
 
 #include <algorithm>
@@ -16,25 +17,25 @@
 
 namespace pith {
 
-// Larger communicators do not use views: they would cost P - 1 messages a rank.
+// Larger communicators do not use views: the opening alone would cost P - 1 messages a rank.
 inline constexpr int most_view_ranks = 32;
 
-// Where every rank sends its vector to every other one and reduces all of them itself.
+// Cost of one round in which every rank sends its vector to all others and reduces all vectors.
 inline double one_round_cost(const Shape& shape, const LinkCost& link) {
   const double peers = shape.ranks - 1;
   const auto n = static_cast<double>(shape.bytes);
   return link.alpha + peers * (link.beta + link.gamma) * n;
 }
 
-// What one peer and this rank can reach of each other.
+// What this rank and one peer can reach of each other's buffers.
 struct PeerHandles {
-  std::byte* send;  // the peer's buffers as addresses here; null: by messages only
+  std::byte* send;  // the peer's buffers as addresses here; null: out of reach
   std::byte* recv;
-  std::uint64_t far_send;  // where the peer's buffers can be copied from and to; 0: not so
+  std::uint64_t far_send;  // where copy_from and copy_to find the peer's buffers; 0: they cannot
   std::uint64_t far_recv;
-  bool sees_send;  // whether the peer reaches ours
+  bool sees_send;  // whether the peer reaches this rank's buffers
   bool sees_recv;
-  bool copies_only;  // its buffers are host memory and ours a device's: only copies lead there
+  bool copies_only;  // the peer's buffers are host memory, ours a device's: only copies lead there
 
   bool any() const {
     return send || recv || far_send != 0 || far_recv != 0 || sees_send || sees_recv;
@@ -43,11 +44,11 @@ struct PeerHandles {
 
 class HandleExchange {
  public:
-  // Lanes of the opening and closing messages; algorithms use those below.
+  // Lanes of the opening and closing messages; algorithms use lower ones.
   static constexpr std::uint16_t open_lane = 100;
   static constexpr std::uint16_t close_lane = 101;
 
-  // `copies`: the algorithm also knows what to do with memory that can only be copied.
+  // `copies`: the algorithm can use memory that can only be copied, too.
   HandleExchange(Call& call, Bytes send, Bytes recv, bool copies = false)
       : call_(call),
         send_(send),
@@ -61,30 +62,33 @@ class HandleExchange {
 
   const PeerHandles& operator[](int rank) const { return handles_[static_cast<std::size_t>(rank)]; }
 
-  // The work, which calls hear(), between an opening and a closing: when this returns, every peer
-  // that reached our memory has finished with it. After an error nothing is closed.
+  // Runs `work`, which calls hear(), between an opening and a closing. When this returns without an
+  // error, every peer that reached this rank's buffers has finished with them. An error skips the
+  // closing.
   Task<Error> around(Task<Error> work);
 
-  // The opening, and its answers; nothing where no ranks share memory. Peers in the order rank+1,
-  // rank+2, ... tell() is for those who learn by other messages that everybody has finished.
+  // tell() sends this rank's opening, to rank+1, rank+2, ...; hear() receives the peers'. Neither
+  // does anything where no ranks share memory. An algorithm calls tell() itself if its own messages
+  // tell it that all ranks have finished.
   Task<Error> tell();
   Task<Error> hear();
-  // Also before hear(), while the answers come: whether a peer must be sent what it cannot read, or
-  // sends what it cannot store.
+  // Whether some peer cannot read this rank's send buffer, so that it must be sent, and whether
+  // some peer cannot store into its recv buffer, so that it sends. Also valid before hear().
   bool hides_send() const {
     return any_peer([](const PeerHandles& theirs) { return !theirs.sees_send; });
   }
   bool hides_recv() const {
     return any_peer([](const PeerHandles& theirs) { return !theirs.sees_recv; });
   }
-  // After hear(): whether kernels of a device reach all buffers of all ranks, both ways.
+  // After hear(): whether devices' kernels reach all buffers, this rank's and its peers', both
+  // ways.
   bool all_on_device() const {
     return on_device_ && !any_peer([](const PeerHandles& theirs) {
              return theirs.copies_only || !theirs.send || !theirs.recv || !theirs.sees_send ||
                     !theirs.sees_recv;
            });
   }
-  // The same of what they send, one way.
+  // After hear(): whether kernels of this rank's device reach the send buffers of all peers.
   bool all_sends_on_device() const {
     return on_device_ &&
            !any_peer([](const PeerHandles& theirs) { return theirs.copies_only || !theirs.send; });
@@ -106,12 +110,12 @@ class HandleExchange {
     return false;
   }
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
-  // After hear(): whether there is anything to close.
+  // After hear(): whether a closing is needed.
   bool any() const {
     return any_peer([](const PeerHandles& theirs) { return theirs.any(); });
   }
   Task<Error> close();
-  // As its communicator counts it.
+  // The communicator's number of a rank.
   int number_of(int rank) const { return call_.route(rank).peer; }
   static PeerMemory* find_peer_memory(Compute& compute);
   std::uint64_t describe(int rank, Bytes memory);
@@ -129,14 +133,14 @@ class HandleExchange {
   bool on_device_;
   bool heard_ = false;
   PeerMemory* peer_memory_;
-  // One entry a rank; the others are left alone, for clearing all of them would cost a short call
-  // as much as its messages.
+  // Only the first size() entries are initialised: clearing all of them would cost a short call as
+  // much as its messages.
   std::array<PeerHandles, most_view_ranks> handles_;
   std::array<Message, most_view_ranks> mine_;
   std::array<Message, most_view_ranks> theirs_;
 };
 
-// What one strand has borrowed at a time, at most a message of each rank.
+// The messages that one strand has borrowed at a time, at most one of each rank.
 class Leases {
  public:
   Leases() = default;
@@ -147,7 +151,7 @@ class Leases {
   const std::byte* add(Borrowed&& lent) {
     return std::construct_at(at(count_++), std::move(lent))->data;
   }
-  // Nothing of them is read after the fence.
+  // The messages are not read after the fence.
   void give_back(Call& call, Fence fence) {
     for (std::size_t i = 0; i < count_; ++i) call.give_back(*at(i), fence);
     clear();

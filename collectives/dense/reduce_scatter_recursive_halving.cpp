@@ -1,12 +1,13 @@
-// Recursive halving reduce-scatter: in each round a rank gives the half that it will not keep to
-// its partner there, and adds the partner's part to its own half.
+// Recursive halving reduce-scatter: in each round a rank sends the half of its blocks that it does
+// not keep to its partner, and adds the partner's contribution to the half that it keeps.
 // [Thakur, Rabenseifner, Gropp 2005, section 3.4]
 //
 //   0123 4567   then   01 23  45 67   then   0 1  2 3  4 5  6 7     blocks that are still kept
 //
-// P not a power of two: the ranks above the largest one, Q, hand everything to rank r - Q first,
-// which keeps their block beside its own and returns it at the end. Work goes on in scratch; long
-// vectors are cut into columns of four chunks. Lower ranks are the first operands.
+// Q is the largest power of two up to P. Each rank r >= Q first sends its whole vector to rank
+// r - Q, which keeps r's block beside its own and returns it at the end. Sums are kept in scratch;
+// long vectors are processed in columns of four chunks (columns.hpp). Lower ranks are the first
+// operands.
 // Cost for a power of two, blocks of m bytes: log2(P) alpha + (P-1)(beta + gamma) m. Wins for short
 // vectors.
 #include <cmath>
@@ -17,28 +18,29 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint32_t rounds = 64;  // messages of a piece have their own steps
+constexpr std::uint32_t rounds = 64;  // steps reserved for the messages of one piece
 constexpr std::uint32_t fold_round = 62;
 constexpr std::uint32_t unfold_round = 63;
 
-// Where a piece's blocks lie in scratch: the block of rank v, then that of rank v + Q.
+// Where the blocks of a piece lie in scratch: for every v < Q the block of rank v, then, if there
+// is one, that of rank v + Q.
 struct Layout {
   int q;
   int extra;
 
   explicit constexpr Layout(int ranks)
       : q(floor_power_of_two(ranks)), extra(ranks - floor_power_of_two(ranks)) {}
-  // How many blocks the ranks below v keep.
+  // How many blocks the ranks below v keep together.
   constexpr int before(int v) const { return v + std::min(v, extra); }
   constexpr int place_of(int rank) const { return rank < q ? before(rank) : before(rank - q) + 1; }
 };
 
-// One piece of all blocks while it shrinks to the own one.
+// One piece of all blocks in scratch, of which a rank keeps half as much after each round.
 class Piece {
  public:
   Piece(const Layout& layout, Bytes memory, std::size_t block)
       : layout_(layout), memory_(memory), block_(block) {}
-  // What the ranks from v up to w keep.
+  // The blocks that ranks v, v + 1, ..., w - 1 keep.
   Bytes kept(int v, int w) const {
     const auto begin = static_cast<std::size_t>(layout_.before(v));
     const auto end = static_cast<std::size_t>(layout_.before(w));
@@ -55,7 +57,7 @@ class Piece {
   std::size_t block_;
 };
 
-// Adds what the rank above the largest power of two hands over.
+// Adds the vector of rank `from`, which is above the largest power of two.
 Task<Error> fold(Call& call, const CollectiveArgs& args, int from, Bytes all, std::uint32_t step,
                  Fence packed) {
   Expected<Borrowed> theirs = co_await call.borrow(from, 0, step, all.size);
@@ -142,7 +144,7 @@ double reduce_scatter_recursive_halving_cost(const Shape& shape, const LinkCost&
   const BlockPieces pieces(shape);
   const Layout layout(shape.ranks);
   const double byte = link.beta + link.gamma;
-  // Where at most half of the ranks take in another one's blocks, the others do not wait for those.
+  // With at most Q/2 extra ranks, ranks that take in no extra vector do not wait for those that do.
   const bool many = 2 * layout.extra > layout.q;
   double blocks = 0;
   for (int half = layout.q / 2; half > 0; half /= 2) blocks += many ? layout.before(half) : half;

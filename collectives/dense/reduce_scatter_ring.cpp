@@ -1,10 +1,10 @@
-// Ring reduce-scatter: block b starts at rank b+1 and is reduced by every rank it passes, until it
+// Ring reduce-scatter: block b starts at rank b+1, is reduced by every rank that it passes, and
 // arrives complete at rank b.
 //
 //   step s:  rank r sends its partial block r-1-s to r+1, gets block r-2-s from r-1 and reduces it
 //
-// Blocks are cut into chunks and `lanes` strands each carry every lanes-th chunk round the ring;
-// partial results stay in one chunk of scratch a strand. Bandwidth-optimal [Patarasu, Yuan 2009].
+// Blocks are cut into chunks; each of `lanes` strands carries every lanes-th chunk round the ring
+// and keeps partial sums in one chunk of scratch. Bandwidth-optimal [Patarasu, Yuan 2009].
 // Cost with one chunk a block of m bytes: (P-1)(alpha + beta m + gamma m). Wins for long vectors.
 #include <cmath>
 
@@ -71,7 +71,7 @@ double reduce_scatter_ring_cost(const Shape& shape, const LinkCost& link) {
   const double bytes = m / chunks;
   const double lanes = std::min<double>(chunks, shape.tuning.lanes);
   const double work = link.gamma * bytes;
-  // A strand's next chunk does not wait for the last reduction of this one.
+  // A strand starts its next chunk without waiting for the last reduction of this one.
   const double pass = steps * (link.alpha + link.beta * bytes + work) - work;
   const double port_bound = link.alpha + steps * chunks * link.beta * bytes + work;
   const double core_bound = link.alpha + link.beta * bytes + steps * chunks * work;

@@ -1,11 +1,13 @@
-// Reduce-scatter over views: every rank reduces its own block straight out of all send buffers.
+// Reduce-scatter over views: every rank reduces its own block straight out of all send buffers. It
+// is the first half of a two-shot allreduce.
 //
-// A block that can be reached is read in place, one that can only be copied is fetched chunk by
-// chunk, any other comes by messages of a chunk: the first half of a two-shot allreduce. Nobody
-// writes into what others read: in place the result replaces the block that its owner alone reads.
-// Operands in rank order. Cost by messages, one chunk a block of m bytes, where no ranks share
-// memory: alpha + (P-1)(beta + gamma) m. Wins where memory is in reach, except for short blocks,
-// whose opening and closing cost more than they save. Needs: P <= 32.
+// A block in memory that this rank can load from is read in place. A block in memory that can only
+// be copied is fetched chunk by chunk. Any other block comes by messages of one chunk each. Works
+// in place: the result replaces a block that no other rank reads.
+// Cost by messages, one chunk a block of m bytes, where no ranks share memory: alpha +
+// (P-1)(beta + gamma) m. Wins where ranks share memory, except for short blocks, where opening and
+// closing (handle_exchange.hpp) cost more than they save. Operands are taken in rank order.
+// Needs: P <= 32.
 #include <cmath>
 
 #include "collectives/dense/shot.hpp"
@@ -14,13 +16,12 @@ namespace pith {
 
 namespace {
 
-// Chunk k of our block's result.
+// The place in recv of the result of `range`, which lies in this rank's block of send.
 Bytes result_of(const Shot& shot, Range range, int rank) {
   return part(shot.args.recv, shot.args.type,
               {range.begin - shot.block_of(rank).begin, range.size});
 }
 
-// By one kernel.
 Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   const Range own = shot.block_of(call.rank());
   const Bytes out = result_of(shot, own, call.rank());
@@ -31,7 +32,7 @@ Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   co_return Error();
 }
 
-// Every `strands`-th chunk from this one on.
+// Reduces every `strands`-th chunk of this rank's block, from chunk `strand` on.
 Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std::size_t strands) {
   constexpr std::size_t pieces_a_turn = 16;
   const Scratch fetched = shot.room_for_fetched(call);
@@ -47,7 +48,7 @@ Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std:
     const Fence reduced = reduce_all_ranks(call, shot.args, out, all);
     leases.give_back(call, reduced);
     co_await call.until(reduced);
-    // Where all memory is in reach nothing else waits: the rank's other work, and an abort, must.
+    // Nothing here suspends where all memory is in reach: yield to other work, and see an abort.
     if (i % pieces_a_turn != pieces_a_turn - 1) continue;
     co_await call.turn();
     if (call.comm().revoked) co_return call.comm().revoked;
@@ -55,8 +56,8 @@ Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std:
   co_return Error();
 }
 
-// On a device several strands keep copies to it, kernels and messages going at once; the host does
-// one of these at a time.
+// On a device several strands overlap copies to it, kernels and messages. The host does one of
+// these at a time.
 std::size_t strands_of(const Shot& shot, std::size_t messages) {
   return shot.args.send.kind == MemoryKind::host ? 1 : lanes_for(shot.args.tuning, messages);
 }

@@ -1,17 +1,18 @@
-// Tree reduce: every rank of a binary tree adds its children's partial results to its own vector,
-// chunk by chunk, and passes the sum on; the root keeps it.
+// Tree reduce: every rank of a binary tree adds its children's partial sums to its own vector,
+// chunk by chunk, and sends the sum to its parent; the root keeps it.
 //
-//        root              ranks relative to the root, each before its left and its right half
-//       /    \             `lanes` strands take the chunks in turn, so that one chunk is reduced
-//      1      4            while others are on the wire
-//     / \    / \           [pipelined trees: Sanders, Speck, Traeff 2009, section 2]
-//    2   3  5   6
+//        root              Ranks relative to the root. A subtree's ranks follow each other: first
+//       /    \             its root, then its left half, then its right half.
+//      1      4            `lanes` strands take the chunks in turn, so that one chunk is reduced
+//     / \    / \           while others are on the wire.
+//    2   3  5   6          [pipelined trees: Sanders, Speck, Traeff 2009, section 2]
 //
-// Each strand takes the next chunk when it is free. With chunks of its own it could fill a wire
-// with them, ahead of those that its parent needs first: a leaf waits for nothing.
+// A free strand takes the next chunk. If each strand had its own chunks, one strand of a leaf,
+// which waits for nothing, could fill the wire with its chunks ahead of those that the parent needs
+// first.
 //
 // Cost with one chunk of n bytes and P = 2^d - 1: (d-1)(alpha + 2 beta n + 2 gamma n); a longer
-// vector adds 2 beta a byte. In place at the root; nobody else's recv is used.
+// vector adds 2 beta a byte. In place at the root. Only the root uses recv.
 #include <cmath>
 
 #include "collectives/dense/tree_cost.hpp"
@@ -43,7 +44,7 @@ TreeNode place_of(int rank, int root, int ranks) {
   return node;
 }
 
-// Adds what the children lend to our own part; the last sum is complete at the fence.
+// Adds the children's partial sums to this rank's chunk `mine`. `out` is complete at the fence.
 Fence add_children(Call& call, const Tree& tree, Bytes mine, Bytes out,
                    std::array<Borrowed, 2>& lent) {
   Fence reduced;
@@ -110,7 +111,8 @@ double reduce_tree_cost(const Shape& shape, const LinkCost& link) {
   const double children = std::min(2, shape.ranks - 1);
   const double wire = children * link.beta * (n - chunk);
   const double work = children * link.gamma * (n - chunk);
-  // One strand alone reduces, then sends: only a root with its children's chunks at hand does not.
+  // At an inner rank a single strand reduces and sends in turn, without overlap. Up to three ranks
+  // only the root has children.
   const bool alone = shape.tuning.lanes == 1 && shape.ranks > 3;
   const double rest = alone ? std::max(wire, work + link.beta * (n - chunk)) : std::max(wire, work);
   return sum_time(pre_order_tree, 0, shape.ranks, link, chunk) + rest;

@@ -1,12 +1,13 @@
-// Binomial scatter: a rank gets the blocks of its subtree in one message and sends each child its
-// part, the largest subtree first.
+// Binomial scatter: a rank gets the blocks of its subtree in one message and sends each child the
+// part for its subtree, the largest subtree first.
 //
 //   root -> root+4 -> root+6 -> root+7      P = 8, ranks relative to the root
 //        -> root+2 -> root+3    ...         [Chan, Heimlich, Purkayastha, van de Geijn 2007]
 //
-// Long blocks are cut into columns, so that an inner rank holds no more than four chunks.
+// Long blocks are processed in columns (columns.hpp), so that an inner rank holds at most four
+// chunks.
 // Cost for P a power of two, blocks of m bytes: log2(P) alpha + (P-1) beta m.
-// In place at the root (recv == send + root * count); nobody else's send is used.
+// In place at the root where recv == send + root * count. Only the root uses send.
 #include <cmath>
 
 #include "collectives/dense/columns.hpp"
@@ -54,13 +55,13 @@ Task<Error> scatter_binomial(Call& call, CollectiveArgs args) {
 
 namespace {
 
-// When the last rank of a subtree has its block, where its root has them all at `start`.
+// When the last rank of a subtree has its block, if the subtree's root has all of them at `start`.
 double scattered_time(int rank, int ranks, const LinkCost& link, double block, double start) {
   double last = start;
   for (int child = binomial_bit(rank, ranks) >> 1; child > 0; child >>= 1) {
     if (rank + child >= ranks) continue;
     const double wire = link.beta * block * binomial_subtree(rank + child, ranks);
-    start += wire;  // the port's
+    start += wire;  // on the port of this rank
     last = std::max(last, scattered_time(rank + child, ranks, link, block, start + link.alpha));
   }
   return std::max(last, start);

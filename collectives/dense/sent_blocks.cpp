@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::uint16_t block_lane = 0;
 
-// A piece of it into `here`, which is host memory where `rank` has it on the host.
+// Copies a chunk at `offset` of what `rank` sends into `here`, which is host memory where the
+// peer's buffer is.
 Expected<Fence> copy_piece(Call& call, const PeerHandles& theirs, int rank, std::size_t offset,
                            Bytes here) {
   if (!theirs.send) {
@@ -18,8 +19,8 @@ Expected<Fence> copy_piece(Call& call, const PeerHandles& theirs, int rank, std:
                             : call.run<CopyKernel>(args);
 }
 
-// By the host, for a device by way of pinned memory. It takes turns, for the rank's other work, and
-// an abort, wait meanwhile.
+// Copies by the host; into device memory through pinned memory. Nothing here need suspend, so it
+// yields now and then: the engine does other work, and sees an abort.
 Task<Error> copy_by_host(Call& call, const PeerHandles& theirs, int rank, std::size_t offset,
                          Bytes into, std::size_t chunk) {
   constexpr std::size_t pieces_a_turn = 16;
@@ -59,7 +60,7 @@ struct Moves {
     for (int r = 0; r < call.size(); ++r) all &= r == call.rank() || reaches_sent(handles[r]);
     return all;
   }
-  // Where in what any rank sends the block for `rank` begins.
+  // Where the block for `rank` begins in the send buffer of any rank.
   std::size_t offset_for(const Call& call, int rank) const {
     return args.send.size == block ? 0 : static_cast<std::size_t>(call.rank_at(rank)) * block;
   }

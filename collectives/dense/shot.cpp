@@ -4,8 +4,8 @@ namespace pith {
 
 namespace {
 
-// A rank's part of a chunk, copied into `room` where kernels cannot read it in place; null where it
-// comes by a message.
+// The input of `rank` for `range` at an address that kernels can read: in place, or copied into
+// `room` at `offset`. Null where it comes by a message.
 Expected<const std::byte*> reached_input(const Call& call, const Shot& shot, int rank, Range range,
                                          Bytes room, std::size_t offset) {
   const PeerHandles& theirs = shot.handles[rank];

@@ -1,7 +1,8 @@
-// One shot over views: block r of everybody's vector on its way to rank r, which reduces it.
+// One shot over views: rank r gets block r of all vectors and reduces it.
 //
-// Kernels read in place what they reach; what can only be copied is fetched chunk by chunk; the
-// rest comes by messages of a chunk. Each pair of ranks does as the giver's buffer allows.
+// Kernels read in place what they reach. Memory that can only be copied is fetched chunk by chunk.
+// Everything else comes by messages of one chunk each. Each pair of ranks does what the sender's
+// buffer allows.
 #pragma once
 
 #include "collectives/dense/handle_exchange.hpp"
@@ -31,21 +32,21 @@ struct Shot {
     return vector + range.begin * size_of(args.type);
   }
   std::size_t chunk_bytes() const { return chunk * size_of(args.type); }
-  // Room on the host for a chunk of every rank, where some are fetched.
+  // Host scratch for one chunk of every rank; empty where nothing is fetched.
   Scratch room_for_fetched(const Call& call) const;
 };
 
-// Giving: block p of our vector to each rank p that cannot read it itself; every `strands`-th
-// message from this one on. The first block is none of the shorter ones.
+// Sends block p of this rank's vector, chunk by chunk, to each rank p that cannot read it: every
+// `strands`-th message from message `strand` on. Relies on no block being longer than the first.
 Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand = 0,
                         std::size_t strands = 1);
 
-// Taking: chunk k of our own block of every rank's vector, as kernels can read it, in the order of
-// ranks. `fetched` is room_for_fetched().
+// Finds chunk k of this rank's block in the vectors of all ranks: addresses in rank order that
+// kernels can read. `fetched` is room_for_fetched().
 Task<Error> take_inputs(Call& call, const Shot& shot, std::uint32_t k, Bytes fetched,
                         Leases& leases, std::span<const std::byte*> inputs);
 
-// Where kernels of a device reach all vectors: those of `range`.
+// The addresses of `range` in all vectors, where a device's kernels reach all of them.
 void find_inputs(const Call& call, const Shot& shot, Range range,
                  std::span<const std::byte*> inputs);
 

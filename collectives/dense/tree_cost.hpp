@@ -1,4 +1,4 @@
-// How long trees take on ideal links: what costs of tree algorithms are made of.
+// Time that trees take on ideal links, for the cost functions of tree algorithms.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace pith {
 
 using TreeOf = TreeNode (*)(int rank, int ranks);
 
-// When a rank has the sum of its subtree: its children's vectors come through one port.
+// When a rank has the sum of its subtree. Its children's vectors come through one port.
 inline double sum_time(TreeOf tree, int rank, int ranks, const LinkCost& link, double bytes) {
   std::array<double, 2> arrivals{};
   std::size_t children = 0;
@@ -27,7 +27,7 @@ inline double sum_time(TreeOf tree, int rank, int ranks, const LinkCost& link, d
   return port + wire + static_cast<double>(children) * link.gamma * bytes;
 }
 
-// From when a rank has the result until all of its subtree do.
+// The time from when a rank has the result until all ranks of its subtree have it.
 inline double spread_time(TreeOf tree, int rank, int ranks, const LinkCost& link, double bytes) {
   double port = 0;
   double last = 0;

@@ -24,7 +24,7 @@ CommonValues::CommonValues(Call& call, const SparseCall& args, std::size_t most,
     : call_(call), args_(args), type_(args.spec().values), notes_(notes), rounds_(args) {
   if (streams()) pieces_ = pieces_in({args.tensors, args.parcel});
   const std::size_t lists = std::max<std::size_t>(pieces_ + pieces_in(rounds_.tails(args)), 1);
-  capacity_ = streams() ? 2 * most : most;  // of a tensor that is replaced, both
+  capacity_ = streams() ? 2 * most : most;  // parcels' pairs that tails replace, too
   const std::size_t room = capacity_ + notes;
   indices_ = Scratch(call.compute(), room * sizeof(std::uint32_t));
   values_ = Scratch(call.compute(), room * size_of(type_));
@@ -81,7 +81,7 @@ void CommonValues::keep_losses(Compressor& compressor, const Segment& segment) {
 
 Fence CommonValues::write_early(std::size_t number, const Piece& piece, Range part) {
   const CompressedTensor& tensor = args_.tensors[piece.tensor];
-  // A device's vector is written in one kernel at the end.
+  // On a device one kernel writes the vector at the end.
   if (tensor.sparse.count || tensor.device || replaced(piece.tensor)) return {};
   Segment& segment = segments()[number];
   const SparseList sums = part_of(list(segment), type_, part.begin, part.size);
@@ -93,7 +93,7 @@ Fence CommonValues::write_early(std::size_t number, const Piece& piece, Range pa
 void CommonValues::write_results() {
   Pieces pieces(args_.tensors, args_.parcel);
   Pieces tails = rounds_.tails(args_);
-  std::size_t first = 0;  // list of a parcel that has not been written
+  std::size_t first = 0;  // number of the first parcel's list that has not been written
   std::size_t number = pieces_;
   for (const CompressedTensor& tensor : args_.tensors) {
     ResultWriter writer(call_, tensor);
@@ -112,7 +112,8 @@ void CommonValues::write_results() {
   }
 }
 
-// Those that a tail is the rest of: in `range`, from `pieces` and the list `first` on.
+// Writes the parcels' lists in `range` together with that of their tail. `pieces` and `first` are
+// at the first of them.
 void CommonValues::write_parcels(const CompressedTensor& tensor, std::size_t& first, Pieces& pieces,
                                  const Segment& tail, Range range, ResultWriter& writer) {
   for (std::size_t done = 0; done < range.size;) {
@@ -131,7 +132,7 @@ void CommonValues::write_parcels(const CompressedTensor& tensor, std::size_t& fi
   }
 }
 
-// Both lists lie in the range, and have no index in common.
+// Writes the union of both lists, which lie in the range and have no index in common.
 void CommonValues::merge(Range range, const SparseList& list, const SparseList& tail,
                          ResultWriter& writer) {
   if (tail.count == 0) return void(writer.put(range, list, type_));

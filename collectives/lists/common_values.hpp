@@ -1,9 +1,10 @@
-// The values that all ranks have for the same indices: list after list, as the indices come, their
-// sums, and the result that these make.
+// Values of indices that all ranks have in common: this rank's values list by list as the indices
+// arrive, then their sums over all ranks, and the result that these make.
 //
-// Lists come in the order of the pieces: those of all parcels, where the call has several, and then
-// those of the tails. Values are copies: what a rank took stays as it was sent until the call is
-// over; and what roundings of sums lose is kept aside until it is known that they count.
+// Lists are appended in the order of the pieces: those of all parcels, if the call has several,
+// then those of the tails. The values are copies, because what a rank took must stay as it was sent
+// until the call is over. What rounding the sums loses is kept aside until the sums are known to
+// count.
 #pragma once
 
 #include <optional>
@@ -17,38 +18,40 @@ namespace pith {
 
 class CommonValues {
  public:
-  // `most`: pairs of all lists that count. `notes`: elements that are summed along with the tail.
+  // `most`: upper bound of the pairs in all lists that count. `notes`: number of elements that are
+  // summed along with the last tail.
   CommonValues(Call& call, const SparseCall& args, std::size_t most, std::size_t notes);
 
   bool streams() const { return rounds_.streams(); }
-  // How many pairs the next list may have.
+  // How many pairs there is room for.
   std::size_t room() const { return capacity_ - count_; }
-  // Pairs and notes so far: where the next list begins.
+  // Number of pairs and notes so far: where the next list begins.
   std::size_t count() const { return count_; }
   // Precondition: there is room.
   void append(const SparseList& list);
-  // When what was appended so far is there.
+  // Reached when all lists so far have been copied.
   Fence ready() const { return ready_; }
-  // How many lists there are: the number of the next one.
+  // Number of lists so far: also the number of the next list.
   std::size_t lists() const { return lists_; }
-  // The lists of this tensor so far are void: its tails are all that counts.
+  // Voids the lists of this tensor so far: only its tails count.
   void replace(std::size_t tensor) { replaced_.bytes().data[tensor] = std::byte{1}; }
   bool replaced(std::size_t tensor) const { return replaced_.bytes().data[tensor] != std::byte{0}; }
-  // Behind the last tail.
+  // To be called after the last tail.
   void append_notes(std::span<const float> notes);
 
-  // The values of [begin, end), to be summed in place. `part` lives as long.
+  // The values of [begin, end), for summing in place. `part` must live as long as the sum.
   ValueSum sum_of(std::size_t begin, std::size_t end, ValuePart& part);
   Bytes values() const { return values_.bytes().part(0, count_ * size_of(type_)); }
 
-  // The sums of a parcel's list are there: writes those of a part of its piece where results are
-  // dense and they count, as far as it is known. The parts of a piece come in order. What tails
-  // bring is added at the end, and what does not count replaced.
+  // To be called when the sums of a parcel's list are complete. Writes those in `part` of its
+  // piece, if the result is dense, on the host, and the list has not been replaced so far. The
+  // parts of a piece come in order. write_results() adds the sums of tails and overwrites what has
+  // been replaced.
   Fence write_early(std::size_t list, const Piece& piece, Range part);
 
-  // Once all sums are there:
+  // Once all sums are complete.
   void read_notes(std::span<float> notes);
-  // They count.
+  // Once the sums are known to count.
   void write_results();
 
  private:
@@ -80,7 +83,7 @@ class CommonValues {
   Fence ready_;
   Scratch indices_;
   Scratch values_;
-  Scratch losses_;     // of 16-bit sums, by position; none else
+  Scratch losses_;     // of 16-bit sums, by position; otherwise empty
   Scratch positions_;  // 0, 1, 2, ...
   Scratch segments_;
   Scratch replaced_;

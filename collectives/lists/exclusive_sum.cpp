@@ -14,12 +14,12 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t values_lane = 2;
-constexpr std::uint16_t dense_lanes = 128;  // so many for each round, from here on
+constexpr std::uint16_t dense_lanes = 128;  // lanes a round; the first round's begin here
 
 // --- taking ---
 
-// What is not finite, or left something that is not, becomes zero: in the accumulator, and among
-// the pairs from `begin` on.
+// Zeroes elements that are not finite, or whose remainder in the accumulator is not: in the
+// accumulator, and among the pairs from `begin` on.
 Task<Error> drop_nonfinite(Call& call, const SparseCall& args, Compressor& compressor,
                            std::size_t begin) {
   const VectorQueue queue = args.queue(call);
@@ -46,8 +46,9 @@ Task<Error> drop_nonfinite(Call& call, const SparseCall& args, Compressor& compr
   co_return Error();
 }
 
-// A round's elements of one accumulator: their values, as they are sent. Not `finite` where one was
-// not, which only a caller's own additions can bring about; it counts as zero.
+// Takes the values of a round's elements out of one accumulator. Clears `finite` if one is not
+// finite, which only a caller that adds to the accumulator in place can cause; it then counts as
+// zero.
 Task<Error> take(Call& call, const ExclusiveElection& election, Compressor& compressor,
                  std::size_t round, bool& finite) {
   PairList& taken = compressor.taken();
@@ -74,8 +75,8 @@ Task<Error> take(Call& call, const ExclusiveElection& election, Compressor& comp
   co_return error;
 }
 
-// The last value of a round is no element's: it is one where a rank has found something that is
-// not finite, so that all ranks learn it from the sum.
+// The last value of a round is a flag and no element: one on ranks that have found something that
+// is not finite, so that all ranks learn it from the sum.
 void put_flag(std::byte* value, DType type, bool flag) {
   std::memset(value, 0, size_of(type));
   const float one = 1;
@@ -89,7 +90,7 @@ bool get_flag(const std::byte* value, DType type) {
   return !std::all_of(value, value + size_of(type), is_zero);
 }
 
-// All tensors' behind each other, and the flag.
+// Concatenates the taken values of all tensors, and the flag.
 void gather(Call& call, ExclusiveElection& election, std::size_t round, bool finite) {
   const SparseCall& args = election.args;
   ExclusiveElection::Sums& sums = election.sums[round];
@@ -113,8 +114,8 @@ void gather(Call& call, ExclusiveElection& election, std::size_t round, bool fin
 
 // --- summing ---
 
-// What rounding the sums lost waits until the call is known to succeed: losses instead of an
-// accumulator, and the values' own numbers instead of indices.
+// Keeps what rounding the sums loses until the call is known to succeed: in `losses` instead of an
+// accumulator, by position instead of by index.
 struct LossKeeper {
   LossKeeper(Call& call, ExclusiveElection::Sums& sums, DType type)
       : numbers(call.compute(), sums.count * sizeof(std::uint32_t)) {

@@ -1,21 +1,22 @@
-// The values at what a round of ExDyna and its kin has elected: out of every rank's accumulators,
-// and summed.
+// Values at the indices that a round of ExDyna or MiCRO has elected: taken out of every rank's
+// accumulators, then summed.
 #pragma once
 
 #include "collectives/sparse/exclusive_election.hpp"
 
 namespace pith {
 
-// Which sum the spec asks for. 16-bit values have one that rounds them once, and keeps the losses.
+// The sum that the spec asks for. 16-bit values take the one that rounds once and keeps the losses.
 inline Reduction reduction_of(const Spec& spec) {
   return spec.values == DType::f32 ? spec.reduction : Reduction::direct;
 }
 
-// Once all ranks' elections of the round are here, and this rank's gradient of it: takes its values
-// out of the accumulators. One round after another, for a list grows at one end.
+// Takes this rank's values of a round out of the accumulators. To be called when all ranks'
+// elections of the round have arrived and this rank has added its gradient there; one round at a
+// time, since taken() grows at one end.
 Task<Error> take_round(Call& call, ExclusiveElection& election, std::size_t round);
-// What was taken, in place; of several rounds at once. Learns whether somebody's gradient was not
-// finite.
+// Sums what was taken, in place; several rounds may run at once. Sets election.nonfinite if the
+// gradient of some rank was not finite.
 Task<Error> sum_round(Call& call, ExclusiveElection& election, std::size_t round);
 
 }  // namespace pith

@@ -19,9 +19,9 @@ GatheredLists::GatheredLists(Call& call, const SparseCall& args)
   }
 }
 
-// Pairs come in order, and a device writes all at once sooner.
+// Skips sparse results, which have no zeros, and a device's, which one kernel writes faster.
 Task<Error> GatheredLists::zero_results() {
-  std::size_t since_turn = 0;  // elements
+  std::size_t since_turn = 0;  // elements zeroed since then
   for (std::size_t t = 0; t < args_.tensors.size(); ++t) {
     const CompressedTensor& tensor = args_.tensors[t];
     if (tensor.sparse.count || tensor.device) continue;
@@ -40,7 +40,8 @@ Task<Error> GatheredLists::zero_results() {
   co_return Error();
 }
 
-// In rank order, of each rank what came with a piece of a parcel, and what with a tail's.
+// Collects the lists for a piece in rank order: of each rank the run of its parcel, then that of
+// its tail. Returns their number.
 std::size_t GatheredLists::find_lists(const Piece& piece, const Piece& tail) const {
   Compressor& compressor = *args_.tensors[piece.tensor].compressor;
   auto& received = compressor.received(ranks_);

@@ -4,7 +4,7 @@ namespace pith {
 
 namespace {
 
-// In front of each list.
+// The first byte of each list.
 constexpr std::byte adds{0};
 constexpr std::byte replaces_all{1};
 

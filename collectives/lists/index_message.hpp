@@ -1,5 +1,5 @@
-// Coded lists of indices behind each other in one message: what every compressed call's messages
-// are made of.
+// Coded lists of indices, one after another in a message: the format of all messages of compressed
+// calls that carry indices.
 #pragma once
 
 #include <cstring>
@@ -8,16 +8,16 @@
 
 namespace pith {
 
-// Bytes that no list exceeds which has at most `most` indices of a range of `span`.
+// Upper bound of a list's bytes, with at most `most` indices in a range of `span` elements.
 constexpr std::size_t index_bytes(std::size_t most, std::size_t span) {
   return 1 + EncodeIndicesKernel::coded_bound(std::min(most, span), span);
 }
 
-// Lists are put, and got, in the same order. `replaces`: the list is all of its tensor's, whatever
-// came of that before.
+// Lists are read in the order in which they were written. `replaces`: the list replaces all earlier
+// lists of its tensor.
 class IndexWriter {
  public:
-  // There is room at `out` for the bytes of all lists.
+  // `out` must have room for all lists.
   IndexWriter(Call& call, std::byte* out) : call_(call), begin_(out), end_(out) {}
 
   void put(Range range, const SparseList& list, bool replaces);
@@ -27,7 +27,7 @@ class IndexWriter {
     end_ += sizeof value;
   }
   std::size_t size() const { return static_cast<std::size_t>(end_ - begin_); }
-  // Behind everything that was put.
+  // Reached when everything has been written.
   Fence ready() const { return ready_; }
 
  private:
@@ -37,16 +37,16 @@ class IndexWriter {
   Fence ready_;
 };
 
-// Bytes may be anything: what cannot be read is not valid.
+// Reads any bytes safely: what is malformed is reported as not valid.
 class IndexReader {
  public:
   IndexReader(Call& call, ConstBytes bytes) : call_(call), left_(bytes) {}
 
-  // Whether the next list replaces others. False, too, where there is no list.
+  // Whether the next list replaces earlier ones; false if there is no next list.
   bool replaces() const;
-  // The next list. What has more indices than there is room is not valid either.
+  // Decodes the next list. A list with more than `room` indices is not valid either.
   Decoded get(Range range, std::uint32_t* indices, std::size_t room);
-  // False: there is none.
+  // False: too few bytes are left.
   template <class T>
   bool get_value(T& value) {
     if (left_.size < sizeof value) return false;
@@ -54,8 +54,8 @@ class IndexReader {
     skip(sizeof value);
     return true;
   }
-  // Indices that what is left can hold at most: each one takes a bit. Whoever makes room for as
-  // many as a message says must not believe more.
+  // Upper bound of the indices in the rest of the message, each of which takes at least a bit. A
+  // receiver must not allocate for more, whatever number the message claims.
   std::size_t most() const { return 8 * left_.size; }
   bool done() const { return left_.size == 0; }
 
@@ -66,7 +66,7 @@ class IndexReader {
   ConstBytes left_;
 };
 
-// A message of lists alone, without a head, for the pieces of a parcel.
+// A message for the pieces of a parcel that has lists only, without a head.
 struct IndexMessage {
   IndexMessage() = default;
   IndexMessage(Call& call, std::size_t room) : memory(call.host_compute(), room) {}
@@ -78,7 +78,8 @@ struct IndexMessage {
   Bytes bytes() const { return memory.bytes().part(0, size); }
 };
 
-// Bytes that no message for a parcel exceeds whose lists have at most `most` indices in all.
+// Upper bound of the bytes of a message for a parcel whose lists have at most `most` indices in
+// all.
 std::size_t most_index_bytes(Pieces parcel, std::size_t most);
 
 }  // namespace pith

@@ -1,4 +1,5 @@
-// Adds up lists of pairs, a block of the vector at a time, so that the sums stay in the cache.
+// Adds up lists of pairs, one block of the index code at a time, so that the sums stay in the
+// cache.
 #pragma once
 
 #include <span>
@@ -11,7 +12,7 @@ class ListAdder {
  public:
   static constexpr std::size_t block = EncodeIndicesKernel::block_elements;
 
-  // At most `most` lists at once, of ranges of at most so many elements.
+  // For at most `most` lists at once, in ranges of at most `elements` elements.
   ListAdder(Call& call, std::size_t most, std::size_t elements)
       : call_(call),
         sums_(call.compute(), room_for(elements) * sizeof(float)),
@@ -21,9 +22,9 @@ class ListAdder {
     call.run<ZeroKernel>({touched_.bytes().data, touched_.bytes().size});
   }
 
-  // The pairs of all lists that lie in the range, which is at most a block: every index once, with
-  // the sum of its values in the order of the lists, in float32. Returns how many; there is room
-  // for a block of them, or for all pairs of the lists.
+  // Adds up the pairs of all lists in `range`, which is at most a block: every index once, with the
+  // sum of its values in float32, in the order of the lists. Returns the number of pairs. `indices`
+  // and `values` have room for a block of pairs, or for all pairs of the lists.
   std::size_t add(std::span<const SparseList> lists, DType type, Range range,
                   std::uint32_t* indices, std::byte* values) {
     auto* parts = reinterpret_cast<SparseList*>(parts_.bytes().data);
@@ -39,7 +40,7 @@ class ListAdder {
   }
 
  private:
-  // Whole words of a bit per element.
+  // Rounded up to whole words of one bit per element.
   static constexpr std::size_t room_for(std::size_t elements) {
     return std::min(block, (elements / 64 + 1) * 64);
   }
@@ -50,7 +51,7 @@ class ListAdder {
   Scratch parts_;
 };
 
-// The same for the result of a call, of any range.
+// Adds up lists in a range of any length and writes the sums to the result of a call.
 class SumWriter {
  public:
   SumWriter(Call& call, std::size_t most)
@@ -62,7 +63,7 @@ class SumWriter {
     for_each_block(lists, type, range,
                    [&](Range part, const SparseList& sums) { writer.put(part, sums, DType::f32); });
   }
-  // The same where the range has been zeroed.
+  // The same where the range has been zeroed already.
   void add(std::span<const SparseList> lists, DType type, Range range, ResultWriter& writer) {
     for_each_block(lists, type, range,
                    [&](Range, const SparseList& sums) { writer.add(0, sums, DType::f32); });

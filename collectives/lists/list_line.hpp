@@ -1,5 +1,5 @@
-// The vectors of one sum of lists, one behind another as one line: whoever cuts the line into
-// shares or messages gets equal ones, however many vectors there are.
+// The vectors of one sum of lists, concatenated to one line: shares and messages that are cut from
+// the line have equal lengths, however many vectors there are.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace pith {
 
 struct ListVector {
   std::size_t count = 0;       // elements
-  SparseList list;             // what this rank sends of it: one run
-  std::span<PairList> memory;  // for what comes
-  std::size_t begin = 0;       // in the line; line_up() fills it in
+  SparseList list;             // this rank's pairs: one run
+  std::span<PairList> memory;  // for received lists and sums
+  std::size_t begin = 0;       // its first element in the line; set by line_up()
 };
 
-// Returns the elements of the line.
+// Returns the number of elements in the line.
 inline std::size_t line_up(std::span<ListVector> vectors) {
   std::size_t all = 0;
   for (ListVector& vector : vectors) {
@@ -27,7 +27,8 @@ inline std::size_t line_up(std::span<ListVector> vectors) {
   return all;
 }
 
-// each(vector, range): of every vector that has elements in a range of the line, which ones.
+// Calls each(vector, slice) for every vector that has elements in a range of the line. `slice` is
+// those elements, counted from the vector's first.
 template <class Vector, class Each>
 void for_each_slice(std::span<Vector> vectors, Range range, Each each) {
   const std::size_t end = range.begin + range.size;

@@ -40,21 +40,21 @@ ListMessage write(Call& call, DType type, std::uint32_t flags, Each each) {
   return message;
 }
 
-// The head of what came; `reader` is behind it then. False: it cannot be.
+// Reads the head of a message. False: it is malformed.
 bool read_head(IndexReader& reader, ListHead& head) {
   return reader.get_value(head) && head.count <= reader.most();
 }
 
-// Where the next list of a message goes: the range it lies in, and which run of what it becomes.
+// Where a list of a message goes: the range it lies in, and the run of `into` that it becomes.
 struct Target {
   Range range;
   PairList* into;
   std::size_t run;
-  std::byte* replaced = nullptr;  // set where the list replaces others, if not null
+  std::byte* replaced = nullptr;  // set to 1 if the list replaces earlier ones; may be null
 };
 
-// `reader` is behind a head that says `count`. Several lists are decoded elsewhere first, so that
-// none of them makes room for the pairs of all.
+// Reads the lists behind a head that claims `count` pairs. Several lists are decoded into scratch
+// first: decoded in place, each would have to reserve room for all pairs that are left.
 bool read_indices(Call& call, IndexReader& reader, std::size_t count,
                   std::span<const Target> targets) {
   Scratch elsewhere;
@@ -181,7 +181,7 @@ Error read_lists(Call& call, const SparseCall& args, const Round& round, const L
 
 namespace {
 
-// The slices of one message.
+// The slices of all vectors that one message carries.
 struct Slices {
   Slices(Call& call, const ListTargets& into, Range range) {
     std::size_t n = 0;
@@ -198,12 +198,12 @@ struct Slices {
     });
   }
 
-  std::size_t most_bytes = sizeof(ListHead);  // that their indices can take
+  std::size_t most_bytes = sizeof(ListHead);  // upper bound of the message with their indices
   Scratch memory;
   std::span<Target> targets;
 };
 
-// One list's values come where they belong.
+// Receives the values; those of a single list directly into its run.
 Task<Error> receive_values(Call& call, ListAddress from, std::span<const Target> targets,
                            std::size_t bytes) {
   if (targets.size() == 1) {

@@ -1,5 +1,5 @@
-// Messages that carry lists of pairs: the coded indices of all pieces of a round, and then the
-// values in a message of their own, for only the first one tells how many there are.
+// Messages that carry lists of pairs. The first message has the coded indices of all pieces of a
+// round. The values follow in a second message, since only the first one tells how many there are.
 #pragma once
 
 #include "collectives/lists/list_line.hpp"
@@ -7,77 +7,78 @@
 
 namespace pith {
 
-// What goes before the coded indices.
+// The head of the first message.
 struct ListHead {
   static constexpr std::uint32_t nonfinite = 1;  // the sender found elements that are not finite
 
-  std::uint32_t count = 0;  // pairs of all pieces
+  std::uint32_t count = 0;  // pairs in all lists
   std::uint32_t flags = 0;
 };
 
-// Who, and the name of the first message; that of the values is the lane behind it.
+// The peer, and the name of the first message; the second one uses the next lane.
 struct ListAddress {
   int peer = 0;
   std::uint16_t lane = 0;
   std::uint32_t step = 0;
 };
 
-// A message on its way; what it was written from may change meanwhile.
+// A message to send, or as received. It holds copies: its source may change meanwhile.
 struct ListMessage {
-  ListHead says;  // what `head` begins with
+  ListHead says;  // the content of ListHead
   Scratch head;
   Scratch values;
   std::size_t head_bytes = 0;
   std::size_t values_bytes = 0;
-  Fence ready;  // of what is written here
+  Fence ready;  // reached when both are written
 
   std::uint64_t bytes() const { return head_bytes + values_bytes; }
 };
 
-// Of every piece of a round what its tensor's last run of taken() has there. Where a tail is its
-// tensor's only run, it replaces those that were sent before.
+// Writes, for every piece of a round, what the last run of its tensor's taken() has there. A tail
+// that is its tensor's only run replaces the lists that were sent before.
 ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
                         std::uint32_t flags);
 
 Task<Error> send_lists(Call& call, ListAddress to, const ListMessage& message);
-// To every other rank at once; `lane` and `step` as for one.
+// To all other ranks at once; name.peer is ignored.
 Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& message);
 
-// A round's lists from a peer, as they came: ready to be sent on. At most `most` pairs are
-// accepted.
+// Receives a round's lists from a peer without decoding them, so that they can be sent on. More
+// than `most` pairs are an error.
 Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, ListAddress from,
                         std::size_t most, ListMessage& message);
 
-// Where lists of others lie in PairList: rounds may come in any order.
+// The runs of received lists, numbered because rounds may arrive in any order.
 constexpr std::size_t run_of_parcel(std::size_t piece) { return 2 * piece; }
 constexpr std::size_t run_of_tail(std::size_t piece) { return 2 * piece + 1; }
 
-// Of every piece of the round a run of received[origin]. `from` has sent it and is to blame.
-// replaced[t] is set where tails of tensor t replace what came with its parcels.
+// Decodes a round's lists: for every piece a run of received[origin]. Errors name `from`, which
+// sent the message. Sets replaced[t] if the tail replaces the lists of tensor t's parcels.
 Error read_lists(Call& call, const SparseCall& args, const Round& round, const ListMessage& message,
                  int origin, int from, std::byte* replaced);
 
-// A range of a line of vectors, in parts small enough for a message each: they have one name, for
-// they arrive in order.
+// A range of a line of vectors, in parts that fit a message each. The messages of all parts have
+// one name, since they arrive in order.
 struct ListParts {
   Range range;
-  std::size_t most = 0;  // elements of one
+  std::size_t most = 0;  // elements of a part
 
   std::size_t count() const { return chunks_in(range.size, most); }
   Range operator[](std::size_t k) const { return chunk_of(range, most, k); }
 };
 
-// Of the lists of all vectors what lies in a range of their line.
+// The pairs of all vectors in a range of their line.
 ListMessage write_slices(Call& call, std::span<const ListVector> vectors, Range range, DType type,
                          std::uint32_t flags);
 
-// Where what comes goes: memory[list] of each vector that has elements there, which begins anew.
+// Where received pairs go: into memory[list] of each vector with elements in the range, whose
+// earlier content is dropped.
 struct ListTargets {
   std::span<const ListVector> vectors;
   std::size_t list = 0;
   DType type = DType::f32;  // of the values
 };
-// The slices of a peer. Flags are added to those that are there.
+// Receives a peer's slices. Its flags are ORed into `flags`.
 Task<Error> receive_slices(Call& call, ListAddress from, ListParts parts, ListTargets targets,
                            std::uint32_t& flags, Traffic& traffic);
 

@@ -1,6 +1,6 @@
-// How the vectors of a compressed call are cut: pieces of a vector, and parcels of neighbouring
+// How the vectors of a compressed call are cut: into pieces of a vector, and parcels of consecutive
 // pieces that travel in one message, so that many small vectors cost one exchange. All ranks cut
-// alike. How parcels follow each other says rounds.hpp.
+// alike. rounds.hpp has the order of the messages.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,22 @@
 
 namespace pith {
 
-// Elements that a pass of the host looks at between two turns, so that messages of other strands go
-// on.
+// Elements that the host processes before it yields, so that messages of other strands go on.
 inline constexpr std::size_t host_elements_at_once = std::size_t{1} << 18;
-// On a device, whose kernels run beside them, all.
+// All elements on a device, whose kernels run beside the messages.
 inline std::size_t elements_at_once(const SparseCall& args) {
   return args.device ? ~std::size_t{0} : host_elements_at_once;
 }
 
 struct Piece {
   std::size_t tensor = 0;
-  std::size_t number = 0;  // among those of the tensor
+  std::size_t number = 0;  // among the tensor's pieces, from 0 on
   Range range;
   bool ends_parcel = false;
 };
 
-// Elements of a parcel: so few that there are several to overlap, so many that a message is worth
-// its start, and whole blocks of the index code.
+// Elements of a parcel: few enough that several parcels overlap, many enough that a message is
+// worth its start, and whole blocks of the index code.
 inline std::size_t parcel_elements(std::size_t all, double density, std::size_t chunk_bytes) {
   constexpr std::size_t block = EncodeIndicesKernel::block_elements;
   constexpr std::size_t parcels = 16;
@@ -41,9 +40,9 @@ inline std::size_t parcel_elements(std::size_t all, double density, std::size_t 
   return chunks_in(std::min(elements, most), block) * block;
 }
 
-// Elements whose tail is one message: what is left to be sent of a few parcels when all has been
-// looked at. So many tails that hops of one overlap with those of the next, so few that a message
-// is worth its start, and none, whatever the density, that 32 bits cannot count the bytes of.
+// Elements that one tail covers. A tail carries what is left of a few parcels when all elements
+// have been read. There are several, so that the hops of one overlap with those of the next, but
+// few enough that a message is worth its start. At any density the bytes of a tail fit 32 bits.
 constexpr std::size_t tail_elements(std::size_t all, std::size_t parcel) {
   constexpr std::size_t tails = 4;
   constexpr std::size_t most = std::size_t{1} << 28;
@@ -51,7 +50,7 @@ constexpr std::size_t tail_elements(std::size_t all, std::size_t parcel) {
   return std::clamp<std::size_t>(parcels, 1, std::max<std::size_t>(most / parcel, 1)) * parcel;
 }
 
-// Walks over the pieces of all vectors, in order. Vectors without elements have no piece.
+// Iterates over the pieces of all vectors, in order. Vectors without elements have no piece.
 class Pieces {
  public:
   Pieces() = default;
@@ -86,11 +85,11 @@ class Pieces {
   std::size_t parcel_ = 0;
   std::size_t room_ = 0;  // left in the parcel that is being filled
   std::size_t tensor_ = 0;
-  std::size_t number_ = 0;  // of the next piece of that
+  std::size_t number_ = 0;  // of its next piece
   std::size_t begin_ = 0;
 };
 
-// Those of one parcel, of which `pieces` is at the first one.
+// Calls each(piece) for the pieces of one parcel. `pieces` is at the first of them.
 template <class Each>
 void for_each_piece(Pieces pieces, Each each) {
   for (bool more = !pieces.done(); more;) {

@@ -10,9 +10,9 @@ namespace pith {
 
 namespace {
 
-// Results from this size on leave the caches before anybody reads them.
+// Results from this size on are evicted from the caches before they are read.
 constexpr std::size_t streamed_bytes = std::size_t{8} << 20;
-// Pairs that are worth a device's kernel.
+// Pairs for one kernel or copy on a device.
 constexpr std::size_t pairs_at_once = std::size_t{1} << 18;
 
 }  // namespace
@@ -52,7 +52,7 @@ void ResultWriter::put_pairs(const SparseList& sums, DType type) {
                             type, room, divisor_});
 }
 
-// Few copies, of many pairs each.
+// Collects the pairs in host memory, so that a few long copies suffice.
 void ResultWriter::put_pairs_on_device(const SparseList& sums, DType type) {
   const std::size_t unit = size_of(tensor_.type);
   for (std::size_t done = 0; done < sums.count;) {
@@ -89,7 +89,7 @@ void ResultWriter::add(std::size_t before, const SparseList& sums, DType type) {
   }
 }
 
-// Whoever puts them uses their memory again at once.
+// Copies the sums, whose memory the caller reuses at once.
 void ResultWriter::put_on_device(Range range, const SparseList& sums, DType type) {
   Waiting& waiting = waiting_;
   const bool goes_on = waiting.range.begin + waiting.range.size == range.begin &&
@@ -147,8 +147,8 @@ void ResultWriter::put_nan() {
     output().run<FillNanKernel>({tensor_.recv, tensor_.type, tensor_.count});
     return;
   }
-  if (tensor_.sparse.list) return;  // whoever keeps lists is told otherwise
-  // One pair is enough to be seen, and all that there may be room for.
+  if (tensor_.sparse.list) return;  // SparseCall::nan tells the caller
+  // One pair is enough to be seen, and there may be room for no more.
   const SparseOutput& out = tensor_.sparse;
   count_ = std::min({std::size_t{1}, out.capacity, tensor_.count});
   if (count_ == 0) return;

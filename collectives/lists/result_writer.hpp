@@ -1,4 +1,4 @@
-// Writes the result of a compressed call, dense or as pairs, piece by piece in rising order.
+// Writes the result of a compressed call, dense or as pairs, range by range in ascending order.
 #pragma once
 
 #include "collectives/compressed.hpp"
@@ -14,15 +14,15 @@ class ResultWriter {
   ResultWriter& operator=(const ResultWriter&) = delete;
   ~ResultWriter() { write_waiting(); }
 
-  // The sums at indices that lie in the range; the rest of the range is zero. On host memory, when
-  // that is written.
+  // Writes the sums at the indices in `range` and zeros elsewhere in it. Returns the fence of the
+  // write if the result is dense and on the host.
   Fence put(Range range, const SparseList& sums, DType type);
-  // The same for a range that another writer has put `before` pairs in, where the result is dense:
-  // sums at other indices.
+  // Writes more sums, at other indices, into a range of a dense result on the host that already has
+  // `before` pairs, or zeros only.
   void add(std::size_t before, const SparseList& sums, DType type);
-  // Every element becomes NaN: somebody's gradient was not finite.
+  // Sets every element to NaN: the gradient of some rank was not finite.
   void put_nan();
-  // After the last piece.
+  // To be called after the last range. An error if a sparse result does not fit.
   Error finish();
   // Pairs put so far.
   std::size_t count() const { return count_; }
@@ -43,8 +43,8 @@ class ResultWriter {
   float divisor_;
   std::size_t count_ = 0;
 
-  // Of a device's vector: pieces one behind another, for one kernel, with their pairs in memory
-  // that it reaches. Where the result is pairs, these as they are told.
+  // For a device: consecutive ranges and their pairs, in host memory that the device reaches, to be
+  // written by one kernel. For a sparse result the pairs in their final form.
   struct Waiting {
     Range range;
     DType type = DType::f32;
@@ -54,7 +54,7 @@ class ResultWriter {
     Scratch values;
   };
   Waiting waiting_;
-  std::size_t written_ = 0;  // pairs that are on their way to a device's output
+  std::size_t written_ = 0;  // pairs whose copy to a device's output has begun
 };
 
 }  // namespace pith

@@ -1,19 +1,17 @@
-// The messages of a streamed call, one behind the other: a parcel each, and then the tails, which
-// carry what the parcels left of a few of them each. Where there is but one parcel, its tail is
-// all.
+// The rounds of a call, each with one message: first one for each parcel, then the tails, each of
+// which carries what is left of a few parcels. A call with a single parcel has one round, its tail.
 #pragma once
 
 #include "collectives/lists/parcels.hpp"
 
 namespace pith {
 
-// What one message is about.
 struct Round {
   std::uint32_t step = 0;
   bool tail = false;
   bool last = false;
-  Pieces lists;   // the first piece of its lists
-  Pieces passes;  // the first piece that is to be looked at for them; done() where none is
+  Pieces lists;   // at the first piece of its message
+  Pieces passes;  // at the first piece to read before the message; done() if there is none
 };
 
 class Rounds {
@@ -22,7 +20,8 @@ class Rounds {
       : parcels_(args.tensors, args.parcel), streams_(has_several(parcels_)), tails_(tails(args)) {}
 
   bool streams() const { return streams_; }
-  // All tails, from the first piece on. Every piece of a parcel lies in one of these.
+  // Iterates over all tails as Pieces does over parcels. Every piece of a parcel lies in one of
+  // theirs.
   Pieces tails(const SparseCall& args) const {
     constexpr std::size_t whole = ~std::size_t{0};  // every tensor is one piece
     if (!streams_) return {args.tensors, whole};

@@ -12,7 +12,7 @@ namespace pith {
 
 namespace {
 
-// All lists of a range added up in this order, in float32: one run of `sum`.
+// Adds up all lists in a range, in this order and in float32. `sum` becomes one run.
 void add_lists(ListAdder& adder, std::span<const SparseList> lists, DType type, Range range,
                PairList& sum) {
   std::size_t total = 0;
@@ -27,12 +27,12 @@ void add_lists(ListAdder& adder, std::span<const SparseList> lists, DType type, 
   sum.end_run(count);
 }
 
-// What came in one message or several.
+// All pairs of a list, which may have arrived in several messages.
 SparseList all_of(PairList& list) { return {list.indices(), list.values(), list.count()}; }
 
 constexpr int every_other = -1;
 
-// What of all vectors lies in the range of `parts`.
+// Sends the pairs of all vectors in the range of `parts`.
 Task<Error> send_slices(Call& call, ListAddress to, std::span<const ListVector> vectors,
                         ListParts parts, DType type, std::uint32_t flags, Traffic& traffic) {
   const bool to_all = to.peer == every_other;
@@ -54,14 +54,14 @@ struct Doubling {
   std::uint32_t step = 0;
   bool odd = false;
 
-  static constexpr std::size_t came = 0;  // among the lists of memory
+  static constexpr std::size_t came = 0;  // the received list in ListVector::memory
 
   ListAddress name(int peer) const { return {peer, args.lane, step}; }
   ListParts parts() const { return {{0, elements}, args.message_elements}; }
   void take_over() {
     for (ListVector& vector : args.vectors) vector.list = all_of(vector.memory[came]);
   }
-  // Adds what came to the sums so far; these lie where the ones before do not.
+  // Adds the received lists to the sums so far. The two memories for sums take turns.
   void add(Call& call, bool came_first) {
     ListAdder adder(call, 2, elements);
     for (ListVector& vector : args.vectors) {
@@ -87,7 +87,7 @@ Task<Error> get(Call& call, Doubling& doubling, int from, Traffic& traffic) {
                         traffic);
 }
 
-// Both have the sum of their lists afterwards.
+// Exchanges lists with `peer`; afterwards both ranks have their sum.
 Task<Error> merge_with(Call& call, Doubling& doubling, int peer, Traffic& traffic) {
   std::array<Task<Error>, 2> strands{strand(call, give(call, doubling, peer, traffic)),
                                      strand(call, get(call, doubling, peer, traffic))};
@@ -136,9 +136,9 @@ struct Splitting {
         ranks(call.size()),
         own(static_cast<std::size_t>(call.rank())) {}
 
-  // In the memory of the vectors lie by rank the lists of all for this rank's share, and then the
-  // sums of all shares. The own list is where it was: in its place is the sum of the share. The
-  // last one is the sum of all.
+  // ListVector::memory has a list for every rank: first that rank's pairs of this rank's share,
+  // later the sums of that rank's share. This rank's entry is the sum of its own share, since its
+  // pairs stay in `list`. One more list, the last, is the sum of all shares.
   SparseSum args;
   Blocks shares;
   int ranks;
@@ -170,7 +170,8 @@ Task<Error> receive_shares(Call& call, const Splitting& split, Traffic& traffic)
   co_return Error();
 }
 
-// In rank order. In float32, for nobody's residual would keep what a rounding of it lost.
+// Adds up this rank's share in rank order. In float32, since no residual would keep what rounding
+// the sums loses.
 void add_share(Call& call, Splitting& split) {
   const auto p = static_cast<std::size_t>(split.ranks);
   const Range share = split.shares[call.rank()];
@@ -184,7 +185,7 @@ void add_share(Call& call, Splitting& split) {
     }
     PairList& sum = vector.memory[split.own];
     add_lists(adder, lists, split.args.type, range, sum);
-    vector.list = sum.run(0);  // of the share alone: what is sent next
+    vector.list = sum.run(0);  // the share's sums, which are sent next
   });
 }
 
@@ -206,7 +207,7 @@ Task<Error> send_sums(Call& call, const Splitting& split, Traffic& traffic) {
                      DType::f32, *args.flags, traffic);
 }
 
-// `sums` are those of the shares that the vector has elements in.
+// Concatenates `sums`: those of all shares that the vector has elements in.
 void join(Call& call, ListVector& vector, std::span<PairList> sums) {
   if (sums.size() == 1) {
     vector.list = all_of(sums[0]);
@@ -228,7 +229,7 @@ void join(Call& call, ListVector& vector, std::span<PairList> sums) {
   vector.list = all.run(0);
 }
 
-// Of each vector the shares that it has elements in, which follow each other.
+// Consecutive shares have the elements of a vector.
 void join_all(Call& call, Splitting& split) {
   int first = 0;
   for (ListVector& vector : split.args.vectors) {

@@ -19,8 +19,8 @@ struct Segments {
   }
 };
 
-// Empty segments are not sent; both ends know them, and into how many messages a long one is cut.
-// Those have one name: they arrive in order.
+// Exchanges blocks with the two ranks at `distance`. Empty blocks are not sent. Both ends know the
+// number of messages of a block; they have one name, since they arrive in order.
 Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t lane, Bytes out,
                   Bytes into, Fence ready) {
   const int to = wrap(call.rank() + distance, call.size());
@@ -44,7 +44,8 @@ Task<Error> trade(Call& call, const ValueSum& sum, int distance, std::uint16_t l
   co_return Error();
 }
 
-// The sum of our segment, from what came to `gathered`: one block for every distance, from 1 on.
+// Sums this rank's block. `gathered` has the other ranks' values of it, ordered by distance from 1
+// on.
 void sum_segment(Call& call, const ValueSum& sum, Range segment, std::byte* gathered) {
   const int p = call.size();
   const std::size_t unit = size_of(sum.type);

@@ -1,21 +1,22 @@
-// AR-Topk: one rank, the leader, elects its k largest magnitudes; every rank takes its own values
-// at the leader's indices; these are summed. [Tyagi, Swany 2023; STAR is the cyclic local top-k of
-// ScaleCom, Chen et al. 2020]
+// AR-Topk: one rank, the leader, elects its k largest magnitudes. All ranks take their own values
+// at the leader's indices, and these values are summed.
+// [Tyagi, Swany 2023; STAR is the cyclic local top-k of ScaleCom, Chen et al. 2020]
 //
-//   parcel:      0           1           2            tails
-//   leader     select ---> select ---> select ------> the rest of the k
-//                 \ indices   \           \               \      .
-//   next rank    take        take        take            take      values at the indices ...
-//                 \  \        \  \        \  \            \  \     .
-//   the one after  .. sum      .. sum      .. sum          .. sum  ... and their sums, by all
-//                     \ write     \ write     \ write        \ add
+//   parcel:       0           1           2           tails
+//   leader      select ---> select ---> select ---> rest of the k
+//                  \ indices   \           \            \       .
+//   next rank     take        take        take         take       its values at the indices
+//                  \  \        \  \        \  \         \  \    .
+//   rank after it   .. sum      .. sum      .. sum       .. sum   of the values of all ranks
+//                      \ write     \ write     \ write      \ add
 //
-// Who leads: see ar_topk_election.cpp. Indices leave while the leader is still selecting, see
-// compress/topk_selector.hpp, along a chain, which costs a port what one copy does; where one
-// parcel holds everything, down a binomial tree. Followers add their gradients without waiting for
-// indices, and nobody writes before having looked at all gradients. Should the leader have promised
-// too much, its tails replace all; sums that were under way by then are void. Costs: see
-// ar_topk_cost.hpp.
+// Who leads: ar_topk_election.cpp. The leader sends indices while it is still selecting
+// (compress/topk_selector.hpp), along a chain, which costs each port one copy. If one parcel holds
+// everything, they go down a binomial tree instead. Followers add their gradients without waiting
+// for indices. No rank writes results before it has read all gradients, which may be in the same
+// memory. If the leader's bounds of its k-th magnitude were wrong, its tails replace everything,
+// and sums made by then are void.
+// Costs: ar_topk_cost.hpp.
 #include <array>
 #include <optional>
 
@@ -30,12 +31,13 @@ namespace ar_topk {
 namespace {
 
 constexpr std::uint16_t index_lane = 0;
-constexpr std::uint16_t sum_lane = 2;  // and the one behind it
+constexpr std::uint16_t sum_lane = 2;  // and the next one
 constexpr std::uint16_t dense_lanes = 4;
 
-// --- the way of the indices ---
+// --- passing on indices ---
 
-// From the leader on: a chain for many messages, a binomial tree for one.
+// Passes a message on: along a chain if there are many messages, down a binomial tree if there is
+// one.
 Task<Error> pass_on(Call& call, Sharing& sharing, const IndexMessage& message, std::uint32_t step) {
   const int p = call.size();
   const int place = wrap(call.rank() - sharing.leader, p);
@@ -56,7 +58,7 @@ int predecessor(const Call& call, const Sharing& sharing) {
   return wrap(call.rank() - back, call.size());
 }
 
-// The leader's messages leave while it selects, if there are several.
+// Sends the leader's messages while it selects, if there are several.
 Task<Error> send_messages(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   for (std::uint32_t step = 0;; ++step) {
@@ -68,7 +70,7 @@ Task<Error> send_messages(Call& call, Sharing& sharing) {
   }
 }
 
-// A follower passes them on as they come, whatever else it has to do.
+// Receives a follower's messages and passes them on, independently of its other work.
 Task<Error> relay_messages(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.messages);
   const int from = predecessor(call, sharing);
@@ -89,7 +91,7 @@ Task<Error> relay_messages(Call& call, Sharing& sharing) {
   co_return Error();
 }
 
-// --- what is summed ---
+// --- collecting values ---
 
 void append_notes(Call& call, Sharing& sharing) {
   bool nonfinite = false;
@@ -100,7 +102,7 @@ void append_notes(Call& call, Sharing& sharing) {
   sharing.values.append_notes(sharing.note_values());
 }
 
-// What the leader has elected of a piece of this round.
+// The elements of a piece that the leader has elected in this round.
 SparseList elected(const Sharing& sharing, const Piece& piece, bool tail) {
   const PairList& taken = sharing.compressor(piece).taken();
   const bool sent = sharing.selects_first() && tail && sharing.values.streams();
@@ -127,7 +129,7 @@ Error unreadable(const Call& call, const Sharing& sharing) {
   return malformed(call, predecessor(call, sharing), "indices that cannot be read");
 }
 
-// A follower's values at the leader's indices.
+// Takes a follower's values at the leader's indices.
 Task<Error> take_lists(Call& call, Sharing& sharing, Round round, const IndexMessage& message) {
   IndexReader reader(call, {message.bytes().data, message.size});
   Pieces pieces = round.lists;
@@ -136,7 +138,7 @@ Task<Error> take_lists(Call& call, Sharing& sharing, Round round, const IndexMes
     more = !piece.ends_parcel;
     Compressor& compressor = sharing.compressor(piece);
     PairList& taken = compressor.taken();
-    if (reader.replaces()) {  // by the first of its tails
+    if (reader.replaces()) {  // only with the tensor's first tail
       if (!round.tail || piece.number != 0) co_return unreadable(call, sharing);
       compressor.return_taken(call.host_compute());
       sharing.values.replace(piece.tensor);
@@ -167,7 +169,7 @@ Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
   co_return Error();
 }
 
-// A follower's, which do not wait for indices.
+// Adds a follower's gradients, without waiting for indices.
 Task<Error> add_rounds(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing.added);
   if (sharing.leader == call.rank() || sharing.selects_first()) co_return Error();
@@ -184,7 +186,7 @@ Task<Error> add_rounds(Call& call, Sharing& sharing) {
   co_return Error();
 }
 
-// What the leader's lists of a round are chosen from.
+// Selects the elements of the leader's lists of a round.
 Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
   if (sharing.selects_first()) co_return Error();
   if (round.passes.done()) sharing.has_looked();
@@ -198,9 +200,9 @@ Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
 
 // --- the strands ---
 
-// The leader selects and sends, a follower takes what comes, once it has added; both have values
-// to sum then. One message goes to all children first: what is behind values in the port comes late
-// to a subtree.
+// The leader selects and sends lists. A follower takes its values at the lists that arrive, once it
+// has added its gradient there. Both then hand the values to a summing strand. A single message
+// goes to all children before that: behind values in the port it would reach the subtrees late.
 Task<Error> share_lists(Call& call, Sharing& sharing) {
   const CloseAtEnd closing(sharing);
   const bool leads = sharing.leader == call.rank();
@@ -244,7 +246,7 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   co_return Error();
 }
 
-// The sums of a parcel, with a turn behind every part.
+// Writes the sums of a parcel and yields after every part.
 Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t list) {
   Pieces pieces = round.lists;
   for (bool more = !pieces.done(); more; ++list) {
@@ -260,7 +262,7 @@ Task<Error> write_early(Call& call, Sharing& sharing, Round round, std::size_t l
   co_return Error();
 }
 
-// One of the strands that sum.
+// A summing strand; the last one that ends closes `writing`.
 class Summing {
  public:
   Summing(Sharing& sharing, Summands& sums) : sharing_(sharing), sums_(sums) {}
@@ -322,9 +324,9 @@ Task<Error> write_rounds(Call& call, Sharing& sharing) {
   }
 }
 
-// --- the end ---
+// --- the result ---
 
-// All ranks have heard all scores along with the sums.
+// All ranks have received all scores with the sums.
 void remember_scores(Call& call, Sharing& sharing) {
   const auto ranks = static_cast<std::size_t>(call.size());
   const Scratch memory(call.host_compute(), ranks * sizeof(double));
@@ -379,7 +381,7 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   error = co_await when_all(strands);
   if (error) co_return error;
   if (!sharing.sums_directly()) {
-    // Everything at once, also what is void: every rank has that, too.
+    // Sums everything at once, lists that are void included: they are the same on all ranks.
     Task<Error> summing = sum_densely(call, sharing.args, sharing.values.values(), dense_lanes);
     error = co_await std::move(summing);
     if (error) co_return error;

@@ -1,10 +1,10 @@
 // Dense allreduce of values rounded to bfloat16: half the bytes of float32. Values are summed in
-// float32, in rank order, and rounded once; nothing stays behind.
+// float32, in rank order, and rounded once; no residual is kept.
 //
-//   parcel:  round > sum the segments > write, one parcel after the other
+//   parcel:  round > sum > write, one parcel after the other
 //
-// A rank whose gradient is not finite gives NaN for every element, as in allreduce_dense. Cost:
-// bf16_cost.hpp.
+// A rank whose gradient is not finite contributes NaN for every element, as in allreduce_dense.
+// Cost: bf16_cost.hpp.
 #include <optional>
 
 #include "collectives/lists/parcels.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t parcel_size = Bf16Shape::parcel;
 
-// The values of one parcel, beginning where `pieces` stands; `n` are how many.
+// Rounds the elements of the parcel that `pieces` is at. `n`: their number.
 Fence round_parcel(const VectorQueue& queue, const SparseCall& args, Pieces pieces,
                    std::byte* values, std::size_t& n) {
   Fence last;
@@ -35,13 +35,13 @@ Fence round_parcel(const VectorQueue& queue, const SparseCall& args, Pieces piec
   return last;
 }
 
-// The results, tensor by tensor.
+// Writes the results, tensor by tensor.
 class Results {
  public:
   Results(Call& call, const SparseCall& args) : call_(call), args_(args) {
     writer_.emplace(call, args.tensors[0]);
   }
-  // Leaves `pieces` behind the parcel.
+  // Moves `pieces` past the parcel.
   void put_parcel(Pieces& pieces, const std::byte* values) {
     while (!pieces.done()) {
       const Piece piece = pieces.next();
@@ -68,7 +68,8 @@ class Results {
   std::optional<ResultWriter> writer_;
 };
 
-// On a device, the rounding of a parcel comes behind what was written from the one before.
+// `values` is reused: on a device the queue writes a parcel's results before it rounds the next
+// parcel.
 Task<Error> sum_parcels(Call& call, const SparseCall& args, bool poisoned, std::byte* values) {
   const VectorQueue queue = args.queue(call);
   Results results(call, args);

@@ -1,19 +1,20 @@
-// hierarchy=host: ranks of a host are one to the compressed scheme.
+// hierarchy=host: to the compressed scheme, the ranks of a host are one rank.
 //
-//   every rank  add the gradient
-//   owner i     sum slice i of the host's ranks, over views, or by messages where memory is private
-//               the spec's scheme with the other hosts' owners of slice i
-//   every rank  hear the pairs of the host's owners, write
+//   every rank  adds its gradient
+//   owner i     sums slice i of its host's ranks: over views, or by messages if memory is private
+//   owner i     runs the spec's scheme with the other hosts' owners of slice i
+//   every rank  receives the pairs of the host's owners, writes the result
 //
-// A slice is a part of every tensor, see hosts.hpp; the scheme knows nothing of hosts, and elects
-// its k from each slice. So an election is a host's, leaders are hosts, and gradients of a host
-// meet exactly; score=raw measures what the host has, the residual included. The residual of a host
-// is its owners', each of a slice (compress/host_slice.hpp). What a rank gives is kept until the
-// next call has ended well, as by a dense call. Gradients on a device come to the host whole: sums,
-// scheme and residual are the host's there, too, and the device gets the result.
+// A slice is a part of every tensor (hosts.hpp). The scheme knows nothing of hosts and elects its k
+// in each slice, so elections are by host, leaders are hosts, and gradients inside a host are
+// summed exactly. score=raw measures what the host contributes, residual included. A host's
+// residual lies with its owners, a slice each (compress/host_slice.hpp). What a rank gives to
+// owners is kept until the next call has succeeded, as in a dense call. Gradients on a device are
+// copied to the host whole: sums, scheme and residual are on the host then, too, and the device
+// gets the result.
 //
-// Where each host has one rank the scheme runs as it is; on a single host calls are dense. Cost:
-// by_host_cost.hpp.
+// If each host has one rank the scheme runs as it is; on a single host calls are dense.
+// Cost: by_host_cost.hpp.
 #include "collectives/lists/parcels.hpp"
 #include "collectives/sparse/by_host.hpp"
 #include "collectives/sparse/dense_result.hpp"
@@ -26,11 +27,11 @@ namespace pith {
 namespace by_host {
 namespace {
 
-// --- what is given ---
+// --- inside a host ---
 
 std::byte* bytes_of(float* floats) { return reinterpret_cast<std::byte*>(floats); }
 
-// The gradients, to this rank's accumulators.
+// Adds the gradients to this rank's accumulators.
 Task<Error> add_gradients(ByHost& by) {
   const VectorQueue queue = by.args.queue(by.call);
   if (queue.on_device()) {
@@ -46,7 +47,7 @@ Task<Error> add_gradients(ByHost& by) {
   co_return Error();
 }
 
-// This rank's accumulators, where the host can read them.
+// Provides this rank's accumulators as one vector in host memory, slice by slice.
 Task<Error> join(ByHost& by) {
   const auto tensors = by.args.tensors;
   const VectorQueue queue = by.args.queue(by.call);
@@ -74,7 +75,8 @@ Task<Error> join(ByHost& by) {
   co_return Error();
 }
 
-// What the owner adds itself: of its slice, the residual too.
+// Starts an owner's sum with its own contribution: its slice of the accumulators, plus the residual
+// of the slice.
 Task<Error> begin_sum(ByHost& by) {
   const auto own = static_cast<std::size_t>(*by.own);
   by.sum = Scratch(by.host(), std::max<std::size_t>(by.ranges()[own].size, 1) * sizeof(float));
@@ -123,7 +125,7 @@ Task<Error> sum_slices(ByHost& by) {
 
 // --- between hosts ---
 
-// The tensors of this rank's slice, in scratch memory.
+// The tensors of the call between hosts: this rank's slice of each tensor. In scratch memory.
 class Inner {
  public:
   explicit Inner(ByHost& by)
@@ -171,7 +173,7 @@ class Inner {
   std::size_t elements_ = 0;
 };
 
-// An element whose sum over the host is not finite leaves the residual as it was.
+// Where the sum over the host is not finite, restores the residual from before the call.
 void keep_overflown(Compressor& outer, const float* sums) {
   HostSlice& slice = *outer.slice();
   if (slice.inner().stats.nonfinite == 0) return;
@@ -200,7 +202,7 @@ void begin_inner(ByHost& by, const Inner& inner) {
     const CompressedTensor& tensor = inner.all()[i];
     tensor.compressor->adopt(*inner.outer(i).compressor, 1);
     begin_tensor(tensor, by.call.number(), by.hosts.count());
-    // To a scheme, a rank of this host is the host.
+    // To the scheme this rank is its host: what is not finite on any of its ranks counts.
     if (by.nan && i == 0) tensor.compressor->stats.nonfinite = 1;
   }
 }
@@ -238,8 +240,8 @@ Task<Error> run_between_hosts(ByHost& by) {
 }  // namespace
 }  // namespace by_host
 
-// A scheme's state is of one slice, and the same on all its owners: that of other ranks or another
-// slice must not be used by some of them.
+// A scheme's state belongs to one slice and must be equal on all owners of the slice. So every rank
+// drops state that is from another layout of hosts or another slice.
 void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense) {
   using namespace by_host;
   if (!call.context().hosts) return;

@@ -1,18 +1,18 @@
-// DEFT: vectors are cut into pieces, of which each rank elects exactly in some that it alone has in
-// this step; the indices go to all, and all ranks sum their values at all of them. [Yoon, Oh: DEFT,
-// ICPP 2023]
+// DEFT: tensors are cut into pieces. Each rank elects exactly, in pieces that no other rank has in
+// this step. The indices go to all ranks, which sum their values at all of them.
+// [Yoon, Oh: DEFT, ICPP 2023]
 //
-//   every rank    add the gradient, piece by piece, and note the norms
-//   rank t mod N  packs the pieces into N bins ----> all
-//   rank r        elect the k_i largest of each piece in bin (t + r) mod N
+//   every rank    adds its gradient, piece by piece, and notes the norms
+//   rank t mod N  packs the pieces into N bins ----> all               (t: the step)
+//   rank r        elects the k_i largest of each piece in bin (t + r) mod N
 //                   \ indices to all
-//   others          decode    take    sum > write
+//   others          decode > take > sum > write
 //
-// A piece's k_i is its share of the norm, which each rank finds for itself; see
-// compress/deft_plan.hpp. In a group every tensor is a layer. The skeleton is that of ExDyna, with
-// one round, for nothing is certain before all norms are known.
+// A piece's k_i is the share of k that its norm has in all norms. Each rank computes it from its
+// own norms (compress/deft_plan.hpp). In a group every tensor is a layer. The structure is that of
+// ExDyna, with one round, since no element is certain to be elected before all norms are known.
 //
-// Cost: exdyna_cost.hpp, with a broadcast of the bins, 4 bytes a piece; every rank reads all of its
+// Cost: exdyna_cost.hpp, with a broadcast of the bins, 4 bytes a piece. Every rank reads all of its
 // gradient for the norms, and its own bin twice more.
 #include <array>
 #include <cmath>
@@ -38,7 +38,7 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t index_lane = 0;
-constexpr std::uint16_t sum_lane = 2;  // and the one behind it
+constexpr std::uint16_t sum_lane = 2;  // and the next one
 constexpr std::uint16_t bins_lanes = 4;
 constexpr std::uint16_t dense_lanes = 128;
 
@@ -50,7 +50,7 @@ std::size_t elements_of(const SparseCall& args) {
   return all;
 }
 
-// The pieces of one call, and who has which.
+// The pieces of one call, and the rank that elects in each.
 class Plan {
  public:
   Plan(Call& call, const SparseCall& args)
@@ -70,7 +70,7 @@ class Plan {
   int packer() const {
     return call_.place_of(static_cast<int>(step() % static_cast<std::uint64_t>(call_.size())));
   }
-  // Bins go by the ranks that the caller knows, whatever their order.
+  // Bins belong to the caller's ranks, not to places in the order (rank_order.hpp).
   std::size_t bin_of(std::size_t rank) const {
     const auto known = static_cast<std::size_t>(call_.rank_at(static_cast<int>(rank)));
     return (static_cast<std::size_t>(step() % ranks_of(call_)) + known) % ranks_of(call_);
@@ -80,17 +80,18 @@ class Plan {
     const std::size_t known = (piece.bin + n - static_cast<std::size_t>(step() % n)) % n;
     return static_cast<std::size_t>(call_.place_of(static_cast<int>(known)));
   }
-  // What a rank has elected of a tensor: one run for each of its pieces, without values.
+  // The elements of a tensor that a rank has elected, without values: one run for each of its
+  // pieces.
   PairList& list(const DeftPiece& piece, std::size_t rank) const {
     return compressor(piece).received(ranks_of(call_))[rank];
   }
-  // This rank's own k of each piece, from its norms.
+  // Computes the k of each piece from this rank's norms.
   void share() {
     const Scratch order(call_.host_compute(), bins_.bytes().size);
     share_deft(pieces(), elected_of(args_.spec().density, all_),
                span_of<std::uint32_t>(order, size_));
   }
-  // By this rank's norms, for all.
+  // Packs the bins of all ranks by this rank's norms.
   void pack() {
     const Scratch order(call_.host_compute(), bins_.bytes().size);
     const Scratch loads(call_.host_compute(), ranks_of(call_) * sizeof(double));
@@ -98,7 +99,7 @@ class Plan {
               span_of<double>(loads, ranks_of(call_)));
     for (std::size_t i = 0; i < size_; ++i) bins()[i] = pieces()[i].bin;
   }
-  // What the packer has told. False: no such bins.
+  // Takes over the packer's bins. False: they do not exist.
   bool take_bins() {
     for (std::size_t i = 0; i < size_; ++i) {
       const std::uint32_t bin = bins()[i];
@@ -140,9 +141,9 @@ class Plan {
   Scratch bins_;
 };
 
-// --- who elects what ---
+// --- assigning pieces ---
 
-// What the host reads of one piece between two turns is a part of it.
+// Adds the gradient in one piece; on the host in parts, with a yield after each.
 Task<Error> add_piece(Call& call, const SparseCall& args, Compressor& compressor,
                       const DeftPiece& piece, PassResult& found) {
   for (Range left{piece.begin, piece.size}; left.size > 0;) {
@@ -159,7 +160,7 @@ Task<Error> add_piece(Call& call, const SparseCall& args, Compressor& compressor
   co_return Error();
 }
 
-// A device tells what it has found when it has passed all pieces.
+// Adds all gradients and computes the norms. A device reports once, after the last piece.
 Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) {
   const VectorQueue queue = args.queue(call);
   const std::span<DeftPiece> pieces = plan.pieces();
@@ -213,7 +214,7 @@ Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
 
 // --- electing ---
 
-// A run of the own list.
+// Elects in one piece, into a new run of this rank's list.
 Task<Error> elect(Call& call, const SparseCall& args, const Plan& plan, DeftPiece& piece) {
   Compressor& compressor = plan.compressor(piece);
   PieceElection election(call, args, compressor, piece);
@@ -249,7 +250,7 @@ Task<Error> elect_own(Call& call, const SparseCall& args, const Plan& plan) {
 
 // --- sharing indices ---
 
-// Of the message of one rank.
+// Upper bound of the bytes of a rank's message.
 std::size_t most_bytes(const Plan& plan, std::size_t rank) {
   std::size_t bytes = 0;
   for (const DeftPiece& piece : plan.pieces()) {
@@ -273,7 +274,7 @@ ListMessage write_indices(Call& call, const SparseCall& args, const Plan& plan) 
   return message;
 }
 
-// False: they cannot be read.
+// False: the message is malformed.
 bool read_indices(Call& call, const Plan& plan, std::size_t rank, ConstBytes coded) {
   IndexReader reader(call, coded);
   for (DeftPiece& piece : plan.pieces()) {
@@ -313,7 +314,7 @@ Task<Error> share_indices(Call& call, const SparseCall& args, const Plan& plan) 
 
 // --- summing ---
 
-// How many of a piece move.
+// The number of a piece's elements that are sent.
 std::size_t moved(const Plan& plan, const DeftPiece& piece) {
   if (piece.bin == DeftPiece::common) return piece.size;
   return plan.list(piece, plan.owner_of(piece)).run(piece.run).count;
@@ -325,7 +326,7 @@ std::size_t all_moved(const Plan& plan) {
   return all;
 }
 
-// This rank's values at everybody's indices, in order: one run a tensor.
+// Takes this rank's values at the indices of all ranks, in order: one run a tensor.
 Task<Error> take(Call& call, const SparseCall& args, const Plan& plan, CommonValues& values) {
   auto piece = plan.pieces().begin();
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
@@ -368,9 +369,9 @@ Task<Error> sum_taken(Call& call, const SparseCall& args, CommonValues& values) 
   co_return co_await std::move(summing);
 }
 
-// --- the end ---
+// --- the result ---
 
-// N times the most that a rank has elected, of all that ranks have elected.
+// N max n_r / sum n_r, where n_r is the number of elements that rank r has elected.
 double imbalance_of(const Call& call, const Plan& plan) {
   std::size_t all = 0;
   std::size_t most = 0;
@@ -399,7 +400,7 @@ void tell(const Call& call, const SparseCall& args, const Plan& plan) {
 }  // namespace
 
 Task<Error> allreduce_deft(Call& call, SparseCall args) {
-  args.parcel = ~std::size_t{0};  // everything is one
+  args.parcel = ~std::size_t{0};  // everything is one parcel
   Plan plan(call, args);
   Task<Error> adding = add_gradients(call, args, plan);
   Error error = co_await std::move(adding);

@@ -1,11 +1,11 @@
-// The dense call of compressors: accumulators are summed whole, by the algorithm that a dense
-// allreduce of float32 would take, and nothing is left in them.
+// Dense exchange of compressed calls: accumulators are summed whole, by the algorithm that a dense
+// allreduce of float32 would take, and no residual is left.
 //
 //   accumulators  ->  one vector  ->  allreduce  ->  results, in their type
 //
-// A rank whose gradient is not finite gives NaN for every element: all ranks see it in the first
-// sum, and need no message for it. Cost: that of the algorithm, and of two copies where there are
-// several tensors.
+// A rank whose gradient is not finite contributes NaN for every element. All ranks see it in the
+// first sum, so no message is needed for it.
+// Cost: that of the algorithm, plus two copies if there are several tensors.
 #include <cstring>
 
 #include "collectives/algorithm.hpp"
@@ -23,7 +23,7 @@ std::size_t elements_of(const SparseCall& args) {
   return all;
 }
 
-// What the rank keeps for its host (hierarchy=host) is delivered, too.
+// Adds the residual that this rank keeps for its host (hierarchy=host) to its contribution.
 void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tensor,
                std::byte* given) {
   const HostSlice* slice = tensor.compressor->slice();
@@ -32,7 +32,7 @@ void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tenso
   std::byte* at = given + slice->begin() * sizeof(float);
   const auto* more = reinterpret_cast<const std::byte*>(kept);
   Compute& vectors = args.queue(call).vectors();
-  Scratch copied;  // what a device reaches
+  Scratch copied;  // a copy that the device reaches
   if (args.device) {
     copied = Scratch(call.host_compute(), slice->count() * sizeof(float));
     std::memcpy(copied.bytes().data, more, copied.bytes().size);
@@ -43,10 +43,10 @@ void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tenso
   vectors.retire(Lease(), std::move(copied), added);
 }
 
-// The call that works on the vectors: that of the device where they lie on one.
+// The call that works on the vectors: the device's if they are on one.
 Call& vectors_of(Call& call, const SparseCall& args) { return args.device ? *args.device : call; }
 
-// What this rank gives, in one piece.
+// This rank's contribution as one vector.
 const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::size_t all,
                         Scratch& memory) {
   const bool has_slice = args.tensors[0].compressor->slice() != nullptr;
@@ -70,7 +70,7 @@ const std::byte* joined(Call& call, const SparseCall& args, bool poisoned, std::
   return memory.bytes().data;
 }
 
-// Where the sums may go at once.
+// The result buffer if the sums can be written to it directly, else null.
 std::byte* direct_output(const SparseCall& args) {
   const CompressedTensor& first = args.tensors[0];
   const bool fits = args.tensors.size() == 1 && !first.sparse.count && first.type == DType::f32;
@@ -90,7 +90,7 @@ Task<Error> sum_all(Call& call, const SparseCall& args, CollectiveArgs dense) {
   co_return co_await best.run(call, dense);
 }
 
-// The first sum comes to where the host can look at it, where it is not there.
+// Whether the first sum is NaN. A device's is copied to the host first.
 Task<bool> begins_with_nan(Call& call, const SparseCall& args, const std::byte* sums) {
   if (!args.device) co_return is_nan(sums, DType::f32);
   const VectorQueue queue = args.queue(call);
@@ -99,7 +99,7 @@ Task<bool> begins_with_nan(Call& call, const SparseCall& args, const std::byte* 
   co_return is_nan(first.bytes().data, DType::f32);
 }
 
-// One tensor's. Where pairs are wanted, the host looks for what is not zero.
+// Writes one tensor's result. For a sparse result the host looks for the sums that are not zero.
 Task<Error> put_sums(Call& call, const SparseCall& args, const CompressedTensor& tensor,
                      const std::byte* sums) {
   constexpr std::size_t at_once = std::size_t{1} << 18;
@@ -141,7 +141,8 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     recv = taken.bytes().data;
   }
   dense.recv = {recv, all * sizeof(float), kind};
-  // Peers that reach a device's memory read at once what they are offered.
+  // Peers that reach a device's memory read it as soon as they have the handle: await its kernels
+  // first.
   if (args.device) co_await queue.until(queue.vectors().run<CopyKernel>({nullptr, nullptr, 0}));
   Error error = co_await sum_all(vectors_of(call, args), args, dense);
   if (error) co_return error;

@@ -1,16 +1,17 @@
-// ExDyna and MiCRO: every rank elects in a partition of its own by a common threshold, the indices
-// go to all, and all ranks sum their values at all of them.
+// ExDyna and MiCRO: every rank elects by a common threshold in a partition that it alone owns. The
+// indices go to all ranks, which sum their values at all of them.
 //
 //   step t:   rank r owns partition (t + r) mod N; a round is a part of every partition
-//   rank r    elect 0 > add 0 > elect 1 > add 1 > ..     elect here, add the others' partitions
-//               \ indices to all  \ ..
+//   rank r    elect 0 > add 0 > elect 1 > add 1 > ..    elect in the own partition,
+//               \ indices to all  \ ..                  add the gradient in the others
 //   others        decode > take 0 > sum > write
 //                                 take 1 > sum > write
 //
-// No index is elected twice, so traffic does not grow with N, and partitions in order are the
-// union in order: nothing is sorted. Counts come with the indices; partitions and threshold of the
-// next step follow from what all ranks have seen (compress/exdyna_control.hpp). A caller who adds
-// to the accumulator in place has only the own partition read: 4/N bytes an element.
+// No index is elected twice, so traffic does not grow with N. The lists of the partitions, one
+// after another, are the union in ascending order: nothing is sorted. Counts come with the indices;
+// all ranks compute the next step's partitions and threshold from them
+// (compress/exdyna_control.hpp). If the caller adds to the accumulator in place, a rank reads its
+// own partition only: 4/N bytes an element.
 //
 // Cost: exdyna_cost.hpp. The schemes are those of [Yoon, Oh: ExDyna, CCGrid 2024; MiCRO, HiPC
 // 2023], with their threshold rules (`released` as published, `intended` as meant). The quantile
@@ -31,10 +32,10 @@ namespace {
 
 constexpr std::size_t summing_strands = 4;
 
-// Several where there is something to overlap; few where no message takes longer than memory does.
-// The authors' dummy is known after the last element only, so that their elections are one round.
+// Several rounds if there is something to overlap; fewer where messages are as fast as memory. One
+// for the authors' rules, since their dummy is known only after the last element.
 std::size_t rounds_for(const Call& call, const SparseCall& args) {
-  // Elements of one partition, and of one tensor's part of it.
+  // Elements that make a round worth while: of one partition, and of one tensor in it.
   const std::size_t worth = std::min(4 * args.chunk_bytes, std::size_t{1} << 18);
   const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
   if (rule_of(args.spec()) != Rule::quantile) return 1;
@@ -54,10 +55,10 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
 
 using RoundNumbers = Channel<std::size_t, ExclusiveElection::most_rounds>;
 
-// What strands hand each other: rounds, in order. Whoever ends closes what it would have handed on,
-// or taken.
+// Channels of round numbers, in order, between the strands. A strand that ends closes the channels
+// that it reads from and writes to.
 struct Stages {
-  // Each strand has every fourth round.
+  // Each summing strand has every fourth round.
   struct Taken {
     void close() {
       for (RoundNumbers& rounds : of_strand) rounds.close();
@@ -70,9 +71,9 @@ struct Stages {
         taken{{RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler()),
                RoundNumbers(call.scheduler()), RoundNumbers(call.scheduler())}} {}
 
-  RoundNumbers elected;  // by this rank
-  RoundNumbers added;    // this rank's gradient, in all partitions
-  Taken taken;           // this rank's values, at what all have elected
+  RoundNumbers elected;  // rounds in which this rank has elected
+  RoundNumbers added;    // rounds whose gradient this rank has added, in all partitions
+  Taken taken;           // rounds whose values this rank has taken, at all ranks' indices
 };
 
 // --- reading the gradient ---
@@ -89,7 +90,8 @@ Task<Error> elect_round(Call& call, const ExclusiveElection& election, std::size
 
 // Adds the gradient in a range.
 Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor, Range range) {
-  // Zeros, or the caller has added already; what counts as zero has to become it first.
+  // Nothing to add: the gradient is zero, or the caller has added it. A residual that only counts
+  // as zero has to be zeroed by a pass.
   const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
   if (!in_place) {
     Task<Error> adding = add_in_turns(call, args, compressor, range);
@@ -102,7 +104,7 @@ Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor
   co_return Error();
 }
 
-// A round's part of the others' partitions.
+// Adds the gradient in a round's part of the other ranks' partitions.
 Task<Error> add_round(Call& call, const ExclusiveElection& election, std::size_t round) {
   const std::size_t n = ranks_of(call);
   for (const CompressedTensor& tensor : election.args.tensors) {
@@ -119,7 +121,7 @@ Task<Error> add_round(Call& call, const ExclusiveElection& election, std::size_t
   co_return Error();
 }
 
-// All rounds' at once.
+// The same for all rounds at once.
 Task<Error> add_elsewhere(Call& call, const ExclusiveElection& election) {
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
@@ -136,8 +138,8 @@ Task<Error> add_elsewhere(Call& call, const ExclusiveElection& election) {
   co_return Error();
 }
 
-// Values of a round can be summed when it has been added. A device reads sooner than any link
-// carries: it adds all rounds in two kernels.
+// Elects and adds, round by round: the values of a round can be summed once its gradient has been
+// added. A device reads faster than any link transfers, so it adds all rounds in two kernels.
 Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stages) {
   const CloseAtEnd closing_elected(stages.elected);
   const CloseAtEnd closing_added(stages.added);
@@ -148,7 +150,7 @@ Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stag
     if (error) co_return error;
     const bool is_sent = co_await stages.elected.push(round);
     if (!is_sent) co_return Error();
-    co_await call.turn();  // what has been elected leaves while we go on
+    co_await call.turn();  // lets the indices leave meanwhile
     if (!by_round) continue;
     Task<Error> adding = add_round(call, election, round);
     error = co_await std::move(adding);
@@ -210,11 +212,11 @@ Task<Error> take_rounds(Call& call, ExclusiveElection& election, Stages& stages)
 
 // --- writing ---
 
-// Whether a tensor's result is written at the end: pairs come in order only when all rounds are
-// there, and a device writes a few long pieces sooner than many short ones.
+// Whether a tensor's result is written at the end: pairs are in order only when all rounds are
+// complete, and a device writes a few long ranges faster than many short ones.
 bool waits_for_all(const CompressedTensor& tensor) { return tensor.sparse.count || tensor.device; }
 
-// Dense results are written as they come.
+// Writes a round's sums to the dense results that need not wait.
 void write_round(Call& call, const ExclusiveElection& election, std::size_t round) {
   const DType type = election.args.spec().values;
   const std::byte* values = election.sums[round].values.bytes().data;
@@ -245,7 +247,7 @@ Task<Error> sum_rounds(Call& call, ExclusiveElection& election, RoundNumbers& ta
   }
 }
 
-// --- the end ---
+// --- the result ---
 
 std::string_view name_of_algorithm(const Spec& spec) {
   constexpr std::array<std::string_view, 3> exdyna = {"exdyna_direct", "exdyna_ring",
@@ -265,7 +267,7 @@ void tell(const Call& call, const CompressedTensor& tensor) {
   stats.algorithm = name_of_algorithm(tensor.compressor->spec());
 }
 
-// Where a tensor's values of each round begin.
+// Where a tensor's values begin in each round.
 using RoundOffsets = std::array<std::size_t, ExclusiveElection::most_rounds>;
 
 void pass(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
@@ -276,7 +278,7 @@ void pass(Call& call, const ExclusiveElection& election, const CompressedTensor&
   }
 }
 
-// Partition by partition.
+// Writes a result, partition by partition.
 void write_all(Call& call, const ExclusiveElection& election, const CompressedTensor& tensor,
                const RoundOffsets& offsets, ResultWriter& writer) {
   const DType type = election.args.spec().values;

@@ -1,4 +1,4 @@
-// Top-k allreduce by allgather: every rank elects its own k largest magnitudes, all ranks get all
+// Top-k allreduce by allgather: every rank elects its own k largest magnitudes; all ranks get all
 // lists and add them up in rank order.
 //
 //   parcel:     0        1        2            tails
@@ -7,15 +7,19 @@
 //   others       decode   decode   decode         decode > add up
 //                                     > zero the result             > write the sums
 //
-// Pairs leave while later ones are still being looked for: see compress/topk_selector.hpp. What is
-// selected is more urgent than what is written, which only the own next call waits for. Where
-// one parcel holds everything, its tail is all there is. Direct, a list goes to all at once: cost
-// (parcels + tails) alpha + (P-1) k beta b with b bytes a pair, about 3; twice the messages, for
-// values travel behind their indices. Round the ring it goes from neighbour to neighbour, P - 2
-// alpha longer; but nobody hears more than one sender, whose lists a switch has room for. What the
-// rank that selects last sends last has P - 1 hops before it: in parts, which follow each other,
-// they take little more than one. On ideal links: topk_cost.hpp. The error-feedback scheme is that
-// of [Aji, Heafield 2017; Lin et al. 2018], its exact one-pass selection ours.
+// Pairs leave while later ones are still being selected (compress/topk_selector.hpp). Selecting
+// goes before writing, for which only this rank's next call waits. If one parcel holds everything,
+// it is sent as the tail.
+//
+// Direct: a list goes to all ranks at once. Cost: (parcels + tails) alpha + (P-1) k beta b with b
+// bytes a pair, about 3; twice as many messages, since values follow their indices in a second one.
+// Ring: a list goes from neighbour to neighbour. This takes P - 2 alpha longer, but a rank receives
+// from one sender only, whose lists fit the buffer of a switch. The last list of the rank that
+// selects last still has P - 1 hops to go: cut into parts that follow each other, it takes little
+// longer than one. On ideal links: topk_cost.hpp.
+//
+// Error feedback is that of [Aji, Heafield 2017; Lin et al. 2018], exact selection in one pass is
+// ours.
 #include <array>
 #include <optional>
 
@@ -40,7 +44,8 @@ std::size_t most_pairs(const SparseCall& args) {
   return most;
 }
 
-// Lists that meet before one port of a switch, in bytes that it surely has room for.
+// Whether the lists that arrive at one port of a switch together fit into a buffer that any switch
+// has.
 bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
   constexpr std::size_t port_bytes = std::size_t{1} << 16;
   const std::size_t pair_bytes = 1 + size_of(args.spec().values);
@@ -54,7 +59,7 @@ bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs
   return !call.all_views() && !fits_a_port(call, args, pairs);
 }
 
-// What this rank has selected, on its way.
+// A message with this rank's selected pairs, to be sent.
 struct Outgoing {
   ListMessage message;
   std::uint32_t step = 0;
@@ -74,14 +79,14 @@ struct Gathering {
   }
 
   SparseCall args;
-  std::size_t most;  // pairs of one message
-  bool by_ring;      // from neighbour to neighbour
+  std::size_t most;  // most pairs of a message
+  bool by_ring;      // lists go from neighbour to neighbour
   OutgoingMessages messages;
   GatheredLists lists;
   bool nonfinite = false;
 };
 
-// Round the ring, what a rank sends on has been underway for `hops` before.
+// The name of a message; on the ring, of one that has made `hops` hops before.
 ListAddress address(const Call& call, int peer, std::uint32_t step, int hops = 0) {
   const auto steps = static_cast<std::uint32_t>(call.size());
   return {peer, list_lane, step * steps + static_cast<std::uint32_t>(hops)};
@@ -96,7 +101,7 @@ Task<Error> send_own(Call& call, Gathering& gathering, const Outgoing& own) {
   co_return co_await send_lists_to_all(call, to, own.message);
 }
 
-// While others are still being selected.
+// Sends this rank's lists while later ones are being selected.
 Task<Error> send_lists_of(Call& call, Gathering& gathering) {
   const CloseAtEnd closing(gathering.messages);
   for (;;) {
@@ -158,7 +163,7 @@ Task<Error> receive_direct(Call& call, Gathering& gathering, Round round) {
   co_return Error();
 }
 
-// Of what has come a copy goes on, unless it has been everywhere.
+// Passes a received message on, unless all ranks have had it.
 Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message, Round round,
                     int hops) {
   if (hops == call.size() - 1) co_return Error();
@@ -167,7 +172,7 @@ Task<Error> send_on(Call& call, Gathering& gathering, const ListMessage& message
   co_return co_await send_lists(call, address(call, next, round.step, hops), message);
 }
 
-// The list of the rank that is one hop further away comes while this one is sent on and read.
+// Receives the list of the rank one hop further away, while the current one is passed on and read.
 Task<Error> fetch_next(Call& call, Gathering& gathering, Round round, int hops,
                        ListMessage& message) {
   if (hops == call.size() - 1) co_return Error();
@@ -215,7 +220,7 @@ Task<Error> receive_some(Call& call, Gathering& gathering, std::uint32_t first,
   co_return Error();
 }
 
-// Rounds of the ring go on beside each other, for each is as slow as its slowest rank.
+// On the ring rounds run side by side, since each is as slow as its slowest rank.
 Task<Error> receive_lists(Call& call, Gathering& gathering) {
   const std::uint32_t at_once = gathering.by_ring ? rounds_at_once : 1;
   std::array<Task<Error>, rounds_at_once> strands;
@@ -242,7 +247,8 @@ Task<Error> gather_lists(Call& call, SparseCall args) {
   co_return error;
 }
 
-// Sums that are rounded at every hop would lose what no residual keeps.
+// Sums of 16-bit values cannot go by recursive doubling: every hop rounds, and no residual keeps
+// the losses.
 bool sums_lists(const Spec& spec) {
   const Exchange exchange = exchange_of(spec);
   if (exchange == Exchange::recursive_doubling) return spec.values == DType::f32;

@@ -1,6 +1,6 @@
-// Top-k allreduce by sums of lists, when all of the vector has been looked at. For who counts
-// messages (recursive doubling), or elects much the same as the others (both): see sparse_sum.hpp.
-// The lists of all tensors share messages.
+// Top-k allreduce by sums of lists, after the whole vector has been read. It pays where messages
+// are expensive (recursive doubling), or where ranks elect much the same elements (both ways): see
+// sparse_sum.hpp. The lists of all tensors share messages.
 #include "collectives/lists/list_message.hpp"
 #include "collectives/lists/result_writer.hpp"
 #include "collectives/lists/sparse_sum.hpp"
@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint16_t lane = 0;
 
-// What a rank elects of one tensor; everything is one run.
+// Elects this rank's k largest of one tensor, as one run.
 Task<Error> elect(Call& call, const SparseCall& args, const CompressedTensor& tensor) {
   Compressor& compressor = *tensor.compressor;
   const std::size_t k = elected_of(compressor.spec().density, tensor.count);
-  compressor.taken().reserve(k);  // what is on its way there would be lost without
+  compressor.taken().reserve(k);  // without room, elements in transit would be lost
   TopkSelector selector(compressor, args.queue(call), k, false);
   const std::size_t at_once = elements_at_once(args);
   Task<Error> passing = select_range(call, selector, {0, tensor.count}, at_once);

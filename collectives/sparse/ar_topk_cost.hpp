@@ -1,7 +1,8 @@
-// What AR-Topk costs, on ideal links: seconds, without selection and reduction.
+// Cost of AR-Topk on ideal links, in seconds, without selection and reduction.
 //
 // P ranks, L = log2 P, k pairs of w bits an index and v bits a value, alpha a message and beta a
-// byte. The first three are the paper's (Table I, Eq. 4) with w and v instead of 32 bits each.
+// byte. The first three formulas are the paper's (Table I, Eq. 4), with w and v instead of 32 bits
+// each.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +17,20 @@ struct SparseShape {
   double pairs = 0;
   double index_bits = 32;
   double value_bits = 32;
-  int parcels = 1;       // messages of indices, one behind the other
-  int tails = 0;         // and those behind all parcels
-  double certain = 1;    // of the pairs, what parcels carry; the rest comes with tails
+  int parcels = 1;       // messages of indices, one after another
+  int tails = 0;         // messages after all parcels
+  double certain = 1;    // fraction of the pairs that parcels carry; tails carry the rest
   bool by_vote = false;  // election=variance
 
   double levels() const { return std::log2(double(ranks)); }
   double index_bytes() const { return pairs * index_bits / 8; }
   double value_bytes() const { return pairs * value_bits / 8; }
   int messages() const { return parcels + tails; }
-  // Of the pairs, what one message carries.
+  // The fraction of the pairs that one message carries.
   double part(int message) const {
     return message < parcels ? certain / parcels : (1 - certain) / tails;
   }
-  // The part of a vector that a rank has to hear from others, or to tell them.
+  // The fraction of a vector that a rank receives from the others, or sends to them.
   double others() const { return (ranks - 1) / double(ranks); }
 };
 
@@ -50,17 +51,17 @@ inline double ar_topk_tree_cost(const SparseShape& shape, double alpha, double b
   return shape.levels() * (3 * alpha + (2 * shape.value_bytes() + shape.index_bytes()) * beta);
 }
 
-// Ours, reduction=direct, one parcel: its indices go down a binomial tree, whose last rank is
-// floor(L) hops and ceil(L) messages away; sums are 2 alpha + 2 (P-1)/P v k beta.
+// Ours, reduction=direct, one parcel. Its indices go down a binomial tree, whose last rank is
+// floor(L) hops and ceil(L) messages away. The sums take 2 alpha + 2 (P-1)/P v k beta.
 inline double ar_topk_whole_cost(const SparseShape& shape, double alpha, double beta) {
   return std::floor(shape.levels()) * alpha +
          std::ceil(shape.levels()) * shape.index_bytes() * beta + 2 * alpha +
          2 * shape.others() * shape.value_bytes() * beta;
 }
 
-// Ours, reduction=direct, several messages along a chain. What a port carries does not grow with P;
-// the last rank hears the longest message P-2 lengths later, and the second one that holds anything
-// leaves behind the values of the first.
+// Ours, reduction=direct, several messages along a chain, bound by a port. The port's bytes do not
+// grow with P. The last rank receives the longest message P-2 lengths later, and the second message
+// that holds any indices leaves behind the values of the first.
 inline double ar_topk_port_cost(const SparseShape& shape, double alpha, double beta) {
   const double indices = shape.index_bytes() * beta;
   const double values = 2 * shape.others() * shape.value_bytes() * beta;
@@ -70,12 +71,12 @@ inline double ar_topk_port_cost(const SparseShape& shape, double alpha, double b
   return (shape.ranks + 1) * alpha + indices + values + behind;
 }
 
-// The same where messages are short: of two sums at once each takes 2 alpha, and no message leaves
-// before the eleventh of those in front of it has been summed, for channels hold no more.
+// The same, bound by latency, for short messages. Two sums run at once and take 2 alpha each. A
+// message leaves only when the eleventh one before it has been summed, since channels hold no more.
 inline double ar_topk_latency_cost(const SparseShape& shape, double alpha, double beta) {
   constexpr int sums_at_once = 2;
   constexpr int ahead = 11;
-  // By the rank that sums them; of two ranks, the leader is one alpha ahead of the other.
+  // Of the rank that sums the notes; with two ranks the leader is one alpha ahead.
   const double notes = (shape.ranks == 2 ? 1.5 : 2) * alpha;
   const double hops = shape.ranks - 1;
   std::vector<double> done(static_cast<std::size_t>(shape.messages() + ahead));
@@ -96,7 +97,7 @@ inline double ar_topk_latency_cost(const SparseShape& shape, double alpha, doubl
   return *std::max_element(done.end() - sums_at_once, done.end());
 }
 
-// election=variance: P-1 tiny messages at once before all of that.
+// election=variance exchanges P-1 tiny messages at once before all of that.
 inline double ar_topk_cost(const SparseShape& shape, double alpha, double beta) {
   if (shape.ranks == 1) return 0;
   const double vote = shape.by_vote ? alpha + 8 * (shape.ranks - 1) * beta : 0;

@@ -1,10 +1,14 @@
-// Elections of AR-Topk: `staleness` (STAR), the number of the call mod P; `variance` (VAR), the
-// largest score, which every rank tells every other first, at the cost of one alpha;
-// `variance-lagged`, the largest of the step before, which came with that step's sums.
+// Elections of AR-Topk. Who leads a step:
 //
-// Scores: `compressed`, as in the paper, the squared norm of the k largest magnitudes: of what each
-// rank has selected, or where it need not select, from a histogram; `raw`, as in the authors' code,
-// the smoothed norm of the gradient.
+//   staleness (STAR)  rank number step mod P
+//   variance (VAR)    the largest score; all ranks exchange scores first, which costs one alpha
+//   variance-lagged   the largest score of the step before, which came with that step's sums
+//
+// Scores:
+//
+//   compressed        as in the paper: the squared norm of a rank's k largest magnitudes, from its
+//                     selection, or from a histogram if it need not select
+//   raw               as in the authors' code: the smoothed norm of the gradient
 #include <algorithm>
 
 #include "collectives/sparse/ar_topk_sharing.hpp"
@@ -26,7 +30,7 @@ Task<Error> trade_score(Call& call, int distance, std::span<double> scores) {
   co_return co_await call.exchange(to, from, score_lane, 0, bytes(call.rank()), bytes(from));
 }
 
-// scores[r] becomes that of the caller's rank r.
+// Sets scores[r] to the score of the caller's rank r, for all r.
 Task<Error> allgather_scores(Call& call, std::span<double> scores) {
   return with_every_other(
       call, [&call, scores](int distance) { return trade_score(call, distance, scores); });
@@ -46,7 +50,7 @@ Task<Error> select_all(Call& call, Sharing& sharing) {
   co_return Error();
 }
 
-// What this rank has selected goes back: another one leads.
+// Returns this rank's selection to the accumulator, since another rank leads.
 void step_down(Call& call, const SparseCall& args) {
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->return_taken(call.host_compute());
@@ -77,7 +81,7 @@ Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
   co_return error;
 }
 
-// By what all ranks know already.
+// Elects by what all ranks know already.
 Task<Error> elect_by_history(Call& call, Sharing& sharing) {
   const Compressor& first = *sharing.args.tensors[0].compressor;
   if (!sharing.lagged()) {

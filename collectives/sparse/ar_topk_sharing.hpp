@@ -1,4 +1,5 @@
-// What the strands of one AR-Topk call share; private to it and its elections.
+// What the strands of one AR-Topk call share. Private to allreduce_ar_topk.cpp and
+// ar_topk_election.cpp.
 #pragma once
 
 #include <array>
@@ -14,10 +15,10 @@
 
 namespace pith::ar_topk {
 
-// More would make indices wait at every port.
+// More strands would make indices wait at every port.
 constexpr std::size_t summing_strands = 2;
 
-// Positions of values that are all here: those of a round.
+// The values of one round, ready to be summed.
 struct Summand {
   Round round;
   std::size_t first_list = 0;
@@ -29,7 +30,6 @@ using Messages = Channel<IndexMessage, 16>;
 using Summands = Channel<Summand, 4>;
 using Steps = Channel<std::uint32_t, 16>;
 
-// What the strands of one call share.
 struct Sharing {
   Sharing(Call& call, const SparseCall& sparse)
       : args(sparse),
@@ -48,11 +48,11 @@ struct Sharing {
 
   const Spec& spec() const { return args.spec(); }
   bool lagged() const { return election_of(spec()) == Election::variance_lagged; }
-  // Who leads is not known before all ranks have selected.
+  // All ranks select before the leader is known.
   bool selects_first() const {
     return election_of(spec()) == Election::variance && score_kind_of(spec()) == Score::compressed;
   }
-  // 16-bit values are summed in float32, which only the direct way does.
+  // 16-bit values are summed in float32, which only the direct reduction does.
   bool sums_directly() const {
     return spec().reduction == Reduction::direct || spec().values != DType::f32;
   }
@@ -67,7 +67,7 @@ struct Sharing {
     looked = true;
     writing.set();
   }
-  // Nobody waits for whoever hands on what is selected or taken.
+  // The strand that hands on lists and values has ended: nobody waits for it any more.
   void close() {
     messages.close();
     for (Summands& summands : sums) summands.close();
@@ -88,9 +88,10 @@ struct Sharing {
   CommonValues values;
   Messages messages;
   std::array<Summands, summing_strands> sums;
-  Steps added;  // rounds of which a follower has added the gradients
-  // Sums wait to be written, a byte a round, until this rank has looked at all gradients, which is
-  // more urgent. Rung when either comes about, and closed by the last strand that sums.
+  Steps added;  // rounds whose gradients a follower has added
+  // `waiting` has a byte for each round, 1 if its sums are to be written. They wait until this rank
+  // has read all gradients (`looked`), which is more urgent. `writing` is set when either changes,
+  // and closed by the last summing strand.
   Event writing;
   Scratch waiting;
   bool looked = false;
@@ -104,8 +105,8 @@ inline Task<Error> pass(Call& call, Sharing& sharing, Pieces pieces) {
                        [&sharing](const Piece& piece) { sharing.score.see_pass(piece); });
 }
 
-// Finds out who leads. Where that needs every rank's selection, all gradients are added then, and
-// the leader has taken what it elects.
+// Elects the leader. If this takes every rank's selection, all gradients have been added
+// afterwards, and the leader has taken its elected elements.
 Task<Error> elect(Call& call, Sharing& sharing);
 
 }  // namespace pith::ar_topk

@@ -1,4 +1,4 @@
-// What a dense allreduce of bfloat16 values costs on ideal full-duplex links, beside the reading of
+// Cost of a dense allreduce of bfloat16 values on ideal full-duplex links, without reading
 // gradients.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What one call by host keeps, on each rank; private to it (allreduce_by_host.cpp).
+// What one call by host keeps on each rank. Private to allreduce_by_host.cpp and
+// by_host_result.cpp.
 #pragma once
 
 #include <optional>
@@ -15,13 +16,12 @@ inline Range slice_of(std::size_t count, const Hosts& hosts, int slice) {
   return block(count, hosts.slices(), slice);
 }
 
-// Whether the rank owns a slice at all, and which part of a tensor that is.
+// The slice that this rank owns, if any.
 inline std::optional<int> own_slice(const Call& call, const Hosts& hosts) {
   const int index = hosts.index_of(call.rank());
   return index < hosts.slices() ? std::optional<int>(index) : std::nullopt;
 }
 
-// What one call keeps, on each rank.
 struct ByHost {
   ByHost(Call& whole, const SparseCall& sparse)
       : call(whole),
@@ -45,7 +45,7 @@ struct ByHost {
 
   std::span<const int> neighbours() const { return hosts.ranks_of(hosts.host_of(call.rank())); }
   std::size_t slices() const { return static_cast<std::size_t>(hosts.slices()); }
-  // Of the slices, each of all tensors, one behind the other.
+  // The range of each slice, with its part of all tensors, in a vector of all slices.
   std::span<Range> ranges() const {
     return {reinterpret_cast<Range*>(ranges_.bytes().data), slices()};
   }
@@ -64,16 +64,16 @@ struct ByHost {
   const std::optional<int> own;
   SubCall inside;
   std::size_t elements = 0;
-  bool nan = false;            // somebody's gradient was not finite, and nothing is delivered
-  std::byte* given = nullptr;  // by this rank, slice by slice
-  Scratch joined;              // the same of several tensors, or of a device's
-  Scratch sum;                 // an owner's: of its slice
+  bool nan = false;            // the gradient of some rank was not finite: nothing is delivered
+  std::byte* given = nullptr;  // this rank's accumulators, slice by slice
+  Scratch joined;              // memory of `given` for several tensors, or for a device
+  Scratch sum;                 // of an owner: the sum of its slice
 
  private:
   Scratch ranges_;
 };
 
-// Every rank of a host gets the pairs that its owners have, and writes its result.
+// Gives every rank of a host the pairs of its owners.
 Task<Error> share_result(ByHost& by);
 void deliver(ByHost& by);
 

@@ -1,10 +1,11 @@
-// The result of a call by host: an owner tells the pairs of its slice to the other ranks of its
-// host, with their number and whether there is anything to deliver in a message before them. That
-// an owner has told is also the sign that it does not read their memory any more.
+// The result of a call by host: every owner sends the pairs of its slice to the other ranks of its
+// host. A message before them has their number, and whether there is anything to deliver. It also
+// tells the receiver that the owner does not read its memory any more.
 //
-// Messages, where host_sum.cpp has views of dense gradients: the pairs are a hundredth of the
-// result, which every rank writes into its own memory in any case; a view would save the copy of 8
-// bytes a pair and cost two notices an owner, that the list stands and that it has been read.
+// The pairs go by messages, although host_sum.cpp uses views for dense gradients. They are a
+// hundredth of the result, which every rank writes into its own memory in any case. A view would
+// save the copy of 8 bytes a pair, and cost two notices an owner: that the list is complete, and
+// that it has been read.
 #include <array>
 #include <cstring>
 
@@ -17,12 +18,12 @@ namespace pith::by_host {
 
 namespace {
 
-// Inside hosts, where host_sum.cpp has the first lanes.
+// Lanes of the call inside a host, where host_sum.cpp has the first ones.
 constexpr std::uint16_t head_lane = 8;
 constexpr std::uint16_t pairs_lane = 9;
 constexpr std::size_t message_bytes = std::size_t{16} << 20;
 
-// How many pairs an owner has of each tensor, and whether there is nothing to deliver.
+// The number of pairs that an owner has of each tensor, and whether there is nothing to deliver.
 class Head {
  public:
   Head(Compute& host, std::size_t tensors)
@@ -44,7 +45,7 @@ class Head {
 
 constexpr std::size_t pair_bytes = sizeof(std::uint32_t) + sizeof(float);
 
-// The own slice's pairs, by index of the whole vector, for writing.
+// Copies an owner's pairs to received(), by index of the whole vector.
 void collect_own(ByHost& by) {
   const auto own = static_cast<std::size_t>(*by.own);
   for (const CompressedTensor& tensor : by.args.tensors) {
@@ -109,7 +110,7 @@ Task<Error> tell_host(ByHost& by) {
   co_return Error();
 }
 
-// False: no such lists.
+// False: the lists are malformed.
 bool read_told(ByHost& by, std::size_t owner, const Head& head, const std::byte* at) {
   for (std::size_t t = 0; t < by.args.tensors.size(); ++t) {
     const CompressedTensor& tensor = by.args.tensors[t];

@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// The values of one block that are not zero, as float32.
+// Writes the values of a range that are not zero, as float32 pairs.
 void put_pairs(Call& call, ResultWriter& writer, Range range, const std::byte* sums, DType type) {
   const Scratch values(call.host_compute(), range.size * sizeof(float));
   const Scratch indices(call.host_compute(), range.size * sizeof(std::uint32_t));

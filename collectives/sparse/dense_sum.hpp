@@ -6,7 +6,7 @@
 
 namespace pith {
 
-// In place. Lanes from `first_lane` on are the algorithm's. 16-bit values have value_sum.hpp.
+// In place. Uses lanes from `first_lane` on. 16-bit values are summed by value_sum.hpp.
 Task<Error> sum_densely(Call& call, const SparseCall& args, Bytes values, std::uint16_t first_lane);
 
 }  // namespace pith

@@ -16,7 +16,7 @@ constexpr std::uint16_t measure_lane = 4;
 constexpr std::size_t level_bytes = MagnitudeLevels::size * sizeof(std::uint32_t);
 constexpr std::size_t bins = MagnitudeHistogram::bins;
 
-// Those above are of magnitudes that are not finite, which nobody counts.
+// Higher bins are for magnitudes that are not finite, which are not counted.
 constexpr std::size_t finite_bins = 0x7f800000u >> MagnitudeHistogram::shift;
 
 // One non-empty bin of a histogram on the wire; bin 0, which has the zeros, ends a histogram.
@@ -36,7 +36,7 @@ bool has_levels(const ExclusiveElection& election, std::size_t round) {
   return rule_of(election.args.spec()) == Rule::quantile && round + 1 == election.rounds;
 }
 
-// One round of one rank's election: its compressors, and what range and list of each.
+// One rank's share of a round: the range that it elects in and its list, for each compressor.
 struct Part {
   const Call& call;
   const ExclusiveElection& election;
@@ -52,7 +52,7 @@ struct Part {
   PairList& list(Compressor& compressor) const {
     return election.list(compressor, round, rank, ranks);
   }
-  // Bytes that the message does not exceed.
+  // Upper bound of the message's bytes.
   std::size_t bound() const {
     std::size_t bytes = sizeof(std::uint32_t);
     for (const CompressedTensor& tensor : election.args.tensors) {
@@ -143,7 +143,7 @@ Task<Error> receive_elected(Call& call, ExclusiveElection& election, std::size_t
 
 namespace {
 
-// The tensors whose thresholds are measured, and the histograms of all ranks.
+// Measures the thresholds that are not known: pools the histograms of all ranks, tensor by tensor.
 class Measurement {
  public:
   Measurement(Call& call, const SparseCall& args)
@@ -153,7 +153,7 @@ class Measurement {
 
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
-  // Adds the gradient in the own partitions. The message for all others.
+  // Adds the gradient in this rank's partitions, and writes the message with their histograms.
   Task<Error> write(ListMessage& message) {
     message.head = Scratch(call_.compute(), tensors() * most_bin_bytes);
     IndexWriter writer(call_, message.head.bytes().data);
@@ -221,7 +221,7 @@ class Measurement {
     control.own_is_added = true;
     co_return error;
   }
-  // For as long as it lives.
+  // Makes a compressor count into a histogram for as long as this object lives.
   class CountingInto {
    public:
     CountingInto(Compressor& compressor, MagnitudeHistogram& histogram) : compressor_(compressor) {
@@ -234,7 +234,8 @@ class Measurement {
    private:
     Compressor& compressor_;
   };
-  // From the top, as far down as the k-th of all ranks may lie: to the k-th of this one.
+  // Writes the bins from the largest magnitude down to this rank's k-th: the k-th of all ranks is
+  // not smaller.
   static void write_bins(IndexWriter& writer, const std::array<std::uint64_t, bins>& counts,
                          std::size_t k) {
     std::uint64_t above = 0;

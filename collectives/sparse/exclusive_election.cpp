@@ -12,7 +12,7 @@ namespace pith {
 
 namespace {
 
-// Elements of one range above the threshold.
+// The elements of one range above the threshold.
 class Survivors {
  public:
   Survivors(Call& call, const SparseCall& args, Compressor& compressor, Range range)
@@ -26,7 +26,8 @@ class Survivors {
   Survivors& operator=(const Survivors&) = delete;
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
-  // All of them stay in the accumulator: they are taken when everybody's are known.
+  // They stay in the accumulator until all ranks' elections are known. If there are more than
+  // expected, the range is read again.
   Task<Error> find() {
     const ExdynaControl& control = compressor_.exdyna;
     const std::size_t expected = 4 * control.k() / ranks_of(call_) + 1024;
@@ -38,7 +39,7 @@ class Survivors {
     Task<Error> again = look(true);
     co_return co_await std::move(again);
   }
-  // Where a device has not been waited for.
+  // The fence to await; a device has been awaited already.
   Fence done() const { return queue_.on_device() ? Fence() : done_; }
   std::span<const float> values() const { return {floats(), count_}; }
   // Drops what is below the threshold, and all but the `most` largest.
@@ -62,8 +63,9 @@ class Survivors {
   }
 
  private:
-  // As many as there is room for, and how many there are; with a turn behind every part. What a
-  // part has goes back at once: memory may run out before the next one.
+  // Lists as many elements as there is room for, and counts all; yields after every part. The
+  // elements of a part return to the accumulator at once, since memory may run out before the next
+  // part.
   Task<Error> look(bool is_added) {
     count_ = all_ = 0;
     for (Range left = range_; left.size > 0;) {
@@ -100,13 +102,13 @@ class Survivors {
     indices_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(std::uint32_t));
     values_ = Scratch(call_.compute(), std::max<std::size_t>(room, 1) * sizeof(float));
   }
-  // Behind those that there are.
+  // Appends to the elements found so far.
   Fence select(const AccumulateKernel::Args& pass, std::size_t begin) const {
     return queue_.run<SelectKernel>({pass, compressor_.exdyna.threshold().counts(),
                                      static_cast<std::uint32_t>(begin), indices() + count_,
                                      floats() + count_, room_ - count_});
   }
-  // Those from this one on.
+  // Returns the elements from `first` on to the accumulator.
   Fence put_back(std::size_t first) const {
     return queue_.run<ReturnKernel>({compressor_.accumulator(), indices() + first,
                                      reinterpret_cast<const std::byte*>(floats() + first),
@@ -129,9 +131,9 @@ class Survivors {
   Fence done_;
 };
 
-// How many of its partition a rank may still elect in this round: in each quarter of all rounds a
-// quarter of what it may at all, for a threshold that is too low must not leave the last elements
-// out; finer shares, and small ones of few, would cut what lies close together.
+// How many elements of its partition a rank may still elect in this round. Each quarter of the
+// rounds has a quarter of the rank's maximum, so that a threshold that is too low does not exclude
+// the last elements. Finer shares, or shares of only a few elements, would cut into clusters.
 std::size_t allowance(Call& call, const ExclusiveElection& election, Compressor& compressor,
                       std::size_t partition, std::size_t round) {
   const ExdynaControl& control = compressor.exdyna;

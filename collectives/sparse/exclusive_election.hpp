@@ -1,5 +1,5 @@
-// The election of ExDyna and its kin: every rank elects in partitions that it alone owns in this
-// step, in a few rounds.
+// The election of ExDyna and MiCRO: every rank elects, in a few rounds, in partitions that it alone
+// owns in this step.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace pith {
 
 inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
-// Partitions go by the ranks that the caller knows, whatever their order.
+// Partitions belong to the caller's ranks, not to places in the order (rank_order.hpp).
 inline std::size_t own_partition(const Call& call, const Compressor& compressor) {
   return ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call.callers_rank()),
                               ranks_of(call));
@@ -24,27 +24,27 @@ inline std::size_t owner_of(const Call& call, const Compressor& compressor, std:
 // What the strands of one call share.
 struct ExclusiveElection {
   static constexpr std::size_t most_rounds = 16;
-  // The values of one round, this rank's until they come back summed. One run for every partition
-  // of every tensor that has elements, as the lists of the round; and a flag, see
-  // exclusive_sum.cpp.
+  // The values of one round: this rank's, later their sums. There is a run for every partition of
+  // every tensor that has elements, in the order of the round's lists, and then a flag
+  // (exclusive_sum.cpp).
   struct Sums {
     Scratch values;
-    Scratch losses;         // float32, what rounding the sums lost here; only of 16-bit values
-    std::size_t count = 0;  // with the flag
-    Fence ready;            // of this rank's
+    Scratch losses;         // float32: what rounding 16-bit sums lost on this rank
+    std::size_t count = 0;  // flag included
+    Fence ready;            // reached when this rank's values are copied
   };
 
   SparseCall args;
-  std::size_t rounds = 1;  // each partition is elected from in so many pieces
-  bool nonfinite = false;  // somebody's gradient was not finite
+  std::size_t rounds = 1;  // parts into which each partition is cut
+  bool nonfinite = false;  // the gradient of some rank was not finite
   std::array<Sums, most_rounds> sums;
 
-  // What a rank has elected in a round: one run, without values.
+  // The elements that a rank has elected in a round: one run, without values.
   PairList& list(Compressor& compressor, std::size_t round, std::size_t rank,
                  std::size_t ranks) const {
     return compressor.received(rounds * ranks)[round * ranks + rank];
   }
-  // Elements of a partition that a round looks at.
+  // The part of a partition that belongs to a round.
   Range range(const Compressor& compressor, std::size_t partition, std::size_t round) const {
     const ExdynaPartition& cut = compressor.exdyna.partition();
     const Range part =
@@ -53,8 +53,8 @@ struct ExclusiveElection {
   }
 };
 
-// Calls each(range, indices, offset of their values) for the partitions of a tensor, of which
-// the first begins at `offset`; returns the offset behind them.
+// Calls each(range, list, offset of its values) for all partitions of a tensor. `offset` is that of
+// the first; returns the offset behind the last.
 template <class Each>
 std::size_t for_each_partition(Call& call, const ExclusiveElection& election, std::size_t round,
                                const CompressedTensor& tensor, std::size_t offset, Each each) {
@@ -68,7 +68,7 @@ std::size_t for_each_partition(Call& call, const ExclusiveElection& election, st
 }
 
 // Adds the gradient in this rank's part of a round and elects from it, into the round's own list.
-// All stays in the accumulator: it is taken when everybody's elections are known.
+// The elements stay in the accumulator until all ranks' elections are known.
 Task<Error> elect(Call& call, const ExclusiveElection& election, Compressor& compressor,
                   std::size_t round);
 

@@ -15,7 +15,7 @@ constexpr std::uint16_t flag_lane = 1;
 struct Summing {
   HostSum& sum;
   Traffic& traffic;
-  std::optional<HandleExchange> handles;  // none: by messages only
+  std::optional<HandleExchange> handles;  // empty: messages only
 
   int owners() const { return static_cast<int>(sum.slices.size()); }
   Range slice(int owner) const { return sum.slices[static_cast<std::size_t>(owner)]; }
@@ -30,7 +30,7 @@ Bytes floats(std::byte* vector, Range range) {
   return {vector + range.begin * sizeof(float), range.size * sizeof(float)};
 }
 
-// Our flag, and what owners cannot read themselves.
+// Sends this rank's flag, and the slices that owners cannot read themselves.
 Task<Error> give(Call& call, Summing& summing) {
   std::byte flag{summing.sum.flag};
   for (int owner = 0; owner < summing.owners(); ++owner) {
@@ -59,7 +59,7 @@ Fence add(Call& call, std::byte* sum, const std::byte* more, std::size_t count) 
   return call.run<ReduceKernel>({sum, sum, more, count, DType::f32, Op::sum, false});
 }
 
-// One rank's part of a chunk.
+// Adds one rank's input to a chunk of the sum.
 Task<Error> add_piece(Call& call, Summing& summing, int from, std::size_t k, std::byte* fetched) {
   const Range range = summing.piece(call.rank(), k);
   const std::size_t offset = range.begin - summing.slice(call.rank()).begin;

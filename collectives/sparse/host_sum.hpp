@@ -6,19 +6,19 @@
 
 namespace pith {
 
-// A vector whose slices lie one behind the other: slice i belongs to rank i of the host.
+// A vector of slices, one after another. Slice i belongs to rank i of the host.
 struct HostSum {
-  std::byte* vector = nullptr;    // float32, of all slices; stays as it is until all owners are
+  std::byte* vector = nullptr;    // float32, all slices; must not change until all owners are
                                   // known to have read it
   std::span<const Range> slices;  // elements; owners are the first ranks
-  std::byte* sum = nullptr;       // an owner's: in: what it adds itself; out: the sum
-  bool hidden = false;            // nobody else reaches the vector: slices go by messages
-  bool flag = false;              // in: of this rank; out, of an owner: of any rank
+  std::byte* sum = nullptr;       // of an owner; in: its own contribution; out: the sum
+  bool hidden = false;            // peers cannot reach the vector: slices go by messages
+  bool flag = false;              // in: this rank's; out, on an owner: any rank's
   std::size_t chunk_elements = 1;
 };
 
-// Ranks read each other's vectors in place, or copy them chunk by chunk, where they reach them;
-// else the slices go by messages. An owner adds the other ranks' slices to its own in their order.
+// Owners read the other ranks' vectors in place, or copy them chunk by chunk, if they reach them;
+// else the slices go by messages. An owner adds the other slices to its own in rank order.
 Task<Error> sum_in_host(Call& host, HostSum& sum, Traffic& traffic);
 
 }  // namespace pith

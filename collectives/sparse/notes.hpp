@@ -1,6 +1,6 @@
-// What every rank tells all others along with the last sum of a call, without a message of its own:
-// as elements that are summed. One counts the ranks that found elements that are not finite; of a
-// score each rank fills a place that is zero on the others.
+// Notes: what every rank tells all others with the last sum of a call, without a message of its
+// own. They are elements that are summed. The first one counts the ranks that found elements that
+// are not finite. For scores each rank fills its own places, which are zero on the others.
 //
 // A score travels as digits, which every type of values holds exactly.
 #pragma once
@@ -31,9 +31,9 @@ class Notes {
       notes[at(rank) + d] = static_cast<float>(bits & ((1u << digit_bits_) - 1));
     }
   }
-  // Of the sums:
+  // From the sums:
   static bool nonfinite(std::span<const float> notes) { return notes[0] != 0; }
-  // Whatever the sums are, a score that may be compared.
+  // Returns a score that can be compared, whatever the sums are.
   double score(std::span<const float> notes, int rank) const {
     const float most = static_cast<float>((1u << digit_bits_) - 1);
     std::uint64_t bits = 0;

@@ -12,7 +12,8 @@ namespace pith {
 
 namespace {
 
-// The least magnitude that at least k of a piece's elements have, as far as its histogram tells.
+// A lower bound of the k-th largest magnitude of a piece, from its histogram. `found`: the number
+// of elements that are not below it.
 float floor_of(const MagnitudeHistogram& histogram, const DeftPiece& piece, std::size_t& found) {
   std::size_t bin = MagnitudeHistogram::bins;
   found = 0;
@@ -54,7 +55,7 @@ std::span<const std::uint32_t> PieceElection::indices() const {
   return span_of<std::uint32_t>(queue_.on_device() ? told_ : indices_, count_);
 }
 
-// Looks at the piece part by part, with a turn behind each.
+// Applies `look` to the piece part by part, and yields after each.
 Task<Error> PieceElection::in_turns(Look look, MagnitudeHistogram* histogram) {
   for (Range left{piece_.begin, piece_.size}; left.size > 0;) {
     const Range part = take_front(left, at_once_);
@@ -80,7 +81,8 @@ void PieceElection::make_room(const MagnitudeHistogram& histogram) {
   values_ = Scratch(queue_.vectors(), bytes);
 }
 
-// What a part has goes back at once: memory may run out before the next one.
+// Selected elements return to the accumulator at once, since memory may run out before the next
+// part.
 Task<Error> PieceElection::select(Range part, MagnitudeHistogram*) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   float* const accumulator = compressor_.accumulator();

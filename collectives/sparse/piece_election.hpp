@@ -1,5 +1,5 @@
-// The k largest of one piece of an accumulator, exactly: a histogram of the magnitudes says which
-// could be among them, and of those the largest are kept. DEFT's way to elect.
+// Elects the k largest elements of one piece of an accumulator, exactly, for DEFT. A histogram of
+// the magnitudes tells which elements may be among them; the largest of those are kept.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace pith {
 
-// All stays in the accumulator.
+// The elements stay in the accumulator.
 class PieceElection {
  public:
   PieceElection(Call& call, const SparseCall& args, Compressor& compressor, const DeftPiece& piece);
@@ -21,7 +21,7 @@ class PieceElection {
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
   Task<Error> run();
-  // Where the host can read them.
+  // In host memory.
   std::span<const std::uint32_t> indices() const;
   float smallest() const { return *smallest_; }
 
@@ -43,10 +43,10 @@ class PieceElection {
   const Answer<double> squares_;
   Scratch indices_;
   Scratch values_;
-  Scratch told_;  // a device's indices, once more
+  Scratch told_;  // host copy of a device's indices
   float floor_ = 0;
   std::size_t room_ = 0;
-  std::size_t selected_ = 0;  // that lie there
+  std::size_t selected_ = 0;  // number of elements in both
   std::size_t count_ = 0;
 };
 

@@ -1,5 +1,4 @@
-// What an election by variance needs of one rank's gradients: its score, as it comes about while
-// the call goes on.
+// This rank's score for an election by variance, computed while the call goes on.
 #pragma once
 
 #include "collectives/lists/parcels.hpp"
@@ -16,11 +15,11 @@ class ScoreKeeper {
   ~ScoreKeeper() { count_into(nullptr); }
   FrameArena& frame_arena() const { return call_.frame_arena(); }
 
-  // score=raw: of the gradients alone. One that was added to the accumulator in place counts with
-  // the residual it was added to, and one that is not there leaves the mean as it was.
+  // score=raw: from the gradients alone. A gradient that was added to the accumulator in place
+  // counts with the residual there; a missing one leaves the mean as it was.
   Task<Error> see_gradients();
 
-  // score=compressed, of what this rank has selected.
+  // score=compressed, from this rank's selection.
   void see_selected() {
     for (const CompressedTensor& tensor : args_.tensors) {
       PairList& taken = tensor.compressor->taken();
@@ -30,13 +29,13 @@ class ScoreKeeper {
     }
   }
 
-  // score=compressed, without selecting: from a histogram of all that is passed from now on.
+  // score=compressed, without selecting: from a histogram of all passes from now on.
   void count_passes() {
     memory_ = Scratch(call_.host_compute(), sizeof(MagnitudeHistogram));
     clear();
     count_into(&histogram());
   }
-  // After each pass, in order.
+  // To be called after each pass, in order.
   void see_pass(const Piece& piece) {
     const CompressedTensor& tensor = args_.tensors[piece.tensor];
     if (!memory_.bytes().data || piece.range.begin + piece.range.size < tensor.count) return;
@@ -47,7 +46,7 @@ class ScoreKeeper {
   double score() const { return score_of(measure_); }
 
  private:
-  // In parts, with a turn behind each.
+  // In parts, with a yield after each.
   Task<Error> sum_squares(const CompressedTensor& tensor, double& squares);
   Task<Error> add_squares(const CompressedTensor& tensor, Range part, double& squares);
   MagnitudeHistogram& histogram() const {

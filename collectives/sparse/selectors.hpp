@@ -9,7 +9,7 @@
 
 namespace pith {
 
-// In scratch memory. `streams`: certain elements are taken before the end.
+// In scratch memory. `streams`: certain elements are taken before all have been read.
 class Selectors {
  public:
   Selectors(Call& call, const SparseCall& args, bool streams)
@@ -18,7 +18,7 @@ class Selectors {
     at_once_ = elements_at_once(args);
     for (const CompressedTensor& tensor : args.tensors) {
       const std::size_t k = elected_of(tensor.compressor->spec().density, tensor.count);
-      // What is on its way from one array to another would be lost if there were no room.
+      // Reserved now: without room, elements in transit between two arrays would be lost.
       tensor.compressor->taken().reserve(k);
       new (begin() + size_) TopkSelector(*tensor.compressor, queue, k, streams);
       ++size_;
@@ -30,11 +30,11 @@ class Selectors {
     for (std::size_t i = 0; i < size_; ++i) begin()[i].~TopkSelector();
   }
   TopkSelector& operator[](std::size_t i) { return begin()[i]; }
-  // Elements between two turns.
+  // Elements to process between two yields.
   std::size_t at_once() const { return at_once_; }
 
  private:
-  // Where there is no memory for all of them, those that are there are taken apart.
+  // Delegated to, so that the destructor runs if the memory of a later selector runs out.
   Selectors(Call& call, std::size_t most)
       : memory_(call.host_compute(), most * sizeof(TopkSelector)) {}
   TopkSelector* begin() const { return reinterpret_cast<TopkSelector*>(memory_.bytes().data); }
@@ -44,13 +44,14 @@ class Selectors {
   std::size_t at_once_ = 0;
 };
 
-// One range, with a turn between its parts of so many elements; its certain elements are one run.
+// Selects from one range, in parts of `at_once` elements with a yield between them. Its certain
+// elements become one run.
 Task<Error> select_range(Call& call, TopkSelector& selector, Range range, std::size_t at_once);
-// After all ranges: the rest, likewise in parts where all is looked at again.
+// After all ranges: takes the rest. If everything is read again, likewise in parts.
 Task<Error> finish_selecting(Call& call, TopkSelector& selector, std::size_t at_once);
 
-// Adds the gradient of one piece after another, up to the end of their parcel, and selects from it;
-// each(piece) after each.
+// Adds the gradient of one piece after another, up to the end of their parcel, and selects from it.
+// Calls each(piece) after each.
 template <class Each>
 Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each each) {
   for (bool more = !pieces.done(); more;) {
@@ -65,7 +66,7 @@ Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each 
   co_return Error();
 }
 
-// After all passes: of those tensors whose first piece is among these.
+// After all passes: finishes the tensors whose first piece is in this parcel.
 Task<Error> finish_pieces(Call& call, Selectors& selectors, Pieces pieces);
 
 }  // namespace pith

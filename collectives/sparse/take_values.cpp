@@ -10,7 +10,7 @@ namespace pith {
 
 namespace {
 
-// `added`: when it has happened, where a device has not been waited for.
+// `added`: the fence to await on the host; a device is awaited here.
 Task<Error> add_part(Call& call, const SparseCall& args, Compressor& compressor, Range range,
                      Fence& added) {
   const Stopwatch watch(compressor.stats.select_seconds);

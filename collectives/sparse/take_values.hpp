@@ -1,5 +1,5 @@
-// Values at indices that all ranks know, out of the accumulator: with a device's queue in between
-// where it lies on one.
+// Takes values out of an accumulator at indices that all ranks know, on the host or by a device's
+// queue.
 #pragma once
 
 #include <new>
@@ -9,7 +9,7 @@
 
 namespace pith {
 
-// What a kernel tells: on a device it writes to memory that both sides reach.
+// The result of a kernel; for a device in memory that both sides reach.
 template <class Told>
 class Answer {
  public:
@@ -29,11 +29,11 @@ class Answer {
   Told* told_ = &own_;
 };
 
-// Adds the gradient in a range and counts what it finds, in parts with a turn behind each. Awaits
-// to Error.
+// Adds the gradient in a range and updates the statistics, in parts with a yield after each.
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range);
-// The indices are those behind the pairs of taken(), for which there is room; they become a run,
-// with their values. `squares`: of these.
+// Takes the values at `count` indices, which the caller has written behind the pairs of taken() and
+// for whose values there is room. Indices and values become a run. `squares`: the sum of the
+// squares.
 Task<Error> take_values(Call& call, const SparseCall& args, Compressor& compressor,
                         std::size_t count, double& squares);
 

@@ -1,7 +1,8 @@
-// What top-k's exchanges cost on ideal full-duplex links, beside selecting and adding up.
+// Cost of top-k's exchanges on ideal full-duplex links, without selecting and adding up.
 //
-// P ranks have k pairs each, of w bits an index and v bits a value. Indices take the fewer bits the
-// more of them there are; U(m) is how many elements m ranks elect together, which pass on as sums.
+// P ranks have k pairs each, of w bits an index and v bits a value. The denser a list, the fewer
+// bits its indices take. U(m) is the number of elements that m ranks elect together, each counted
+// once: the length of the sum of m lists.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +20,9 @@ struct TopkShape {
   int ranks = 1;
   std::size_t count = 0;
   double density = 0;      // of a rank's list
-  double common = 0;       // the part of it that all ranks elect alike; the rest is independent
+  double common = 0;       // fraction of it that all ranks elect alike; the rest is independent
   double value_bits = 32;  // of a list; sums have 32
-  int messages = 1;        // that a list is cut into, one behind the other
+  int messages = 1;        // number of messages of a list, one after another
 
   double elements() const { return static_cast<double>(count); }
   double pairs() const { return density * elements(); }
@@ -34,15 +35,15 @@ struct TopkShape {
   }
 };
 
-// Of one message: indices that lie anywhere among so many elements, and values.
+// Bytes of one message: its head, indices that are spread over `elements`, and values.
 inline double list_bytes(double pairs, double elements, double value_bits) {
   const double blocks = std::ceil(elements / double(EncodeIndicesKernel::block_elements));
-  const double head = 9 + 4 * blocks;  // ListHead, what the list is, its blocks
+  const double head = 9 + 4 * blocks;  // ListHead, kind of list, its blocks
   if (pairs <= 0) return head;
   return head + pairs * (bits_per_index(pairs / elements) + value_bits) / 8;
 }
 
-// All lists to all at once: alpha + (P-1) k (w + v) beta.
+// Every list to all ranks at once: alpha + (P-1) k (w + v) beta.
 inline double topk_direct_cost(const TopkShape& shape, const LinkCost& link) {
   const double parts = shape.messages;
   const double list =
@@ -50,9 +51,10 @@ inline double topk_direct_cost(const TopkShape& shape, const LinkCost& link) {
   return shape.ranks == 1 ? 0 : link.alpha + (shape.ranks - 1) * list * link.beta;
 }
 
-// From neighbour to neighbour: a rank passes on a list when its first message is there and the wire
-// is free. (P-1) (alpha + k (w + v) beta) for one message, alpha + (P-1) k (w + v) beta for many.
-// Only so many go round at once; of those behind them the first hop is over when their turn comes.
+// From neighbour to neighbour: a rank passes a list on when its first message has arrived and the
+// wire is free. (P-1) (alpha + k (w + v) beta) for one message, alpha + (P-1) k (w + v) beta for
+// many. At most `at_once` messages go round together; later ones have made their first hop when
+// their turn comes.
 inline double topk_ring_cost(const TopkShape& shape, const LinkCost& link) {
   constexpr int at_once = 16;
   if (shape.ranks == 1) return 0;
@@ -70,8 +72,8 @@ inline double topk_ring_cost(const TopkShape& shape, const LinkCost& link) {
   return std::max(turns, round(hops, shape.messages));
 }
 
-// Every share's lists to its rank, and the sums of a share to all:
-// 2 alpha + (P-1)/P (k (w + v) + U(P) (w' + 32)) beta, w' bits where U(P) are elected.
+// The lists of every share to its rank, and the sums of a share to all ranks:
+// 2 alpha + (P-1)/P (k (w + v) + U(P) (w' + 32)) beta, w' bits an index where U(P) are elected.
 inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
   if (shape.ranks == 1) return 0;
   const double p = shape.ranks;
@@ -82,9 +84,9 @@ inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
 }
 
 // Sums of twice as many lists at every step: the sum over i < log2 P of alpha + U(2^i) (w_i + 32)
-// beta. Where P is no power of two, the first ranks begin late, with two lists each: a rank is as
-// late then as the partners that it hears. A first rank whose partner is not late hears that one's
-// list while it hears the other, and has both when its port has taken both.
+// beta. If P is not a power of two, the first ranks begin late, with two lists each, and delay the
+// partners that receive from them. A first rank whose partner is not late receives the partner's
+// list together with the extra one, and has both when its port has taken both.
 inline double topk_recursive_doubling_cost(const TopkShape& shape, const LinkCost& link) {
   const auto wire = [&](int lists) {
     return list_bytes(shape.together(lists), shape.elements(), 32) * link.beta;
