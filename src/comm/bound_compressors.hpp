@@ -8,7 +8,7 @@
 
 #include "collectives/compressed.hpp"
 #include "comm/links.hpp"
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 
 namespace pith {
 

@@ -14,7 +14,7 @@
 #include "comm/call_tasks.hpp"
 #include "comm/calls_under_way.hpp"
 #include "comm/links.hpp"
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 
 namespace pith {
 

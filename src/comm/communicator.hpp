@@ -18,7 +18,7 @@
 #include "comm/comm_identity.hpp"
 #include "comm/control_events.hpp"
 #include "comm/links.hpp"
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 
 namespace pith {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "comm/call_watch.hpp"
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 #include "control/call_recorder.hpp"
 #include "control/comm_watcher.hpp"
 

@@ -4,7 +4,7 @@
 #include "comm/bound_compressors.hpp"
 #include "comm/call_runner.hpp"
 #include "comm/links.hpp"
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 
 namespace pith {
 

@@ -1,12 +1,12 @@
 // Calls on streams that have failed and whose memory peers may still touch: their streams go on
-// when all have let go of it, or after a limit (comm/settling.hpp). Driver of the engine, unless it
-// is said otherwise.
+// when all have let go of it, or after a limit (comm/revocation/settling.hpp). Driver of the
+// engine, unless it is said otherwise.
 #pragma once
 
 #include <atomic>
 #include <vector>
 
-#include "comm/settling.hpp"
+#include "comm/revocation/settling.hpp"
 #include "core/pollable.hpp"
 #include "streams/stream_call.hpp"
 

@@ -1,4 +1,4 @@
-#include "comm/revocation_state.hpp"
+#include "comm/revocation/revocation_state.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "comm/deaths.hpp"
+#include "comm/revocation/deaths.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "comm/settling.hpp"
+#include "comm/revocation/settling.hpp"
 
 #include <chrono>
 #include <thread>

@@ -10,10 +10,10 @@
 
 #include "comm/calls_under_way.hpp"
 #include "comm/comm_identity.hpp"
-#include "comm/deaths.hpp"
-#include "comm/dispute.hpp"
 #include "comm/links.hpp"
-#include "comm/settling.hpp"
+#include "comm/revocation/deaths.hpp"
+#include "comm/revocation/dispute.hpp"
+#include "comm/revocation/settling.hpp"
 #include "control/call_recorder.hpp"
 
 namespace pith {

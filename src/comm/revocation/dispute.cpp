@@ -1,4 +1,4 @@
-#include "comm/dispute.hpp"
+#include "comm/revocation/dispute.hpp"
 
 #include "core/call_number.hpp"
 #include "core/clock.hpp"
