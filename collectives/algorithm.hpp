@@ -1,4 +1,4 @@
-// The table entry of an algorithm: name, what it needs, what it costs, and its coroutine.
+// The table entry of an algorithm: its name, coroutine, cost and limit.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ enum class Collective : std::uint8_t {
   alltoall,
   gather,
   scatter,
-  split,  // no algorithm, but a call like the others where ranks are compared
+  split,  // has no algorithm, but ranks compare it like the others
 };
 inline constexpr std::size_t collective_count = 10;
 std::string_view name_of(Collective collective);
-// Whether the call has an operation, and whether it has a root.
+// Whether the collective has a reduction operation; whether it has a root.
 constexpr bool reduces(Collective collective) {
   return collective == Collective::allreduce || collective == Collective::reduce ||
          collective == Collective::reduce_scatter;
@@ -56,16 +56,16 @@ constexpr Extent extent_of(Collective collective, int ranks) {
   }
 }
 
-// Sizes in which algorithms cut their work. Part of what all ranks agree on; tests shrink them so
-// that small vectors walk the pipelined paths.
+// Sizes by which algorithms cut their work. All ranks agree on them. Tests shrink them, so that
+// small vectors take the pipelined paths.
 struct Tuning {
   std::size_t chunk_bytes = std::size_t{64} << 10;
-  int lanes = 4;                // chunks of one strand's sequence in flight
-  double start_bytes = 25'000;  // a message costs as much as so many bytes of it: alpha / beta
+  int lanes = 4;                // chunks of one sequence that are in flight at once
+  double start_bytes = 25'000;  // alpha / beta: bytes that take as long as starting a message
 };
 
-// What every input of a sum is multiplied by first, where `used`: the element at `where` when the
-// call runs, or the one in `bits`.
+// The factor by which every input of a sum is multiplied first, if `used`: the element at `where`,
+// read when the call runs, or, if `where` is null, the one in `bits`.
 struct Factor {
   std::uint64_t bits = 0;
   const std::byte* where = nullptr;
@@ -73,7 +73,7 @@ struct Factor {
 };
 
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their
-// blocks. A buffer that this rank's role does not use has no data.
+// blocks. A buffer that this rank's role does not use is null.
 struct CollectiveArgs {
   Collective collective = Collective::allreduce;
   Bytes send = {};
@@ -81,16 +81,16 @@ struct CollectiveArgs {
   std::size_t count = 0;
   DType type = DType::f32;
   Op op = Op::sum;
-  int root = 0;  // for an algorithm in the order of its Call
+  int root = 0;  // the caller's rank; for an algorithm, the place in its Call's order
   Tuning tuning = {};
   Factor factor = {};
-  float divisor = 0;  // of a sum that avg divides; 0: the number of ranks
+  float divisor = 0;  // avg divides the sum by it; 0: by the number of ranks
 };
 
-// What the choice and the cost may depend on: all of it agreed between the ranks.
+// What choices and costs may depend on; the same on all ranks.
 struct Shape {
   int ranks = 1;
-  std::size_t bytes = 0;  // count elements: the vector, or one block where buffers hold several
+  std::size_t bytes = 0;  // of `count` elements: the vector, or one block if buffers hold several
   Tuning tuning;
   bool views = false;           // every two ranks reach each other's memory, or at least may
   bool oversubscribed = false;  // a host has more ranks than cores
@@ -115,10 +115,10 @@ struct Algorithm {
 };
 
 std::span<const Algorithm> algorithms();
-// nullptr where there is none of that name.
+// nullptr if there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 
-// Runs every child; the call's frames keep them. A convenience over when_all for strands.
+// Runs all strands, which the caller's frame must keep.
 template <std::size_t n>
 WhenAll when_all(std::array<Task<Error>, n>& strands) {
   return WhenAll(std::span<Task<Error>>(strands));

@@ -1,15 +1,14 @@
-// One collective call as its algorithm sees it: who I am, and the verbs.
+// One collective call as its algorithm sees it: this rank, its peers, and the verbs that move data.
 //
-// An algorithm is a coroutine `Task<Error> allreduce_ring(Call& call, AllReduceArgs args)`. Its
-// strands run on one scheduler, so they share plain variables. Every verb returns an awaiter; the
-// error of one verb revokes the communicator, so that no other strand or rank waits for ever.
+// An algorithm is a coroutine `Task<Error> allreduce_ring(Call& call, CollectiveArgs args)`. Its
+// strands run on one scheduler, so they share plain variables. Every verb returns an awaiter. A
+// verb that fails revokes the communicator, so that no other strand or rank waits for ever.
 //
-// Ranks are counted here in the communicator's order (rank_order.hpp), but for the blocks of the
-// caller's buffers, which rank_at() finds.
+// Ranks are places in the communicator's order (rank_order.hpp). Only the blocks of the caller's
+// buffers go by the caller's ranks, which rank_at() returns.
 //
-// Memory kinds end here: device memory is staged through scratch, the host's or what the network
-// reaches of the device's, and fences order kernels and messages, so an algorithm never asks where
-// a buffer lies.
+// An algorithm never asks where a buffer is. The verbs stage device memory through scratch, on the
+// host or in device memory that the network reaches, and fences order kernels and messages.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +27,10 @@ namespace pith {
 class Chooser;
 class Hosts;
 
-// How one rank reaches another. The own rank has no transport.
+// How this rank reaches another one. Its own route has no transport.
 struct Route {
   Transport* transport = nullptr;
-  int peer = -1;  // the transport's and mailbox's number for it
+  int peer = -1;  // the rank's number in the transport and the mailbox
 };
 
 // What a Call needs of its communicator; constant while calls run.
@@ -39,18 +38,18 @@ struct CallContext {
   Scheduler* scheduler = nullptr;
   FrameArena* arena = nullptr;
   Mailbox* mailbox = nullptr;
-  Compute* compute = nullptr;  // of the call's memory kind
+  Compute* compute = nullptr;  // for the call's kind of memory
   Compute* host = nullptr;     // for staging and host results
   CommState* comm = nullptr;
-  std::span<const Route> routes;  // in order
-  int rank = 0;                   // in order
+  std::span<const Route> routes;  // by rank, as ranks are counted here
+  int rank = 0;
   const RankOrder* order = &order_by_rank;
   int size = 1;
-  const Hosts* hosts = nullptr;  // null: every rank has one of its own
-  bool views = false;  // whether some two ranks reach each other's memory; the same on all ranks
-  bool all_views = false;  // whether every two do, and choices may depend on it
+  const Hosts* hosts = nullptr;  // null: every rank has a host of its own
+  bool views = false;            // whether some pair of ranks shares memory; equal on all ranks
+  bool all_views = false;        // whether every pair does; choices may depend on it
   const Chooser* chooser = nullptr;
-  // Revokes the communicator everywhere it is known here; idempotent.
+  // Revokes the communicator on this rank, which tells the others; idempotent.
   void (*revoke)(void* context, const Error& error) = nullptr;
   void* revoke_context = nullptr;
 };
@@ -64,7 +63,7 @@ class ExchangeBorrowAwaiter;
 class UntilAwaiter;
 class TurnAwaiter;
 
-// A message lent to kernels; Call::give_back ends the loan.
+// A received message that kernels read where it lies, until Call::give_back().
 struct Borrowed {
   const std::byte* data = nullptr;
   std::size_t size = 0;
@@ -76,7 +75,7 @@ class Call {
  public:
   Call(const CallContext& context, std::uint32_t number, std::uint64_t digest)
       : context_(context), number_(number), digest_(digest) {}
-  // The same call for a part of it whose messages have lanes of their own, from this one on.
+  // A part of a call, whose messages have lanes of their own, from `first_lane` on.
   Call(const Call& whole, std::uint16_t first_lane)
       : context_(whole.context_),
         number_(whole.number_),
@@ -88,7 +87,8 @@ class Call {
   const CallContext& context() const { return context_; }
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
-  // Between ranks here and those that the caller knows, by which its blocks lie.
+  // Convert between ranks here, which are places in the order, and the caller's ranks, by which the
+  // blocks of its buffers lie.
   int rank_at(int rank) const { return context_.order->rank_at(rank); }
   int callers_rank() const { return rank_at(rank()); }
   int place_of(int callers_rank) const { return context_.order->place_of(callers_rank); }
@@ -105,24 +105,27 @@ class Call {
   CommState& comm() const { return *context_.comm; }
   const Route& route(int rank) const { return context_.routes[static_cast<std::size_t>(rank)]; }
 
-  // A message to `to`, named by (lane, step), sent once the fence is reached. Awaits to Error;
+  // Sends a message, named by (lane, step), to rank `to` once `after` is reached. Awaits to Error;
   // resumes when `data` may be changed.
   SendAwaiter send(int to, std::uint16_t lane, std::uint32_t step, Bytes data, Fence after = {});
-  // Awaits to Error. The message must be exactly into.size long.
+  // Receives a message, which must have exactly into.size bytes. Awaits to Error.
   RecvAwaiter recv(int from, std::uint16_t lane, std::uint32_t step, Bytes into);
-  // Awaits to Expected<std::size_t>: how many bytes came, at most into.size. Host memory.
+  // Receives a message of at most into.size bytes into host memory. Awaits to
+  // Expected<std::size_t>, its length.
   RecvSomeAwaiter recv_some(int from, std::uint16_t lane, std::uint32_t step, Bytes into);
-  // Awaits to Expected<Borrowed>: a message of exactly `size` bytes, readable by kernels.
+  // Receives a message of exactly `size` bytes that kernels can read, without a copy. Awaits to
+  // Expected<Borrowed>.
   BorrowAwaiter borrow(int from, std::uint16_t lane, std::uint32_t step, std::size_t size);
-  // send and recv at once under the same name. Awaits to Error.
+  // send and recv at the same time, under one name. Awaits to Error.
   ExchangeAwaiter exchange(int to, int from, std::uint16_t lane, std::uint32_t step, Bytes data,
                            Bytes into, Fence after = {});
-  // send and borrow at once. Awaits to Expected<Borrowed>: exactly `size` bytes.
+  // send and borrow at the same time, under one name. Awaits to Expected<Borrowed> of exactly
+  // `size` bytes.
   ExchangeBorrowAwaiter exchange_borrow(int to, int from, std::uint16_t lane, std::uint32_t step,
                                         Bytes data, std::size_t size, Fence after = {});
   // Suspends until the compute queue has passed the fence.
   UntilAwaiter until(Fence fence);
-  // Lets other strands and the transports go on first: between two pieces of long work.
+  // Yields to other strands and the transports, between two pieces of long work.
   TurnAwaiter turn();
 
   template <class Kernel>
@@ -130,10 +133,12 @@ class Call {
     return context_.compute->run<Kernel>(args, after);
   }
   bool reached(Fence fence) const { return fence.ticket == 0 || compute().reached(fence); }
-  // The message is not read after the fence any more: its slot goes back to the transport then.
+  // Returns a borrowed message, which is not read after the fence: its slot goes back to the
+  // transport then.
   void give_back(Borrowed& borrowed, Fence fence = {});
 
-  // Load/store reach to `peer`'s memory and back; see Transport.
+  // Access by load and store: expose() gives `peer` access to memory of this rank, map() returns
+  // the address of memory that the peer has exposed; see Transport.
   MemoryHandle expose(int peer, Bytes memory) const {
     if (memory.kind != MemoryKind::host) return {};
     const MemoryHandle handle = route(peer).transport->expose(route(peer).peer, memory);
@@ -143,13 +148,13 @@ class Call {
   std::byte* map(int peer, MemoryHandle handle) const {
     return route(peer).transport->map(route(peer).peer, handle);
   }
-  // Whether the network reads and writes the compute's memory for messages of this size.
+  // Whether the network accesses the compute's memory directly for messages of this size.
   bool is_direct(int peer, std::size_t bytes) const {
     return compute().kind() != MemoryKind::host &&
            bytes >= route(peer).transport->direct_bytes(compute().kind()) &&
            compute().network_memory() != 0;
   }
-  // Copies from and to what a peer exposed for that. An error has failed the call.
+  // Copy from and to memory that a peer has exposed for that. An error has failed the call.
   Error copy_from(int peer, std::uint64_t where, Bytes into) const;
   Error copy_to(int peer, std::uint64_t where, Bytes from) const;
 

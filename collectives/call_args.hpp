@@ -1,4 +1,5 @@
-// The arguments of a call, of one of three kinds. Those of a dense collective are CollectiveArgs.
+// The arguments of a call, which is of one of three kinds; those of a dense collective are
+// CollectiveArgs.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,18 @@ struct CompressedArgs {
   Tuning tuning = {};
 };
 
-// Messages of pairs: no collective, with no number among the communicator's calls.
+// Point-to-point messages. They are no collective and have no number among the communicator's
+// calls.
 struct PairArgs {
   std::span<Message> messages;
   std::size_t chunk_bytes = 0;
 };
 
-// Where it does not matter which.
+// For code that treats all kinds alike.
 using CallArgs = std::variant<CollectiveArgs, CompressedArgs, PairArgs>;
 
-// What ranks must agree on; travels in every message. Those of a pair have digests of their own.
+// Hash of what ranks must agree on; travels in every message. Point-to-point messages have digests
+// of their own.
 std::uint64_t digest_of(const CollectiveArgs& args);
 std::uint64_t digest_of(const CompressedArgs& args);
 constexpr std::uint64_t digest_of(const PairArgs&) { return 0; }

@@ -1,5 +1,5 @@
-// What a call asks whoever chooses for it: algorithms know each other by name alone. Implemented by
-// src/model; the answers are the same on all ranks.
+// Choices that a call leaves to src/model, which implements this interface, so that algorithms need
+// not know each other. All ranks get the same answers.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct Spec;
 
 class Chooser {
  public:
-  // Of a dense call; `bytes` as in Shape.
+  // The algorithm of a dense call; `bytes` as in Shape.
   virtual const Algorithm& algorithm(Collective collective, std::size_t bytes) const = 0;
-  // Whether a call of so many elements is better dense, where its spec leaves that open. `hosts`:
-  // of a call that tells them apart, else null.
+  // Whether a compressed call of `count` elements is faster dense, if its spec leaves that open
+  // (bypass=auto). `hosts`: null unless the call sums inside hosts first.
   virtual bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const = 0;
 
  protected:

@@ -20,7 +20,7 @@ namespace pith {
 
 namespace {
 
-// Every entry of the table of schemes names one: tests/collectives/test_schemes.cpp.
+// Every scheme names an exchange: checked by tests/collectives/test_schemes.cpp.
 const SparseExchange& exchange_of(const Scheme& scheme) {
   const auto all = exchanges();
   return *std::find_if(all.begin(), all.end(), [&](const SparseExchange& exchange) {
@@ -28,7 +28,7 @@ const SparseExchange& exchange_of(const Scheme& scheme) {
   });
 }
 
-// Whether hosts have several ranks, and the call tells them apart.
+// Whether the call sums inside hosts first, and hosts have several ranks.
 bool is_by_host(const CallContext& context, const Spec& spec) {
   return spec.by_host && context.hosts && !context.hosts->alone();
 }
@@ -37,7 +37,7 @@ Error out_of_memory() {
   return {Code::system, "out of memory at the beginning of a compressed call"};
 }
 
-// Every one of them: where memory runs out for one, the gradients of the others count all the same.
+// Begins all tensors. If memory runs out for one, the gradients of the others still count.
 Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, int ranks) {
   Error error;
   for (const CompressedTensor& tensor : tensors) {
@@ -50,7 +50,8 @@ Error begin_all(std::span<CompressedTensor> tensors, std::uint32_t call, int ran
   return error;
 }
 
-// Its lists and messages are those of a call on the host, in memory that the device reaches.
+// A call on a device. `whole` works on the vectors; `lists`, a call on the host, has lists and
+// messages, in memory that the device reaches.
 struct DeviceCall {
   explicit DeviceCall(Call& call) : whole(call), context(call.context()) {
     context.compute = context.host;
@@ -69,7 +70,7 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
                                                  : run_flat_scheme(call, args);
 }
 
-// All of it on ranks that agree on the arguments.
+// Whether the call is made dense. Depends only on what ranks agree on.
 bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
@@ -93,7 +94,7 @@ void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, 
   }
 }
 
-// Of the whole call, which its tensors share.
+// Every tensor gets the times of the whole call.
 void share_times(double total, std::span<CompressedTensor> tensors) {
   double select = 0;
   for (const CompressedTensor& tensor : tensors) select += tensor.compressor->stats.select_seconds;
@@ -106,11 +107,11 @@ void share_times(double total, std::span<CompressedTensor> tensors) {
 
 }  // namespace
 
-// Lists of common indices: a message's length, and the number of pairs, have 32 bits. Those that
-// differ from rank to rank go in as many messages as it takes.
+// Lists of common indices go in one message, whose length and number of pairs have 32 bits. Lists
+// that differ from rank to rank go in as many messages as they need.
 Error check_lists(std::span<const CompressedTensor> tensors) {
-  constexpr std::size_t most_pairs = (std::size_t{1} << 30) - 1;  // of four bytes a value
-  constexpr std::size_t most_elements = std::size_t{1} << 34;     // of a bit an index
+  constexpr std::size_t most_pairs = (std::size_t{1} << 30) - 1;  // at four bytes a value
+  constexpr std::size_t most_elements = std::size_t{1} << 34;     // at one bit an index
   std::size_t pairs = 0;
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
@@ -196,7 +197,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
     error = out_of_memory();
   }
   if (!error) error = co_await std::move(running);
-  // A device that has failed has revoked the communicator: what it should have told is not there.
+  // A device that has failed has revoked the communicator, and its results are missing.
   if (!error && device) error = call.comm().revoked;
   if (error) error = fail_here(call, error);
   for (const CompressedTensor& tensor : tensors) {

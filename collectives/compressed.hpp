@@ -1,4 +1,4 @@
-// Compressed allreduces: what a call is given, and who carries it out.
+// Compressed allreduces: their arguments, and the exchanges that carry them out.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,29 @@ namespace pith {
 
 struct Tuning;
 
-// The result as pairs of rising indices: at most `capacity`, their number in *count. A call with a
-// null `count` has a dense result. Of a device's call, memory that the device reaches.
+// The result as pairs with ascending indices: at most `capacity`, their number in *count. If
+// `count` is null the result is dense. In a device's call it is memory that the device reaches.
 struct SparseOutput {
   std::uint64_t* indices = nullptr;
   std::byte* values = nullptr;  // of the call's type
   std::size_t capacity = 0;
   std::size_t* count = nullptr;
-  PairList* list = nullptr;       // not null: of float32, takes all pairs instead
-  bool counts_on_device = false;  // *count is the device's own memory
+  PairList* list = nullptr;       // if not null, takes all pairs instead, as float32
+  bool counts_on_device = false;  // *count is device memory
 };
 
 // One vector of a compressed call.
 struct CompressedTensor {
   Compressor* compressor = nullptr;
-  const std::byte* send = nullptr;  // null: zeros; the compressor's accumulator: added to in place
+  const std::byte* send = nullptr;  // null: zeros; the accumulator: added to in place
   std::byte* recv = nullptr;        // dense; may equal send; not used where the result is sparse
   SparseOutput sparse;
   std::size_t count = 0;
   DType type = DType::f32;
   bool average = false;
   float divisor = 0;  // of an average; 0: the number of ranks
-  // Where send, recv and the accumulator lie, a device's; null: host memory, as all of a call.
+  // The device that send, recv and the accumulator are on; null: the host. The same for all tensors
+  // of a call.
   Compute* device = nullptr;
 };
 
@@ -45,70 +46,75 @@ inline float divisor_of(const CompressedTensor& tensor, int ranks) {
   return tensor.divisor != 0 ? tensor.divisor : static_cast<float>(ranks);
 }
 
-// The tensors of one call: all have the same spec, and their compressors the same step. Whatever
-// the error, their accumulators hold old residual plus gradient then. On a device: those of the
-// call's compute.
+// Runs one call. All tensors have the same spec, and their compressors are at the same step; on a
+// device, it is that of the call's compute. After any error their accumulators hold old residual
+// plus gradient.
 Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning);
-// What a call is refused for, which then changes nothing: lists that are too long for a message.
+// The error for which a call is refused before it changes anything: lists too long for a message.
 // The same on all ranks.
 Error check_lists(std::span<const CompressedTensor> tensors);
-// What a call begins with, for each of its tensors.
+// Begins a call for one of its tensors.
 void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks);
-// The call failed before it began: the same for the accumulators.
+// For a call that failed before it began: leaves old residual plus gradient in the accumulators.
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
-// The call had ended well when it turned out that ranks were in different ones: the same again.
+// Undoes a call that succeeded here, since ranks turned out to be in different calls: leaves the
+// same.
 void take_back(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors);
-// What ranks must agree on.
+// Hash of what ranks must agree on.
 std::uint64_t digest_of_tensors(std::span<const CompressedTensor> tensors);
 
 class ResultWriter;
 
-// Bytes of a call's messages.
+// Bytes of a call's messages on this rank.
 struct Traffic {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
 };
 
-// What a scheme works on. The frame around it, begin() to end() of every compressor, is not its
-// business, and neither is the restoring after errors.
+// The arguments of an exchange. compressed.cpp calls begin() and end() of every compressor around
+// it, and restores the accumulators after errors.
 struct SparseCall {
   std::span<CompressedTensor> tensors;
   const Tuning* tuning = nullptr;
   std::size_t chunk_bytes = 0;  // of the tuning
   std::size_t parcel = 0;       // elements, see parcels.hpp
   Traffic* traffic = nullptr;
-  Error* refused = nullptr;  // by this rank's own output: the call counts all the same
-  bool* nan = nullptr;       // set where NaN is delivered, if not null
-  Call* device = nullptr;    // whose verbs take device memory; null: the vectors are the host's
+  Error* refused = nullptr;  // why this rank's output is refused; the call still counts
+  bool* nan = nullptr;       // set to true if NaN is delivered; may be null
+  Call* device = nullptr;    // its verbs take device memory; null: the vectors are on the host
 
   const Spec& spec() const { return tensors[0].compressor->spec(); }
-  // What works on the vectors. Lists are the host's in any case, and `call` is.
+  // The queue that works on the vectors. Lists are in host memory in any case, and `call` works
+  // there.
   VectorQueue queue(Call& call) const {
     if (!device) return VectorQueue(call.host_compute(), call.frame_arena());
     return VectorQueue(device->compute(), call.host_compute(), call.scheduler(),
                        call.frame_arena());
   }
-  // After a tensor's last piece: its statistics, and what its output has no room for.
+  // After a tensor's last piece: completes its statistics, and sets *refused if the output has no
+  // room.
   void conclude(const CompressedTensor& tensor, ResultWriter& writer) const;
 };
 
-// Somebody's gradient was not finite: nothing is delivered, and every element is NaN.
+// The gradient of some rank was not finite: delivers NaN for every element and returns what was
+// taken.
 void deliver_nan(Call& call, const SparseCall& args);
 
-// Of this rank's gradients.
+// Whether a gradient of this rank has elements that are not finite.
 bool found_nonfinite(const SparseCall& args);
 
-// How a scheme's elements are elected, shared and summed: the entries of exchanges.cpp.
+// How a scheme's elements are elected, exchanged and summed: the entries of exchanges.cpp.
 struct SparseExchange {
-  std::string_view name;  // as schemes say it
+  std::string_view name;  // as in Scheme::exchange
   Task<Error> (*run)(Call& call, SparseCall args);
 };
 std::span<const SparseExchange> exchanges();
-// The sum of whole accumulators: the scheme `none`, and calls of the others that are faster so.
+// Sums whole accumulators: for the scheme `none`, and for calls of others that are faster dense.
 Task<Error> allreduce_dense(Call& call, SparseCall args);
-// The one that the spec names, among all ranks of this call.
+// Runs the exchange of the spec's scheme among all ranks of this call.
 Task<Error> run_flat_scheme(Call& call, SparseCall args);
-// hierarchy=host, where hosts have several ranks. First of all, whatever way the call takes:
+// hierarchy=host. settle_slices() is called first, whichever exchange runs: it adapts what
+// compressors keep to the layout of hosts. allreduce_by_host() is for hosts with several ranks.
 void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense);
 Task<Error> allreduce_by_host(Call& call, SparseCall args);
 

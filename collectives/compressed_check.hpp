@@ -1,4 +1,4 @@
-// What a compressed call is refused for before it begins: on a stream nobody hears of it later.
+// Checks a compressed call before it begins, because on a stream a later error reaches no caller.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace pith {
 
-// An error where the call would send lists that are too long. Changes nothing. The same on all
-// ranks. Precondition: there are tensors.
+// An error if the call would send lists that are too long. Changes nothing. The same on all ranks.
+// Precondition: there are tensors.
 Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors);
 
 }  // namespace pith

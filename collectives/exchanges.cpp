@@ -1,4 +1,5 @@
-// Every way in which compressed calls are carried out: a line each. Schemes name theirs.
+// The table of exchanges, which carry out compressed calls: a line each. Scheme::exchange names
+// one.
 #include <array>
 
 #include "collectives/compressed.hpp"

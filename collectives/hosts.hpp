@@ -1,10 +1,10 @@
-// Which ranks of a communicator run on one host, for calls that work inside hosts first: the same
-// on all ranks. Ranks are counted in the communicator's order (rank_order.hpp), hosts as their
-// first ranks come.
+// Which ranks of a communicator run on one host, for calls that work inside hosts first. The same
+// on all ranks. Ranks are places in the communicator's order (rank_order.hpp); hosts are numbered
+// in the order of their first ranks.
 //
-// What is done for a host is shared by slices of the vector: rank i of a host owns slice i. There
-// are as many slices as the smallest host has ranks, so that every host has an owner of each; the
-// other ranks of larger hosts only give and take.
+// Work for a host is divided by slices of the vector: rank i of a host owns slice i. There are as
+// many slices as the smallest host has ranks, so that every host has an owner of each slice. The
+// other ranks of larger hosts only contribute and receive.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace pith {
 class Hosts {
  public:
   Hosts() = default;
-  // `names`: one a rank, in order; equal where ranks run on one host.
+  // `names`: one per rank, in order; equal for ranks that run on one host.
   template <class Name>
   explicit Hosts(std::span<const Name> names) {
     std::vector<Name> known;
@@ -42,16 +42,16 @@ class Hosts {
   }
 
   int count() const { return static_cast<int>(ranks_.size()); }
-  // Every rank has a host of its own.
+  // Whether every rank has a host of its own.
   bool alone() const { return ranks_.size() == host_of_.size(); }
   int slices() const { return static_cast<int>(slices_); }
   int host_of(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
-  // Where the rank is among those of its host.
+  // The rank's number among the ranks of its host.
   int index_of(int rank) const { return index_of_[static_cast<std::size_t>(rank)]; }
   std::span<const int> ranks_of(int host) const { return ranks_[static_cast<std::size_t>(host)]; }
   // The rank that owns a slice on a host.
   int owner(int host, int slice) const { return ranks_of(host)[static_cast<std::size_t>(slice)]; }
-  // Differs between different ones; never 0.
+  // A hash of the layout; never 0.
   std::uint64_t key() const { return key_; }
 
  private:

@@ -1,4 +1,4 @@
-// A sum on a stream of which nobody knows yet whether a compressor makes it: ranks still find out
+// A sum on a stream for which it is still open whether a compressor makes it. Ranks find that out
 // while the stream gets there, so that no caller waits for another rank.
 #pragma once
 
@@ -8,17 +8,17 @@
 
 namespace pith {
 
-// Whoever handles the choice keeps it until take() has been called, or no call runs any more.
+// Must live until take() has been called, or no call runs any more.
 class LateChoice {
  public:
-  // What a compressor would be given; null: none ever makes this sum. The caller's thread.
+  // The tensor for a compressor; null: no compressor ever makes this sum. On the caller's thread.
   virtual const CompressedTensor* candidate() const = 0;
-  // No call has had the candidate's compressor: its memory has yet to be found a place.
+  // No call has used the candidate's compressor, whose memory still has to be placed.
   virtual bool is_fresh() const = 0;
-  // Whether all is known, and the compressor is free. With the engine's token: asked whenever
-  // something has moved there, until it is so.
+  // Whether the decision is known and the compressor is free. Called with the engine's token,
+  // whenever something has moved there, until it returns true.
   virtual bool ready() = 0;
-  // The candidate's compressor, claimed; null: the sum is dense. Once, after ready().
+  // The candidate's compressor, claimed; null: the sum is dense. Called once, after ready().
   virtual std::shared_ptr<Compressor> take() = 0;
 
  protected:

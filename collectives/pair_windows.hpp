@@ -1,15 +1,16 @@
-// How much of the messages of pairs a rank may send before their receives are called, so that what
-// lies with the receiver is bounded, however many peers send, and in whatever order it receives.
+// Flow control of point-to-point messages: limits what a rank sends before the receives are called,
+// so that the receiver's memory is bounded, however many peers send and in whatever order it
+// receives.
 //
-// The head of a message goes at once as long as the pair's window has room for it, and of a short
-// message that is all. The rest, or a message for which there is no room, waits until its receiver
-// says that it receives it, and with that what of the window is free again. The latter is announced
-// by an empty message, and later ones of the pair wait behind it, for else there would be as many
-// announcements at the receiver as messages. So a message waits for its own receive or for that of
-// an earlier message of the pair, which is called before its own: no order of calls that is legal
-// can deadlock.
+// The head of a message is sent at once if the pair's window has room for it; a short message is
+// only a head. The rest, or a message without room, waits until the receiver tells that the receive
+// has been called, and with it how much of the window is free again. A message without room is
+// announced by an empty message. Later messages of the pair wait behind it, since otherwise the
+// receiver would get as many announcements as messages. So a message waits for its own receive or
+// for that of an earlier message of the pair, which is called before its own: no legal order of
+// calls can deadlock.
 //
-// Not thread-safe: whoever drives the engine uses it.
+// Not thread-safe: for the thread that drives the engine.
 #pragma once
 
 #include <algorithm>
@@ -33,20 +34,20 @@ class PairWindows {
   // The longest head; the same on all ranks.
   std::size_t head_bytes() const { return std::min(window_ / 2, longest_head); }
 
-  // At the sender of messages to `peer`. Whether a head may go at once; it counts if so.
+  // At the sender. Whether a head may go to `peer` at once; counts it if so.
   bool admit(int peer, std::size_t head) {
     Pair& pair = at(peer);
     if (pair.sent - pair.acknowledged + room_of(head) > window_) return false;
     pair.sent += room_of(head);
     return true;
   }
-  // What `taken` was at `peer`; older news may come later.
+  // At the sender. taken() as the peer has told it; an older value may arrive later.
   void acknowledge(int peer, std::uint64_t taken) {
     Pair& pair = at(peer);
     pair.acknowledged = std::max(pair.acknowledged, taken);
   }
 
-  // A message that must wait behind an earlier one. Lives in the frame of who waits.
+  // A message that must wait behind an earlier one. Lives in the frame of the waiting coroutine.
   struct Waiter {
     std::uint32_t number = 0;
     std::coroutine_handle<> handle;
@@ -62,7 +63,7 @@ class PairWindows {
   }
   void wait(int peer, Waiter& waiter) {
     Waiter** at = &this->at(peer).waiting;
-    // Nearly always at the end, which is remembered.
+    // Nearly always appended: last_waiting saves the walk.
     Waiter* const last = this->at(peer).last_waiting;
     if (*at && is_later_message(waiter.number, last->number)) at = &last->next;
     while (*at && is_later_message(waiter.number, (*at)->number)) at = &(*at)->next;
@@ -70,7 +71,7 @@ class PairWindows {
     *at = &waiter;
     if (!waiter.next) this->at(peer).last_waiting = &waiter;
   }
-  // The first of those that wait goes on, unless it is still behind another one.
+  // Resumes the first waiting message, unless it is still behind another one.
   void wake_next(int peer, Scheduler& scheduler) {
     Pair& pair = at(peer);
     Waiter* const first = pair.waiting;
@@ -80,15 +81,15 @@ class PairWindows {
     pair.waiting = first;
   }
   void announced(int peer, std::uint32_t number) { at(peer).announced.push_back(number); }
-  // Its receive has been called, or it has failed.
+  // The receive of an announced message has been called, or the message has failed.
   void answered(int peer, std::uint32_t number, Scheduler& scheduler) {
     std::erase(at(peer).announced, number);
     wake_next(peer, scheduler);
   }
 
-  // At their receiver. A head has come that went at once.
+  // At the receiver. Counts a head that was sent at once.
   void take(int peer, std::size_t head) { at(peer).taken += room_of(head); }
-  // Of all those from `peer`, with what it takes to keep them.
+  // At the receiver. Bytes of all heads from `peer`, with what it takes to keep them.
   std::uint64_t taken(int peer) const { return pairs_[static_cast<std::size_t>(peer)].taken; }
 
  private:
@@ -104,8 +105,8 @@ class PairWindows {
     std::uint64_t acknowledged = 0;
     std::uint64_t taken = 0;
     std::vector<std::uint32_t> announced;  // mostly one
-    Waiter* waiting = nullptr;             // by their numbers
-    Waiter* last_waiting = nullptr;        // where any waits
+    Waiter* waiting = nullptr;             // sorted by number
+    Waiter* last_waiting = nullptr;        // valid if any waits
   };
   Pair& at(int peer) { return pairs_[static_cast<std::size_t>(peer)]; }
 

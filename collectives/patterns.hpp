@@ -16,8 +16,8 @@ struct Range {
   std::size_t size = 0;
 };
 
-// `count` elements cut into nearly equal blocks; the first ones get one more. Divides once, for an
-// algorithm asks for blocks at every step.
+// `count` elements cut into nearly equal blocks; the first ones have one element more. Divides only
+// once, since algorithms ask for blocks in every step.
 class Blocks {
  public:
   constexpr Blocks(std::size_t count, int blocks)
@@ -35,13 +35,13 @@ class Blocks {
 
 constexpr Range block(std::size_t count, int blocks, int b) { return Blocks(count, blocks)[b]; }
 
-// Chunk k of a range cut into pieces of at most `chunk` elements; empty behind its end.
+// Chunk k of a range that is cut into chunks of at most `chunk` elements; empty past the end.
 constexpr Range chunk_of(Range range, std::size_t chunk, std::size_t k) {
   const std::size_t begin = std::min(k * chunk, range.size);
   return {range.begin + begin, std::min(chunk, range.size - begin)};
 }
 
-// Takes at most so many elements off a range's front.
+// Removes the first `most` elements of a range, or all if it has fewer, and returns them.
 constexpr Range take_front(Range& range, std::size_t most) {
   const Range front{range.begin, std::min(range.size, most)};
   range = {range.begin + front.size, range.size - front.size};
@@ -60,8 +60,9 @@ constexpr int ceil_log2(int n) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(n) - 1));
 }
 
-// Binomial tree over 0, 1, ... with root 0: the bit that distinguishes a rank from its parent, for
-// the root the tree's height. A rank's subtree is itself and the ranks up to that bit above it.
+// Binomial tree over 0, 1, ... with root 0: the bit that distinguishes a rank from its parent; for
+// the root the least power of two that is not below `ranks`. The subtree of rank r is r, ..., r +
+// bit - 1, as far as these exist.
 constexpr int binomial_bit(int rank, int ranks) {
   return rank == 0 ? 1 << ceil_log2(ranks) : rank & -rank;
 }
@@ -75,8 +76,8 @@ struct TreeNode {
   std::array<int, 2> children{-1, -1};
 };
 
-// The binary tree with root 0 in which a subtree is its root, then its left half, then its right
-// one: ranks that follow each other share subtrees, and its height is the least possible.
+// The binary tree with root 0 in pre-order: the ranks of a subtree follow each other, its root
+// first, then its left half, then its right half. Its height is the least possible.
 constexpr TreeNode pre_order_tree(int rank, int ranks) {
   TreeNode node;
   int first = 0;
@@ -93,8 +94,9 @@ constexpr TreeNode pre_order_tree(int rank, int ranks) {
   return node;
 }
 
-// The binary tree whose ranks, read from left to right, are 1, 2, ... below the root 0, which has
-// one child. Odd ranks are leaves; an inner one's subtree reaches equally far to both sides.
+// The binary tree in in-order: its ranks are 1, 2, ... from left to right, below the root 0, which
+// has one child. Odd ranks are leaves. The subtree of an inner rank extends equally far to both
+// sides.
 constexpr TreeNode in_order_tree(int rank, int ranks) {
   if (rank == 0) return {-1, {ranks > 1 ? floor_power_of_two(ranks - 1) : -1, -1}};
   const int bit = rank & -rank;
@@ -106,8 +108,8 @@ constexpr TreeNode in_order_tree(int rank, int ranks) {
   return node;
 }
 
-// The same tree with its ranks turned round, or for an odd number of them shifted by one, so that
-// leaves and inner ranks change their roles.
+// in_order_tree with its ranks in reverse order, or shifted by one if their number is odd, so that
+// leaves and inner ranks change roles.
 constexpr TreeNode turned_tree(int rank, int ranks) {
   const bool even = ranks % 2 == 0;
   const auto turned = [=](int r) { return even ? ranks - 1 - r : wrap(r + 1, ranks); };

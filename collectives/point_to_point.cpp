@@ -17,15 +17,15 @@ bool is_own(const Message& message, int rank, bool sends) {
   return message.peer == rank && message.sends == sends;
 }
 
-// The next message of a rank to itself from `at` on; the end where there is none.
+// The next message from or to the own rank, from `at` on; messages.size() if there is none.
 std::size_t find_own(std::span<const Message> messages, std::size_t at, int rank, bool sends) {
   while (at < messages.size() && !is_own(messages[at], rank, sends)) ++at;
   return at;
 }
 
-// A message cut into a head, which is all of a short one, and the rest. The head is step 0, or step
-// 1 where something shorter came before it: the announcement of a head that the window had no room
-// for.
+// A message is cut into a head, which is all of a short one, and the rest, which begins with step
+// 2. The head is step 0; if the window had no room for it, its announcement is step 0 and the head
+// step 1.
 constexpr std::uint32_t rest_step = 2;
 
 struct Cut {
@@ -41,8 +41,8 @@ struct Cut {
     const Range range = chunk_of({head.size, data.size - head.size}, chunk, k);
     return data.part(range.begin, range.size);
   }
-  // An empty message, which is one so that a receive of nothing waits for its send, is announced
-  // by a byte.
+  // The announcement is empty; of an empty message it is a byte, to tell it from the message.
+  // (Empty messages are sent, so that a receive of nothing waits for its send.)
   Bytes announcement(std::byte& byte) const { return {&byte, head.size == 0 ? 1u : 0u}; }
 
   Bytes data;
@@ -124,8 +124,9 @@ Task<Error> send_message(Call& call, Message message, PairWindows& windows,
   co_return error;
 }
 
-// Receives what comes first of a long message and says that it is received, at once: each might
-// wait for the other. What is wrong with the message is told first. Awaits to what came.
+// Receives the head or announcement of a long message and tells the sender that the receive has
+// been called, both at once, since either may wait for the other. An error of the receive goes
+// before one of the send. Awaits to the number of bytes received.
 class RecvFirstAwaiter {
  public:
   RecvFirstAwaiter(const Call& own, const Call& word, int from, Bytes into, Bytes taken)
@@ -204,7 +205,7 @@ Task<Error> move_message(Call& call, const Message& message, PairWindows& window
                        : receive_message(call, message, windows, chunk_bytes);
 }
 
-// Kernels reach pinned memory, but not what is the host's alone.
+// Copies between host and device by way of pinned memory, since kernels reach no other host memory.
 Task<Error> copy_apart(Call& call, Bytes to, Bytes from, std::size_t chunk_bytes) {
   const Scratch room(call.host_compute(), std::min(from.size, chunk_bytes));
   for (std::size_t k = 0; k < chunks_in(from.size, chunk_bytes); ++k) {

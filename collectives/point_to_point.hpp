@@ -1,6 +1,6 @@
-// Messages between two ranks. All messages of one call are under way at once, so that ranks which
-// send to each other do not wait for each other's receives. PairWindows says what is sent at once
-// and what when its receive is called.
+// Point-to-point messages. All messages of one call are in flight at once, so that ranks that send
+// to each other do not wait for each other's receives. PairWindows limits what is sent before its
+// receive is called.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,21 @@
 namespace pith {
 
 struct Message {
-  Bytes data;  // what is sent, or where to
+  Bytes data;  // what is sent, or where the received bytes go
   std::size_t count = 0;
   DType type = DType::u8;
   int peer = -1;
   bool sends = false;
-  std::uint32_t number = 0;  // of this pair and direction
+  std::uint32_t number = 0;  // among the messages of this pair and direction
 };
 
-// Refuses messages from a rank to itself that do not pair up, in order and with equal lengths.
+// Refuses messages from a rank to itself that do not match in order, with equal counts and types.
 Error check_own(std::span<const Message> messages, int rank);
 
-// What of a message had been sent or received when the message of this step was, at least.
+// At least so many bytes of a message had been sent or received when the message of this step was.
 std::size_t bytes_before(std::uint32_t step, std::size_t head_bytes, std::size_t chunk_bytes);
 
-// Sends and receives them all; they are cut into pieces of chunk_bytes. `windows`: those of the
-// communicator.
+// Sends and receives all messages, cut into chunks of chunk_bytes. `windows`: the communicator's.
 Task<Error> exchange_messages(Call& call, std::span<const Message> messages, PairWindows& windows,
                               std::size_t chunk_bytes);
 

@@ -27,7 +27,7 @@ Scaling plan(const CollectiveArgs& args, const Call& call) {
   return scaling;
 }
 
-// `range` of every block, one after the other.
+// Scales `range` of every block into `out`, one after another.
 Fence scale(Call& call, const CollectiveArgs& args, const Scaling& scaling, Range range,
             Bytes out) {
   const std::size_t bytes = range.size * size_of(args.type);
@@ -57,7 +57,7 @@ NarrowExponent narrow_exponent(DType type) {
 void scale_average(CollectiveArgs& args, int ranks) {
   const NarrowExponent exponent = narrow_exponent(args.type);
   if (args.op != Op::avg || !reduces(args.collective) || exponent.bias == 0 || ranks == 1) return;
-  const int halvings = std::min(ceil_log2(ranks), exponent.bias - 1);  // the factor is no subnormal
+  const int halvings = std::min(ceil_log2(ranks), exponent.bias - 1);  // the factor stays normal
   args.factor.bits = static_cast<std::uint64_t>(exponent.bias - halvings) << exponent.shift;
   args.factor.used = true;
   args.divisor = std::ldexp(static_cast<float>(ranks), -halvings);

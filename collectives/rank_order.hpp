@@ -1,7 +1,7 @@
-// The order in which the algorithms of a communicator walk its ranks, so that neighbours of a ring
-// and subtrees of a tree are close to each other: a permutation, the same on all ranks.
+// The order in which a communicator's algorithms walk its ranks, so that neighbours in a ring and
+// subtrees of a tree are close to each other: a permutation, the same on all ranks.
 //
-// Algorithms count places in it and call them ranks; the caller's buffers and roots go by the
+// Algorithms call the places in this order ranks. The caller's buffers and roots go by the
 // communicator's ranks.
 #pragma once
 
@@ -34,7 +34,7 @@ class RankOrder {
     return by_rank() ? rank : places_[static_cast<std::size_t>(rank)];
   }
   std::span<const int> ranks() const { return ranks_; }  // empty: by rank
-  // What there is of every rank, in this order.
+  // Brings an array with an entry for every rank into this order.
   template <class T>
   std::vector<T> arrange(std::span<const T> by_rank) const {
     std::vector<T> arranged;

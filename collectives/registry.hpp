@@ -1,5 +1,5 @@
-// Every algorithm of the dense collectives: two lines each. In a header, so that a choice by name
-// is made by the compiler.
+// The table of the dense collectives' algorithms, two lines each. It is in a header so that a
+// look-up by name can be done at compile time.
 #pragma once
 
 #include <array>

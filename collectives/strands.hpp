@@ -1,5 +1,5 @@
-// Strands of compressed calls: what each one does to the others when it ends early, and the same
-// thing done with every other rank at once.
+// Strands of compressed calls: what one that ends early does to the others, and work that is done
+// with all other ranks at once.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,35 +14,35 @@
 
 namespace pith {
 
-// A rank as the caller counts it, in a part of a call too: what errors name.
+// The number by which errors name a rank: the communicator's, in a sub-call, too.
 inline int named_rank(const Call& call, int rank) {
   const int peer = call.route(rank).peer;
-  return peer >= 0 ? peer : call.rank_at(rank);  // -1: the own one, in a whole call
+  return peer >= 0 ? peer : call.rank_at(rank);  // -1: this rank, unless in a sub-call
 }
 
-// Fails the call for a message that makes no sense; `what`: "a list that cannot be read".
+// Fails the call because of a malformed message. `what`: as in "a list that cannot be read".
 inline Error malformed(const Call& call, int from, std::string_view what) {
   const int rank = named_rank(call, from);
   return call.fail(Error(Code::internal, fmt::format("rank {} sent {}", rank, what), rank));
 }
 
-// Fails the call for an error of this rank alone, such as memory that has run out: messages that
-// fail do so themselves.
+// Fails the call for an error of this rank alone, such as lack of memory. Verbs that fail have done
+// so already.
 inline Error fail_here(const Call& call, const Error& error) {
   if (call.comm().revoked) return call.comm().revoked;
   const int self = named_rank(call, call.rank());
   return call.fail(Error(error.code(), fmt::format("rank {}: {}", self, error.message()), self));
 }
 
-// Whatever ends the work early fails the call, for other strands and other ranks wait for what it
-// would have done.
+// Runs `work` as a strand. An error fails the call, since other strands and ranks wait for what the
+// strand would have done.
 inline Task<Error> strand(Call& call, Task<Error> work) {
   Error error = co_await std::move(work);
   if (error) co_return fail_here(call, error);
   co_return error;
 }
 
-// However a strand ends, nobody waits for it.
+// Closes a channel when its strand ends, for whatever reason, so that no other strand waits for it.
 template <class Queue>
 class CloseAtEnd {
  public:
@@ -55,7 +55,8 @@ class CloseAtEnd {
   Queue& queue_;
 };
 
-// Wakes one strand, whoever rings it. Rings while that is busy count as one.
+// Wakes one waiting strand; any strand may set it. If set while that strand is busy, once or more
+// often, the next wait() is ready.
 class Event {
  public:
   explicit Event(Scheduler& scheduler) : scheduler_(scheduler) {}
@@ -72,7 +73,7 @@ class Event {
    private:
     Event& event_;
   };
-  // Awaits to false where nobody will ring again.
+  // Awaits to false if the event is closed and not set.
   Wait wait() { return Wait(*this); }
   void set() {
     set_ = true;
@@ -94,8 +95,8 @@ class Event {
   std::coroutine_handle<> waiter_;
 };
 
-// start(distance) -> Task<Error> for the distances 1 to P-1, so many at a time that a link is busy
-// and thousands of ranks need no more memory than a few.
+// Runs start(distance) -> Task<Error> for distances 1 to P-1: so many at once that a link is busy,
+// so few that thousands of ranks take no more memory than a few.
 template <class Start>
 Task<Error> with_every_other(Call& call, Start start) {
   constexpr std::size_t most_in_flight = 16;

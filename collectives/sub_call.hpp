@@ -1,5 +1,5 @@
-// A call of some of a call's ranks, for algorithms that know nothing of the others. Its messages
-// have the names of the whole call's: two ranks must not meet under one lane in both.
+// A call among some of a call's ranks, for algorithms that know nothing of the others. Its messages
+// have the same names as the whole call's: two ranks must not use a lane in both.
 #pragma once
 
 #include "collectives/strands.hpp"
@@ -8,8 +8,8 @@ namespace pith {
 
 class SubCall {
  public:
-  // member(i): the rank of the whole call that is rank i here, of `size` ranks. `views`: whether
-  // any two of them reach each other's memory. Lives shorter than the whole call.
+  // member(i): the rank of the whole call that is rank i of `size` here. `views`: whether every two
+  // of them share memory. Must not outlive the whole call.
   template <class Member>
   SubCall(const Call& whole, int size, bool views, Member member)
       : routes_(whole.host_compute(), static_cast<std::size_t>(size) * sizeof(Route)),
@@ -27,7 +27,7 @@ class SubCall {
     context_.hosts = nullptr;
     context_.size = size;
     context_.views = context_.all_views = views;
-    context_.chooser = nullptr;  // it chooses for all ranks
+    context_.chooser = nullptr;  // it chooses for the whole call's ranks
   }
   SubCall(const SubCall&) = delete;
   SubCall& operator=(const SubCall&) = delete;

@@ -1,4 +1,4 @@
-// Element arithmetic over a byte span: parts named in elements of the call's type.
+// Byte spans addressed by elements of the call's type, and kernels that run on them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline std::size_t chunk_elements(const Tuning& tuning, DType type) {
   return std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
 }
 
-// Strands that share the chunks of one sequence; none where there is no chunk.
+// How many strands share the chunks of one sequence; 0 if there is no chunk.
 inline constexpr std::size_t most_lanes = 8;
 inline std::size_t lanes_for(const Tuning& tuning, std::size_t chunks) {
   return std::min({most_lanes, chunks, static_cast<std::size_t>(std::max(1, tuning.lanes))});
@@ -30,26 +30,26 @@ inline std::size_t elements_in(Bytes memory, DType type) {
   return memory.size >> std::countr_zero(size_of(type));
 }
 
-// out = op(a, b); the operands in the order of their ranks.
+// out = op(a, b), with operands in rank order.
 inline Fence reduce(Call& call, const CollectiveArgs& args, Bytes out, const std::byte* a,
                     const std::byte* b) {
   return call.run<ReduceKernel>(
       {out.data, a, b, elements_in(out, args.type), args.type, args.op, false});
 }
 
-// Of a finished sum; 0 where the operation does not divide.
+// The divisor of a finished sum; 0 if the operation does not divide.
 inline float divisor_of(const Call& call, const CollectiveArgs& args) {
   if (args.op != Op::avg) return 0;
   return args.divisor != 0 ? args.divisor : static_cast<float>(call.size());
 }
 
-// One input of every rank, in the order of ranks, to the result, averages divided; all outputs get
-// it, each of which may be an input.
+// Reduces one input of every rank, in rank order, and divides averages. All outputs get the result;
+// an output may be an input, too.
 inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args,
                               std::span<std::byte* const> outputs,
                               std::span<const std::byte* const> inputs, std::size_t count,
                               bool streaming = false) {
-  // The arrays are longer than what they hold, which alone is written.
+  // The arrays are longer than their content; the rest is not initialised.
   ReduceManyKernel::Args reduction;
   reduction.count = count;
   reduction.type = args.type;
@@ -67,7 +67,7 @@ inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args, Bytes out,
   return reduce_all_ranks(call, args, {&out.data, 1}, inputs, elements_in(out, args.type));
 }
 
-// Divides a finished sum where the operation is avg.
+// Divides a finished sum if the operation is avg.
 inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
   const float divisor = divisor_of(call, args);
   if (divisor == 0) return after;

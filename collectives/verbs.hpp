@@ -8,7 +8,7 @@
 
 namespace pith {
 
-// Fails the call: `receive` got another number of bytes.
+// Fails the call because `receive` got another number of bytes than expected.
 Error wrong_length(const Call& call, const Receive& receive, std::size_t expected);
 
 class UntilAwaiter {
@@ -59,10 +59,10 @@ class SendStage {
     call.prepare(send_, to, lane, step, data);
     transport_ = call.route(to).transport;
   }
-  SendStage(const SendStage&) = delete;  // built where it stays
+  SendStage(const SendStage&) = delete;  // operations point to it
   SendStage& operator=(const SendStage&) = delete;
 
-  // True: complete at once.
+  // True: completed at once.
   bool start() {
     if (!call_.reached(after_)) {
       wait_.owner = this;
@@ -86,13 +86,13 @@ class SendStage {
   bool start_now() {
     if (call_.comm().revoked) send_.error = call_.comm().revoked;
     if (send_.error) [[unlikely]] {
-      // At once: what is exchanged for this message would never come.
+      // Fail at once: in an exchange the peer's message would never come.
       static_cast<void>(call_.fail(send_.error));
       return true;
     }
     try {
       return transport_->start(send_);
-    } catch (const std::bad_alloc&) {  // the coroutine that waits would be told twice
+    } catch (const std::bad_alloc&) {  // an exception here would resume the waiter twice
       send_.error = out_of_memory();
       return true;
     }
@@ -107,8 +107,8 @@ class SendStage {
   Transport* transport_ = nullptr;
 };
 
-// Where messages for a device lie until it reads them: in pinned memory, unless the network put
-// them into the device's.
+// Where a message for a device lies until the device reads it: in pinned memory, or in device
+// memory if the network has put it there.
 class ReceiveStaging {
  public:
   ReceiveStaging() = default;
@@ -121,7 +121,7 @@ class ReceiveStaging {
   }
   ReceiveStaging(const ReceiveStaging&) = delete;
   ReceiveStaging& operator=(const ReceiveStaging&) = delete;
-  // The message, for kernels from now on.
+  // The message's memory, for kernels from now on.
   Scratch take(const Call& call, const Receive& receive) {
     if (!receive.landed) return std::move(staging_);
     call.compute().see_network_writes();
@@ -133,8 +133,8 @@ class ReceiveStaging {
   Scratch direct_;
 };
 
-// Receives; device memory is filled by a copy on the compute queue, which later kernels follow in
-// order.
+// Receives a message. Device memory is filled by a copy on the compute queue, which later kernels
+// follow.
 class RecvStage {
  public:
   RecvStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
@@ -222,8 +222,8 @@ class RecvSomeAwaiter {
   RecvStage stage_;
 };
 
-// Receives without copying: the message is read where the transport has it; kernels of a device,
-// which may not reach that, read it where it landed.
+// Receives a message without a copy: kernels read it where the transport has it. A device's
+// kernels, which may not reach that, read it where it was staged.
 class BorrowStage {
  public:
   BorrowStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, std::size_t size)
@@ -239,7 +239,7 @@ class BorrowStage {
   BorrowStage& operator=(const BorrowStage&) = delete;
   bool start() { return call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
-  // One result variable, filled in place: the caller's, without a copy on the way.
+  // A single result variable, filled in place: the caller's, without a copy.
   Expected<Borrowed> result() {
     Expected<Borrowed> borrowed{check()};
     if (borrowed) [[likely]] {

@@ -11,12 +11,14 @@
 // goes before writing, for which only this rank's next call waits. If one parcel holds everything,
 // it is sent as the tail.
 //
-// Direct: a list goes to all ranks at once. Cost: (parcels + tails) alpha + (P-1) k beta b with b
-// bytes a pair, about 3; twice as many messages, since values follow their indices in a second one.
-// Ring: a list goes from neighbour to neighbour. This takes P - 2 alpha longer, but a rank receives
-// from one sender only, whose lists fit the buffer of a switch. The last list of the rank that
-// selects last still has P - 1 hops to go: cut into parts that follow each other, it takes little
-// longer than one. On ideal links: topk_cost.hpp.
+// exchange=direct: a list goes to all ranks at once. Cost: (parcels + tails) alpha + (P-1) k beta b
+// with b bytes a pair, about 3; twice as many messages, since values follow their indices in a
+// second one.
+// exchange=ring: a list goes from neighbour to neighbour. This takes (P-2) alpha longer, but a rank
+// receives from one sender only, whose lists fit the buffer of a switch. The last list of the rank
+// that selects last has P-1 hops to go: cut into parts that follow each other, it takes little
+// longer than for one hop.
+// Costs on ideal links: topk_cost.hpp.
 //
 // Error feedback is that of [Aji, Heafield 2017; Lin et al. 2018], exact selection in one pass is
 // ours.
