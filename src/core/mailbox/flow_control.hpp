@@ -1,4 +1,4 @@
-// What a mailbox counts of each peer, to say whether a transport is to take more of its messages.
+// Receives that wait for a peer and bytes that nobody waits for: may a transport take more from it?
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace pith {
 
 class FlowControl {
  public:
-  // Of the backlog of all peers together.
+  // Of the bytes of all peers that nobody waits for.
   std::size_t total_limit = std::size_t{2} << 20;
 
   explicit FlowControl(int peers) : pages_((static_cast<std::size_t>(peers) + page - 1) / page) {}

@@ -1,4 +1,4 @@
-// How a message that has come gets to its receive: copied or lent, or refused.
+// Passes a message that has arrived to its receive: copied, lent, or refused with an error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace pith {
 
 Error another_call(int peer, std::uint32_t call);
-// Of a receive and a message that do not fit.
+// Why the message is not the one that the receive means. Precondition: !fits().
 Error mismatch(const Receive& receive, const Header& header);
 
 inline bool fits(const Receive& receive, const Header& header) {
@@ -49,7 +49,7 @@ inline void lend_copy(MessageHeap& heap, Receive& receive, const Header& header,
   receive.lease = Lease(owned, header.length, &heap, receive.peer, slot_of(owned));
 }
 
-// `owned`: a buffer of the heap, which goes back to it or with the lease.
+// `owned`: a buffer of the heap, which is given back to the heap or goes with the lease.
 inline void hand_over_owned(MessageHeap& heap, Receive& receive, const Header& header,
                             std::byte* owned) {
   if (check_message(receive, header)) {

@@ -46,7 +46,7 @@ class MessageSource {
   ~MessageSource() = default;
 };
 
-// Those of one mailbox, each used again and again.
+// The incoming messages of one mailbox; their memory is used again.
 class IncomingMessages {
  public:
   IncomingMessage& take(int peer, const Header& header) {

@@ -1,4 +1,4 @@
-// Messages that came before anybody waited for them, until a receive takes them.
+// Messages that arrived before a receive waited for them; they stay here until one takes them.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct StoredMessage {
   StoredMessage* next = nullptr;
   std::array<std::byte, inline_bytes> small;
 
-  // In a slot of `from`, until a receive gives it back or leases it.
+  // The bytes lie in slot `name` of `from`, which the receive gives back or leases.
   void keep(const std::byte* bytes, SlotOwner* from, std::uint64_t name) {
     data = bytes;
     owner = from;
@@ -67,7 +67,7 @@ class StoredMessages {
     return stored;
   }
 
-  // What is taken is read, then given to recycle(). Null: nothing is there for this receive.
+  // The caller reads what it has taken, then calls recycle(). Null: no message fits this receive.
   StoredMessage* take(const Receive& receive, bool of_any_digest) {
     return buckets_.take(receive.peer, receive.tag, [&](const StoredMessage& stored) {
       return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
@@ -90,7 +90,7 @@ class StoredMessages {
   void for_each(const F& f) const {
     buckets_.for_each(f);
   }
-  // One of the communicator's collectives up to `call`; null: there is none.
+  // A message of the communicator's collectives up to number `call`; null: there is none.
   const StoredMessage* find_left_over(std::uint32_t comm, std::uint32_t call) const {
     if (empty()) [[likely]]
       return nullptr;

@@ -1,5 +1,5 @@
-// What a peer and a tag name, in lists by the hash of both: receives, or the messages themselves.
-// Each list is first in, first out. Nodes are linked by their `next` and never owned.
+// Receives or messages in buckets by the hash of their peer and tag; each bucket is a list, first
+// in, first out. Nodes are linked by their `next` and never owned.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class TagBuckets {
     list.tail = &node;
   }
 
-  // Unlinks the first that matches of those whose hash is this one's; null: there is none.
+  // Unlinks the first of this peer's and tag's bucket that matches; null: there is none.
   template <class Match>
   Node* take(int peer, const Tag& tag, const Match& match) {
     return unlink(list_of(peer, tag), match);
