@@ -314,7 +314,7 @@ std::string run_case(const DenseCase& c, SimConfig config, const std::string& te
   if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
   const std::string failure = run_in(world, c);
   if (failure.empty()) return {};
-  print_again(fmt::format("build/bin/test_collectives '{}'", tests), name);
+  print_again(fmt::format("{} '{}'", this_program(), tests), name);
   return name + "\n  " + failure;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tests/catch.hpp"
+#include "tests/collectives/algorithm_conformance.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/one_case.hpp"
 #include "tests/sanitized.hpp"
@@ -63,8 +64,6 @@ DenseCase case_over_views(const Algorithm& algorithm, int ranks, int how, int wh
   return c;
 }
 
-constexpr const char* command = "build/bin/test_collectives '[abort]'";
-
 // Every step; beside a sanitizer, where each takes ten times as long, every third one of a case,
 // which one that begins with depends on the case. PITH_TEST_FULL=1 takes every step there too.
 AbortOptions steps_of(const DenseCase& c) {
@@ -81,7 +80,7 @@ std::uint64_t abort_everywhere(const DenseCase& c, const SimConfig& config,
   if (!is_wanted(name)) return 0;
   auto make = [&c]() -> std::unique_ptr<Program> { return std::make_unique<DenseProgram>(c); };
   const AbortReport report = inject_aborts(config, make, steps_of(c));
-  if (!report.failure.empty()) print_again(report.variables + command, name);
+  if (!report.failure.empty()) print_again(report.variables + this_program() + " '[abort]'", name);
   INFO(name);
   CHECK(report.failure == "");
   return report.points;
@@ -89,8 +88,8 @@ std::uint64_t abort_everywhere(const DenseCase& c, const SimConfig& config,
 
 }  // namespace
 
-TEST_CASE("an abort at any step of any algorithm", "[collectives][abort]") {
-  for (const Algorithm& algorithm : algorithms()) {
+TEST_CASE("an abort at any step of any algorithm", "[collectives][abort][conformance]") {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     std::uint64_t points = 0;
     for (int ranks = 2; ranks <= 5; ++ranks) {
       for (int which = 0; which < 4; ++which) {
@@ -105,13 +104,6 @@ TEST_CASE("an abort at any step of any algorithm", "[collectives][abort]") {
 }
 
 TEST_CASE("an abort at any step over views", "[collectives][abort][views]") {
-  constexpr std::array<std::pair<Collective, std::string_view>, 6> over_views{
-      {{Collective::allreduce, "one_shot"},
-       {Collective::allreduce, "two_shot"},
-       {Collective::reduce_scatter, "views"},
-       {Collective::allgather, "views"},
-       {Collective::broadcast, "views"},
-       {Collective::alltoall, "views"}}};
   for (const auto& [collective, algorithm] : over_views) {
     std::uint64_t points = 0;
     for (int ranks = 2; ranks <= 5; ++ranks) {

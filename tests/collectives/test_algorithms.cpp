@@ -7,6 +7,7 @@
 
 #include "model/rules.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/algorithm_conformance.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/pairwise.hpp"
 #include "tests/one_case.hpp"
@@ -84,14 +85,6 @@ MemoryHandle::Reach reach(int how, int owner, int peer) {
   return reaches[static_cast<std::size_t>(way) % reaches.size()];
 }
 
-constexpr std::array<std::pair<Collective, std::string_view>, 6> over_views{
-    {{Collective::allreduce, "one_shot"},
-     {Collective::allreduce, "two_shot"},
-     {Collective::reduce_scatter, "views"},
-     {Collective::allgather, "views"},
-     {Collective::broadcast, "views"},
-     {Collective::alltoall, "views"}}};
-
 std::string run_over_views(const DenseCase& c, int how, bool traced) {
   const std::string name =
       fmt::format("{}, reach {}{}", describe(c), how, traced ? ", traced" : "");
@@ -137,10 +130,10 @@ std::string run_and_flip(const DenseCase& c, int how) {
 
 }  // namespace
 
-TEST_CASE("every algorithm computes what the reference does", "[collectives][dense]") {
+TEST_CASE("every algorithm computes what the reference does", "[collectives][dense][conformance]") {
   const std::vector<Combination> all = combinations();
   std::uint64_t seed = 0;
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     if (algorithm.collective == Collective::barrier) continue;
     for (const Combination& values : all) {
       const std::string failure =
@@ -151,9 +144,9 @@ TEST_CASE("every algorithm computes what the reference does", "[collectives][den
   CHECK(seed >= 100);
 }
 
-TEST_CASE("every algorithm with every type and operation", "[collectives][dense]") {
+TEST_CASE("every algorithm with every type and operation", "[collectives][dense][conformance]") {
   std::uint64_t seed = 1000;
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     if (algorithm.collective == Collective::barrier) continue;
     for (int t = 0; t < dtype_count; ++t) {
       for (int o = 0; o < op_count; ++o) {
@@ -167,9 +160,9 @@ TEST_CASE("every algorithm with every type and operation", "[collectives][dense]
 }
 
 // Scaling comes before any algorithm, so only its own shapes matter: pieces of eight chunks.
-TEST_CASE("premultiplied sums", "[collectives][dense]") {
+TEST_CASE("premultiplied sums", "[collectives][dense][conformance]") {
   std::uint64_t seed = 2000;
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     if (!reduces(algorithm.collective)) continue;
     for (int t = 0; t < dtype_count; ++t) {
       for (const int which : {1, 5, 6, 7, size_count - 2, size_count - 1}) {
@@ -184,10 +177,10 @@ TEST_CASE("premultiplied sums", "[collectives][dense]") {
   }
 }
 
-TEST_CASE("every root", "[collectives][dense]") {
+TEST_CASE("every root", "[collectives][dense][conformance]") {
   constexpr std::array rooted{Collective::broadcast, Collective::reduce, Collective::gather,
                               Collective::scatter};
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     if (std::ranges::find(rooted, algorithm.collective) == rooted.end()) continue;
     for (int ranks = 2; ranks <= 17; ++ranks) {
       for (int root = 0; root < ranks; ++root) {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "collectives/algorithm.hpp"
-#include "collectives/patterns.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/algorithm_conformance.hpp"
 #include "tests/collectives/pairwise.hpp"
 #include "tests/sim/world.hpp"
 
@@ -60,21 +60,13 @@ std::string name(const Algorithm& algorithm, const Shape& shape) {
                      shape.tuning.chunk_bytes, shape.tuning.lanes);
 }
 
-// Where the two trees of a double tree meet on a port, and where ranks fold into a power of two,
-// costs are estimates.
-bool is_exact(const Algorithm& algorithm, int ranks) {
-  if (algorithm.name == "double_tree") return false;
-  const bool folds = algorithm.name.starts_with("recursive") || algorithm.name == "rabenseifner";
-  return !folds || floor_power_of_two(ranks) == ranks;
-}
-
 }  // namespace
 
 // Allreduce: a multiple of P bytes, and one chunk holds a block.
-TEST_CASE("costs are exact where a block is one chunk", "[collectives][cost]") {
-  for (const Algorithm& algorithm : algorithms()) {
+TEST_CASE("costs are exact where a block is one chunk", "[collectives][cost][conformance]") {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     for (int ranks = 2; ranks <= 17; ++ranks) {
-      if (!is_exact(algorithm, ranks)) continue;
+      if (!has_exact_cost(algorithm, ranks)) continue;
       for (const std::size_t block : {std::size_t{1}, std::size_t{96}, std::size_t{4096}}) {
         for (const LinkCost& link : {usual, busy_core, only_latency}) {
           const bool reduces = algorithm.collective == Collective::allreduce;
@@ -112,8 +104,8 @@ struct Extremes {
 }  // namespace
 
 // Blocks of up to 16 chunks, the last one shorter, 1 to 4 lanes.
-TEST_CASE("costs of pipelined shapes are estimates", "[collectives][cost]") {
-  for (const Algorithm& algorithm : algorithms()) {
+TEST_CASE("costs of pipelined shapes are estimates", "[collectives][cost][conformance]") {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     // Halving and doubling wait for partners whose strands contend for ports and cores.
     const bool halves = algorithm.name == "rabenseifner" || algorithm.name == "recursive_halving";
     const double bound = halves ? 0.35 : 0.3;

@@ -14,6 +14,7 @@
 
 #include "model/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/algorithm_conformance.hpp"
 #include "tests/collectives/random_calls.hpp"
 
 namespace pith::test {
@@ -301,8 +302,9 @@ TEST_CASE("a root far ahead is held back by what the wires hold", "[collectives]
   }
 }
 
-TEST_CASE("ranks that make different calls all get an error", "[collectives][schedules]") {
-  for (const Algorithm& algorithm : algorithms()) {
+TEST_CASE("ranks that make different calls all get an error",
+          "[collectives][schedules][conformance]") {
+  for (const Algorithm& algorithm : tested_algorithms()) {
     // Who only gives may have done its part before anybody can know, and so may a pair of ranks
     // that agree where not everybody hears of everybody.
     const bool all_to_all = algorithm.collective == Collective::allreduce ||
