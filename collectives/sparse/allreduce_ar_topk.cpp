@@ -202,7 +202,7 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   if (sharing.selects_first()) sharing.has_looked();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
+    Summand summand{round, sharing.values.count()};
     if (leads) {
       Error error = co_await select_round(call, sharing, round);
       if (error) co_return error;
