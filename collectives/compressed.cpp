@@ -214,8 +214,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
 
 Task<Error> run_on_device(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
   DeviceCall both(call);
-  Task<Error> running = run_compressed(*both.lists, tensors, tuning, &both.whole);
-  Error error = co_await std::move(running);
+  Error error = co_await run_compressed(*both.lists, tensors, tuning, &both.whole);
   co_return error;
 }
 

@@ -239,8 +239,7 @@ Task<Error> copy_own(Call& call, std::span<const Message> messages, int rank,
       copied = call.run<CopyKernel>({into.data, data.data, data.size});
       continue;
     }
-    Task<Error> staged = copy_apart(call, into.part(0, data.size), data, chunk_bytes);
-    Error error = co_await std::move(staged);
+    Error error = co_await copy_apart(call, into.part(0, data.size), data, chunk_bytes);
     if (error) co_return error;
   }
   co_await call.until(copied);
@@ -283,8 +282,7 @@ Task<Error> exchange_messages(Call& call, std::span<const Message> messages, Pai
                               std::size_t chunk_bytes) {
   const int rank = call.callers_rank();
   if (messages.size() == 1 && messages[0].peer != rank) {
-    Task<Error> alone = move_message(call, messages[0], windows, chunk_bytes);
-    co_return co_await std::move(alone);
+    co_return co_await move_message(call, messages[0], windows, chunk_bytes);
   }
   std::vector<Task<Error>> strands;
   strands.reserve(messages.size() + 1);

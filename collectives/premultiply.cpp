@@ -66,8 +66,7 @@ void scale_average(CollectiveArgs& args, int ranks) {
 
 Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& algorithm) {
   if (args.count == 0) {
-    Task<Error> nothing = algorithm.run(call, args);
-    co_return co_await std::move(nothing);
+    co_return co_await algorithm.run(call, args);
   }
   const Scaling scaling = plan(args, call);
   if (call.size() == 1) {
@@ -85,8 +84,7 @@ Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& 
     piece.send = (scaling.in_recv ? piece.recv : work.bytes())
                      .part(0, scaling.blocks * range.size * size_of(args.type));
     co_await call.until(scale(call, args, scaling, range, piece.send));
-    Task<Error> summing = algorithm.run(call, piece);
-    Error error = co_await std::move(summing);
+    Error error = co_await algorithm.run(call, piece);
     if (error) co_return error;
   }
   co_return Error();

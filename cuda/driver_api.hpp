@@ -199,7 +199,6 @@ inline constexpr int kNetworkWritesToOwner = 100;
   X(device_attribute, cuDeviceGetAttribute,                                                       \
     (int* value, CUdevice_attribute attribute, CUdevice device))                                  \
   X(device_name, cuDeviceGetName, (char* name, int length, CUdevice device))                      \
-  X(device_pci_bus_id, cuDeviceGetPCIBusId, (char* id, int length, CUdevice device))              \
   X(primary_ctx_retain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))         \
   X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                         \
   X(primary_ctx_state, cuDevicePrimaryCtxGetState,                                                \
@@ -241,7 +240,6 @@ inline constexpr int kNetworkWritesToOwner = 100;
   X(stream_synchronize, cuStreamSynchronize, (CUstream stream))                                   \
   X(stream_query, cuStreamQuery, (CUstream stream))                                               \
   X(stream_get_ctx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
-  X(stream_get_flags, cuStreamGetFlags, (CUstream stream, unsigned* flags))                       \
   X(stream_get_priority, cuStreamGetPriority, (CUstream stream, int* priority))                   \
   X(stream_wait_event, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))       \
   X(write_value32, cuStreamWriteValue32_v2,                                                       \
@@ -273,7 +271,6 @@ inline constexpr int kNetworkWritesToOwner = 100;
   X(library_load, cuLibraryLoadData,                                                              \
     (CUlibrary * library, const void* code, CUjit_option* jit, void** jit_values,                 \
      unsigned jit_count, CUlibraryOption* options, void** values, unsigned count))                \
-  X(library_unload, cuLibraryUnload, (CUlibrary library))                                         \
   X(library_kernel, cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char* name)) \
   X(kernel_function, cuKernelGetFunction, (CUfunction * function, CUkernel kernel))               \
   X(function_set_attribute, cuFuncSetAttribute,                                                   \

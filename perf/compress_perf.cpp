@@ -1,5 +1,5 @@
 // Compression on one core: single kernels, whole steps of exact top-k with error feedback against
-// other implementations, and steps of ExDyna. See compress/README.md.
+// the STL, and steps of ExDyna. See compress/README.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -26,7 +26,7 @@ struct Options {
   std::size_t count = std::size_t{64} << 20;
   std::vector<double> densities = {0.001, 0.01, 0.1};
   std::vector<std::string> distributions = {"gauss", "laplace", "student", "layers"};
-  std::string data, torch, json;
+  std::string data, json;
   std::vector<std::string> parts = {"kernels", "steps", "exdyna"};
   int rounds = 5;
   int core = 0;
@@ -67,7 +67,7 @@ void print_kernels(const Options& options, nlohmann::json& json) {
 
 // The data of the steps, which all start from the same residual.
 struct Arena {
-  Pages<float> gradient, residual, accumulator, magnitudes, other;
+  Pages<float> gradient, residual, accumulator, magnitudes, dense;
   Pages<std::uint32_t> indices;
   Pages<float> values;
 
@@ -76,7 +76,7 @@ struct Arena {
         residual(options.count),
         accumulator(options.count),
         magnitudes(options.count),
-        other(options.count),
+        dense(options.count),
         indices(options.count / 2),
         values(options.count / 2) {}
 
@@ -131,7 +131,7 @@ double seconds_of(Arena& arena, Contender& contender, double density, float righ
   const auto drift = contender.drifts[std::size_t(round) % contender.drifts.size()];
   Step step = arena.step(density, right, drift);
   if (contender.in_place) {
-    add_simd(step.accumulator, step.gradient, step.count);
+    add_in_place(step.accumulator, step.gradient, step.count);
     step.gradient = nullptr;
   }
   if (contender.pith) contender.pith->load(step);
@@ -154,23 +154,21 @@ void write_dense(const Step& step, float* out) {
 void time_steps(const Options& options, Arena& arena, const std::string& distribution,
                 double density, nlohmann::json& json) {
   std::vector<Contender> all;
-  const auto add = [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); };
+  const auto add = [&](Step& s) { add_in_place(s.accumulator, s.gradient, s.count); };
   all.push_back({"pass", add, options.rounds});
   PithStep pith(options.count, density);
   all.push_back(contender_of("pith", pith, options.rounds, {1.01f, 0.99f}));
   all.push_back(contender_of("pith_drift", pith, options.rounds, {1.1f, 1 / 1.1f}));
   all.push_back(
-      {"simd", [&](Step& s) { step_simd(s, arena.magnitudes, arena.other); }, options.rounds});
-  all.push_back(
       {"stl", [&](Step& s) { step_stl(s, arena.magnitudes); }, std::min(options.rounds, 3)});
   all.push_back(contender_of("in place", pith, options.rounds, {1.01f, 0.99f}));
   all.back().in_place = true;
-  all.push_back({"write", [&](Step& s) { write_dense(s, arena.other.data()); }, options.rounds});
+  all.push_back({"write", [&](Step& s) { write_dense(s, arena.dense.data()); }, options.rounds});
 
   Step reference = arena.step(density, 0);
   step_stl(reference, arena.magnitudes);
   const std::uint64_t expected = digest(arena, reference);
-  for (std::size_t c = 1; c < 4; ++c) {
+  for (std::size_t c = 1; c < 3; ++c) {
     Step step = arena.step(density, reference.smallest, all[c].drifts.front());
     if (all[c].pith) all[c].pith->load(step);
     all[c].run(step);
@@ -186,24 +184,21 @@ void time_steps(const Options& options, Arena& arena, const std::string& distrib
   std::vector<double> t;
   t.reserve(all.size());
   for (const Contender& contender : all) t.push_back(median(contender.seconds));
-  fmt::print(
-      "{:<9}{:>7}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.0f}{:>8.0f}%{:>9.1f}{:>9.1f}{:>9.1f}"
-      "{:>7.0f}{:>8.0f}\n",
-      distribution, fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2],
-      1e3 * t[3], 1e3 * t[4], 100 * t[0] / t[1], t[3] / t[1], t[4] / t[1], t[3] / t[2],
-      break_even_gbps(options.count, t[1] + t[6]), break_even_gbps(options.count, t[5]));
+  fmt::print("{:<9}{:>7}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.0f}{:>8.0f}%{:>9.1f}{:>7.0f}{:>8.0f}\n",
+             distribution, fmt::format("{:g}%", 100 * density), 1e3 * t[0], 1e3 * t[1], 1e3 * t[2],
+             1e3 * t[3], 100 * t[0] / t[1], t[3] / t[1],
+             break_even_gbps(options.count, t[1] + t[5]), break_even_gbps(options.count, t[4]));
   std::fflush(stdout);
   json["steps"].push_back({{"distribution", distribution},
                            {"density", density},
                            {"pass_ms", 1e3 * t[0]},
                            {"pith_ms", 1e3 * t[1]},
                            {"pith_drift_ms", 1e3 * t[2]},
-                           {"simd_ms", 1e3 * t[3]},
-                           {"stl_ms", 1e3 * t[4]},
-                           {"in_place_ms", 1e3 * t[5]},
-                           {"write_ms", 1e3 * t[6]},
-                           {"break_even_dense_gbps", break_even_gbps(options.count, t[1] + t[6])},
-                           {"break_even_in_place_gbps", break_even_gbps(options.count, t[5])}});
+                           {"stl_ms", 1e3 * t[3]},
+                           {"in_place_ms", 1e3 * t[4]},
+                           {"write_ms", 1e3 * t[5]},
+                           {"break_even_dense_gbps", break_even_gbps(options.count, t[1] + t[5])},
+                           {"break_even_in_place_gbps", break_even_gbps(options.count, t[4])}});
 }
 
 // N = 8: every rank adds its whole gradient and selects in an eighth of the vector.
@@ -224,7 +219,7 @@ void time_exdyna(const Options& options, Arena& arena, double density, nlohmann:
   };
   std::vector<Contender> all;
   all.push_back(
-      {"add", [&](Step& s) { add_simd(s.accumulator, s.gradient, s.count); }, options.rounds});
+      {"add", [&](Step& s) { add_in_place(s.accumulator, s.gradient, s.count); }, options.rounds});
   all.push_back({"step",
                  [&](Step& s) {
                    select(s, true);
@@ -255,22 +250,6 @@ void time_exdyna(const Options& options, Arena& arena, double density, nlohmann:
                             {"exact_ms", 1e3 * t[3]}});
 }
 
-void time_torch(const Options& options, nlohmann::json& json) {
-  for (const double density : options.densities) {
-    const std::string command = fmt::format("{} {} {} {}", options.torch, options.count, density,
-                                            std::min(options.rounds, 3));
-    std::FILE* pipe = popen(command.c_str(), "r");
-    double ms = 0;
-    int threads = 0;  // unknown
-    const bool read = pipe != nullptr && std::fscanf(pipe, "%lf %d", &ms, &threads) >= 1;
-    if (pipe != nullptr) pclose(pipe);
-    if (!read) throw std::runtime_error(fmt::format("--torch: '{}' printed no number", command));
-    fmt::print("torch    {:>6g}%{:>9.1f} ms{}\n", 100 * density, ms,
-               threads > 0 ? fmt::format(", threads: {}", threads) : "");
-    json["torch"].push_back({{"density", density}, {"ms", ms}, {"threads", threads}});
-  }
-}
-
 void run(const Options& options) {
   nlohmann::json json;
   json["cpu"] = cpu_model();
@@ -281,9 +260,8 @@ void run(const Options& options) {
     Arena arena(options);
     if (wants(options, "steps")) {
       fmt::print("\nexact top-k with error feedback, ms; pass: read two, write one\n");
-      fmt::print("{:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>15}\n", "values", "",
-                 "pass", "pith", "drift10%", "simd", "stl", "of pass", "simd/", "stl/", "simd/dr",
-                 "links of Gb/s");
+      fmt::print("{:<9}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>15}\n", "values", "", "pass", "pith",
+                 "drift10%", "stl", "of pass", "stl/", "links of Gb/s");
       for (const std::string& distribution : options.distributions) {
         arena.load(options, distribution);
         for (const double density : options.densities) {
@@ -291,7 +269,6 @@ void run(const Options& options) {
         }
       }
     }
-    if (!options.torch.empty()) time_torch(options, json);
     if (wants(options, "exdyna")) {
       const std::string& distribution = options.distributions.front();
       fmt::print("\nExDyna of 8 ranks, ms, values: {}\n", distribution);
@@ -318,9 +295,6 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
       ->check(CLI::Range(1, 1000));
   app.add_option("--core", options.core, "core to run on");
-  app.add_option("--torch", options.torch,
-                 "command of the same step in torch, as 'python3 perf/compress/torch_step.py'; "
-                 "it prints milliseconds and threads");
   app.add_option("--json", options.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;

@@ -12,9 +12,7 @@ namespace pith {
 
 Task<Error> allgather_views(Call& call, CollectiveArgs args) {
   HandleExchange handles(call, args.send, {}, true);
-  Task<Error> moves = move_blocks(call, args, handles);
-  Task<Error> whole = handles.around(std::move(moves));
-  co_return co_await std::move(whole);
+  co_return co_await handles.around(move_blocks(call, args, handles));
 }
 
 double allgather_views_cost(const Shape& shape, const LinkCost& link) {

@@ -90,8 +90,7 @@ Task<Error> sum_up(Call& call, const Half& half, std::size_t& next) {
     const Fence reduced = add_children(call, half, k, lent);
     Error error;
     if (half.is_root()) {
-      Task<Error> passing = pass_down(call, half, lane, k, reduced);
-      error = co_await std::move(passing);
+      error = co_await pass_down(call, half, lane, k, reduced);
     } else {
       const Bytes sum = half.piece(half.is_leaf() ? half.args.send : half.args.recv, k);
       error = co_await call.send(half.node.parent, lane, up(k), sum, reduced);
@@ -108,8 +107,7 @@ Task<Error> take_down(Call& call, const Half& half, std::size_t& next) {
     Error error =
         co_await call.recv(half.node.parent, lane, down(k), half.piece(half.args.recv, k));
     if (error) co_return error;
-    Task<Error> passing = pass_down(call, half, lane, k, {});
-    error = co_await std::move(passing);
+    error = co_await pass_down(call, half, lane, k, {});
     if (error) co_return error;
   }
   co_return Error();

@@ -24,8 +24,7 @@ Task<Error> send_to_unreached(Call& call, const CollectiveArgs& args,
 
 Task<Error> reduce_all(Call& call, const CollectiveArgs& args, HandleExchange& handles, Bytes out) {
   const int p = call.size();
-  Task<Error> answers = handles.hear();
-  Error error = co_await std::move(answers);
+  Error error = co_await handles.hear();
   if (error) co_return error;
   Leases leases;
   const std::size_t bytes = args.send.size;
@@ -69,8 +68,7 @@ Task<Error> allreduce_direct(Call& call, CollectiveArgs args);
 Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
   // A vector without elements may have no address, and then cannot be exposed to peers.
   if (args.send.size == 0) {
-    Task<Error> by_messages = allreduce_direct(call, args);
-    co_return co_await std::move(by_messages);
+    co_return co_await allreduce_direct(call, args);
   }
   // In place, peers still read the vector while this rank reduces: the result waits in scratch.
   Scratch beside;
@@ -80,9 +78,7 @@ Task<Error> allreduce_one_shot(Call& call, CollectiveArgs args) {
     out = beside.bytes();
   }
   HandleExchange handles(call, args.send, {});
-  Task<Error> work = give_and_reduce(call, args, handles, out);
-  Task<Error> whole = handles.around(std::move(work));
-  Error error = co_await std::move(whole);
+  Error error = co_await handles.around(give_and_reduce(call, args, handles, out));
   if (error) co_return error;
   co_await call.until(copy(call, args.recv, out));
   co_return Error();

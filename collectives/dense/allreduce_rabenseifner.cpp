@@ -101,11 +101,9 @@ Task<Error> reduce_segment(Call& call, const CollectiveArgs& args, Range range,
     co_await call.until(reduced);
     have = args.recv;
   }
-  Task<Error> halving = halve(call, segment, have, q);
-  Error error = co_await std::move(halving);
+  Error error = co_await halve(call, segment, have, q);
   if (error) co_return error;
-  Task<Error> doubling = double_up(call, segment, q);
-  error = co_await std::move(doubling);
+  error = co_await double_up(call, segment, q);
   if (error || rank >= extra) co_return error;
   co_return co_await call.send(rank + q, lane, unfold_step, result);
 }
@@ -114,8 +112,7 @@ Task<Error> segment_lane(Call& call, const CollectiveArgs& args, std::size_t lan
                          std::uint16_t lane) {
   const std::size_t segment = segment_chunks * chunk_elements(args.tuning, args.type);
   for (std::size_t k = lane; k < chunks_in(args.count, segment); k += lanes) {
-    Task<Error> one = reduce_segment(call, args, chunk_of({0, args.count}, segment, k), lane);
-    Error error = co_await std::move(one);
+    Error error = co_await reduce_segment(call, args, chunk_of({0, args.count}, segment, k), lane);
     if (error) co_return error;
   }
   co_return Error();

@@ -79,12 +79,10 @@ Error put_result(const Call& call, const Shot& shot, int to, Range range, Bytes 
 
 // This rank's block, chunk by chunk: shot 1 as receiver, shot 2 as sender.
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
-  Task<Error> answers = shot.handles.hear();
-  Error heard = co_await std::move(answers);
+  Error heard = co_await shot.handles.hear();
   if (heard) co_return heard;
   if (shot.handles.all_on_device()) {
-    Task<Error> at_once = reduce_on_device(call, shot);
-    co_return co_await std::move(at_once);
+    co_return co_await reduce_on_device(call, shot);
   }
   const CollectiveArgs& args = shot.args;
   const int p = shot.ranks;
@@ -94,8 +92,7 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
   for (std::uint32_t k = 0; k < shot.chunks(call.rank()); ++k) {
     const Range range = shot.piece(call.rank(), k);
     const Bytes out = part(args.recv, args.type, range);
-    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
-    Error taken = co_await std::move(taking);
+    Error taken = co_await take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
     if (taken) co_return taken;
     Fence reduced = reduce_range(call, shot, range, inputs);
     leases.give_back(call, reduced);
@@ -144,9 +141,7 @@ Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
   Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   const Blocks blocks(args.count, call.size());
   for (int r = 0; r < call.size(); ++r) shot.blocks[static_cast<std::size_t>(r)] = blocks[r];
-  Task<Error> shots = run_strands(call, shot);
-  Task<Error> whole = handles.around(std::move(shots));
-  co_return co_await std::move(whole);
+  co_return co_await handles.around(run_strands(call, shot));
 }
 
 double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {

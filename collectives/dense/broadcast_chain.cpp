@@ -88,8 +88,7 @@ Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
   if (relative != p - 1) chain.next = wrap(call.rank() + 1, p);
 
   if (relative == 0) {
-    Task<Error> sending = send_chunks(call, chain);
-    co_return co_await std::move(sending);
+    co_return co_await send_chunks(call, chain);
   }
   Arrived arrived(call.scheduler());
   std::array<Task<Error>, 2> strands;

@@ -31,38 +31,31 @@ Task<Error> agree(Call& call, const HandleExchange& handles, int root, std::byte
 }
 
 Task<Error> copy_or_pass(Call& call, const CollectiveArgs& args, HandleExchange& handles) {
-  Task<Error> answers = handles.hear();
-  Error error = co_await std::move(answers);
+  Error error = co_await handles.hear();
   if (error) co_return error;
   std::byte all_reach{0};
-  Task<Error> agreeing = agree(call, handles, args.root, all_reach);
-  error = co_await std::move(agreeing);
+  error = co_await agree(call, handles, args.root, all_reach);
   if (error) co_return error;
   if (all_reach == std::byte{0}) {
-    Task<Error> chain = broadcast_chain(call, args);
-    co_return co_await std::move(chain);
+    co_return co_await broadcast_chain(call, args);
   }
   if (call.rank() == args.root) {
     co_await call.until(copy(call, args.recv, args.send));
     co_return Error();
   }
-  Task<Error> copying = copy_sent(call, handles, args.root, 0, args.recv, args.tuning);
-  co_return co_await std::move(copying);
+  co_return co_await copy_sent(call, handles, args.root, 0, args.recv, args.tuning);
 }
 
 }  // namespace
 
 Task<Error> broadcast_views(Call& call, CollectiveArgs args) {
   if (!call.views()) {
-    Task<Error> chain = broadcast_chain(call, args);
-    co_return co_await std::move(chain);
+    co_return co_await broadcast_chain(call, args);
   }
   // Only the root exposes a buffer; the others state the kind of their memory.
   const Bytes sent = call.rank() == args.root ? args.send : Bytes{nullptr, 0, args.recv.kind};
   HandleExchange handles(call, sent, {}, true);
-  Task<Error> work = copy_or_pass(call, args, handles);
-  Task<Error> whole = handles.around(std::move(work));
-  co_return co_await std::move(whole);
+  co_return co_await handles.around(copy_or_pass(call, args, handles));
 }
 
 double broadcast_views_cost(const Shape& shape, const LinkCost& link) {

@@ -53,24 +53,20 @@ std::uint64_t HandleExchange::expose(int rank, std::uint64_t mine) {
 }
 
 Task<Error> HandleExchange::around(Task<Error> work) {
-  Task<Error> opening = tell();
-  Error error = co_await std::move(opening);
+  Error error = co_await tell();
   if (error) co_return error;
   error = co_await std::move(work);
   if (error || !any()) co_return error;
-  Task<Error> closing = close();
-  co_return co_await std::move(closing);
+  co_return co_await close();
 }
 
 Task<Error> HandleExchange::tell() {
   const int p = call_.size();
   if (!call_.views()) co_return Error();
   if (on_device_) {
-    Task<Error> told = tell_on_device();
-    Error error = co_await std::move(told);
+    Error error = co_await tell_on_device();
     if (error) co_return error;
-    Task<Error> answers = hear();
-    co_return co_await std::move(answers);
+    co_return co_await hear();
   }
   for (int d = 1; d < p; ++d) {
     const auto to = static_cast<std::size_t>(peer(d));

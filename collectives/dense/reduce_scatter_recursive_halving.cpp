@@ -121,12 +121,10 @@ Task<Error> reduce_scatter_recursive_halving(Call& call, CollectiveArgs args) {
       continue;
     }
     if (rank < layout.extra) {
-      Task<Error> folding = fold(call, args, rank + q, piece.all(), step + fold_round, packed);
-      Error error = co_await std::move(folding);
+      Error error = co_await fold(call, args, rank + q, piece.all(), step + fold_round, packed);
       if (error) co_return error;
     }
-    Task<Error> halving = halve(call, args, piece, q, step, packed);
-    Error error = co_await std::move(halving);
+    Error error = co_await halve(call, args, piece, q, step, packed);
     if (error) co_return error;
     Fence complete = finish(call, args, piece.kept(rank, rank + 1), {});
     complete = copy(call, result, piece.block_of(rank));

@@ -41,8 +41,7 @@ Task<Error> reduce_chunks(Call& call, const Shot& shot, std::size_t strand, std:
   for (std::size_t i = strand; i < shot.chunks(call.rank()); i += strands) {
     const auto k = static_cast<std::uint32_t>(i);
     const Bytes out = result_of(shot, shot.piece(call.rank(), k), call.rank());
-    Task<Error> taking = take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
-    Error taken = co_await std::move(taking);
+    Error taken = co_await take_inputs(call, shot, k, fetched.bytes(), leases, inputs);
     if (taken) co_return taken;
     const auto all = std::span(inputs).first(static_cast<std::size_t>(shot.ranks));
     const Fence reduced = reduce_all_ranks(call, shot.args, out, all);
@@ -63,12 +62,10 @@ std::size_t strands_of(const Shot& shot, std::size_t messages) {
 }
 
 Task<Error> reduce_own_block(Call& call, const Shot& shot) {
-  Task<Error> answers = shot.handles.hear();
-  Error heard = co_await std::move(answers);
+  Error heard = co_await shot.handles.hear();
   if (heard) co_return heard;
   if (shot.handles.all_sends_on_device()) {
-    Task<Error> at_once = reduce_on_device(call, shot);
-    co_return co_await std::move(at_once);
+    co_return co_await reduce_on_device(call, shot);
   }
   std::array<Task<Error>, most_lanes> strands;
   const std::size_t used = strands_of(shot, shot.chunks(call.rank()));
@@ -97,9 +94,7 @@ Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
     const auto at = static_cast<std::size_t>(call.rank_at(r));
     shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
   }
-  Task<Error> work = run_strands(call, shot);
-  Task<Error> whole = handles.around(std::move(work));
-  co_return co_await std::move(whole);
+  co_return co_await handles.around(run_strands(call, shot));
 }
 
 double reduce_scatter_views_cost(const Shape& shape, const LinkCost& link) {

@@ -115,17 +115,15 @@ Task<Error> copy_reached(Call& call, const Moves& moves) {
       call.run<CopyKernel>({block.data, theirs.send + offset, block.size});
       continue;
     }
-    Task<Error> copying =
-        copy_by_host(call, theirs, rank, offset, block, moves.chunk * size_of(moves.args.type));
-    Error error = co_await std::move(copying);
+    Error error = co_await copy_by_host(call, theirs, rank, offset, block,
+                                        moves.chunk * size_of(moves.args.type));
     if (error) co_return error;
   }
   co_return Error();
 }
 
 Task<Error> take_all(Call& call, const Moves& moves) {
-  Task<Error> answers = moves.handles.hear();
-  Error error = co_await std::move(answers);
+  Error error = co_await moves.handles.hear();
   if (error) co_return error;
   std::array<Task<Error>, most_lanes + 1> strands;
   std::size_t used = 0;
@@ -146,8 +144,7 @@ Task<Error> copy_sent(Call& call, const HandleExchange& handles, int rank, std::
     co_return Error();
   }
   const std::size_t chunk = std::max<std::size_t>(1, tuning.chunk_bytes);
-  Task<Error> copying = copy_by_host(call, theirs, rank, offset, into, chunk);
-  co_return co_await std::move(copying);
+  co_return co_await copy_by_host(call, theirs, rank, offset, into, chunk);
 }
 
 Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles) {

@@ -31,8 +31,6 @@ class CommonValues {
   void append(const SparseList& list);
   // Reached when all lists so far have been copied.
   Fence ready() const { return ready_; }
-  // Number of lists so far: also the number of the next list.
-  std::size_t lists() const { return lists_; }
   // Voids the lists of this tensor so far: only its tails count.
   void replace(std::size_t tensor) { replaced_.bytes().data[tensor] = std::byte{1}; }
   bool replaced(std::size_t tensor) const { return replaced_.bytes().data[tensor] != std::byte{0}; }

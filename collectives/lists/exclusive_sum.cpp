@@ -66,12 +66,10 @@ Task<Error> take(Call& call, const ExclusiveElection& election, Compressor& comp
     count += list.count;
   }
   double squares = 0;
-  Task<Error> taking = take_values(call, election.args, compressor, count, squares);
-  Error error = co_await std::move(taking);
+  Error error = co_await take_values(call, election.args, compressor, count, squares);
   if (error || std::isfinite(squares)) co_return error;
   finite = false;
-  Task<Error> dropping = drop_nonfinite(call, election.args, compressor, begin);
-  error = co_await std::move(dropping);
+  error = co_await drop_nonfinite(call, election.args, compressor, begin);
   co_return error;
 }
 
@@ -144,8 +142,7 @@ Task<Error> sum_directly(Call& call, ExclusiveElection& election, std::size_t ro
   sum.lane = values_lane;
   sum.step = static_cast<std::uint32_t>(round);
   sum.ready = sums.ready;
-  Task<Error> summing = sum_values(call, sum, *election.args.traffic);
-  Error error = co_await std::move(summing);
+  Error error = co_await sum_values(call, sum, *election.args.traffic);
   co_return error;
 }
 
@@ -155,8 +152,7 @@ Task<Error> take_round(Call& call, ExclusiveElection& election, std::size_t roun
   bool finite = true;
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
-    Task<Error> taking = take(call, election, *tensor.compressor, round, finite);
-    Error error = co_await std::move(taking);
+    Error error = co_await take(call, election, *tensor.compressor, round, finite);
     if (error) co_return error;
   }
   gather(call, election, round, finite);
@@ -169,14 +165,12 @@ Task<Error> sum_round(Call& call, ExclusiveElection& election, std::size_t round
   const bool directly = reduction_of(election.args.spec()) == Reduction::direct;
   Error error;
   if (directly || call.size() == 1) {
-    Task<Error> summing = sum_directly(call, election, round);
-    error = co_await std::move(summing);
+    error = co_await sum_directly(call, election, round);
   } else {
     co_await call.until(sums.ready);
     const Bytes values = sums.values.bytes().part(0, sums.count * size_of(type));
     const auto lanes = static_cast<std::uint16_t>(dense_lanes * (round + 1));
-    Task<Error> summing = sum_densely(call, election.args, values, lanes);
-    error = co_await std::move(summing);
+    error = co_await sum_densely(call, election.args, values, lanes);
   }
   if (error) co_return error;
   const std::byte* flag = sums.values.bytes().data + (sums.count - 1) * size_of(type);

@@ -232,8 +232,7 @@ Task<Error> receive_part(Call& call, ListAddress from, Range range, ListTargets 
   const std::size_t values_bytes = head.count * size_of(into.type);
   traffic.received += *came + values_bytes;
   if (head.count == 0) co_return Error();
-  Task<Error> receiving = receive_values(call, from, slices.targets, values_bytes);
-  co_return co_await std::move(receiving);
+  co_return co_await receive_values(call, from, slices.targets, values_bytes);
 }
 
 }  // namespace
@@ -244,8 +243,7 @@ Task<Error> receive_slices(Call& call, ListAddress from, ListParts parts, ListTa
     vector.memory[targets.list].begin(targets.type);
   });
   for (std::size_t k = 0; k < parts.count(); ++k) {
-    Task<Error> receiving = receive_part(call, from, parts[k], targets, flags, traffic);
-    Error error = co_await std::move(receiving);
+    Error error = co_await receive_part(call, from, parts[k], targets, flags, traffic);
     if (error) co_return error;
   }
   co_return Error();

@@ -64,8 +64,7 @@ Task<Error> send_messages(Call& call, Sharing& sharing) {
   for (std::uint32_t step = 0;; ++step) {
     const std::optional<IndexMessage> message = co_await sharing.messages.pop();
     if (!message) co_return Error();
-    Task<Error> passing = pass_on(call, sharing, *message, step);
-    Error error = co_await std::move(passing);
+    Error error = co_await pass_on(call, sharing, *message, step);
     if (error) co_return error;
   }
 }
@@ -82,8 +81,7 @@ Task<Error> relay_messages(Call& call, Sharing& sharing) {
     if (!came) co_return came.error();
     message.size = *came;
     sharing.args.traffic->received += *came;
-    Task<Error> passing = pass_on(call, sharing, message, round.step);
-    Error error = co_await std::move(passing);
+    Error error = co_await pass_on(call, sharing, message, round.step);
     if (error) co_return error;
     const bool open = co_await sharing.messages.push(std::move(message));
     if (!open) break;
@@ -149,8 +147,7 @@ Task<Error> take_lists(Call& call, Sharing& sharing, Round round, const IndexMes
     const Decoded list = reader.get(piece.range, taken.indices(at), room);
     if (!list.valid) co_return unreadable(call, sharing);
     double squares = 0;
-    Task<Error> taking = take_values(call, sharing.args, compressor, list.count, squares);
-    Error error = co_await std::move(taking);
+    Error error = co_await take_values(call, sharing.args, compressor, list.count, squares);
     if (error) co_return error;
     sharing.values.append(taken.run(taken.runs() - 1));
   }
@@ -161,8 +158,7 @@ Task<Error> add_gradients(Call& call, Sharing& sharing, Pieces pieces) {
   for (bool more = !pieces.done(); more;) {
     const Piece piece = pieces.next();
     more = !piece.ends_parcel;
-    Task<Error> adding = add_in_turns(call, sharing.args, sharing.compressor(piece), piece.range);
-    Error error = co_await std::move(adding);
+    Error error = co_await add_in_turns(call, sharing.args, sharing.compressor(piece), piece.range);
     if (error) co_return error;
     sharing.score.see_pass(piece);
   }
@@ -176,8 +172,7 @@ Task<Error> add_rounds(Call& call, Sharing& sharing) {
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
     if (round.passes.done()) break;
-    Task<Error> adding = add_gradients(call, sharing, round.passes);
-    Error error = co_await std::move(adding);
+    Error error = co_await add_gradients(call, sharing, round.passes);
     if (error) co_return error;
     const bool is_taken = co_await sharing.added.push(round.step);
     if (!is_taken) break;
@@ -190,11 +185,9 @@ Task<Error> add_rounds(Call& call, Sharing& sharing) {
 Task<Error> select_round(Call& call, Sharing& sharing, Round round) {
   if (sharing.selects_first()) co_return Error();
   if (round.passes.done()) sharing.has_looked();
-  Task<Error> looking = pass(call, sharing, round.passes);
-  Error error = co_await std::move(looking);
+  Error error = co_await pass(call, sharing, round.passes);
   if (error || !round.tail) co_return error;
-  Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
-  error = co_await std::move(finishing);
+  error = co_await finish_pieces(call, sharing.selectors, round.lists);
   co_return error;
 }
 
@@ -209,18 +202,16 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
   if (sharing.selects_first()) sharing.has_looked();
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    Summand summand{round, sharing.values.lists(), sharing.values.count(), 0};
+    Summand summand{round, sharing.values.count()};
     if (leads) {
-      Task<Error> selecting = select_round(call, sharing, round);
-      Error error = co_await std::move(selecting);
+      Error error = co_await select_round(call, sharing, round);
       if (error) co_return error;
       IndexMessage message = write_lists(call, sharing, round);
       if (sharing.values.streams()) {
         const bool open = co_await sharing.messages.push(std::move(message));
         if (!open) break;
       } else {
-        Task<Error> passing = pass_on(call, sharing, message, round.step);
-        error = co_await std::move(passing);
+        error = co_await pass_on(call, sharing, message, round.step);
         if (error) co_return error;
       }
     } else {
@@ -231,8 +222,7 @@ Task<Error> share_lists(Call& call, Sharing& sharing) {
       }
       const std::optional<IndexMessage> message = co_await sharing.messages.pop();
       if (!message) break;
-      Task<Error> taking = take_lists(call, sharing, round, *message);
-      Error error = co_await std::move(taking);
+      Error error = co_await take_lists(call, sharing, round, *message);
       if (error) co_return error;
     }
     if (round.last) append_notes(call, sharing);
@@ -288,8 +278,7 @@ Task<Error> sum_lists(Call& call, Sharing& sharing, Summands& sums) {
     sum.lane = sum_lane;
     sum.step = next->round.step;
     sum.ready = next->ready;
-    Task<Error> summing = sum_values(call, sum, *sharing.args.traffic);
-    Error error = co_await std::move(summing);
+    Error error = co_await sum_values(call, sum, *sharing.args.traffic);
     if (error) co_return error;
     if (next->round.tail) continue;
     sharing.waiting.bytes().data[next->round.step] = std::byte{1};
@@ -304,8 +293,7 @@ Task<Error> write_waiting(Call& call, Sharing& sharing) {
     const Round round = rounds.next();
     std::byte& waits = sharing.waiting.bytes().data[round.step];
     if (std::exchange(waits, std::byte{0}) != std::byte{0}) {
-      Task<Error> writing = write_early(call, sharing, round, list);
-      Error error = co_await std::move(writing);
+      Error error = co_await write_early(call, sharing, round, list);
       if (error) co_return error;
     }
     for_each_piece(round.lists, [&](const Piece&) { ++list; });
@@ -318,8 +306,7 @@ Task<Error> write_rounds(Call& call, Sharing& sharing) {
     const bool rung = co_await sharing.writing.wait();
     if (!rung) co_return Error();
     if (!sharing.looked) continue;
-    Task<Error> writing = write_waiting(call, sharing);
-    Error error = co_await std::move(writing);
+    Error error = co_await write_waiting(call, sharing);
     if (error) co_return error;
   }
 }
@@ -367,8 +354,7 @@ void deliver(Call& call, Sharing& sharing) {
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   using namespace ar_topk;
   Sharing sharing(call, args);
-  Task<Error> voting = elect(call, sharing);
-  Error error = co_await std::move(voting);
+  Error error = co_await elect(call, sharing);
   if (error) co_return error;
   const bool leads = sharing.leader == call.rank();
   std::array<Task<Error>, 4 + summing_strands> strands{
@@ -382,8 +368,7 @@ Task<Error> allreduce_ar_topk(Call& call, SparseCall args) {
   if (error) co_return error;
   if (!sharing.sums_directly()) {
     // Sums everything at once, lists that are void included: they are the same on all ranks.
-    Task<Error> summing = sum_densely(call, sharing.args, sharing.values.values(), dense_lanes);
-    error = co_await std::move(summing);
+    error = co_await sum_densely(call, sharing.args, sharing.values.values(), dense_lanes);
     if (error) co_return error;
   }
   deliver(call, sharing);

@@ -103,8 +103,7 @@ Task<Error> allreduce_bf16(Call& call, SparseCall args) {
   co_await queue.until(start_adding(call, args));
   const bool poisoned = finish_adding(args);
   const Scratch memory(call.host_compute(), parcel_size * size_of(DType::bf16));
-  Task<Error> summing = sum_parcels(call, args, poisoned, memory.bytes().data);
-  Error error = co_await std::move(summing);
+  Error error = co_await sum_parcels(call, args, poisoned, memory.bytes().data);
   // A device may still read the memory.
   if (queue.on_device()) co_await queue.until(queue.run<CopyKernel>({nullptr, nullptr, 0}));
   co_return error;

@@ -38,8 +38,7 @@ Task<Error> add_gradients(ByHost& by) {
     co_await queue.until(start_adding(by.call, by.args));
   } else {
     for (const CompressedTensor& tensor : by.args.tensors) {
-      Task<Error> adding = add_in_turns(by.call, by.args, *tensor.compressor, {0, tensor.count});
-      Error error = co_await std::move(adding);
+      Error error = co_await add_in_turns(by.call, by.args, *tensor.compressor, {0, tensor.count});
       if (error) co_return error;
     }
   }
@@ -103,12 +102,10 @@ Task<Error> begin_sum(ByHost& by) {
 }
 
 Task<Error> sum_slices(ByHost& by) {
-  Task<Error> joining = join(by);
-  Error joined = co_await std::move(joining);
+  Error joined = co_await join(by);
   if (joined) co_return joined;
   if (by.own) {
-    Task<Error> beginning = begin_sum(by);
-    Error begun = co_await std::move(beginning);
+    Error begun = co_await begin_sum(by);
     if (begun) co_return begun;
   }
   HostSum sum{.vector = by.given,
@@ -117,8 +114,7 @@ Task<Error> sum_slices(ByHost& by) {
               .hidden = by.args.device != nullptr,
               .flag = by.nan,
               .chunk_elements = std::max<std::size_t>(by.args.chunk_bytes / sizeof(float), 1)};
-  Task<Error> summing = sum_in_host(by.inside.call(), sum, *by.args.traffic);
-  Error error = co_await std::move(summing);
+  Error error = co_await sum_in_host(by.inside.call(), sum, *by.args.traffic);
   by.nan = sum.flag;
   co_return error;
 }
@@ -231,8 +227,7 @@ Task<Error> run_between_hosts(ByHost& by) {
   args.nan = &by.nan;
   args.parcel = parcel_elements(inner.elements(), args.spec().density, args.chunk_bytes);
   by.nan = false;
-  Task<Error> running = run_flat_scheme(between.call(), args);
-  Error error = co_await std::move(running);
+  Error error = co_await run_flat_scheme(between.call(), args);
   if (!error) end_inner(by, inner);
   co_return error;
 }
@@ -271,19 +266,15 @@ void settle_slices(Call& call, std::span<CompressedTensor> tensors, bool dense) 
 Task<Error> allreduce_by_host(Call& call, SparseCall args) {
   using namespace by_host;
   ByHost by(call, args);
-  Task<Error> adding = add_gradients(by);
-  Error error = co_await std::move(adding);
+  Error error = co_await add_gradients(by);
   if (error) co_return error;
-  Task<Error> summing = sum_slices(by);
-  error = co_await std::move(summing);
+  error = co_await sum_slices(by);
   if (error) co_return error;
   if (by.own) {
-    Task<Error> running = run_between_hosts(by);
-    error = co_await std::move(running);
+    error = co_await run_between_hosts(by);
     if (error) co_return error;
   }
-  Task<Error> sharing = share_result(by);
-  error = co_await std::move(sharing);
+  error = co_await share_result(by);
   if (error) co_return error;
   deliver(by);
   co_return error;

@@ -171,8 +171,7 @@ Task<Error> add_gradients(Call& call, const SparseCall& args, const Plan& plan) 
     Compressor& compressor = plan.compressor(pieces[i]);
     found[i] = {};
     if (!queue.on_device()) {
-      Task<Error> adding = add_piece(call, args, compressor, pieces[i], found[i]);
-      Error error = co_await std::move(adding);
+      Error error = co_await add_piece(call, args, compressor, pieces[i], found[i]);
       if (error) co_return error;
       continue;
     }
@@ -201,8 +200,7 @@ Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
   told.type = DType::u32;
   told.root = plan.packer();
   Call part(call, bins_lanes);
-  Task<Error> telling = find_algorithm(Collective::broadcast, "binomial")->run(part, told);
-  Error error = co_await std::move(telling);
+  Error error = co_await find_algorithm(Collective::broadcast, "binomial")->run(part, told);
   if (error) co_return error;
   const bool packs = call.rank() == plan.packer();
   (packs ? args.traffic->sent : args.traffic->received) += bins.size_bytes();
@@ -218,8 +216,7 @@ Task<Error> agree_on_bins(Call& call, const SparseCall& args, Plan& plan) {
 Task<Error> elect(Call& call, const SparseCall& args, const Plan& plan, DeftPiece& piece) {
   Compressor& compressor = plan.compressor(piece);
   PieceElection election(call, args, compressor, piece);
-  Task<Error> electing = election.run();
-  Error error = co_await std::move(electing);
+  Error error = co_await election.run();
   if (error) co_return error;
   const std::span<const std::uint32_t> indices = election.indices();
   const float smallest = election.smallest();
@@ -238,8 +235,7 @@ Task<Error> elect(Call& call, const SparseCall& args, const Plan& plan, DeftPiec
 Task<Error> elect_own(Call& call, const SparseCall& args, const Plan& plan) {
   for (DeftPiece& piece : plan.pieces()) {
     if (piece.bin != plan.bin_of(static_cast<std::size_t>(call.rank()))) continue;
-    Task<Error> electing = elect(call, args, plan, piece);
-    Error error = co_await std::move(electing);
+    Error error = co_await elect(call, args, plan, piece);
     if (error) co_return error;
   }
   for (const CompressedTensor& tensor : args.tensors) {
@@ -348,8 +344,7 @@ Task<Error> take(Call& call, const SparseCall& args, const Plan& plan, CommonVal
       out += n;
     }
     double squares = 0;
-    Task<Error> taking = take_values(call, args, compressor, room, squares);
-    Error error = co_await std::move(taking);
+    Error error = co_await take_values(call, args, compressor, room, squares);
     if (error) co_return error;
     values.append(taken.run(0));
   }
@@ -359,14 +354,12 @@ Task<Error> take(Call& call, const SparseCall& args, const Plan& plan, CommonVal
 Task<Error> sum_taken(Call& call, const SparseCall& args, CommonValues& values) {
   if (args.spec().values == DType::f32 && args.spec().reduction != Reduction::direct) {
     if (call.size() == 1) co_return Error();
-    Task<Error> summing = sum_densely(call, args, values.values(), dense_lanes);
-    co_return co_await std::move(summing);
+    co_return co_await sum_densely(call, args, values.values(), dense_lanes);
   }
   ValuePart part;
   ValueSum sum = values.sum_of(0, values.count(), part);
   sum.lane = sum_lane;
-  Task<Error> summing = sum_values(call, sum, *args.traffic);
-  co_return co_await std::move(summing);
+  co_return co_await sum_values(call, sum, *args.traffic);
 }
 
 // --- the result ---
@@ -402,29 +395,23 @@ void tell(const Call& call, const SparseCall& args, const Plan& plan) {
 Task<Error> allreduce_deft(Call& call, SparseCall args) {
   args.parcel = ~std::size_t{0};  // everything is one parcel
   Plan plan(call, args);
-  Task<Error> adding = add_gradients(call, args, plan);
-  Error error = co_await std::move(adding);
+  Error error = co_await add_gradients(call, args, plan);
   if (error) co_return error;
-  Task<Error> agreeing = agree_on_bins(call, args, plan);
-  error = co_await std::move(agreeing);
+  error = co_await agree_on_bins(call, args, plan);
   if (error) co_return error;
-  Task<Error> electing = elect_own(call, args, plan);
-  error = co_await std::move(electing);
+  error = co_await elect_own(call, args, plan);
   if (error) co_return error;
-  Task<Error> sharing = share_indices(call, args, plan);
-  error = co_await std::move(sharing);
+  error = co_await share_indices(call, args, plan);
   if (error) co_return error;
 
   const Notes notes(args.spec().values, call.size(), false);
   std::array<float, 1> note{};
   CommonValues values(call, args, all_moved(plan), notes.count());
-  Task<Error> taking = take(call, args, plan, values);
-  error = co_await std::move(taking);
+  error = co_await take(call, args, plan, values);
   if (error) co_return error;
   notes.write(note, call.rank(), found_nonfinite(args), 0);
   values.append_notes(note);
-  Task<Error> summing = sum_taken(call, args, values);
-  error = co_await std::move(summing);
+  error = co_await sum_taken(call, args, values);
   if (error) co_return error;
   values.read_notes(note);
   tell(call, args, plan);

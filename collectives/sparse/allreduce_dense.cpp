@@ -157,8 +157,7 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
     co_return error;
   }
   for (const CompressedTensor& tensor : args.tensors) {
-    Task<Error> putting = put_sums(call, args, tensor, recv);
-    error = co_await std::move(putting);
+    error = co_await put_sums(call, args, tensor, recv);
     if (error) co_return error;
     recv += tensor.count * sizeof(float);
   }

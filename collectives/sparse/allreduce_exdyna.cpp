@@ -81,8 +81,7 @@ struct Stages {
 Task<Error> elect_round(Call& call, const ExclusiveElection& election, std::size_t round) {
   for (const CompressedTensor& tensor : election.args.tensors) {
     if (tensor.count == 0) continue;
-    Task<Error> electing = elect(call, election, *tensor.compressor, round);
-    Error error = co_await std::move(electing);
+    Error error = co_await elect(call, election, *tensor.compressor, round);
     if (error) co_return error;
   }
   co_return Error();
@@ -94,8 +93,7 @@ Task<Error> add_range(Call& call, const SparseCall& args, Compressor& compressor
   // as zero has to be zeroed by a pass.
   const bool in_place = !compressor.gradient().data && !compressor.residual_is_zero();
   if (!in_place) {
-    Task<Error> adding = add_in_turns(call, args, compressor, range);
-    co_return co_await std::move(adding);
+    co_return co_await add_in_turns(call, args, compressor, range);
   }
   if (range.size == 0) co_return Error();
   PassResult unused;
@@ -113,8 +111,7 @@ Task<Error> add_round(Call& call, const ExclusiveElection& election, std::size_t
     const std::size_t own = own_partition(call, compressor);
     for (std::size_t d = 1; d < n; ++d) {
       const Range range = election.range(compressor, (own + d) % n, round);
-      Task<Error> adding = add_range(call, election.args, compressor, range);
-      Error error = co_await std::move(adding);
+      Error error = co_await add_range(call, election.args, compressor, range);
       if (error) co_return error;
     }
   }
@@ -130,8 +127,7 @@ Task<Error> add_elsewhere(Call& call, const ExclusiveElection& election) {
     const ExdynaPartition& cut = compressor.exdyna.partition();
     const std::size_t end = cut.begin(partition) + cut.size(partition);
     for (const Range range : {Range{end, tensor.count - end}, Range{0, cut.begin(partition)}}) {
-      Task<Error> adding = add_range(call, election.args, compressor, range);
-      Error error = co_await std::move(adding);
+      Error error = co_await add_range(call, election.args, compressor, range);
       if (error) co_return error;
     }
   }
@@ -145,22 +141,19 @@ Task<Error> read_gradients(Call& call, ExclusiveElection& election, Stages& stag
   const CloseAtEnd closing_added(stages.added);
   const bool by_round = election.rounds > 1 && !election.args.device;
   for (std::size_t round = 0; round < election.rounds; ++round) {
-    Task<Error> electing = elect_round(call, election, round);
-    Error error = co_await std::move(electing);
+    Error error = co_await elect_round(call, election, round);
     if (error) co_return error;
     const bool is_sent = co_await stages.elected.push(round);
     if (!is_sent) co_return Error();
     co_await call.turn();  // lets the indices leave meanwhile
     if (!by_round) continue;
-    Task<Error> adding = add_round(call, election, round);
-    error = co_await std::move(adding);
+    error = co_await add_round(call, election, round);
     if (error) co_return error;
     const bool is_summed = co_await stages.added.push(round);
     if (!is_summed) co_return Error();
   }
   if (by_round) co_return Error();
-  Task<Error> adding = add_elsewhere(call, election);
-  Error error = co_await std::move(adding);
+  Error error = co_await add_elsewhere(call, election);
   for (std::size_t round = 0; round < election.rounds && !error; ++round) {
     const bool is_summed = co_await stages.added.push(round);
     if (!is_summed) break;
@@ -175,17 +168,15 @@ Task<Error> send_rounds(Call& call, ExclusiveElection& election, Stages& stages)
   for (;;) {
     const std::optional<std::size_t> round = co_await stages.elected.pop();
     if (!round) co_return Error();
-    Task<Error> sending = send_elected(call, election, *round);
-    Error error = co_await std::move(sending);
+    Error error = co_await send_elected(call, election, *round);
     if (error) co_return error;
   }
 }
 
 Task<Error> receive_round(Call& call, ExclusiveElection& election, std::size_t round) {
   for (int d = 1; d < call.size(); ++d) {
-    Task<Error> receiving =
-        receive_elected(call, election, round, wrap(call.rank() - d, call.size()));
-    Error error = co_await std::move(receiving);
+    Error error =
+        co_await receive_elected(call, election, round, wrap(call.rank() - d, call.size()));
     if (error) co_return error;
   }
   co_return Error();
@@ -195,13 +186,11 @@ Task<Error> take_rounds(Call& call, ExclusiveElection& election, Stages& stages)
   const CloseAtEnd closing(stages.added);
   const CloseAtEnd closing_taken(stages.taken);
   for (std::size_t round = 0; round < election.rounds; ++round) {
-    Task<Error> receiving = receive_round(call, election, round);
-    Error error = co_await std::move(receiving);
+    Error error = co_await receive_round(call, election, round);
     if (error) co_return error;
     const std::optional<std::size_t> added = co_await stages.added.pop();
     if (!added) co_return Error();
-    Task<Error> taking = take_round(call, election, round);
-    error = co_await std::move(taking);
+    error = co_await take_round(call, election, round);
     if (error) co_return error;
     RoundNumbers& taken = stages.taken.of_strand[round % summing_strands];
     const bool is_summed = co_await taken.push(round);
@@ -239,8 +228,7 @@ Task<Error> sum_rounds(Call& call, ExclusiveElection& election, RoundNumbers& ta
   for (;;) {
     const std::optional<std::size_t> round = co_await taken.pop();
     if (!round) co_return Error();
-    Task<Error> summing = sum_round(call, election, *round);
-    Error error = co_await std::move(summing);
+    Error error = co_await sum_round(call, election, *round);
     if (error) co_return error;
     write_round(call, election, *round);
     co_await call.turn();

@@ -109,8 +109,7 @@ Task<Error> send_lists_of(Call& call, Gathering& gathering) {
   for (;;) {
     const std::optional<Outgoing> own = co_await gathering.messages.pop();
     if (!own) co_return Error();
-    Task<Error> sending = send_own(call, gathering, *own);
-    Error error = co_await std::move(sending);
+    Error error = co_await send_own(call, gathering, *own);
     if (error) co_return error;
   }
 }
@@ -132,8 +131,7 @@ Task<Error> select(Call& call, Gathering& gathering) {
     Error error = co_await std::move(selecting);
     if (error) co_return error;
     if (round.tail) {
-      Task<Error> finishing = finish_pieces(call, selectors, round.lists);
-      error = co_await std::move(finishing);
+      error = co_await finish_pieces(call, selectors, round.lists);
       if (error) co_return error;
     }
     Outgoing own = write_round(call, gathering, round);
@@ -142,8 +140,7 @@ Task<Error> select(Call& call, Gathering& gathering) {
     co_await call.turn();
   }
   gathering.messages.close();
-  Task<Error> zeroing = gathering.lists.zero_results();
-  co_return co_await std::move(zeroing);
+  co_return co_await gathering.lists.zero_results();
 }
 
 Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,

@@ -20,11 +20,9 @@ Task<Error> elect(Call& call, const SparseCall& args, const CompressedTensor& te
   compressor.taken().reserve(k);  // without room, elements in transit would be lost
   TopkSelector selector(compressor, args.queue(call), k, false);
   const std::size_t at_once = elements_at_once(args);
-  Task<Error> passing = select_range(call, selector, {0, tensor.count}, at_once);
-  Error error = co_await std::move(passing);
+  Error error = co_await select_range(call, selector, {0, tensor.count}, at_once);
   if (error) co_return error;
-  Task<Error> finishing = finish_selecting(call, selector, at_once);
-  error = co_await std::move(finishing);
+  error = co_await finish_selecting(call, selector, at_once);
   co_return error;
 }
 
@@ -52,8 +50,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->stats.algorithm = split ? "topk_split" : "topk_recursive_doubling";
     if (tensor.count == 0) continue;
-    Task<Error> electing = elect(call, args, tensor);
-    Error error = co_await std::move(electing);
+    Error error = co_await elect(call, args, tensor);
     if (error) co_return error;
   }
   const auto ranks = static_cast<std::size_t>(call.size());
@@ -65,8 +62,7 @@ Task<Error> allreduce_topk_whole(Call& call, SparseCall args) {
   std::uint32_t flags = found_nonfinite(args) ? ListHead::nonfinite : 0;
   const SparseSum sum{
       .vectors = vectors, .type = args.spec().values, .flags = &flags, .lane = lane};
-  Task<Error> summing = sum_all(call, split, sum, *args.traffic);
-  Error error = co_await std::move(summing);
+  Error error = co_await sum_all(call, split, sum, *args.traffic);
   if (error) co_return error;
   if (flags != 0 && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);

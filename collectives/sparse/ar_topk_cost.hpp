@@ -1,8 +1,7 @@
 // Cost of AR-Topk on ideal links, in seconds, without selection and reduction.
 //
 // P ranks, L = log2 P, k pairs of w bits an index and v bits a value, alpha a message and beta a
-// byte. The first three formulas are the paper's (Table I, Eq. 4), with w and v instead of 32 bits
-// each.
+// byte.
 #pragma once
 
 #include <algorithm>
@@ -40,18 +39,7 @@ inline double topk_allgather_cost(const SparseShape& shape, double alpha, double
          (shape.ranks - 1) * (shape.index_bytes() + shape.value_bytes()) * beta;
 }
 
-// Binomial broadcast of the indices, then a ring: (2 (P-1) + L) alpha + (2 (P-1)/P v + L w) k beta.
-inline double ar_topk_ring_cost(const SparseShape& shape, double alpha, double beta) {
-  return (2 * (shape.ranks - 1) + shape.levels()) * alpha +
-         (2 * shape.others() * shape.value_bytes() + shape.levels() * shape.index_bytes()) * beta;
-}
-
-// The same with a tree: 3 L alpha + (2 v + w) L k beta.
-inline double ar_topk_tree_cost(const SparseShape& shape, double alpha, double beta) {
-  return shape.levels() * (3 * alpha + (2 * shape.value_bytes() + shape.index_bytes()) * beta);
-}
-
-// Ours, reduction=direct, one parcel. Its indices go down a binomial tree, whose last rank is
+// reduction=direct, one parcel. Its indices go down a binomial tree, whose last rank is
 // floor(L) hops and ceil(L) messages away. The sums take 2 alpha + 2 (P-1)/P v k beta.
 inline double ar_topk_whole_cost(const SparseShape& shape, double alpha, double beta) {
   return std::floor(shape.levels()) * alpha +
@@ -59,7 +47,7 @@ inline double ar_topk_whole_cost(const SparseShape& shape, double alpha, double 
          2 * shape.others() * shape.value_bytes() * beta;
 }
 
-// Ours, reduction=direct, several messages along a chain, bound by a port. The port's bytes do not
+// reduction=direct, several messages along a chain, bound by a port. The port's bytes do not
 // grow with P. The last rank receives the longest message P-2 lengths later, and the second message
 // that holds any indices leaves behind the values of the first.
 inline double ar_topk_port_cost(const SparseShape& shape, double alpha, double beta) {

@@ -39,12 +39,10 @@ Task<Error> allgather_scores(Call& call, std::span<double> scores) {
 Task<Error> select_all(Call& call, Sharing& sharing) {
   for (Rounds rounds(sharing.args); !rounds.done();) {
     const Round round = rounds.next();
-    Task<Error> passing = pass(call, sharing, round.passes);
-    Error error = co_await std::move(passing);
+    Error error = co_await pass(call, sharing, round.passes);
     if (error) co_return error;
     if (!round.tail) continue;
-    Task<Error> finishing = finish_pieces(call, sharing.selectors, round.lists);
-    error = co_await std::move(finishing);
+    error = co_await finish_pieces(call, sharing.selectors, round.lists);
     if (error) co_return error;
   }
   co_return Error();
@@ -60,21 +58,18 @@ void step_down(Call& call, const SparseCall& args) {
 
 Task<Error> elect_by_variance(Call& call, Sharing& sharing) {
   if (sharing.selects_first()) {
-    Task<Error> selecting = select_all(call, sharing);
-    Error selected = co_await std::move(selecting);
+    Error selected = co_await select_all(call, sharing);
     if (selected) co_return selected;
     sharing.score.see_selected();
   } else {
-    Task<Error> seeing = sharing.score.see_gradients();
-    Error seen = co_await std::move(seeing);
+    Error seen = co_await sharing.score.see_gradients();
     if (seen) co_return seen;
   }
   const auto ranks = static_cast<std::size_t>(call.size());
   const Scratch memory(call.host_compute(), ranks * sizeof(double));
   const std::span<double> scores(reinterpret_cast<double*>(memory.bytes().data), ranks);
   scores[static_cast<std::size_t>(call.callers_rank())] = sharing.score.score();
-  Task<Error> gathering = allgather_scores(call, scores);
-  Error error = co_await std::move(gathering);
+  Error error = co_await allgather_scores(call, scores);
   if (error) co_return error;
   sharing.leader = call.place_of(first_largest(scores));
   if (sharing.selects_first() && sharing.leader != call.rank()) step_down(call, sharing.args);
@@ -91,8 +86,7 @@ Task<Error> elect_by_history(Call& call, Sharing& sharing) {
   }
   sharing.leader = call.place_of(first.succession.leader(call.size()));
   if (score_kind_of(sharing.spec()) == Score::raw) {
-    Task<Error> seeing = sharing.score.see_gradients();
-    co_return co_await std::move(seeing);
+    co_return co_await sharing.score.see_gradients();
   }
   sharing.score.count_passes();
   co_return Error();
@@ -102,8 +96,8 @@ Task<Error> elect_by_history(Call& call, Sharing& sharing) {
 
 Task<Error> elect(Call& call, Sharing& sharing) {
   const bool votes = election_of(sharing.spec()) == Election::variance;
-  Task<Error> voting = votes ? elect_by_variance(call, sharing) : elect_by_history(call, sharing);
-  co_return co_await std::move(voting);
+  if (votes) co_return co_await elect_by_variance(call, sharing);
+  co_return co_await elect_by_history(call, sharing);
 }
 
 }  // namespace pith::ar_topk

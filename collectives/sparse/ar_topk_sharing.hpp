@@ -21,7 +21,6 @@ constexpr std::size_t summing_strands = 2;
 // The values of one round, ready to be summed.
 struct Summand {
   Round round;
-  std::size_t first_list = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
   Fence ready = {};

@@ -163,8 +163,7 @@ Task<Error> hear_owner(ByHost& by, int owner) {
 Task<Error> hear_host(ByHost& by) {
   for (int owner = 0; owner < by.hosts.slices(); ++owner) {
     if (owner == by.inside.call().rank()) continue;
-    Task<Error> hearing = hear_owner(by, owner);
-    Error error = co_await std::move(hearing);
+    Error error = co_await hear_owner(by, owner);
     if (error) co_return error;
   }
   co_return Error();

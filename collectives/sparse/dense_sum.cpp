@@ -14,8 +14,7 @@ Task<Error> sum_densely(Call& call, const SparseCall& args, Bytes values,
   Call part(call, first_lane);
   const bool tree = args.spec().reduction == Reduction::tree;
   const Algorithm* algorithm = find_algorithm(Collective::allreduce, tree ? "double_tree" : "ring");
-  Task<Error> summing = algorithm->run(part, dense);
-  Error error = co_await std::move(summing);
+  Error error = co_await algorithm->run(part, dense);
   const auto others = static_cast<std::uint64_t>(call.size() - 1);
   const std::uint64_t bytes = 2 * values.size * others / (others + 1);
   args.traffic->sent += bytes;

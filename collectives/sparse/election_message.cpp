@@ -163,8 +163,7 @@ class Measurement {
     for (const CompressedTensor& tensor : args_.tensors) {
       if (!asked(tensor)) continue;
       *histogram = {};
-      Task<Error> adding = add_own(*tensor.compressor, *histogram);
-      Error error = co_await std::move(adding);
+      Error error = co_await add_own(*tensor.compressor, *histogram);
       if (error) co_return error;
       write_bins(writer, histogram->counts, tensor.compressor->exdyna.k());
       for (std::size_t i = 0; i < bins; ++i) pooled[i] += histogram->counts[i];
@@ -216,8 +215,7 @@ class Measurement {
     const std::size_t own = own_partition(call_, compressor);
     const Range range{control.partition().begin(own), control.partition().size(own)};
     const CountingInto counting(compressor, histogram);
-    Task<Error> adding = add_in_turns(call_, args_, compressor, range);
-    Error error = co_await std::move(adding);
+    Error error = co_await add_in_turns(call_, args_, compressor, range);
     control.own_is_added = true;
     co_return error;
   }
@@ -273,8 +271,7 @@ Task<Error> measure_thresholds(Call& call, const SparseCall& args) {
   }
   Measurement measurement(call, args);
   ListMessage message;
-  Task<Error> writing = measurement.write(message);
-  Error error = co_await std::move(writing);
+  Error error = co_await measurement.write(message);
   if (error) co_return error;
   std::array<Task<Error>, 2> strands{
       strand(call, send_lists_to_all(call, {0, measure_lane, 0}, message)),

@@ -32,12 +32,10 @@ class Survivors {
     const ExdynaControl& control = compressor_.exdyna;
     const std::size_t expected = 4 * control.k() / ranks_of(call_) + 1024;
     make_room(std::min(range_.size, expected));
-    Task<Error> looking = look(control.own_is_added);
-    Error error = co_await std::move(looking);
+    Error error = co_await look(control.own_is_added);
     if (error || count_ == all_) co_return error;
     make_room(all_);
-    Task<Error> again = look(true);
-    co_return co_await std::move(again);
+    co_return co_await look(true);
   }
   // The fence to await; a device has been awaited already.
   Fence done() const { return queue_.on_device() ? Fence() : done_; }
@@ -70,8 +68,7 @@ class Survivors {
     count_ = all_ = 0;
     for (Range left = range_; left.size > 0;) {
       const Range part = take_front(left, at_once_);
-      Task<Error> looking = look_at(part, is_added);
-      Error error = co_await std::move(looking);
+      Error error = co_await look_at(part, is_added);
       if (error) co_return error;
       if (left.size > 0) co_await call_.turn();
     }
@@ -159,8 +156,7 @@ Task<Error> elect(Call& call, const ExclusiveElection& election, Compressor& com
   const std::size_t partition = own_partition(call, compressor);
   Survivors survivors(call, election.args, compressor,
                       election.range(compressor, partition, round));
-  Task<Error> finding = survivors.find();
-  Error error = co_await std::move(finding);
+  Error error = co_await survivors.find();
   if (error) co_return error;
   co_await call.until(survivors.done());
   if (control.threshold().rule() == Rule::quantile) {

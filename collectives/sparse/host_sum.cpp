@@ -89,8 +89,7 @@ Task<Error> add_piece(Call& call, Summing& summing, int from, std::size_t k, std
 
 Task<Error> sum_own(Call& call, Summing& summing) {
   if (summing.handles) {
-    Task<Error> answers = summing.handles->hear();
-    Error error = co_await std::move(answers);
+    Error error = co_await summing.handles->hear();
     if (error) co_return error;
   }
   if (call.rank() >= summing.owners()) co_return Error();
@@ -105,8 +104,7 @@ Task<Error> sum_own(Call& call, Summing& summing) {
   for (std::size_t k = 0; k < summing.chunks(call.rank()); ++k) {
     for (int from = 0; from < call.size(); ++from) {
       if (from == call.rank()) continue;
-      Task<Error> adding = add_piece(call, summing, from, k, fetched.bytes().data);
-      Error error = co_await std::move(adding);
+      Error error = co_await add_piece(call, summing, from, k, fetched.bytes().data);
       if (error) co_return error;
     }
     co_await call.turn();
@@ -123,8 +121,7 @@ Task<Error> sum_in_host(Call& host, HostSum& sum, Traffic& traffic) {
     const MemoryKind kind = sum.hidden ? MemoryKind::cuda : MemoryKind::host;
     const Bytes all{sum.vector, (last.begin + last.size) * sizeof(float), kind};
     summing.handles.emplace(host, all, all, true);
-    Task<Error> opening = summing.handles->tell();
-    Error error = co_await std::move(opening);
+    Error error = co_await summing.handles->tell();
     if (error) co_return error;
   }
   std::array<Task<Error>, 2> strands{give(host, summing), sum_own(host, summing)};

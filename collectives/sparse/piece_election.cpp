@@ -38,12 +38,10 @@ Task<Error> PieceElection::run() {
   const Scratch counts(queue_.host(), sizeof(MagnitudeHistogram));
   auto& histogram = *reinterpret_cast<MagnitudeHistogram*>(counts.bytes().data);
   call_.run<ZeroKernel>({counts.bytes().data, counts.bytes().size});
-  Task<Error> counting = in_turns(&PieceElection::count_in, &histogram);
-  Error error = co_await std::move(counting);
+  Error error = co_await in_turns(&PieceElection::count_in, &histogram);
   if (error) co_return error;
   make_room(histogram);
-  Task<Error> selecting = in_turns(&PieceElection::select, nullptr);
-  error = co_await std::move(selecting);
+  error = co_await in_turns(&PieceElection::select, nullptr);
   if (error) co_return error;
   const Stopwatch watch(compressor_.stats.select_seconds);
   count_ = std::min(piece_.k, selected_);
@@ -59,8 +57,7 @@ std::span<const std::uint32_t> PieceElection::indices() const {
 Task<Error> PieceElection::in_turns(Look look, MagnitudeHistogram* histogram) {
   for (Range left{piece_.begin, piece_.size}; left.size > 0;) {
     const Range part = take_front(left, at_once_);
-    Task<Error> looking = (this->*look)(part, histogram);
-    Error error = co_await std::move(looking);
+    Error error = co_await (this->*look)(part, histogram);
     if (error) co_return error;
     if (!queue_.on_device()) co_await call_.turn();
   }

@@ -11,8 +11,7 @@ Task<Error> ScoreKeeper::see_gradients() {
     Compressor& compressor = *tensor.compressor;
     if (tensor.send) {
       double squares = 0;
-      Task<Error> summing = sum_squares(tensor, squares);
-      Error error = co_await std::move(summing);
+      Error error = co_await sum_squares(tensor, squares);
       if (error) co_return error;
       compressor.raw_norm.saw(std::sqrt(squares));
     }
@@ -24,8 +23,7 @@ Task<Error> ScoreKeeper::see_gradients() {
 Task<Error> ScoreKeeper::sum_squares(const CompressedTensor& tensor, double& squares) {
   for (Range left{0, tensor.count}; left.size > 0;) {
     const Range part = take_front(left, elements_at_once(args_));
-    Task<Error> adding = add_squares(tensor, part, squares);
-    Error error = co_await std::move(adding);
+    Error error = co_await add_squares(tensor, part, squares);
     if (error) co_return error;
     co_await call_.turn();
   }

@@ -56,9 +56,8 @@ template <class Each>
 Task<Error> select_pieces(Call& call, Selectors& selectors, Pieces pieces, Each each) {
   for (bool more = !pieces.done(); more;) {
     const Piece piece = pieces.next();
-    Task<Error> passing =
-        select_range(call, selectors[piece.tensor], piece.range, selectors.at_once());
-    Error error = co_await std::move(passing);
+    Error error =
+        co_await select_range(call, selectors[piece.tensor], piece.range, selectors.at_once());
     if (error) co_return error;
     each(piece);
     more = !piece.ends_parcel;

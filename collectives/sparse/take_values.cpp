@@ -30,8 +30,7 @@ Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compres
   while (range.size > 0) {
     const Range part = take_front(range, elements_at_once(args));
     Fence added;
-    Task<Error> adding = add_part(call, args, compressor, part, added);
-    Error error = co_await std::move(adding);
+    Error error = co_await add_part(call, args, compressor, part, added);
     if (error) co_return error;
     co_await call.until(added);
     co_await call.turn();

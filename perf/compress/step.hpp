@@ -1,4 +1,4 @@
-// One step of exact top-k with error feedback, by several implementations:
+// One step of exact top-k with error feedback, by the library and by the STL:
 //  accumulator += gradient; the k largest magnitudes are removed, in order of their index.
 #pragma once
 
@@ -25,10 +25,7 @@ struct Step {
 // std::transform, nth_element on a copy of the magnitudes, a scan.
 void step_stl(Step& step, Pages<float>& magnitudes);
 
-// SIMD in every pass: add and copy the magnitudes, quickselect on the copy, compact and zero.
-void step_simd(Step& step, Pages<float>& magnitudes, Pages<float>& other);
-
-// accumulator += gradient, in place, by SIMD.
-void add_simd(float* accumulator, const float* gradient, std::size_t count);
+// accumulator += gradient, in place.
+void add_in_place(float* accumulator, const float* gradient, std::size_t count);
 
 }  // namespace pith_bench

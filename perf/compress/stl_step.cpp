@@ -6,9 +6,13 @@
 
 namespace pith_bench {
 
+void add_in_place(float* accumulator, const float* gradient, std::size_t count) {
+  std::transform(accumulator, accumulator + count, gradient, accumulator, std::plus<>());
+}
+
 void step_stl(Step& step, Pages<float>& magnitudes) {
   float* const sums = step.accumulator;
-  std::transform(sums, sums + step.count, step.gradient, sums, std::plus<>());
+  add_in_place(sums, step.gradient, step.count);
   std::transform(sums, sums + step.count, magnitudes.data(), [](float x) { return std::fabs(x); });
   float* const kth = magnitudes.data() + (step.k - 1);
   std::nth_element(magnitudes.data(), kth, magnitudes.data() + step.count, std::greater<>());

@@ -69,26 +69,22 @@ void TopkSelector::count_in(const PassResult& result) {
 }
 
 Task<Error> TopkSelector::passing(std::size_t begin, std::size_t count) {
-  Task<Error> looking_on = looking(begin, count);
-  Error error = co_await std::move(looking_on);
+  Error error = co_await looking(begin, count);
   if (error) co_return error;
-  Task<Error> ending = ending_run();
-  error = co_await std::move(ending);
+  error = co_await ending_run();
   co_return error;
 }
 
 Task<Error> TopkSelector::looking(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   if (!std::exchange(begun_, true)) {
-    Task<Error> foreseeing = foresee();
-    Error error = co_await std::move(foreseeing);
+    Error error = co_await foresee();
     if (error) co_return error;
   }
   found_->pass = {};
   const AccumulateKernel::Args args = compressor_.pass(begin, count, found_->pass);
   if (!foreseen()) {
-    Task<Error> running = pass_running(args, begin);
-    co_return co_await std::move(running);
+    co_return co_await pass_running(args, begin);
   }
   if (!on_course()) {
     looked_ = queue_.run<AccumulateKernel>(args);
@@ -251,9 +247,8 @@ Task<Error> TopkSelector::looking_again(std::size_t begin, std::size_t count) {
   const Stopwatch watch(compressor_.stats.select_seconds);
   const std::uint64_t nonfinite = compressor_.stats.nonfinite;
   const double squares = compressor_.stats.squares_all;
-  Task<Error> running = pass_running(
+  Error error = co_await pass_running(
       {compressor_.accumulator() + begin, nullptr, DType::f32, count, false, nullptr}, begin);
-  Error error = co_await std::move(running);
   compressor_.stats.nonfinite = nonfinite;
   compressor_.stats.squares_all = squares;
   co_return error;
@@ -261,8 +256,7 @@ Task<Error> TopkSelector::looking_again(std::size_t begin, std::size_t count) {
 
 Task<Error> TopkSelector::finishing() {
   if (starts_anew()) {
-    Task<Error> again = looking_again(0, compressor_.count());
-    Error error = co_await std::move(again);
+    Error error = co_await looking_again(0, compressor_.count());
     if (error) co_return error;
   }
   const Stopwatch watch(compressor_.stats.select_seconds);

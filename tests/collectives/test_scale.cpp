@@ -1,5 +1,5 @@
-// Many ranks: a ring of 1,024, recursive doubling of 4,096, trees of 1,000. How long they take is
-// measured by perf/sim_bench; here the results must be right, at a cost in memory that leaves room.
+// Many ranks: a ring of 1,024, recursive doubling of 4,096, trees of 1,000. The results must be
+// right, at a cost in memory that leaves room.
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/sanitized.hpp"

@@ -10,7 +10,8 @@ using Numbers = Channel<int, 2>;
 
 Task<Error> produce(Strand&, Numbers& channel, int n, int& pushed, bool close) {
   for (int i = 0; i < n; ++i) {
-    if (!co_await channel.push(i)) co_return Error(Code::remote, "closed");
+    const bool open = co_await channel.push(i);
+    if (!open) co_return Error(Code::remote, "closed");
     ++pushed;
   }
   if (close) channel.close();

@@ -76,11 +76,6 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option*, v
   return kSuccess;
 }
 
-CUresult cuLibraryUnload(CUlibrary handle) {
-  if (CUresult r = enter(Call::free); r != kSuccess) return r;
-  return handle == &library ? kSuccess : kErrorInvalidHandle;
-}
-
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   if (handle != &library) return kErrorInvalidHandle;

@@ -223,15 +223,6 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   return kSuccess;
 }
 
-CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
-  if (CUresult r = enter(Call::other); r != kSuccess) return r;
-  if (context_of(device) == nullptr) return kErrorInvalidDevice;
-  if (length < 13) return kErrorInvalidValue;
-  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0",
-                static_cast<unsigned>(device + 1) & 0xffu);
-  return kSuccess;
-}
-
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   if (CUresult r = enter(Call::other); r != kSuccess) return r;
   CUcontext found = context_of(device);

@@ -237,10 +237,6 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return read_stream(handle, [&](const CUstream_st& stream) { *context = stream.context; });
 }
 
-CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
-  return read_stream(handle, [&](const CUstream_st& stream) { *flags = stream.flags; });
-}
-
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
   return read_stream(handle, [&](const CUstream_st& stream) { *priority = stream.priority; });
 }

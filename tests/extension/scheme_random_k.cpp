@@ -30,8 +30,7 @@ std::uint32_t drawn(const Compressor& compressor, std::size_t tensor, Range rang
 Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues& values) {
   const CompressedTensor& tensor = args.tensors[t];
   Compressor& compressor = *tensor.compressor;
-  Task<Error> adding = add_in_turns(call, args, compressor, {0, tensor.count});
-  Error error = co_await std::move(adding);
+  Error error = co_await add_in_turns(call, args, compressor, {0, tensor.count});
   if (error) co_return error;
   PairList& taken = compressor.taken();
   const std::size_t k = elected_of(args.spec().density, tensor.count);
@@ -41,8 +40,7 @@ Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues
     taken.indices()[i] = drawn(compressor, t, {begin, tensor.count * (i + 1) / k - begin});
   }
   double squares = 0;
-  Task<Error> taking = take_values(call, args, compressor, k, squares);
-  error = co_await std::move(taking);
+  error = co_await take_values(call, args, compressor, k, squares);
   if (error) co_return error;
   values.append(taken.run(0));
   compressor.stats.algorithm = "random_k";
@@ -62,16 +60,14 @@ Task<Error> allreduce_random_k(Call& call, SparseCall args) {
   CommonValues values(call, args, most, notes.count());
   for (std::size_t t = 0; t < args.tensors.size(); ++t) {
     if (args.tensors[t].count == 0) continue;
-    Task<Error> taking = take(call, args, t, values);
-    Error error = co_await std::move(taking);
+    Error error = co_await take(call, args, t, values);
     if (error) co_return error;
   }
   notes.write(note, call.rank(), found_nonfinite(args), 0);
   values.append_notes(note);
   ValuePart part;
   const ValueSum sum = values.sum_of(0, values.count(), part);
-  Task<Error> summing = sum_values(call, sum, *args.traffic);
-  Error error = co_await std::move(summing);
+  Error error = co_await sum_values(call, sum, *args.traffic);
   if (error) co_return error;
   values.read_notes(note);
   if (Notes::nonfinite(note) && !args.spec().drops_nonfinite) {

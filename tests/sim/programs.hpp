@@ -90,8 +90,7 @@ class Allreduce final : public Program {
   std::vector<std::uint64_t>& of(int rank) { return values_[static_cast<std::size_t>(rank)]; }
 
   static Task<Error> checked(Call& call, Allreduce& self, std::vector<std::uint64_t>& values) {
-    Task<Error> task = self.algorithm_(call, bytes_of(values));
-    Error error = co_await std::move(task);
+    Error error = co_await self.algorithm_(call, bytes_of(values));
     if (!error && values != self.expected_) error = Error(Code::internal, "wrong sum\n");
     co_return error;
   }

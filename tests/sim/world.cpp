@@ -41,8 +41,7 @@ std::string run_next(World& world) {
 }
 
 Task<Error> run_checked(Call& call, Program& program, int rank, std::string& failure) {
-  Task<Error> whole = program.start(call, rank);
-  Error error = co_await std::move(whole);
+  Error error = co_await program.start(call, rank);
   if (!error) failure += program.check_result(rank);
   co_return error;
 }

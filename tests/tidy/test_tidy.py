@@ -40,6 +40,8 @@ RULES = [
      "co_await run([&](int x) { return x; });", "src/comm/a.cpp"),
     (tidy.check_coroutines, "auto both = co_await f(); auto [a, b] = both;",
      "auto [a, b] = co_await f();", "src/comm/a.cpp"),
+    (tidy.check_coroutines, "if (Error e = co_await f()) co_return e; if (a == b) co_await g();",
+     "if (a == b && !co_await f()) co_return e;", "src/comm/a.cpp"),
     (tidy.check_functions, SHORT, SHORT.replace("}", "  g();\n}"), "src/comm/a.cpp"),
     (tidy.check_functions, SHORT, SHORT.replace("int f()", 'TEST_CASE("a { b", "[x]")').replace(
         "}", "  g();\n}"), TEST),

@@ -205,11 +205,17 @@ def has_lambda(expression):
 
 
 def check_coroutines(source):
-    """g++ 12 destroys such lambdas twice; gcc 15 leaks such bindings."""
+    """g++ 12 destroys such lambdas twice and may not end after such an if, see src/core/task.hpp;
+    gcc 15 leaks such bindings."""
     for match in re.finditer(r"\bco_await\b", source.code):
         line = source.line_of(match.start())
         if has_lambda(source.code[match.end():operand_end(source.code, match.end())]):
             yield source.breach(line, "lambda inside a co_await expression: name it first")
+    for match in re.finditer(r"\bif\s*\(", source.code):
+        condition = source.code[match.end():operand_end(source.code, match.end())]
+        if re.search(r"\bco_await\b", re.split(r"[^=!<>]=[^=]", condition)[0]):
+            yield source.breach(source.line_of(match.start()), "co_await as an if's condition: "
+                                "name its result first")
     for match in re.finditer(r"\bauto\s*&{0,2}\s*\[[^\]]*\]\s*=\s*([^;]*)", source.code):
         if re.search(r"\bco_await\b", match.group(1).split("{")[0]):
             yield source.breach(source.line_of(match.start()), "structured binding on co_await")

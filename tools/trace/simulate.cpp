@@ -59,8 +59,7 @@ struct Memory {
 Task<Error> recorded(Call& call, Recorder& recorder, const Algorithm& algorithm,
                      CollectiveArgs args) {
   const std::uint64_t id = begin_call(recorder, 1, args, algorithm.name);
-  Task<Error> run = algorithm.run(call, args);
-  Error error = co_await std::move(run);
+  Error error = co_await algorithm.run(call, args);
   recorder.end(id, {});
   co_return error;
 }

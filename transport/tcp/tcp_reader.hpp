@@ -76,8 +76,6 @@ class TcpReader {
 
   bool stalled() const { return stalled_; }
   bool said_goodbye() const { return goodbye_; }
-  // Nothing is half read: if the stream ends here, nothing is lost.
-  bool between_frames() const { return body_left_ == 0 && begin_ == end_; }
 
  private:
   enum class Step : std::uint8_t { again, need_more };
