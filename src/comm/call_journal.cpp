@@ -2,6 +2,26 @@
 
 namespace pith {
 
+void CallJournal::begin(RunningCall&, std::uint32_t number, std::uint64_t digest,
+                        const CollectiveArgs& args) {
+  recorder_.begin(number, digest, args);
+  if (CallTrace* const trace = links_.trace()) {
+    trace->begin(number, args, links_.model().algorithm(args).name);
+  }
+}
+
+void CallJournal::begin(RunningCall&, std::uint32_t number, std::uint64_t digest,
+                        const CompressedArgs& args) {
+  recorder_.begin(number, digest, args.tensors);
+  if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
+}
+
+void CallJournal::begin(RunningCall& running, std::uint32_t number, std::uint64_t,
+                        const PairArgs& args) {
+  running.messages = recorder_.begin(args.messages);
+  if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
+}
+
 void CallJournal::begin_split(std::uint32_t number) {
   const CollectiveArgs args{.collective = Collective::split};
   links_.engine().own();

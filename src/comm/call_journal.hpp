@@ -21,20 +21,12 @@ class CallJournal {
  public:
   CallJournal(Links& links, CallRecorder& recorder) : links_(links), recorder_(recorder) {}
 
-  void begin(RunningCall&, std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
-    recorder_.begin(number, digest, args);
-    if (CallTrace* const trace = links_.trace()) {
-      trace->begin(number, args, links_.model().algorithm(args).name);
-    }
-  }
-  void begin(RunningCall&, std::uint32_t number, std::uint64_t digest, const CompressedArgs& args) {
-    recorder_.begin(number, digest, args.tensors);
-    if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
-  }
-  void begin(RunningCall& running, std::uint32_t number, std::uint64_t, const PairArgs& args) {
-    running.messages = recorder_.begin(args.messages);
-    if (CallTrace* const trace = links_.trace()) trace->begin(number, args);
-  }
+  void begin(RunningCall& running, std::uint32_t number, std::uint64_t digest,
+             const CollectiveArgs& args);
+  void begin(RunningCall& running, std::uint32_t number, std::uint64_t digest,
+             const CompressedArgs& args);
+  void begin(RunningCall& running, std::uint32_t number, std::uint64_t digest,
+             const PairArgs& args);
   void end(const RunningCall& running, bool well) {
     const std::uint32_t number = running.call->number();
     if (running.messages.count != 0) {
