@@ -2,8 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <csignal>
-#include <memory>
 #include <thread>
 
 #include "catch.hpp"
@@ -99,23 +97,6 @@ TEST_CASE("a rank is killed between and in calls", "[failure]") {
               }) == "");
       }
     }
-  }
-}
-
-TEST_CASE("a rank is killed while all others wait in a barrier", "[failure]") {
-  for (const Setup& setup : between_processes()) {
-    INFO(name_of(setup));
-    CHECK(run_in_time(4, setup, [](Rank& self) {
-            pithComm_t comm = self.join();
-            ok(pithBarrier(comm, nullptr));
-            if (self.rank == 2) {
-              sleep_s(0.3);
-              self.die();
-            }
-            fails(pithBarrier(comm, nullptr), pithRemoteError, {"rank 2"});
-            self.in_time(self.since_death_of(2), limit_s, "to hear of the death");
-            check_revoked(comm, false);
-          }) == "");
   }
 }
 

@@ -288,21 +288,6 @@ TEST_CASE("a handle with blocking = 0 is aborted", "[failure]") {
   }
 }
 
-TEST_CASE("a request that has ended is refused", "[handles]") {
-  CHECK(run(1, alone(), [](Rank& self) {
-          const Comm comm(self.join());
-          pithRequest_t request = nullptr;
-          int done = 0;
-          ok(pithGroupStart());
-          ok(pithBarrier(comm, nullptr));
-          ok(pithGroupEndAsync(&request));
-          ok(pithWait(request));
-          fails(pithWait(request), pithInvalidArgument, {"pithWait: request has ended before"});
-          fails(pithTest(request, &done), pithInvalidArgument,
-                {"pithTest: request has ended before"});
-        }) == "");
-}
-
 TEST_CASE("a communicator names the algorithm of a collective", "[handles]") {
   CHECK(run(2, every_link()[0], [](Rank& self) {
           const Comm comm(self.join());

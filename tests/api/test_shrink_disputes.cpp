@@ -119,15 +119,6 @@ void shrink_to_different_ones(Rank& self) {
   go_on(self, comm, -1);
 }
 
-// Rank 3 dies. Rank 0 names it, and the others do not; all leave it out.
-void shrink_by_two_names(Rank& self) {
-  const Comm comm(self.join());
-  self.meet();
-  if (self.rank == 3) self.die();
-  fails(reduce_until_error(comm), pithRemoteError, {"rank 3"});
-  go_on(self, comm, self.rank == 0 ? 3 : -1);
-}
-
 // The first link alone, but all with PITH_TEST_FULL.
 void check_over(std::vector<Setup> setups, int ranks, void (*body)(Rank&),
                 std::string (*run_them)(int, const Setup&, const Body&) = run) {
@@ -154,8 +145,4 @@ TEST_CASE("a shrink that aborts ends what the others are in", "[shrink]") {
 
 TEST_CASE("ranks that leave out different ones hear of it", "[shrink]") {
   check_over(between_processes(), 4, shrink_to_different_ones, run_in_time);
-}
-
-TEST_CASE("the dead may be named in a shrink or not", "[shrink]") {
-  check_over(between_processes(), 4, shrink_by_two_names);
 }

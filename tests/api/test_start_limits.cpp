@@ -88,13 +88,6 @@ TEST_CASE("too few descriptors are an error on all ranks at once", "[limits]") {
         }) == "");
 }
 
-TEST_CASE("where one rank has too few descriptors all hear of it", "[limits]") {
-  CHECK(run_in_time(ranks_here, of("tcp"), [](Rank& self) {
-          if (self.rank == 3) limit(RLIMIT_NOFILE, 20, 20);
-          fails_at_once(self, {"rank 3", "20"});
-        }) == "");
-}
-
 TEST_CASE("no room for ranks at the place where they meet", "[limits]") {
   CHECK(run_in_time(ranks_here, of("tcp"), [](Rank& self) {
           if (self.rank == 0) limit(RLIMIT_NOFILE, 16, 16);

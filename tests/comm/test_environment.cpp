@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
-#include <map>
-#include <thread>
 
 #include "../api/ranks.hpp"
 #include "catch.hpp"
@@ -15,7 +12,6 @@
 #include "startup/bootstrap.hpp"
 #include "startup/job_secret.hpp"
 #include "startup/pmi_wire.hpp"
-#include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
 #include "transport/socket.hpp"
 
@@ -175,18 +171,6 @@ TEST_CASE("a missing rank 0, or another one, ends the start", "[environment]") {
         }) == "");
 }
 
-// The others wait for rank 0 longer than for an answer of what is there.
-TEST_CASE("who has not come is named where rank 0 comes late, too", "[environment]") {
-  const int port = free_port();
-  CHECK(run(4, few_seconds("2"), [&](Rank& self) {
-          if (self.rank == 3) return;
-          if (self.rank == 0) sleep_s(2.5);
-          by_hand(self, "127.0.0.1:" + std::to_string(port));
-          pithComm_t comm = nullptr;
-          fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 3 did not join within 2 s"});
-        }) == "");
-}
-
 TEST_CASE("where one has left, who has not come yet is named as well", "[environment]") {
   const int port = free_port();
   const std::string at = "127.0.0.1:" + std::to_string(port);
@@ -197,124 +181,6 @@ TEST_CASE("where one has left, who has not come yet is named as well", "[environ
           pithComm_t comm = nullptr;
           fails(pithCommInitEnv(&comm), pithRemoteError,
                 {"rank 1 went away during start-up", "rank 2 had not come"});
-        }) == "");
-}
-
-TEST_CASE("the end of rank 0 in the start is told as such", "[environment]") {
-  const int port = free_port();
-  const UniqueId id = id_at("127.0.0.1:" + std::to_string(port));
-  Setup setup = few_seconds();
-  setup.may_be_killed = true;
-  CHECK(run(2, setup, [&](Rank& self) {
-          if (self.rank == 0) {
-            const auto at = static_cast<std::uint16_t>(port);
-            const Error error = Rendezvous::open_at("127.0.0.1", {at, at, "PITH_ROOT"}, id, 20);
-            ensure(!error, error.message());
-            wait_until([&] { return self.slot(1) == 1; });
-            raise(SIGKILL);
-          }
-          Expected<Bootstrap> joined = Bootstrap::join(id, 1, 3, 20);
-          ensure(static_cast<bool>(joined), joined.error().message());
-          self.slot(1) = 1;
-          const Error error = joined->gather("x").error();
-          const std::string text = error.message();
-          ensure(text.find("rank 0's process at " + id.address) != std::string::npos, text);
-          ensure(text.find("has ended or is lost during start-up") != std::string::npos, text);
-          ensure(error.rank() == 0, "of no rank");
-        }) == "");
-}
-
-// Ranks 0 and 1 are one job, 2 and 3 another with the same port, which it gets when the first one's
-// ranks have met.
-TEST_CASE("that another job had the port is told", "[environment]") {
-  const int port = free_port();
-  CHECK(run(4, few_seconds("2"), [&](Rank& self) {
-          const bool second = self.rank >= 2;
-          as_torchrun(self, port);
-          set("RANK", std::to_string(self.rank % 2));
-          set("WORLD_SIZE", "2");
-          set("LOCAL_WORLD_SIZE", "2");
-          set("TORCHELASTIC_RUN_ID", second ? "second" : "first");
-          if (second) sleep_s(0.3);
-          if (self.rank == 1) wait_until([&] { return self.slot(3) == 1; });
-          if (self.rank == 1) sleep_s(0.3);
-          pithComm_t comm = nullptr;
-          const pithResult_t result = pithCommInitEnv(&comm);
-          self.slot(self.rank) = 1;
-          const Comm made(comm);
-          if (!second) ok(result);
-          if (self.rank == 2) {
-            fails(result, pithRemoteError,
-                  {"rank 1 did not join within 2 s",
-                   "port " + std::to_string(port) + " was in use for 0."});
-          }
-          if (self.rank == 3) fails(result, pithRemoteError, {"another job has taken this port"});
-        }) == "");
-}
-
-// Each tries for some seconds to get the port, all at once.
-TEST_CASE("a port in use is named by what gave it", "[environment]") {
-  const Expected<Descriptor> taken = listen_on("127.0.0.1");
-  REQUIRE(taken);
-  const std::string own = format_address(*local_address(taken->get()));
-  const std::string port = own.substr(own.find(':') + 1);
-  // 29500 is what makes 20500 of it.
-  const Expected<Descriptor> derived = listen_on("127.0.0.1", {20'500, 20'500});
-  CHECK(run(3, few_seconds("1"), [&](Rank& self) {
-          pithComm_t comm = nullptr;
-          if (self.rank == 0) {
-            by_hand(self, own);
-            fails(pithCommInitEnv(&comm), pithSystemError,
-                  {"port " + port + " (PITH_ROOT=" + own + ")", "(for 2 s)"});
-            return;
-          }
-          as_torchrun(self, std::stoi(port));
-          set("RANK", "0");
-          if (self.rank == 2) unsetenv("PITH_PORT");
-          const std::string by = self.rank == 1 ? "port " + port + " (PITH_PORT=" + port
-                                                : "port 20500 (from MASTER_PORT=29500)";
-          fails(pithCommInitEnv(&comm), pithSystemError, {by});
-        }) == "");
-}
-
-TEST_CASE("wrong variables are named", "[environment]") {
-  Setup setup = few_seconds("1");
-  setup.way = Way::alone;
-  CHECK(run(1, setup, [](Rank&) {
-          pithComm_t comm = nullptr;
-          fails(pithCommInitEnv(nullptr), pithInvalidArgument, {"comm"});
-          fails(pithCommInitEnv(&comm), pithInvalidUsage, {"torchrun", "mpirun", "srun"});
-          set("PITH_RANK", "0");
-          fails(pithCommInitEnv(&comm), pithInvalidUsage, {"PITH_SIZE PITH_ROOT"});
-          set("PITH_SIZE", "2");
-          set("PITH_ROOT", "::1:x");
-          fails(pithCommInitEnv(&comm), pithInvalidArgument, {"PITH_ROOT is \"::1:x\""});
-        }) == "");
-}
-
-// Rank 1 has met the root when it goes; rank 2 comes when all is over.
-TEST_CASE("a rank that comes late to a failed start hears of whom it failed", "[environment]") {
-  const int port = free_port();
-  const std::string at = "127.0.0.1:" + std::to_string(port);
-  Setup setup = few_seconds("10");
-  setup.may_be_killed = true;
-  CHECK(run(3, setup, [&](Rank& self) {
-          if (self.rank == 1) {
-            const Expected<Bootstrap> joined = Bootstrap::join(id_at(at), 1, 3, 10);
-            ensure(static_cast<bool>(joined), joined.error().message());
-            raise(SIGKILL);
-          }
-          by_hand(self, at);
-          pithComm_t comm = nullptr;
-          if (self.rank == 2) wait_until([&] { return self.slot(0) == 1; });
-          const double start = now_s();
-          fails(pithCommInitEnv(&comm), pithRemoteError, {"rank 1 went away"});
-          if (self.rank == 0) {
-            self.slot(0) = 1;
-            wait_until([&] { return self.slot(2) == 1; });
-          }
-          if (self.rank == 2) ensure(now_s() - start < 5, "waited for the timeout");
-          self.slot(self.rank) = 1;
         }) == "");
 }
 
@@ -351,22 +217,6 @@ TEST_CASE("a launcher that takes nothing, and has nothing", "[environment]") {
   REQUIRE(wire);
   CHECK(wire->put("key", "value", deadline_ns).code() == Code::system);
   CHECK(wire->get("key", deadline_ns).error().code() == Code::remote);
-}
-
-TEST_CASE("a launcher that answers nonsense", "[environment]") {
-  for (const std::string& answer : {std::string("cmd=response_to_init pmi_version=2\n"),
-                                    std::string("\n"), std::string(9000, 'x'), std::string()}) {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    const Descriptor ours(ends[0]);
-    Descriptor theirs(ends[1]);
-    REQUIRE(send(theirs.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(answer.size()));
-    const Expected<PmiWire> wire = PmiWire::open(ours.get(), monotonic_ns() + 50'000'000);
-    REQUIRE_FALSE(wire);
-    CHECK(wire.error().code() == Code::system);
-    CHECK(std::string(wire.error().message()).find("PMI") != std::string::npos);
-  }
 }
 
 namespace {

@@ -33,52 +33,6 @@ std::vector<std::string> in_threads(int count, const std::function<std::string(i
   return results;
 }
 
-Descriptor call_root(const UniqueId& id) {
-  Expected<Descriptor> connection =
-      connect_to(*parse_address(id.address), monotonic_ns() + 5'000'000'000);
-  ensure(static_cast<bool>(connection), connection.error().message());
-  return std::move(*connection);
-}
-
-// UnauthenticatedClients at the port: silent ones, noisy ones, slow ones, and one with another
-// secret.
-class UnauthenticatedClients {
- public:
-  explicit UnauthenticatedClients(const UniqueId& id) {
-    for (int i = 0; i < 40; ++i) calls_.push_back(call_root(id));
-    for (std::size_t i = 0; i < 40; i += 4) shutdown(calls_[i].get(), SHUT_WR);
-    const std::string noise(5000, '\xff');
-    for (std::size_t i = 1; i < 40; i += 4) {
-      [[maybe_unused]] const auto sent =
-          send(calls_[i].get(), noise.data(), noise.size(), MSG_NOSIGNAL);
-    }
-    slow_ = std::thread([this] {
-      while (!stop_) {
-        const char byte = 'p';
-        [[maybe_unused]] const auto sent = send(calls_[2].get(), &byte, 1, MSG_NOSIGNAL);
-        sleep_s(0.005);
-      }
-    });
-    imposter_ = std::thread([id] {
-      UniqueId wrong = id;
-      wrong.secret[3] ^= std::byte{1};
-      const Expected<Bootstrap> joined = Bootstrap::join(wrong, 0, 2, 3);
-      if (joined) std::abort();
-    });
-  }
-  ~UnauthenticatedClients() {
-    stop_ = true;
-    slow_.join();
-    imposter_.join();
-  }
-
- private:
-  std::vector<Descriptor> calls_;
-  std::atomic<bool> stop_{false};
-  std::thread slow_;
-  std::thread imposter_;
-};
-
 void sum_once(Rank& self, pithComm_t comm) {
   std::vector<std::int32_t> ones(10'000, 1);
   std::vector<std::int32_t> sums(ones.size());
@@ -92,25 +46,6 @@ void start_and_sum(Rank& self) {
 }
 
 }  // namespace
-
-TEST_CASE("strangers do not disturb the start", "[startup]") {
-  for (const char* transport : {"shm", "tcp"}) {
-    Setup setup;
-    setup.transport = transport;
-    setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
-    CHECK(run(3, setup, [](Rank& self) {
-            const pithUniqueId id = self.id();
-            const Expected<UniqueId> loaded = UniqueId::load(id.internal);
-            ensure(static_cast<bool>(loaded), "an id that does not load");
-            std::unique_ptr<UnauthenticatedClients> strangers;
-            if (self.rank != 1) strangers = std::make_unique<UnauthenticatedClients>(*loaded);
-            sleep_s(0.1 * self.rank);
-            const double start = now_s();
-            start_and_sum(self);
-            ensure(now_s() - start < 8, "strangers held up the start");
-          }) == "");
-  }
-}
 
 TEST_CASE("ranks start by processes and threads", "[startup]") {
   std::vector<std::string> transports = {"shm", "tcp", "shm,tcp", "tcp,shm", "^shm", ""};
@@ -174,26 +109,6 @@ TEST_CASE("ports are taken from the range alone", "[startup]") {
         }) == "");
 }
 
-TEST_CASE("an interface that is not there is named", "[startup]") {
-  Setup setup = alone();
-  setup.environment = {{"PITH_IFNAME", "=nowhere7"}};
-  CHECK(run(1, setup, [](Rank&) {
-          pithUniqueId id{};
-          fails(pithGetUniqueId(&id), pithInvalidUsage,
-                {"PITH_IFNAME is \"=nowhere7\"", "lo (127.0.0.1)"});
-        }) == "");
-}
-
-TEST_CASE("PITH_HOST is named where it is no address of this host", "[startup]") {
-  Setup setup = alone();
-  setup.environment = {{"PITH_HOST", "203.0.113.7"}};
-  CHECK(run(1, setup, [](Rank&) {
-          pithUniqueId id{};
-          fails(pithGetUniqueId(&id), pithSystemError,
-                {"203.0.113.7", "PITH_HOST", "lo (127.0.0.1)"});
-        }) == "");
-}
-
 TEST_CASE("a transport that is asked for and not there", "[startup]") {
   Setup setup;
   setup.transport = "shm,ucx";
@@ -210,41 +125,6 @@ TEST_CASE("a transport that is asked for and not there", "[startup]") {
                                    "known are local, shm, ucx, tcp"}) {
             ensure(text.find(word) != std::string::npos, text);
           }
-        }) == "");
-}
-
-TEST_CASE("32 ranks start", "[startup]") {
-  for (const char* transport : {"shm", "tcp"}) {
-    Setup setup;
-    setup.transport = transport;
-    setup.limit_s = 60;
-    INFO("PITH_TRANSPORT=" << transport);
-    CHECK(run(32, setup, start_and_sum) == "");
-  }
-}
-
-TEST_CASE("the root gathers blobs", "[startup]") {
-  CHECK(run(1, alone(), [](Rank&) {
-          constexpr int ranks = 5;
-          const UniqueId id = open_root(10);
-          const auto results = in_threads(ranks, [&](int rank) -> std::string {
-            Expected<Bootstrap> joined = Bootstrap::join(id, rank, ranks, 10);
-            if (!joined) return joined.error().message();
-            for (const std::size_t length : {0u, 7u, 300'000u}) {
-              const auto blob_of = [&](int of) {
-                return std::string(length + static_cast<std::size_t>(of),
-                                   static_cast<char>('a' + of));
-              };
-              const auto blobs = joined->gather(blob_of(rank));
-              if (!blobs) return blobs.error().message();
-              if (blobs->size() != ranks) return "a wrong number of blobs";
-              for (int r = 0; r < ranks; ++r) {
-                if ((*blobs)[static_cast<std::size_t>(r)] != blob_of(r)) return "a wrong blob";
-              }
-            }
-            return {};
-          });
-          for (const std::string& result : results) ensure(result.empty(), result);
         }) == "");
 }
 
@@ -343,50 +223,6 @@ TEST_CASE("ranks that come late are waited for longer than those that are there 
         }) == "");
 }
 
-TEST_CASE("the root names who is missing, or leaves", "[startup]") {
-  CHECK(run(1, alone(), [](Rank&) {
-          const UniqueId id = open_root(0.5);
-          const auto missing = in_threads(2, [&](int rank) -> std::string {
-            Expected<Bootstrap> joined = Bootstrap::join(id, rank, 4, 0.5);
-            return joined ? joined->gather("x").error().message() : joined.error().message();
-          });
-          for (const std::string& text : missing) {
-            ensure(text.find("rank 2, rank 3 did not join") != std::string::npos, text);
-          }
-
-          const UniqueId left = open_root(5);
-          const auto leaving = in_threads(3, [&](int rank) -> std::string {
-            Expected<Bootstrap> joined = Bootstrap::join(left, rank, 3, 5);
-            if (!joined) return joined.error().message();
-            if (!joined->gather("x")) return "the first round failed";
-            if (rank == 1) return "rank 1 went away";
-            return joined->gather("y").error().message();
-          });
-          for (const std::string& text : leaving) {
-            ensure(text.find("rank 1 went away") != std::string::npos, text);
-          }
-        }) == "");
-}
-
-TEST_CASE("a rank that came twice is told of by both, and by all who wait", "[startup]") {
-  Setup setup;
-  setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
-  CHECK(run(3, setup, [](Rank& self) {
-          self.slot(self.rank) = static_cast<std::uint64_t>(getpid());
-          const pithUniqueId id = self.id();
-          self.meet();
-          if (self.rank == 2) sleep_s(0.3);
-          const double start = now_s();
-          pithComm_t comm = nullptr;
-          const std::string first = "first process " + std::to_string(self.slot(1).load()) + " on ";
-          const std::string then = "then process " + std::to_string(self.slot(2).load()) + " on ";
-          fails(pithCommInitRank(&comm, 3, id, self.rank == 2 ? 1 : self.rank), pithRemoteError,
-                {"rank 1 joined twice", first, then, "expected each rank from 0 to 2 once"});
-          ensure(now_s() - start < 10, "waited for the timeout");
-          self.meet();
-        }) == "");
-}
-
 TEST_CASE("all are told that nranks differ", "[startup]") {
   Setup setup;
   setup.environment = {{"PITH_INIT_TIMEOUT", "20"}};
@@ -448,31 +284,5 @@ TEST_CASE("an id serves one communicator", "[startup]") {
             return (rank == 0 ? *zero : *one).gather("x").error().message();
           });
           for (const std::string& result : results) ensure(result.empty(), result);
-        }) == "");
-}
-
-TEST_CASE("the id of another job is said to be one, at once", "[startup]") {
-  CHECK(run(1, alone(), [](Rank&) {
-          const UniqueId ours = open_root(10);
-          UniqueId wrong = ours;
-          wrong.secret = open_root(10).secret;
-          const double start = now_s();
-          const Expected<Bootstrap> joined = Bootstrap::join(wrong, 1, 2, 10);
-          const std::string text = joined.error().message();
-          ensure(text.find("the id is of another job") != std::string::npos, text);
-          ensure(now_s() - start < 5, "tried for long");
-        }) == "");
-}
-
-TEST_CASE("nobody at the address of an id", "[startup]") {
-  CHECK(run(1, alone(), [](Rank&) {
-          UniqueId id;
-          id.address = "127.0.0.1:1";
-          const double start = now_s();
-          const Expected<Bootstrap> joined = Bootstrap::join(id, 1, 2, 0.5);
-          const std::string text = joined.error().message();
-          ensure(text.find("127.0.0.1:1") != std::string::npos, text);
-          ensure(joined.error().code() == Code::remote, "another code");
-          ensure(now_s() - start < 5, "tried for long");
         }) == "");
 }

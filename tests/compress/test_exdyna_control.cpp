@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "compress/compressor.hpp"
@@ -79,14 +78,6 @@ TEST_CASE("blocks beyond 256 ranks", "[exdyna]") {
   CHECK(cut.blocks() == 4096);
 }
 
-TEST_CASE("small vectors lie in the authors' last partition", "[exdyna]") {
-  ExdynaPartition cut;
-  cut.fit(Kind::neighbour, 32767, 4);
-  CHECK(cut.size(3) == 32767);
-  cut.fit(Kind::neighbour, 32768, 4);
-  CHECK(cut.size(3) == 8192);
-}
-
 TEST_CASE("the prefix cut balances at once what the trade cannot", "[exdyna]") {
   constexpr std::size_t count = 1 << 17;
   constexpr std::size_t hot = count / 4;  // all is elected in the first quarter
@@ -101,15 +92,6 @@ TEST_CASE("the prefix cut balances at once what the trade cannot", "[exdyna]") {
   trade.fit(Kind::neighbour, count, 8);
   for (int step = 0; step < 500; ++step) follow(trade, Kind::neighbour, elected);
   CHECK(imbalance(trade, hot) > 1.5);
-}
-
-TEST_CASE("a partition keeps a quarter of its share in the trade", "[exdyna]") {
-  ExdynaPartition cut;
-  cut.fit(Kind::neighbour, 1 << 17, 8);
-  for (int step = 0; step < 400; ++step) {
-    follow(cut, Kind::neighbour, [](std::size_t i) { return i % 1000 == 0 || i < 4000; });
-  }
-  for (std::size_t p = 0; p < 8; ++p) CHECK(cut.size(p) >= (1 << 17) / 32);
 }
 
 TEST_CASE("the partition's state comes back", "[exdyna]") {
@@ -130,26 +112,6 @@ TEST_CASE("the partition's state comes back", "[exdyna]") {
     fewer.fit(kind, 100000, 5);
     fewer.restore(cut.state());
     CHECK(covers(fewer, 100000));
-  }
-}
-
-TEST_CASE("the authors' thresholds", "[exdyna]") {
-  for (const Rule rule : {Rule::released, Rule::intended}) {
-    ExdynaThreshold threshold;
-    threshold.begin(rule);
-    CHECK_FALSE(threshold.known());
-    threshold.start(100);
-    CHECK(threshold.lambda() == 0.05);
-    const auto factor = [&](std::uint64_t elected) {
-      const double before = threshold.lambda();
-      threshold.follow(elected, {}, 100);
-      return threshold.lambda() / before;
-    };
-    CHECK(factor(111) == Approx(1.005));
-    CHECK(factor(105) == Approx(1.00125));
-    CHECK(factor(95) == Approx(rule == Rule::released ? 1.00125 : 0.9987));
-    CHECK(factor(90) == Approx(0.995));
-    CHECK(factor(0) == Approx(0.995));
   }
 }
 
@@ -253,16 +215,6 @@ TEST_CASE("owners together elect less than three times the target", "[exdyna]") 
   }
   control.begin(*Spec::parse("exdyna:rule=released"), 1 << 20, 8);
   CHECK(control.most(0) > 1 << 20);
-}
-
-TEST_CASE("every rank visits every partition", "[exdyna]") {
-  for (std::size_t rank = 0; rank < 5; ++rank) {
-    std::vector<bool> seen(5);
-    for (std::uint64_t step = 100; step < 105; ++step) {
-      seen[ExdynaControl::owned(step, rank, 5)] = true;
-    }
-    CHECK(std::count(seen.begin(), seen.end(), true) == 5);
-  }
 }
 
 }  // namespace pith::test

@@ -80,18 +80,6 @@ TEST_CASE("the recorder keeps the last 64 calls, in order", "[call-recorder]") {
   CHECK(oldest(recorder) == "none");
 }
 
-TEST_CASE("all lines tell of what runs, and of what has ended the last ones", "[call-recorder]") {
-  CallRecorder recorder;
-  for (std::uint32_t number = 1; number <= 9; ++number) begin(recorder, number);
-  for (const std::uint32_t number : {1, 2, 4, 5, 6, 8}) recorder.end(number, true);
-  const Lines lines = recorder.lines(chunk, chunk, 2);
-  REQUIRE(lines.size() == 5);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::array numbers = {"3", "6", "7", "8", "9"};
-    CHECK(lines[i].starts_with(std::string("call ") + numbers[i] + ": "));
-  }
-}
-
 TEST_CASE("the recorder finds a call until another has its place", "[call-recorder]") {
   CallRecorder recorder;
   CHECK_FALSE(recorder.find(0));
@@ -124,18 +112,6 @@ TEST_CASE("the oldest call that has not ended, also behind a gap", "[call-record
   CHECK(recorder.last_completed() == 5);
 }
 
-TEST_CASE("a call whose place another has taken ends without a word", "[call-recorder]") {
-  CallRecorder recorder;
-  begin(recorder, 1);
-  for (std::uint32_t number = 2; number <= 65; ++number) begin(recorder, number);
-  CHECK(oldest(recorder) == "call 2 (allreduce of 2 float, sum)");
-  recorder.end(1, true);
-  CHECK(recorder.find(65));
-  CHECK(recorder.lines(chunk, chunk).back() ==
-        "call 65: allreduce of 65 float, sum, running for 0.0 s");
-  CHECK(recorder.last_completed() == 1);
-}
-
 TEST_CASE("numbers that wrap around are later ones", "[call-recorder]") {
   CallRecorder recorder;
   begin(recorder, call_numbers);
@@ -143,42 +119,6 @@ TEST_CASE("numbers that wrap around are later ones", "[call-recorder]") {
   CHECK(oldest(recorder) == "call 2147483647 (allreduce of 2147483647 float, sum)");
   recorder.end(call_numbers, true);
   CHECK(oldest(recorder) == "call 1 (allreduce of 1 float, sum)");
-}
-
-TEST_CASE("lines say when, and how it ended", "[call-recorder]") {
-  CallRecorder recorder;
-  recorder.tell_time(10 * second_ns);
-  begin(recorder, 1);
-  recorder.tell_time(12 * second_ns);
-  recorder.end(1, true);
-  begin(recorder, 2);
-  begin(recorder, 3);
-  recorder.tell_time(15 * second_ns);
-  recorder.end(2, false);
-  recorder.tell_time(16 * second_ns);
-  CHECK(recorder.lines(chunk, chunk) ==
-        Lines{"call 1: allreduce of 1 float, sum, done 4.0 s ago, after 2.0 s",
-              "call 2: allreduce of 2 float, sum, failed 1.0 s ago, after 3.0 s",
-              "call 3: allreduce of 3 float, sum, running for 4.0 s"});
-  CHECK(recorder.last_completed() == 1);
-}
-
-TEST_CASE("lines say what each collective was called with", "[call-recorder]") {
-  CallRecorder recorder;
-  CollectiveArgs args = sum_of(7);
-  args.collective = Collective::broadcast;
-  args.type = DType::u64;
-  args.root = 3;
-  recorder.begin(1, 1, args);
-  args.collective = Collective::reduce;
-  args.op = Op::max;
-  recorder.begin(2, 1, args);
-  args.collective = Collective::barrier;
-  recorder.begin(3, 1, args);
-  CHECK(recorder.lines(chunk, chunk) ==
-        Lines{"call 1: broadcast of 7 uint64, root 3, running for 0.0 s",
-              "call 2: reduce of 7 uint64, max, root 3, running for 0.0 s",
-              "call 3: barrier, running for 0.0 s"});
 }
 
 TEST_CASE("lines say how far a call has got", "[call-recorder]") {
@@ -200,41 +140,6 @@ TEST_CASE("lines say how far a call has got", "[call-recorder]") {
   const std::vector<Awaited> many(20, of_call(2, 2, 1));
   recorder.tell_awaited(many);
   CHECK(recorder.lines(chunk, chunk)[2] == "call 3: allreduce of 3 float, sum, running for 0.0 s");
-}
-
-TEST_CASE("lines say for whom a call waits to send", "[call-recorder]") {
-  CallRecorder recorder;
-  for (std::uint32_t number = 1; number <= 3; ++number) begin(recorder, number);
-  const auto to = [](int peer, std::uint32_t call, std::uint32_t step, std::uint16_t lane = 0) {
-    return Awaited{peer, Tag{0, call, step, lane}, true};
-  };
-  const std::array<Awaited, 5> awaited = {of_call(2, 2, 5), to(1, 1, 4), to(3, 1, 6, 2),
-                                          to(1, 2, 7), to(1, 3, 0, pair_lane)};
-  recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk, chunk) ==
-        Lines{"call 1: allreduce of 1 float, sum, running for 0.0 s, waits to send step 4 to rank "
-              "1 and step 6 to rank 3 in lane 2",
-              "call 2: allreduce of 2 float, sum, running for 0.0 s, waits for step 5 of rank 2, "
-              "and to send step 7 to rank 1",
-              "call 3: allreduce of 3 float, sum, running for 0.0 s, waits for no message"});
-}
-
-TEST_CASE("of a message to a peer it is known how much has gone", "[call-recorder]") {
-  CallRecorder recorder;
-  const std::array<Message, 2> both = {message(1, true, 600, 4), message(1, false, 600, 4)};
-  recorder.begin(both);
-  const std::array<Awaited, 2> awaited = {Awaited{1, Tag{0, 4, 2, pair_lane}, false},
-                                          Awaited{1, Tag{0, 4, 3, pair_lane}, true}};
-  recorder.tell_awaited(awaited);
-  CHECK(recorder.lines(chunk, chunk) ==
-        Lines{"send of 600 float to rank 1, running for 0.0 s, 2000 of 2400 bytes have gone",
-              "recv of 600 float from rank 1, running for 0.0 s, 1000 of 2400 bytes have come"});
-  // The receiver's word travels the other way.
-  const std::array<Awaited, 1> word = {Awaited{1, Tag{0, 4, receiving_step, pair_lane}, false}};
-  recorder.tell_awaited(word);
-  CHECK(recorder.lines(chunk, chunk) ==
-        Lines{"send of 600 float to rank 1, running for 0.0 s, 0 of 2400 bytes have gone",
-              "recv of 600 float from rank 1, running for 0.0 s"});
 }
 
 TEST_CASE("whom the oldest call waits for, however much is awaited", "[call-recorder]") {

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <memory>
 
 #include "catch.hpp"
 #include "control/control_tcp.hpp"
@@ -125,28 +124,6 @@ std::string frame(std::uint32_t size, std::string_view bytes) {
 }
 
 }  // namespace
-
-TEST_CASE("strangers at the control port are refused, and messages go on", "[control][hostile]") {
-  Job job;
-  const UnauthenticatedClients strangers(job.zero.address, job_secret(), greeting_of(2));
-  CHECK(job.drive_until([&] { return strangers.tried() >= 4; }));
-  CHECK(job.talk());
-  CHECK(job.drive_until([&] { return strangers.tried() >= 20; }));
-  CHECK(job.talk());
-  CHECK(strangers.let_in() == 0);
-  CHECK(job.zero.ends.empty());
-  CHECK(job.one.ends.empty());
-  CHECK(job.zero.messages.size() == 1);
-}
-
-TEST_CASE("a crowd at the control port does not keep a rank out", "[control][hostile]") {
-  Job job;
-  const std::vector<Descriptor> crowd = silent_crowd(job.zero.address);
-  job.zero.wire.progress(job.zero);
-  CHECK(job.talk());
-  CHECK(job.zero.ends.empty());
-  CHECK(job.one.ends.empty());
-}
 
 TEST_CASE("a rank that the job does not have is refused", "[control][hostile]") {
   Job job;

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "catch.hpp"
 #include "tests/cuda_stub/stub.hpp"
@@ -81,20 +80,7 @@ struct Words {
   void* memory = nullptr;
 };
 
-// Kernels: append a number to a list, add one to a word.
-struct AppendArgs {
-  std::vector<int>* list;
-  int value;
-};
-inline void append(void* raw) {
-  auto* args = static_cast<AppendArgs*>(raw);
-  args->list->push_back(args->value);
-  args->value = -1;  // must not be seen by a replay
-}
-inline CUresult launch_append(CUstream stream, std::vector<int>& list, int value) {
-  AppendArgs args{&list, value};
-  return cu().stub_launch(stream, append, &args, sizeof args);
-}
+// A kernel that adds one to a word.
 inline void increment(void* raw) { ++**static_cast<std::uint64_t**>(raw); }
 inline CUresult launch_increment(CUstream stream, std::uint64_t* word) {
   return cu().stub_launch(stream, increment, &word, sizeof word);

@@ -1,7 +1,6 @@
 // What comes before and beside TCP messages: addresses, handshakes, strangers, garbage.
 #include <array>
 #include <initializer_list>
-#include <random>
 #include <span>
 #include <utility>
 
@@ -106,37 +105,6 @@ TEST_CASE("handshake: the acceptor's own proof, sent back, is none") {
   CHECK(callee.refused());
 }
 
-// A connection that says `greeting` and then nothing, for as long as it lives.
-Descriptor stranger(const std::string& address, std::string_view greeting) {
-  Descriptor socket = std::move(*connect_to(*parse_address(address), monotonic_ns() + second));
-  static_cast<void>(
-      send_all(socket.get(), std::as_bytes(std::span(greeting)), monotonic_ns() + second));
-  return socket;
-}
-
-TEST_CASE("tcp: strangers at the port hold up nobody") {
-  const std::vector<std::uint8_t> use(2, 1);
-  TcpRank low(0, 2, secret_of(1));
-  TcpRank high(1, 2, secret_of(1));
-  std::vector<std::string> addresses{*low.transport->listen(), *high.transport->listen()};
-  std::vector<Descriptor> strangers;
-  for (int i = 0; i < 40; ++i) {
-    strangers.push_back(stranger(addresses[0], i % 3 == 0 ? "" : "GET / HTTP/1.1\r\n"));
-    strangers.push_back(stranger(addresses[0], std::string(200, 'x')));
-  }
-  TcpRank enemy(1, 2, secret_of(2));
-  Error refused;
-  Error accepted;
-  std::thread server(
-      [&] { accepted = low.transport->connect(addresses, use, monotonic_ns() + 20 * second); });
-  refused = enemy.transport->connect(addresses, use, monotonic_ns() + 20 * second);
-  const Error connected = high.transport->connect(addresses, use, monotonic_ns() + 20 * second);
-  server.join();
-  CHECK(std::string(accepted.message()) == "");
-  CHECK(std::string(connected.message()) == "");
-  CHECK(std::string(refused.message()).find("secret") != std::string::npos);
-}
-
 TEST_CASE("tcp: a rank that does not come is named") {
   const std::vector<std::uint8_t> use(2, 1);
   TcpRank low(0, 2, secret_of(1));
@@ -177,39 +145,6 @@ TEST_CASE("tcp: pieces outside a message, and more of them than it has") {
   CHECK(said_to({{91, 1}}) == outside);
   CHECK(said_to({{60, 31}}) == outside);
   CHECK(said_to({{30, 40}, {30, 40}}) == outside);
-}
-
-TEST_CASE("tcp: bytes that are no frames") {
-  std::mt19937 engine(5);
-  auto random = [&] { return static_cast<std::uint32_t>(engine()); };
-  std::vector<std::uint8_t> bytes;
-  for (int round = 0; round < 3000; ++round) {
-    bytes.clear();
-    for (int part = 0; part < 8; ++part) {
-      MessageOpening opening;
-      opening.frame.type = static_cast<FrameType>(random() % 6);
-      opening.frame.bytes = random() % 100;
-      opening.frame.message = random() % 3;
-      opening.frame.offset = random() % 3 == 0 ? random() % 100 : 0;
-      opening.header.length = random() % 2 ? opening.frame.bytes : random() % 300;
-      opening.header.step = random() % 4;
-      if (random() % 20 == 0) opening.frame.version = static_cast<std::uint8_t>(random());
-      const bool whole = opens(opening.frame.type);
-      const std::size_t head = whole ? sizeof opening : sizeof opening.frame;
-      const std::size_t bite = std::min<std::size_t>(head + opening.frame.bytes, 128);
-      bytes.push_back(static_cast<std::uint8_t>((bite - 1) * 2 + (whole ? 0 : random() % 2)));
-      const auto* raw = reinterpret_cast<const std::uint8_t*>(&opening);
-      bytes.insert(bytes.end(), raw, raw + head);
-      bytes.resize(bytes.size() + bite - head);
-    }
-    feed_tcp_reader(bytes);
-  }
-  for (int round = 0; round < 3000; ++round) {
-    bytes.resize(random() % 300);
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
-    feed_tcp_reader(bytes);
-  }
-  SUCCEED("nothing crashed");
 }
 
 }  // namespace

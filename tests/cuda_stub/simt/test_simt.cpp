@@ -1,7 +1,5 @@
 // The emulation of a kernel's threads: what it lets through, what it reports, and that it shows
 // what is missing.
-#include <algorithm>
-#include <numeric>
 
 #include "catch.hpp"
 #include "tests/cuda_stub/simt/cuda_words.hpp"
@@ -106,78 +104,6 @@ TEST_CASE("a barrier that is missing shows in the results of some order", "[race
   }
   CHECK(wrong_reads == 20);
   CHECK(overwritten > 10);
-}
-
-TEST_CASE("the seed alone decides the order") {
-  const auto order = [](std::uint64_t seed) {
-    Counts seen(threads);
-    unsigned next = 0;
-    run([&](unsigned*) { seen[atomicAdd(&next, 1)] = threadIdx.x; }, seed);
-    return seen;
-  };
-  CHECK(order(7) == order(7));
-  CHECK(order(7) != order(8));
-  Counts sorted = order(7);
-  std::sort(sorted.begin(), sorted.end());
-  Counts expected(threads);
-  std::iota(expected.begin(), expected.end(), 0u);
-  CHECK(sorted == expected);
-}
-
-TEST_CASE("shuffles and votes exchange what lanes of a warp have") {
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    Counts sums(threads), votes(threads), doubles(threads), mirrored(threads);
-    const std::string error = run(
-        [&](unsigned*) {
-          const unsigned lane = threadIdx.x % 32;
-          unsigned long long sum = threadIdx.x;
-          for (unsigned step = 1; step < 32; step *= 2) {
-            const unsigned long long below = __shfl_up_sync(all, sum, step);
-            if (lane >= step) sum += below;
-          }
-          sums[threadIdx.x] = sum;
-          votes[threadIdx.x] = __ballot_sync(all, lane % 3 == 0);
-          const double above = __shfl_down_sync(all, 0.5 * threadIdx.x, 16);
-          doubles[threadIdx.x] = static_cast<std::uint64_t>(2 * above);
-          mirrored[threadIdx.x] = __shfl_xor_sync(all, unsigned{threadIdx.x}, 31);
-        },
-        seed);
-    REQUIRE(error == "");
-    std::uint64_t sum = 0;
-    for (unsigned i = 0; i < threads; ++i) {
-      if (i % 32 == 0) sum = 0;
-      sum += i;
-      REQUIRE(sums[i] == sum);
-      REQUIRE(votes[i] == 0x49249249u);
-      REQUIRE(doubles[i] == (i % 32 < 16 ? i + 16 : i));
-      REQUIRE(mirrored[i] == (i ^ 31));
-    }
-  }
-}
-
-TEST_CASE("a warp's barrier lets its lanes see what others have done") {
-  Counts sums(threads);
-  const auto body = [&](unsigned* shared) {
-    for (unsigned round = 0; round < 5; ++round) {
-      shared[threadIdx.x] = threadIdx.x + round;
-      __syncwarp();
-      sums[threadIdx.x] += shared[threadIdx.x ^ 7];
-      __syncwarp();
-    }
-  };
-  REQUIRE(run(body) == "");
-  for (unsigned i = 0; i < threads; ++i) CHECK(sums[i] == 5 * (i ^ 7) + 10);
-}
-
-TEST_CASE("a barrier tells whether any thread gave true") {
-  for (const unsigned who : {0u, 40u, 1000u}) {
-    Counts answers(threads);
-    run([&](unsigned*) {
-      answers[threadIdx.x] = static_cast<unsigned>(__syncthreads_or(threadIdx.x == who)) +
-                             static_cast<unsigned>(__syncthreads_or(0));
-    });
-    CHECK(answers == Counts(threads, who < threads ? 1 : 0));
-  }
 }
 
 TEST_CASE("blocks wait for each other, and shared memory is a block's own") {
