@@ -2,8 +2,8 @@
 //
 // `co_await f(a, b)` on the temporary task that f returns is correct with arguments by reference
 // and with plain structs, strings, errors, unique_ptrs and tasks by value, also with temporaries.
-// Rules because of what g++ 12 gets wrong (tried from -O0 to -O3 and with the address sanitizer; clang 16
-// is right in all cases):
+// Rules because of what g++ 12 gets wrong (tried from -O0 to -O3 and with the address sanitizer;
+// clang 16 is right in all cases):
 // - It destroys twice: temporaries of aggregates with a destructor, lambdas with captures that have
 //   one, and temporaries of any class with one in an arm of `?:`, tasks too. An awaiter and a
 //   parameter by value are no such aggregates; see SafeAwaiter, SafeArgument. Lambdas and
