@@ -59,16 +59,12 @@ LIBRARY = set(MAY_INCLUDE) - {"perf", "tools"}
 # not grow, and there shall be no more of them.
 LARGE_CLASSES = {
     "Call": (41, 20),
-    "CallRunner": (35, 20),
-    "Communicator": (35, 20),
     "Compression": (30, 23),
     "Compressor": (59, 28),
     "ControlWorld": (34, 20),
     "CudaCompute": (40, 25),
     "Group": (32, 20),
-    "Links": (31, 20),
     "SimWorld": (36, 20),
-    "StreamCalls": (47, 23),
     "TcpTransport": (43, 20),
     "TopkSelector": (32, 22),
     "UcxRanks": (45, 20),
