@@ -27,8 +27,8 @@ constexpr std::uint64_t yield_ns = 200'000;
 // With more ranks than cores (oversubscribed): spin a few turns, because the peer may run on
 // another core; then yield, because ranks on one core pass it on within a microsecond, while a nap
 // costs two context switches and a wake-up; at last nap, because all ranks may be idle for long.
-constexpr unsigned crowd_spin_turns = 12;
-constexpr unsigned crowd_yield_turns = crowd_spin_turns + 64;
+constexpr unsigned oversubscribed_spin_turns = 12;
+constexpr unsigned oversubscribed_yield_turns = oversubscribed_spin_turns + 64;
 // A yield this long means that another program has the core: it keeps the core for its time slice,
 // and a napping rank is woken sooner than a yielding one is scheduled. From then on an
 // oversubscribed wait yields once, to see whether that program is gone, and naps; other waits nap
@@ -146,12 +146,12 @@ void Engine::rest(unsigned idle_turns) {
     own();
     return;
   }
-  oversubscribed_ ? rest_in_crowd(idle_turns) : rest_alone(idle_turns);
+  oversubscribed_ ? rest_oversubscribed(idle_turns) : rest_alone(idle_turns);
 }
 
 void Engine::rest_alone(unsigned idle_turns) {
   if (naps_left_ > 0) {
-    if (idle_turns < crowd_spin_turns) return relax();
+    if (idle_turns < oversubscribed_spin_turns) return relax();
     --naps_left_;
     return nap();
   }
@@ -168,10 +168,10 @@ void Engine::rest_alone(unsigned idle_turns) {
   if (yield_to_another_process()) naps_left_ = naps_after_time_slice;
 }
 
-void Engine::rest_in_crowd(unsigned idle_turns) {
-  if (idle_turns < crowd_spin_turns) return relax();
-  if (idle_turns >= crowd_yield_turns) return nap();
-  if (naps_left_ > 0 && idle_turns > crowd_spin_turns) {
+void Engine::rest_oversubscribed(unsigned idle_turns) {
+  if (idle_turns < oversubscribed_spin_turns) return relax();
+  if (idle_turns >= oversubscribed_yield_turns) return nap();
+  if (naps_left_ > 0 && idle_turns > oversubscribed_spin_turns) {
     --naps_left_;
     return nap();
   }

@@ -96,7 +96,7 @@ class Engine {
   template <class Run>
   bool with_memory(const Run& run);
   void rest_alone(unsigned idle_turns);
-  void rest_in_crowd(unsigned idle_turns);
+  void rest_oversubscribed(unsigned idle_turns);
   void nap();
   void wake();
 

@@ -169,7 +169,7 @@ All make_threads(int ranks, const Settings& settings) {
 }
 
 // Transports between processes also serve ranks of one process, each started by its own thread.
-All make_by_meeting(int ranks, const Settings& settings) {
+All make_by_rendezvous(int ranks, const Settings& settings) {
   const Expected<UniqueId> id = Rendezvous::open(settings);
   if (!id) return id.error();
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(ranks));
@@ -312,7 +312,7 @@ Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int rank
   const TransportRule rule(settings->transport);
   const auto& order = rule.order();
   return !order.empty() && order.front() == "local" ? make_threads(ranks, *settings)
-                                                    : make_by_meeting(ranks, *settings);
+                                                    : make_by_rendezvous(ranks, *settings);
 }
 
 }  // namespace pith
