@@ -1,7 +1,7 @@
 // What AR-Topk costs, on ideal links: seconds, without selection and reduction.
 //
 // P ranks, L = log2 P, k pairs of w bits an index and v bits a value, alpha a message and beta a
-// byte. The first three are the paper's (Table I, Eq. 4) with w and v instead of 32 bits each.
+// byte. The first one is the paper's (Table I, Eq. 4) with w and v instead of 32 bits each.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +37,6 @@ struct SparseShape {
 inline double topk_allgather_cost(const SparseShape& shape, double alpha, double beta) {
   return shape.levels() * alpha +
          (shape.ranks - 1) * (shape.index_bytes() + shape.value_bytes()) * beta;
-}
-
-// Binomial broadcast of the indices, then a ring: (2 (P-1) + L) alpha + (2 (P-1)/P v + L w) k beta.
-inline double ar_topk_ring_cost(const SparseShape& shape, double alpha, double beta) {
-  return (2 * (shape.ranks - 1) + shape.levels()) * alpha +
-         (2 * shape.others() * shape.value_bytes() + shape.levels() * shape.index_bytes()) * beta;
-}
-
-// The same with a tree: 3 L alpha + (2 v + w) L k beta.
-inline double ar_topk_tree_cost(const SparseShape& shape, double alpha, double beta) {
-  return shape.levels() * (3 * alpha + (2 * shape.value_bytes() + shape.index_bytes()) * beta);
 }
 
 // Ours, reduction=direct, one parcel: its indices go down a binomial tree, whose last rank is
